@@ -1,0 +1,41 @@
+"""What can go wrong, said so that the reader knows what happened and what to do next."""
+
+
+class SightlineError(Exception):
+    """Base of every error that Sightline raises on purpose.
+
+    `what` names the file or value and what is wrong with it; `way_out` says what to do about it and may be empty.
+    """
+
+    def __init__(self, what: str, way_out: str = "") -> None:
+        super().__init__(what, way_out)
+        self.what = what
+        self.way_out = way_out
+
+    def __str__(self) -> str:
+        return f"{self.what}\n{self.way_out}" if self.way_out else self.what
+
+
+class MediaError(SightlineError):
+    """A picture that cannot be opened: missing, empty, truncated, disguised, too large or of an unknown format."""
+
+    def __init__(self, name: str, reason: str, way_out: str = "") -> None:
+        super().__init__(f"{name}: {reason}", way_out)
+        self.name = name
+        self.reason = reason
+
+
+class DataError(SightlineError):
+    """A data set that is missing, empty, of an unknown format, or has a broken record."""
+
+
+class BundleError(SightlineError):
+    """A bundle that is missing, incomplete, altered or of a format this version cannot read."""
+
+
+class ModelError(SightlineError):
+    """A model, checkpoint or configuration that does not fit together, or lacks the ability asked for."""
+
+
+class EvaluationError(SightlineError):
+    """Scores that cannot be evaluated: not finite, of the wrong shape, or with nothing to find."""

@@ -1,0 +1,129 @@
+"""Run a bundle with ONNX Runtime alone: no torch, and no graph loaded before it is needed."""
+
+import os
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.bundle.encoded import Ability, Encoded, Floats
+from sightline.bundle.spec import BundleSpec, Graph, check_files, read_spec
+from sightline.bundle.tokenizing import Tokenizer
+from sightline.errors import BundleError, ModelError
+from sightline.media import Preprocess
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Bundle:
+    """An opened bundle. Safe to use from several threads.
+
+    >>> bundle = Bundle.open(tiny_bundle)
+    >>> bundle.encode_texts(["a dog on a beach"]).embedding.shape
+    (1, 16)
+    """
+
+    def __init__(self, folder: Path, spec: BundleSpec, threads: int | None = None) -> None:
+        self.folder = folder
+        self.spec = spec
+        self.threads = threads or usable_cpus()
+        self._sessions: dict[Graph, InferenceSession] = {}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, folder: str | Path, *, threads: int | None = None) -> "Bundle":
+        """Open a bundle's folder, after checking that every file is the one that was exported."""
+        folder = Path(folder)
+        spec = read_spec(folder)
+        check_files(folder, spec)
+        return cls(folder, spec, threads)
+
+    @property
+    def name(self) -> str:
+        """What results call it."""
+        return self.spec.name
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """Which of `embed`, `fragments` and `match` it has."""
+        return frozenset(self.spec.abilities)
+
+    @property
+    def preprocess(self) -> Preprocess:
+        """How its pictures are sized and normalised."""
+        return self.spec.image.preprocess
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of its texts."""
+        text = self.spec.text
+        return Tokenizer.open(self.folder / text.tokenizer, text.max_length, text.pad_id)
+
+    def encode_images(self, pixels: npt.NDArray[np.float32]) -> Encoded:
+        """Encode normalised pixels [batch, 3, size, size]."""
+        out = self._run("image", {"pixels": pixels})
+        mask = np.ones((len(pixels), self._fragment_count(out)), dtype=np.bool_)
+        return Encoded(out["embedding"], mask, out.get("fragments"), out.get("states"))
+
+    def encode_texts(self, texts: Sequence[str]) -> Encoded:
+        """Encode a batch of texts; those longer than the model reads are cut, and marked in `truncated`."""
+        tokens = self.tokenizer(texts)
+        out = self._run("text", {"ids": tokens.ids, "mask": tokens.mask})
+        return Encoded(out["embedding"], tokens.mask, out.get("fragments"), out.get("states"), tokens.truncated)
+
+    def match(
+        self, text_states: Floats, text_mask: Mask, image_states: Floats, image_mask: Mask
+    ) -> npt.NDArray[np.float32]:
+        """Logit [batch] that text i and image i belong together; states [batch, n, hidden], masks [batch, n]."""
+        if "match" not in self.abilities:
+            raise ModelError(f"{self.name} cannot match: its abilities are {', '.join(self.spec.abilities)}")
+        inputs = {
+            "text_states": np.asarray(text_states, np.float32),
+            "text_mask": text_mask,
+            "image_states": np.asarray(image_states, np.float32),
+            "image_mask": image_mask,
+        }
+        logits: npt.NDArray[np.float32] = self._run("match", inputs)["logits"]
+        return logits
+
+    def _fragment_count(self, out: dict[str, Any]) -> int:
+        found = out.get("fragments", out.get("states"))
+        return 0 if found is None else int(found.shape[1])
+
+    def _run(self, graph: Graph, inputs: dict[str, Any]) -> dict[str, Any]:
+        session = self._session(graph)
+        names = [output.name for output in session.get_outputs()]
+        return dict(zip(names, session.run(names, inputs), strict=True))
+
+    def _session(self, graph: Graph) -> "InferenceSession":
+        with self._lock:
+            if graph not in self._sessions:
+                self._sessions[graph] = self._load(graph)
+            return self._sessions[graph]
+
+    def _load(self, graph: Graph) -> "InferenceSession":
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self.threads
+        options.log_severity_level = 3
+        path = self.folder / f"{graph}.onnx"
+        try:
+            return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # ONNX Runtime's own exceptions share no public base
+            raise BundleError(f"{path}: ONNX Runtime cannot load it: {error}") from error
+
+
+def usable_cpus() -> int:
+    """How many processors this process may use, which in a container is fewer than the machine has."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1

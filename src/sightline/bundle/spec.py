@@ -1,0 +1,123 @@
+"""What a bundle is: the one door between the training wing and the search wing."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from sightline import settings
+from sightline.bundle.encoded import Ability
+from sightline.errors import BundleError
+from sightline.media import Preprocess
+
+FORMAT = 1
+SPEC_FILE = "sightline.json"
+Graph = Literal["image", "text", "match"]
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSpec:
+    """How pictures reach the image graph, and the grid that its fragments form (rows, columns)."""
+
+    preprocess: Preprocess
+    grid: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextSpec:
+    """How texts reach the text graph. `tokenizer` is a file of the bundle."""
+
+    max_length: int
+    tokenizer: str = "tokenizer.json"
+    pad_id: int = 0
+    languages: tuple[str, ...] = ("en",)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """relevance = sigmoid(scale x score + bias), fitted on held-out pairs, for the scores of one stage."""
+
+    scale: float
+    bias: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """How the scores of `match` and `embed` are combined by default, and the weight that was chosen on val."""
+
+    rule: Literal["ce", "add", "norm_add", "logit_add"] = "ce"
+    weight: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BundleSpec:
+    """The contents of `sightline.json`.
+
+    files: sha256 of every other file of the bundle, by name.
+    calibration: by stage ("embed", "match").
+    provenance: recipe, data, seed, initial weights, licences.
+    results: evaluation results, as `sightline eval` writes them.
+    """
+
+    format: int
+    name: str
+    abilities: tuple[Ability, ...]
+    embedding_dim: int
+    image: ImageSpec
+    text: TextSpec
+    files: Mapping[str, str]
+    precision: Literal["float32", "int8"] = "float32"
+    fragment_dim: int = 0
+    fusion: Fusion = field(default_factory=Fusion)
+    calibration: Mapping[str, Calibration] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    results: tuple[Mapping[str, Any], ...] = ()
+
+
+def read_spec(folder: Path) -> BundleSpec:
+    """Read and check `sightline.json` of a bundle's folder; the other files are checked by `check_files`."""
+    path = folder / SPEC_FILE
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise BundleError(f"{folder}: not a bundle: it has no {SPEC_FILE}") from error
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise BundleError(f"{path}: cannot be read: {error}") from error
+    found = data.get("format") if isinstance(data, dict) else None
+    if found != FORMAT:
+        raise BundleError(
+            f"{path}: bundle format {found!r}, but this version of Sightline reads format {FORMAT}",
+            "Update Sightline, or export the model again with this version.",
+        )
+    return settings.parse(BundleSpec, data, str(path), BundleError)
+
+
+def write_spec(folder: Path, spec: BundleSpec) -> None:
+    """Write `sightline.json`, last of all files, so that a half-written folder is never taken for a bundle."""
+    text = json.dumps(settings.plain(spec), indent=2, ensure_ascii=False) + "\n"
+    (folder / SPEC_FILE).write_text(text, encoding="utf-8")
+
+
+def check_files(folder: Path, spec: BundleSpec) -> None:
+    """Refuse a bundle in which a file is missing or is not, byte for byte, the one that was exported."""
+    for name, expected in spec.files.items():
+        try:
+            found = sha256(folder / name)
+        except OSError as error:
+            raise BundleError(
+                f"{folder}: the bundle's file {name} cannot be read: {error.strerror or error}",
+                "The bundle is incomplete: copy or export it again.",
+            ) from error
+        if found != expected:
+            raise BundleError(
+                f"{folder / name}: sha256 is {found[:12]}…, but the bundle says {expected[:12]}…",
+                "The file is damaged or was altered: copy or export the bundle again.",
+            )
+
+
+def sha256(path: Path) -> str:
+    """The hash of a file's contents, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,64 @@
+"""Texts to token ids: one implementation for training, search and evaluation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import tokenizers
+
+from sightline.errors import BundleError
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBatch:
+    """ids [batch, n] and mask [batch, n] (true where a token is real); truncated [batch] where a text was cut."""
+
+    ids: npt.NDArray[np.int64]
+    mask: npt.NDArray[np.bool_]
+    truncated: npt.NDArray[np.bool_]
+
+
+class Tokenizer:
+    """A `tokenizer.json` with a length limit. Pads a batch to its longest text."""
+
+    def __init__(self, backend: tokenizers.Tokenizer, max_length: int, pad_id: int = 0) -> None:
+        backend.enable_truncation(max_length)
+        backend.no_padding()
+        self._backend = backend
+        self.max_length = max_length
+        self.pad_id = pad_id
+
+    @classmethod
+    def open(cls, path: Path, max_length: int, pad_id: int = 0) -> "Tokenizer":
+        """Open a tokenizer file."""
+        try:
+            backend = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises bare Exception
+            raise BundleError(f"{path}: not a tokenizer file: {error}") from error
+        return cls(backend, max_length, pad_id)
+
+    def __call__(self, texts: Sequence[str]) -> TokenBatch:
+        """Tokenise a batch of texts, at least one."""
+        encodings = self._backend.encode_batch(list(texts))
+        longest = max(len(encoding.ids) for encoding in encodings)
+        ids = np.full((len(encodings), longest), self.pad_id, dtype=np.int64)
+        mask = np.zeros((len(encodings), longest), dtype=np.bool_)
+        for row, encoding in enumerate(encodings):
+            ids[row, : len(encoding.ids)] = encoding.ids
+            mask[row, : len(encoding.ids)] = True
+        truncated = np.array([bool(encoding.overflowing) for encoding in encodings])
+        return TokenBatch(ids, mask, truncated)
+
+    def tokens(self, text: str) -> list[str]:
+        """The tokens of one text as strings, in step with the rows of its encoding."""
+        return list(self._backend.encode(text).tokens)
+
+    def save(self, path: Path) -> None:
+        """Write `tokenizer.json`, without the length limit: that is the spec's to say."""
+        self._backend.no_truncation()
+        try:
+            self._backend.save(str(path))
+        finally:
+            self._backend.enable_truncation(self.max_length)

@@ -1,0 +1,18 @@
+from sightline.models.dual_stream import DualStream, DualStreamConfig
+from sightline.models.retriever import Encoded, Regions, Retriever, TextInput, Tokens
+from sightline.models.single_stream import RegionConfig, SingleStream, SingleStreamConfig
+from sightline.models.towers import TowerConfig
+
+__all__ = [
+    "DualStream",
+    "DualStreamConfig",
+    "Encoded",
+    "RegionConfig",
+    "Regions",
+    "Retriever",
+    "SingleStream",
+    "SingleStreamConfig",
+    "TextInput",
+    "Tokens",
+    "TowerConfig",
+]

@@ -1,0 +1,109 @@
+"""Checkpoints: a folder in which every encoder has the transformers layout, and the rest is small and plain.
+
+    retriever.json      which kind of model this is, and its configuration
+    image/, text/, …    one folder per encoder, as transformers saves and loads it
+    heads.safetensors   everything that is Sightline's own
+    tokenizer.json      how its texts become tokens
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TypeAlias
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
+
+from sightline import settings
+from sightline.bundle.tokenizing import Tokenizer
+from sightline.errors import ModelError
+from sightline.models.dual_stream import DualStream, DualStreamConfig
+from sightline.models.retriever import Retriever
+from sightline.models.single_stream import SingleStream, SingleStreamConfig
+from sightline.models.towers import TowerConfig
+
+FORMAT = 1
+CHECKPOINT_FILE = "retriever.json"
+Config: TypeAlias = DualStreamConfig | SingleStreamConfig
+
+_KINDS: dict[str, tuple[type[DualStream] | type[SingleStream], type[Config]]] = {
+    "dual_stream": (DualStream, DualStreamConfig),
+    "single_stream": (SingleStream, SingleStreamConfig),
+}
+_TOWER_OF_PART = {"image": "image", "text": "text", "matcher": "matcher_tower", "transformer": "transformer"}
+
+
+def build(config: Config) -> Retriever:
+    """Make a retriever from its configuration."""
+    return DualStream(config) if isinstance(config, DualStreamConfig) else SingleStream(config)
+
+
+def save(retriever: DualStream | SingleStream, tokenizer: Tokenizer, folder: str | Path) -> None:
+    """Write a checkpoint into `folder`, which is made if need be."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    kind = next(name for name, (model, _) in _KINDS.items() if type(retriever) is model)
+    parts = retriever.parts()
+    inside = {id(tensor) for part in parts.values() for tensor in (*part.parameters(), *part.buffers())}
+    for name, part in parts.items():
+        part.save_pretrained(folder / name)  # type: ignore[operator]
+    named = [*retriever.named_parameters(remove_duplicate=False), *retriever.named_buffers(remove_duplicate=False)]
+    heads = {name: tensor.detach().contiguous() for name, tensor in named if id(tensor) not in inside}
+    save_file(heads, folder / "heads.safetensors")
+    tokenizer.save(folder / "tokenizer.json")
+    stored = dataclasses.replace(
+        retriever.config, **{_TOWER_OF_PART[name]: TowerConfig(source=name) for name in parts}
+    )
+    description = {"format": FORMAT, "kind": kind, "pad_id": tokenizer.pad_id, "config": settings.plain(stored)}
+    (folder / CHECKPOINT_FILE).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+
+
+def load(folder: str | Path) -> tuple[DualStream | SingleStream, Tokenizer]:
+    """Read a checkpoint that `save` wrote."""
+    folder = Path(folder)
+    path = folder / CHECKPOINT_FILE
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ModelError(f"{folder}: not a checkpoint: it has no {CHECKPOINT_FILE}") from error
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ModelError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(description, dict) or description.get("format") != FORMAT or description.get("kind") not in _KINDS:
+        raise ModelError(f"{path}: not a checkpoint of format {FORMAT}", "Update Sightline, or train the model again.")
+    model, shape = _KINDS[description["kind"]]
+    config = settings.parse(shape, description["config"], str(path), ModelError)
+    located = {
+        field: dataclasses.replace(tower, source=str(folder / tower.source))
+        for field in _TOWER_OF_PART.values()
+        if (tower := getattr(config, field, None)) is not None
+    }
+    retriever = model(dataclasses.replace(config, **located))  # type: ignore[arg-type]
+    _load_heads(retriever, folder / "heads.safetensors")
+    tokenizer = Tokenizer.open(folder / "tokenizer.json", config.text_input.max_length, int(description["pad_id"]))
+    return retriever, tokenizer
+
+
+def _load_heads(retriever: torch.nn.Module, path: Path) -> None:
+    try:
+        heads = load_file(path)
+    except Exception as error:  # the library raises its own exception for damage and OSError for absence
+        raise ModelError(f"{path}: cannot be read: {error}") from error
+    inside = {id(tensor) for part in retriever.parts().values() for tensor in part.parameters()}  # type: ignore[operator]
+    wanted = {name for name, tensor in retriever.named_parameters() if id(tensor) not in inside}
+    if wanted != heads.keys():
+        lacking, surplus = sorted(wanted - heads.keys()), sorted(heads.keys() - wanted)
+        raise ModelError(f"{path}: does not fit the model: lacks {lacking or 'nothing'}, has unknown {surplus or 'nothing'}")
+    retriever.load_state_dict(heads, strict=False)
+
+
+def tokenizer_of(tower: TowerConfig, max_length: int) -> Tokenizer:
+    """The tokenizer that belongs to a text encoder given by folder or hub name."""
+    try:
+        found = AutoTokenizer.from_pretrained(tower.source)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{tower.source}: no tokenizer can be loaded from it: {error}") from error
+    backend = getattr(found, "backend_tokenizer", None)
+    if backend is None:
+        raise ModelError(f"{tower.source}: its tokenizer has no fast version (tokenizer.json), which Sightline needs")
+    return Tokenizer(backend, max_length, found.pad_token_id or 0)

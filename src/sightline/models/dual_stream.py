@@ -1,0 +1,130 @@
+"""Two towers, one for pictures and one for texts, with a matcher across them."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from sightline.bundle.encoded import Ability
+from sightline.errors import ModelError
+from sightline.media import Preprocess
+from sightline.models import towers
+from sightline.models.heads import ImageStates, MatchScore, UnitProjection, last_real, masked_mean
+from sightline.models.image_tower import ImageTower
+from sightline.models.retriever import Encoded, Regions, Retriever, TextInput, Tokens
+from sightline.models.text_tower import TextTower
+from sightline.models.towers import TowerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class DualStreamConfig:
+    """What a two-tower model is made of.
+
+    matcher: "none"; "shared" (the text tower itself reads [words ; image]: the JOINT model of paper 1, section 3.4);
+    or "own" (a second text encoder, `matcher_tower`, by default a copy of the text tower).
+    matcher_reads: the matcher's text input, "words" (word vectors, so that it reads from scratch) or "states" (what the
+    text tower made of them, so that it continues).
+    pool_to: rows of the grid that image fragments are pooled to; 0 keeps the tower's own.
+    """
+
+    image: TowerConfig
+    text: TowerConfig
+    preprocess: Preprocess
+    text_input: TextInput = field(default_factory=TextInput)
+    embedding_dim: int = 512
+    fragment_dim: int = 128
+    pool_to: int = 7
+    text_pooling: Literal["mean", "first", "last"] = "mean"
+    matcher: Literal["none", "shared", "own"] = "shared"
+    matcher_reads: Literal["words", "states"] = "words"
+    matcher_tower: TowerConfig | None = None
+
+    def __post_init__(self) -> None:
+        if self.matcher == "shared" and self.matcher_reads == "states":
+            raise ModelError('a shared matcher reads words: matcher_reads = "states" would run the text tower on itself')
+        if self.matcher != "own" and self.matcher_tower is not None:
+            raise ModelError(f'matcher_tower is given, but matcher is "{self.matcher}"', 'Set matcher = "own".')
+
+
+class DualStream(Retriever):
+    """An image tower and a text tower that meet in one embedding space, and a matcher over both."""
+
+    def __init__(self, config: DualStreamConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.preprocess = config.preprocess
+        self.text_input = config.text_input
+        vision, image_weight = towers.build(config.image, "vision")
+        text, text_weight = towers.build(config.text, "text")
+        self.image = ImageTower(vision, config.preprocess.size, config.pool_to or None)
+        self.text = TextTower(text, config.text_input.max_length)
+        self.image_embedding = UnitProjection(self.image.hidden, config.embedding_dim, image_weight)
+        self.text_embedding = UnitProjection(self.text.hidden, config.embedding_dim, text_weight)
+        self.image_fragments = UnitProjection(self.image.hidden, config.fragment_dim)
+        self.text_fragments = UnitProjection(self.text.hidden, config.fragment_dim)
+        self.own_matcher: TextTower | None = None
+        if config.matcher == "own":
+            encoder, _ = towers.build(config.matcher_tower or config.text, "text")
+            self.own_matcher = TextTower(encoder, config.text_input.max_length)
+            if self.own_matcher.hidden != self.text.hidden:
+                raise ModelError(
+                    f"the matcher is {self.own_matcher.hidden} wide and the text tower {self.text.hidden}: "
+                    f"it could not read the text's states"
+                )
+        self.image_states: ImageStates | None = None
+        self.match_score: MatchScore | None = None
+        if config.matcher != "none":
+            self.image_states = ImageStates(self.image.hidden, self.text.hidden, self.text.word_spread())
+            self.match_score = MatchScore(self.text.hidden)
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """All three, unless there is no matcher."""
+        return frozenset(("embed", "fragments") if self.config.matcher == "none" else ("embed", "fragments", "match"))
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of an image's fragments."""
+        return self.image.grid
+
+    @property
+    def matcher(self) -> TextTower:
+        """The transformer that reads pairs: the text tower itself, or the matcher's own."""
+        return self.own_matcher or self.text
+
+    def encode_images(self, images: Tensor | Regions) -> Encoded:
+        """Encode pixels [batch, 3, size, size]."""
+        if isinstance(images, Regions):
+            raise ModelError("this model reads pixels, not regions")
+        seen = self.image(images)
+        mask = torch.ones(seen.patches.shape[:2], dtype=torch.bool, device=images.device)
+        states = self.image_states(seen.patches) if self.image_states is not None else None
+        return Encoded(self.image_embedding(seen.pooled), self.image_fragments(seen.patches), mask, states)
+
+    def encode_texts(self, tokens: Tokens) -> Encoded:
+        """Encode tokenised texts."""
+        read = self.text(tokens)
+        if self.config.text_pooling == "mean":
+            pooled = masked_mean(read, tokens.mask)
+        elif self.config.text_pooling == "last":
+            pooled = last_real(read, tokens.mask)
+        else:
+            pooled = read[:, 0]
+        states: Tensor | None = None
+        if self.config.matcher != "none":
+            states = read if self.config.matcher_reads == "states" else self.text.words(tokens.ids)
+        return Encoded(self.text_embedding(pooled), self.text_fragments(read), tokens.mask, states)
+
+    def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
+        """Logits [batch] that text i and image i belong together."""
+        if self.match_score is None:
+            raise ModelError("this model has no matcher", 'Build it with matcher = "shared" or "own".')
+        return self.match_score(self.matcher.read(text_states, text_mask, image_states, image_mask))  # type: ignore[no-any-return]
+
+    def parts(self) -> dict[str, nn.Module]:
+        """The encoders inside, by their folder in a checkpoint."""
+        found: dict[str, nn.Module] = {"image": self.image.encoder, "text": self.text.encoder}
+        if self.own_matcher is not None:
+            found["matcher"] = self.own_matcher.encoder
+        return found

@@ -1,0 +1,82 @@
+"""A checkpoint under torch, behind the same interface as an opened bundle."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sightline import bundle
+from sightline.bundle.encoded import Ability, Floats
+from sightline.bundle.tokenizing import Tokenizer
+from sightline.media import Preprocess
+from sightline.models import checkpoint
+from sightline.models.retriever import Encoded, Retriever, Tokens
+
+Mask = npt.NDArray[np.bool_]
+
+
+class TorchModel:
+    """Runs a retriever without gradients, numpy in and numpy out, on the device its weights are on."""
+
+    def __init__(self, retriever: Retriever, tokenizer: Tokenizer, name: str) -> None:
+        self.retriever = retriever
+        self.tokenizer = tokenizer
+        self.name = name
+
+    @classmethod
+    def open(cls, folder: str | Path, device: str | None = None) -> "TorchModel":
+        """Open a checkpoint on `device`: by default the GPU, where there is one."""
+        retriever, tokenizer = checkpoint.load(folder)
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        return cls(retriever.to(device).eval(), tokenizer, Path(folder).name)
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """Which of `embed`, `fragments` and `match` it has."""
+        return self.retriever.abilities
+
+    @property
+    def preprocess(self) -> Preprocess:
+        """How its pictures are sized and normalised."""
+        return self.retriever.preprocess
+
+    @torch.inference_mode()
+    def encode_images(self, pixels: npt.NDArray[np.float32]) -> bundle.Encoded:
+        """Encode normalised pixels [batch, 3, size, size]."""
+        return _arrays(self.retriever.encode_images(self._tensor(pixels)))
+
+    @torch.inference_mode()
+    def encode_texts(self, texts: Sequence[str]) -> bundle.Encoded:
+        """Encode a batch of texts; those longer than the model reads are cut, and marked in `truncated`."""
+        tokens = self.tokenizer(texts)
+        encoded = self.retriever.encode_texts(Tokens(self._tensor(tokens.ids), self._tensor(tokens.mask)))
+        return _arrays(encoded, tokens.truncated)
+
+    @torch.inference_mode()
+    def match(
+        self, text_states: Floats, text_mask: Mask, image_states: Floats, image_mask: Mask
+    ) -> npt.NDArray[np.float32]:
+        """Logit [batch] that text i and image i belong together; states [batch, n, hidden], masks [batch, n]."""
+        logits = self.retriever.match(
+            self._tensor(text_states).float(),
+            self._tensor(text_mask),
+            self._tensor(image_states).float(),
+            self._tensor(image_mask),
+        )
+        return logits.float().cpu().numpy()
+
+    def _tensor(self, array: npt.NDArray[np.generic]) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(next(self.retriever.parameters()).device)
+
+
+def _arrays(encoded: Encoded, truncated: Mask | None = None) -> bundle.Encoded:
+    states = None if encoded.states is None else encoded.states.float().cpu().numpy()
+    return bundle.Encoded(
+        encoded.embedding.float().cpu().numpy(),
+        encoded.mask.cpu().numpy(),
+        encoded.fragments.float().cpu().numpy(),
+        states,
+        truncated,
+    )

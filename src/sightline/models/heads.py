@@ -1,0 +1,64 @@
+"""The small layers on top of encoders: pooling over a mask, unit-length projections, the matching score."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean of values [batch, n, dim] over the true places of mask [batch, n]."""
+    weights = mask.to(values.dtype).unsqueeze(-1)
+    return (values * weights).sum(1) / weights.sum(1).clamp(min=1)
+
+
+def last_real(values: Tensor, mask: Tensor) -> Tensor:
+    """The value [batch, dim] at the last true place of mask [batch, n]: where CLIP's text encoder ends a text."""
+    places = torch.arange(mask.shape[1], device=mask.device)
+    last = torch.where(mask, places, 0).amax(1)
+    return values.gather(1, last[:, None, None].expand(-1, 1, values.shape[2])).squeeze(1)
+
+
+class UnitProjection(nn.Module):
+    """A linear map to unit length. Starts from `weight` [dim, hidden] where a checkpoint has one of that shape."""
+
+    def __init__(self, hidden: int, dim: int, weight: Tensor | None = None) -> None:
+        super().__init__()
+        self.linear = nn.Linear(hidden, dim, bias=False)
+        if weight is not None and weight.shape == self.linear.weight.shape:
+            with torch.no_grad():
+                self.linear.weight.copy_(weight)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Project [..., hidden] to [..., dim], unit length."""
+        return F.normalize(self.linear(values), dim=-1)
+
+
+class ImageStates(nn.Module):
+    """Carries image fragments into the space of word vectors: an affine map, normalised (paper 1, section 3).
+
+    The normalisation gives fragments the scale that the transformer expects of its inputs, set by `spread`: the
+    root mean square of the word vectors it was trained on.
+    """
+
+    def __init__(self, hidden: int, dim: int, spread: float) -> None:
+        super().__init__()
+        self.linear = nn.Linear(hidden, dim)
+        self.norm = nn.LayerNorm(dim)
+        nn.init.constant_(self.norm.weight, spread)
+
+    def forward(self, fragments: Tensor) -> Tensor:
+        """Map [batch, n, hidden] to [batch, n, dim]."""
+        return self.norm(self.linear(fragments))  # type: ignore[no-any-return]
+
+
+class MatchScore(nn.Module):
+    """The score of a pair from the contextual vector of its first token, [CLS] (paper 1, section 3.1)."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(hidden, hidden)
+        self.score = nn.Linear(hidden, 1)
+
+    def forward(self, read: Tensor) -> Tensor:
+        """Logits [batch] from contextual vectors [batch, n, hidden]."""
+        return self.score(torch.tanh(self.dense(read[:, 0]))).squeeze(-1)  # type: ignore[no-any-return]

@@ -1,0 +1,91 @@
+"""The interface of every trainable model: encode pictures, encode texts, match the two."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from sightline.bundle.encoded import Ability
+from sightline.media import Preprocess
+
+
+class Encoded(NamedTuple):
+    """A batch of encoded items, as `sightline.bundle.Encoded` but made of tensors that carry gradients.
+
+    embedding: [batch, dim], unit length.
+    fragments: [batch, n, fragment_dim], unit length (padding included: a mask, not a length, says what is real).
+    mask: [batch, n], true where a fragment is real.
+    states: [batch, n, hidden], what `match` needs of an item; None for a model without `match`.
+    """
+
+    embedding: Tensor
+    fragments: Tensor
+    mask: Tensor
+    states: Tensor | None
+
+
+class Tokens(NamedTuple):
+    """A batch of tokenised texts: ids [batch, n] and mask [batch, n], true where a token is real."""
+
+    ids: Tensor
+    mask: Tensor
+
+
+class Regions(NamedTuple):
+    """A batch of detected regions.
+
+    features: [batch, n, dim]; boxes: [batch, n, 6 or 7], relative to the picture; mask: [batch, n].
+    """
+
+    features: Tensor
+    boxes: Tensor
+    mask: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class TextInput:
+    """How texts reach a model: at most `max_length` tokens; `languages` is what it was trained to read."""
+
+    max_length: int = 32
+    languages: tuple[str, ...] = ("en",)
+
+
+class Retriever(nn.Module, ABC):
+    """A model with up to three abilities: `embed`, `fragments` and `match`.
+
+    Whatever the architecture, an item is encoded on its own, once, and everything that later stages need of it is in
+    its `Encoded`. Padding never changes an output.
+    """
+
+    preprocess: Preprocess
+    text_input: TextInput
+
+    @property
+    @abstractmethod
+    def abilities(self) -> frozenset[Ability]:
+        """What this model can do."""
+
+    @property
+    @abstractmethod
+    def grid(self) -> tuple[int, int] | None:
+        """Rows and columns of an image's fragments; None where they are not a grid (regions)."""
+
+    @abstractmethod
+    def encode_images(self, images: Tensor | Regions) -> Encoded:
+        """Encode pixels [batch, 3, size, size] or regions."""
+
+    @abstractmethod
+    def encode_texts(self, tokens: Tokens) -> Encoded:
+        """Encode tokenised texts."""
+
+    @abstractmethod
+    def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
+        """Logits [batch] that text i and image i belong together.
+
+        text_states: [batch, words, hidden]; image_states: [batch, fragments, hidden]; masks: [batch, n], bool.
+        """
+
+    @abstractmethod
+    def parts(self) -> dict[str, nn.Module]:
+        """The transformers encoders inside, by the name of the checkpoint folder that keeps each of them."""

@@ -1,0 +1,86 @@
+"""A text tower: a transformer over words, and, where asked, over words and image fragments together."""
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from sightline.errors import ModelError
+from sightline.models.retriever import Tokens
+
+# Encoders whose position table starts behind the padding index.
+_SHIFTED_POSITIONS = frozenset({"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "data2vec-text"})
+
+
+class TextTower(nn.Module):
+    """Wraps any text encoder of transformers.
+
+    Encoders that accept word vectors instead of ids (BERT, RoBERTa, XLM-R, MiniLM, …) can also read image fragments,
+    as vectors of the same width: such a tower is a matcher, or the one transformer of a single-stream model.
+    """
+
+    def __init__(self, encoder: PreTrainedModel, max_length: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.max_length = max_length
+        config = encoder.config
+        self.first_position = config.pad_token_id + 1 if config.model_type in _SHIFTED_POSITIONS else 0
+        # One position stands for every image fragment, the first that no word can have: fragments are a set, and what
+        # place they have in the picture is in their vectors. So the length of a text never moves them.
+        self.image_position = self.first_position + max_length
+        if self.image_position >= config.max_position_embeddings:
+            raise ModelError(
+                f"texts of {max_length} tokens need more than the {config.max_position_embeddings} positions "
+                f"of this text encoder",
+                f"Set max_length to at most {config.max_position_embeddings - self.first_position - 1}.",
+            )
+        self.type_count = int(getattr(config, "type_vocab_size", 0) or 0)
+
+    @property
+    def hidden(self) -> int:
+        """Width of what the encoder gives."""
+        return int(self.encoder.config.hidden_size)
+
+    def word_spread(self) -> float:
+        """Root mean square of the word vectors: the scale of input that the transformer knows."""
+        return float(self.encoder.get_input_embeddings().weight.detach().square().mean().sqrt())
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Contextual word vectors [batch, n, hidden]."""
+        out = self.encoder(input_ids=tokens.ids, attention_mask=tokens.mask.long())
+        return out.last_hidden_state  # type: ignore[no-any-return]
+
+    def words(self, ids: Tensor) -> Tensor:
+        """Word vectors [batch, n, hidden] as they enter the transformer: not contextual yet."""
+        return self.encoder.get_input_embeddings()(ids)  # type: ignore[no-any-return]
+
+    def read(self, text: Tensor | None, text_mask: Tensor | None, image: Tensor | None, image_mask: Tensor | None) -> Tensor:
+        """Run the transformer over word vectors, image fragments, or [words ; fragments].
+
+        text, image: [batch, n, hidden]; masks: [batch, n], bool. Gives [batch, all n, hidden].
+        """
+        vectors, masks, positions, types = [], [], [], []
+        if text is not None and text_mask is not None:
+            span = torch.arange(self.first_position, self.first_position + text.shape[1], device=text.device)
+            vectors.append(text)
+            masks.append(text_mask)
+            positions.append(span.expand(text.shape[0], -1))
+            types.append(torch.zeros_like(text_mask, dtype=torch.long))
+        if image is not None and image_mask is not None:
+            vectors.append(image)
+            masks.append(image_mask)
+            positions.append(torch.full_like(image_mask, self.image_position, dtype=torch.long))
+            types.append(torch.ones_like(image_mask, dtype=torch.long))
+        extra = {"token_type_ids": torch.cat(types, 1)} if self.type_count > 1 else {}
+        try:
+            out = self.encoder(
+                inputs_embeds=torch.cat(vectors, 1),
+                attention_mask=torch.cat(masks, 1).long(),
+                position_ids=torch.cat(positions, 1),
+                **extra,
+            )
+        except TypeError as error:
+            raise ModelError(
+                f"{type(self.encoder).__name__} cannot read image fragments: it does not take word vectors",
+                'Use a BERT-type encoder, or matcher = "none".',
+            ) from error
+        return out.last_hidden_state  # type: ignore[no-any-return]

@@ -1,0 +1,105 @@
+"""Encoders of the transformers library as towers: found by config, folder or hub name, and cut to shape."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors import safe_open
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, PreTrainedModel
+from transformers.utils import cached_file
+
+from sightline.errors import ModelError
+
+Projection = Tensor | None
+
+transformers.logging.disable_progress_bar()  # a bar per encoder that is gone before it can be read
+
+
+@dataclass(frozen=True, slots=True)
+class TowerConfig:
+    """Which encoder a tower is.
+
+    source: a folder in the transformers layout or a hub name: weights and all.
+    config: instead of `source`, a transformers configuration (with `model_type`): random weights.
+    layer_step: 2 keeps every second layer (paper 1, section 6: "skip every odd-numbered Transformer layer").
+    """
+
+    source: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    layer_step: int = 1
+
+    def __post_init__(self) -> None:
+        if bool(self.source) == bool(self.config):
+            raise ModelError("a tower needs either a source (folder or hub name) or a config, and not both")
+        if self.layer_step < 1:
+            raise ModelError(f"layer_step is {self.layer_step}, but the least is 1 (every layer)")
+
+
+def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
+    """Make the encoder of a tower, and the projection that its checkpoint carries, if any.
+
+    `part` ("vision" or "text") picks the half of a two-tower checkpoint such as CLIP's. Only the weights of an unused
+    pooling layer may be missing: anything else that a checkpoint lacks would be random, and is refused by name.
+    """
+    if tower.config:
+        settings = dict(tower.config)
+        kind = settings.pop("model_type", None)
+        if kind is None:
+            raise ModelError("a tower's config has no model_type", 'Add one, for example model_type = "bert".')
+        return _shorten(_without_pooler(AutoModel.from_config(AutoConfig.for_model(kind, **settings))), tower), None
+
+    try:
+        config = AutoConfig.from_pretrained(tower.source)
+        config = getattr(config, f"{part}_config", config)
+        model, report = AutoModel.from_pretrained(
+            tower.source, config=config, dtype=torch.float32, output_loading_info=True
+        )
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"{tower.source}: no model can be loaded from it: {error}",
+            "Give a folder with config.json and model.safetensors, or the name of a model on the hub.",
+        ) from error
+    lacking = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
+    if lacking:
+        shown = ", ".join(lacking[:5]) + (f" and {len(lacking) - 5} more" if len(lacking) > 5 else "")
+        raise ModelError(f"{tower.source}: the checkpoint lacks weights of {type(model).__name__}: {shown}")
+    name = {"vision": "visual_projection.weight", "text": "text_projection.weight"}[part]
+    return _shorten(_without_pooler(model), tower), _stored_tensor(tower.source, name)
+
+
+def _without_pooler(model: PreTrainedModel) -> PreTrainedModel:
+    """Drop a BERT-style pooling layer: embeddings are pooled by Sightline's own rules."""
+    if isinstance(getattr(model, "pooler", None), nn.Module):
+        model.pooler = None
+    return model
+
+
+def _shorten(model: PreTrainedModel, tower: TowerConfig) -> PreTrainedModel:
+    """Keep layers 0, step, 2 step, … of the encoder's stack, in the model and in its config."""
+    if tower.layer_step == 1:
+        return model
+    count = model.config.num_hidden_layers
+    for module in model.modules():
+        for name, child in module.named_children():
+            if isinstance(child, nn.ModuleList) and len(child) == count:
+                kept = nn.ModuleList(list(child)[:: tower.layer_step])
+                setattr(module, name, kept)
+                model.config.num_hidden_layers = len(kept)
+                return model
+    raise ModelError(f"{type(model).__name__} has no stack of {count} layers to take every {tower.layer_step}th of")
+
+
+def _stored_tensor(source: str, name: str) -> Projection:
+    """Read one tensor of a checkpoint that the encoder class itself has no room for."""
+    folder = Path(source)
+    path = folder / "model.safetensors" if folder.is_dir() else cached_file(
+        source, "model.safetensors", _raise_exceptions_for_missing_entries=False
+    )
+    if path is None or not Path(path).is_file():
+        return None
+    with safe_open(str(path), framework="pt") as tensors:
+        return tensors.get_tensor(name).float() if name in tensors.keys() else None  # noqa: SIM118

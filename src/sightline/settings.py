@@ -1,0 +1,96 @@
+"""Frozen dataclasses from JSON or TOML and back: strict, typed, and helpful about a misspelt key."""
+
+import dataclasses
+import difflib
+import types
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from sightline.errors import SightlineError
+
+T = TypeVar("T")
+
+
+def parse(kind: type[T], data: object, where: str, error: type[SightlineError]) -> T:
+    """Make a dataclass `kind` of a mapping; `where` begins every message, `error` is what is raised.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Size:
+    ...     width: int
+    ...     height: int = 1
+    >>> parse(Size, {"width": 3}, "size", SightlineError)
+    Size(width=3, height=1)
+    >>> parse(Size, {"widht": 3}, "size", SightlineError)
+    Traceback (most recent call last):
+        ...
+    sightline.errors.SightlineError: size: unknown key "widht"
+    Did you mean "width"?
+    """
+    if not isinstance(data, Mapping):
+        raise error(f"{where}: expected a table of settings, found {data!r}")
+    hints = get_type_hints(kind)
+    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    for key in data:
+        if key not in fields:
+            near = difflib.get_close_matches(str(key), fields, n=1)
+            hint = f'Did you mean "{near[0]}"?' if near else f"Known keys: {', '.join(fields)}."
+            raise error(f'{where}: unknown key "{key}"', hint)
+    for name, field in fields.items():
+        optional = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+        if name not in data and not optional:
+            raise error(f'{where}: "{name}" is missing')
+    return kind(**{key: _value(hints[key], value, f"{where}.{key}", error) for key, value in data.items()})
+
+
+def plain(value: object) -> Any:
+    """Turn a dataclass into what JSON can hold; fields left at None are left out."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        pairs = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return {name: plain(item) for name, item in pairs if item is not None}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list | frozenset):
+        return [plain(item) for item in value]
+    return value
+
+
+def _value(kind: Any, value: object, where: str, error: type[SightlineError]) -> Any:
+    """Check one value against its annotation, converting lists to tuples and tables to dataclasses."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if dataclasses.is_dataclass(kind):
+        return parse(kind, value, where, error)  # type: ignore[arg-type]
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in inner:
+            return None
+        return _first_that_fits([option for option in inner if option is not type(None)], value, where, error)
+    if origin is Literal:
+        if value not in inner:
+            near = difflib.get_close_matches(str(value), [str(choice) for choice in inner], n=1)
+            hint = f'Did you mean "{near[0]}"?' if near else f"Choose from: {', '.join(map(str, inner))}."
+            raise error(f"{where}: {value!r} is not one of its values", hint)
+        return value
+    if origin is tuple and isinstance(value, list | tuple):
+        kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)
+        if len(kinds) != len(value):
+            raise error(f"{where}: expected {len(kinds)} values, found {len(value)}")
+        return tuple(_value(k, v, f"{where}[{i}]", error) for i, (k, v) in enumerate(zip(kinds, value, strict=True)))
+    if origin is not None and issubclass(origin, Mapping) and isinstance(value, Mapping):
+        return {str(key): _value(inner[1], item, f"{where}.{key}", error) for key, item in value.items()}
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(kind, type) and origin is None and isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    wanted = getattr(kind, "__name__", str(kind)) if origin is None else str(kind)
+    raise error(f"{where}: expected {wanted}, found {value!r}")
+
+
+def _first_that_fits(options: list[Any], value: object, where: str, error: type[SightlineError]) -> Any:
+    """Try the members of a union in order; the last one's complaint stands for all."""
+    for option in options[:-1]:
+        try:
+            return _value(option, value, where, error)
+        except error:
+            continue
+    return _value(options[-1], value, where, error)

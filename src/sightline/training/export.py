@@ -1,0 +1,162 @@
+"""From a checkpoint to a bundle: ONNX graphs that need no torch."""
+
+import contextlib
+import io
+import logging
+import shutil
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from sightline.bundle.spec import FORMAT, BundleSpec, Graph, ImageSpec, TextSpec, sha256, write_spec
+from sightline.bundle.tokenizing import Tokenizer
+from sightline.errors import ModelError
+from sightline.models.retriever import Encoded, Retriever, Tokens
+from sightline.training.quantize import quantize
+
+OPSET = 23  # the first with an Attention operator, which ONNX Runtime runs fused
+
+
+class _ImageGraph(nn.Module):
+    def __init__(self, retriever: Retriever) -> None:
+        super().__init__()
+        self.retriever = retriever
+
+    def forward(self, pixels: Tensor) -> tuple[Tensor, ...]:
+        return _outputs(self.retriever.encode_images(pixels))
+
+
+class _TextGraph(nn.Module):
+    def __init__(self, retriever: Retriever) -> None:
+        super().__init__()
+        self.retriever = retriever
+
+    def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        return _outputs(self.retriever.encode_texts(Tokens(ids, mask)))
+
+
+class _MatchGraph(nn.Module):
+    def __init__(self, retriever: Retriever) -> None:
+        super().__init__()
+        self.retriever = retriever
+
+    def forward(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
+        return self.retriever.match(text_states, text_mask, image_states, image_mask)
+
+
+def export(
+    retriever: Retriever,
+    tokenizer: Tokenizer,
+    out: str | Path,
+    *,
+    name: str,
+    precision: Literal["float32", "int8"] = "float32",
+    provenance: Mapping[str, Any] | None = None,
+) -> BundleSpec:
+    """Write a bundle into `out`, replacing an earlier one only when the new one is whole.
+
+    The graphs have a dynamic batch and, for texts, a dynamic length.
+    """
+    out = Path(out)
+    if retriever.grid is None:
+        raise ModelError("a model that reads regions cannot be exported: a bundle's image graph reads pixels")
+    building = out.with_name(out.name + ".building")
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True)
+    retriever = retriever.eval().cpu()
+    encoded = _graphs(retriever, tokenizer, building)
+    if precision == "int8":
+        for path in building.glob("*.onnx"):
+            quantize(path)
+    tokenizer.save(building / "tokenizer.json")
+    spec = BundleSpec(
+        format=FORMAT,
+        name=name,
+        abilities=tuple(sorted(retriever.abilities)),
+        embedding_dim=encoded.embedding.shape[-1],
+        fragment_dim=encoded.fragments.shape[-1],
+        image=ImageSpec(retriever.preprocess, retriever.grid),
+        text=TextSpec(tokenizer.max_length, pad_id=tokenizer.pad_id, languages=retriever.text_input.languages),
+        files={path.name: sha256(path) for path in sorted(building.iterdir())},
+        precision=precision,
+        provenance=dict(provenance or {}),
+    )
+    write_spec(building, spec)
+    shutil.rmtree(out, ignore_errors=True)
+    building.rename(out)
+    return spec
+
+
+@torch.inference_mode()
+def _graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> Encoded:
+    """Trace the three graphs with a small batch; gives the encoded images, whose shapes the spec records."""
+    size = retriever.preprocess.size
+    tokens = tokenizer(["a dog", "two children playing on a beach"])
+    pixels = torch.zeros(2, 3, size, size)
+    ids, mask = torch.from_numpy(tokens.ids), torch.from_numpy(tokens.mask)
+    image, text = retriever.encode_images(pixels), retriever.encode_texts(Tokens(ids, mask))
+    outputs = ["embedding", "fragments", *(["states"] if image.states is not None else [])]
+    _trace(_ImageGraph(retriever), "image", {"pixels": pixels}, outputs, folder)
+    _trace(_TextGraph(retriever), "text", {"ids": ids, "mask": mask}, outputs, folder)
+    if text.states is not None and image.states is not None:
+        inputs = {
+            "text_states": text.states,
+            "text_mask": text.mask,
+            "image_states": image.states,
+            "image_mask": image.mask,
+        }
+        _trace(_MatchGraph(retriever), "match", inputs, ["logits"], folder)
+    return image
+
+
+def _trace(module: nn.Module, graph: Graph, inputs: dict[str, Tensor], outputs: list[str], folder: Path) -> None:
+    batch = torch.export.Dim("batch", min=1, max=65536)
+    words = torch.export.Dim("words", min=1, max=4096)
+    texts = ("ids", "mask", "text_states", "text_mask")
+    shapes = {name: {0: batch, 1: words} if name in texts else {0: batch} for name in inputs}
+    with _quiet():
+        program = torch.onnx.export(
+            module.eval(),
+            tuple(inputs.values()),
+            dynamo=True,
+            opset_version=OPSET,
+            dynamic_shapes=tuple(shapes.values()),
+            input_names=list(inputs),
+            verbose=False,
+        )
+        if program is None:
+            raise ModelError(f"the {graph} graph could not be exported")
+        _name_outputs(program.model.graph, outputs)
+        program.save(str(folder / f"{graph}.onnx"), external_data=False)
+
+
+def _name_outputs(graph: Any, names: list[str]) -> None:
+    """Name a graph's outputs; a value inside that has one of the names (torch calls them so too) gives way."""
+    inside = [value for node in graph for value in node.outputs]
+    for value in [*inside, *graph.initializers.values()]:
+        if value.name in names:
+            value.name += "_inside"
+    for value, name in zip(graph.outputs, names, strict=True):
+        value.name = name
+
+
+def _outputs(encoded: Encoded) -> tuple[Tensor, ...]:
+    both = (encoded.embedding, encoded.fragments)
+    return both if encoded.states is None else (*both, encoded.states)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the exporter's own remarks, which tell a user nothing, off the screen."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

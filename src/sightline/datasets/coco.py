@@ -1,0 +1,81 @@
+"""COCO's own caption files: `captions_train2014.json`, `captions_val2017.json` and files in their layout.
+
+The split is the one the file's name speaks of. Pictures are looked for in `images`, or where COCO's archives unpack
+to when they lie beside the annotations: `train2014`, `val2014`, `train2017`, `val2017` or `images`.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from sightline.datasets.fields import clean_captions, file_name, key_of, mapping, sequence, shown
+from sightline.datasets.files import json_document
+from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Record, Report
+from sightline.datasets.roots import ImageFolder
+from sightline.datasets.splits import split_in_name
+from sightline.errors import DataError
+from sightline.media import ImageFile
+
+_PARTS = ("train2014", "val2014", "train2017", "val2017")
+_Captions = dict[int | str, list[object]]
+
+
+def read_coco(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
+    """Read a record for each picture in the file's order; one without annotations is a record without captions."""
+    document = json_document(path)
+    try:
+        entries = sequence(document.get("images"), "'images'")
+        annotations = sequence(document.get("annotations"), "'annotations'")
+    except BrokenRecordError as error:
+        raise DataError(f"{path}: {error}", "Give a caption file of COCO's, such as captions_val2014.json.") from error
+    captions = _captions_by_picture(path, annotations, report)
+    yield from _records(path, entries, captions, ImageFolder(_candidates(path, images)), report)
+    for picture in captions:
+        report(Problem(f"{path}:annotations", f"captions of picture {picture!r}, which is not among the images"))
+
+
+def _captions_by_picture(path: Path, annotations: list[object], report: Report) -> _Captions:
+    """Gather the captions of each picture: the file lists them in no useful order."""
+    captions: _Captions = {}
+    for number, annotation in enumerate(annotations):
+        try:
+            fields = mapping(annotation, "the annotation")
+            if "caption" not in fields:
+                raise BrokenRecordError("no 'caption': is this a file of object boxes?")
+            captions.setdefault(_identity(fields.get("image_id"), "'image_id'"), []).append(fields["caption"])
+        except BrokenRecordError as error:
+            report(Problem(f"{path}:annotations[{number}]", str(error)))
+    return captions
+
+
+def _records(
+    path: Path, entries: list[object], captions: _Captions, folder: ImageFolder, report: Report
+) -> Iterator[Record]:
+    """Make the records and take their captions out of `captions`: what is left over belongs to no picture."""
+    split = split_in_name(path.name)
+    for number, entry in enumerate(entries):
+        place = f"{path}:images[{number}]"
+        try:
+            fields = mapping(entry, "the entry")
+            texts = captions.pop(_identity(fields.get("id"), "'id'"), [])
+            name = file_name(fields.get("file_name"), "'file_name'")
+            cleaned = clean_captions(texts, place, report)
+        except BrokenRecordError as error:
+            report(Problem(place, str(error)))
+            continue
+        yield Record(key_of(name), ImageFile(folder.path(name)), {DEFAULT_LANGUAGE: cleaned} if cleaned else {}, split)
+
+
+def _identity(value: object, what: str) -> int | str:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise BrokenRecordError(f"{what} is {shown(value)}, neither a number nor text")
+    return value
+
+
+def _candidates(path: Path, images: Path | None) -> list[Path]:
+    """List the folders to look in, those of the file's own part first."""
+    named = re.search(r"(?:train|val|test)\d{4}", path.name)
+    parts = [named[0]] if named else list(_PARTS)
+    roots = [images] if images else [path.parent, path.parent / "images", path.parent.parent]
+    inside = [root / below / part for root in roots for below in ("", "images") for part in parts]
+    return list(dict.fromkeys([roots[0], *inside, *roots[1:]]))

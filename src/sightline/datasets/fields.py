@@ -1,0 +1,108 @@
+"""What a record's fields must be: text in Unicode, names that can be opened, captions that say something.
+
+Each function takes what a file happens to hold and returns a value to rely on, or raises `BrokenRecordError`.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+
+from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Report
+from sightline.media import IMAGE_SUFFIXES
+
+
+def decoded(raw: bytes) -> str:
+    """Read UTF-8 text, without the byte order mark that some editors put in front."""
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BrokenRecordError(f"byte {error.start + 1} is not UTF-8: convert the file to UTF-8") from error
+
+
+def json_object(raw: bytes) -> dict[str, object]:
+    """Parse the JSON object written in `raw`."""
+    try:
+        value = json.loads(decoded(raw))
+    except (ValueError, RecursionError) as error:
+        raise BrokenRecordError(f"not JSON: {error}") from error
+    return mapping(value, "the record")
+
+
+def mapping(value: object, what: str) -> dict[str, object]:
+    """Insist on a JSON object; its keys are strings, for JSON has no others."""
+    if not isinstance(value, dict):
+        raise BrokenRecordError(f"{what} is {shown(value)}, not an object {{…}}")
+    return value
+
+
+def sequence(value: object, what: str) -> list[object]:
+    """Insist on a JSON array."""
+    if not isinstance(value, list):
+        raise BrokenRecordError(f"{what} is {shown(value)}, not a list […]")
+    return value
+
+
+def file_name(value: object, what: str) -> str:
+    """Insist on a name that a file system can be asked for; whether the file is there, opening it will tell."""
+    if not isinstance(value, str) or not value.strip():
+        raise BrokenRecordError(f"{what} is {shown(value)}, not a file name")
+    if "\0" in value or not is_unicode(value):
+        raise BrokenRecordError(f"{what} is {shown(value)}, which no file can be called")
+    return value
+
+
+def key_of(name: str) -> str:
+    """Name a picture where only its file has a name: that name without folder and image suffix."""
+    path = PurePath(name)
+    return path.stem if path.suffix.lower() in IMAGE_SUFFIXES else path.name
+
+
+def captions_of(fields: Mapping[str, object], place: str, report: Report) -> dict[str, tuple[str, ...]] | None:
+    """Find the captions in `captions` (a list, or lists by language) or `caption` (one text); None if neither is there.
+
+    An empty caption is reported and dropped, and the record lives on; a caption that is not text breaks the record.
+    """
+    value = fields.get("captions", fields.get("caption"))
+    if value is None:
+        return {} if fields.keys() & {"captions", "caption"} else None
+    languages = value if isinstance(value, dict) else {DEFAULT_LANGUAGE: value}
+    table = {}
+    for language, texts in languages.items():
+        if not language.strip():
+            raise BrokenRecordError("a language without a name")
+        listed = [texts] if isinstance(texts, str) else sequence(texts, f"captions in {language!r}")
+        if captions := clean_captions(listed, place, report):
+            table[language] = captions
+    return table
+
+
+def clean_captions(texts: Iterable[object], place: str, report: Report) -> tuple[str, ...]:
+    """Strip captions of surrounding space and keep their order; empty ones are reported and left out."""
+    captions = []
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise BrokenRecordError(f"caption {number} is {shown(text)}, not text")
+        if not is_unicode(text):
+            raise BrokenRecordError(f"caption {number} has half of a surrogate pair, which is no character")
+        if stripped := text.strip():
+            captions.append(stripped)
+        else:
+            report(Problem(place, f"caption {number} is empty"))
+    return tuple(captions)
+
+
+def shown(value: object) -> str:
+    """Show a value in a message: cut short, for a wrong value may be a whole file."""
+    if value is None:
+        return "missing"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def is_unicode(text: str) -> bool:
+    """Tell whether text can be encoded: JSON can spell half a surrogate pair, which fails far away in a tokenizer."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,63 @@
+"""Annotation files coming in: as numbered lines, as one JSON document, or for a look inside."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from sightline.datasets.fields import decoded, mapping
+from sightline.datasets.record import BrokenRecordError
+from sightline.errors import DataError
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Read lines one at a time, counted from 1, without their ends; a name ending in `.gz` is decompressed.
+
+    Only a line feed ends a line: captions contain every other character that Unicode takes for a line break, and
+    parallel files must not lose step over one. The lines are bytes, so that one that is not UTF-8 spoils no other.
+    """
+    try:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                yield number, line.removeprefix(_BOM if number == 1 else b"").rstrip(b"\r\n")
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(path, error) from error
+
+
+def json_document(path: Path) -> dict[str, object]:
+    """Parse a file that is one JSON object; nothing of it can be used if it is broken."""
+    try:
+        return mapping(json.loads(decoded(path.read_bytes())), "the document")
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}:{error.lineno}: not JSON: {error}", "Fetch or write the file again.") from error
+    except (BrokenRecordError, RecursionError) as error:
+        raise DataError(f"{path}: {error}", "Fetch or write the file again.") from error
+
+
+def both_ends(path: Path, size: int) -> tuple[bytes, bytes]:
+    """Read the first and the last `size` bytes of a file: what a look inside may cost."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(size)
+            file.seek(max(0, path.stat().st_size - size))
+            return head, file.read(size)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def entries_of(folder: Path) -> list[Path]:
+    """List a folder, sorted."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise _unreadable(folder, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return DataError(f"{path}: cannot be read: {reason}", "Check that it is whole and that you may read it.")

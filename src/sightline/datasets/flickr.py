@@ -1,0 +1,103 @@
+"""Flickr8k and Flickr30k as their authors and their mirrors publish them: one caption a line.
+
+Three spellings: `name.jpg#0<TAB>caption` (`Flickr8k.token.txt`, `results_20130124.token`), `name.jpg| 0| caption`
+(`results.csv`), and `name.jpg,caption` under a header (`captions.txt`). Splits come from the lists beside the file:
+`Flickr_8k.trainImages.txt` and its like, or `train.txt`, `val.txt`, `test.txt`; a picture in no list has no split.
+"""
+
+import csv
+import re
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+
+from sightline.datasets.fields import clean_captions, decoded, file_name, key_of
+from sightline.datasets.files import entries_of, numbered_lines
+from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Record, Report
+from sightline.datasets.roots import ImageFolder, image_folders_in
+from sightline.datasets.splits import canonical_split
+from sightline.media import ImageFile
+
+_TOKEN = re.compile(r"([^\t]+?)(?:#\d+)?\t(.*)", re.DOTALL)
+_BARS = re.compile(r"([^|]+)\|\s*\d+\s*\|(.*)", re.DOTALL)
+_HEADER = re.compile(r"image(?:_name)?\s*[|,].*", re.IGNORECASE)
+_SPLIT_LIST = re.compile(r"(?:.*[._-])?(train|dev|val|valid|test)[._-]?(?:images)?\.txt", re.IGNORECASE)
+
+_Spelling = Callable[[str], tuple[str, str]]
+
+
+def spelling_of(first_line: str) -> _Spelling | None:
+    """Tell from its first line how a file is spelt: a function from line to picture and caption, None if not at all."""
+    header = _HEADER.fullmatch(first_line) is not None
+    if "," in first_line and header and "|" not in first_line:
+        return lambda line: _comma_separated(line, columns=first_line.count(",") + 1)
+    if _BARS.fullmatch(first_line) or ("|" in first_line and header):
+        return lambda line: _matched(_BARS, line, "name.jpg| number| caption")
+    if re.match(r"[^\t]+#\d+\t", first_line):
+        return lambda line: _matched(_TOKEN, line, "name.jpg#number<TAB>caption")
+    return None
+
+
+def read_flickr(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
+    """Read a record for each picture; the captions of one picture stand on neighbouring lines in all these files."""
+    splits = _splits_beside(path, report)
+    near = [*image_folders_in(path.parent), *image_folders_in(path.parent.parent)]
+    folder = ImageFolder([images] if images else near)
+    for name, captions in groupby(_captions(path, report), key=itemgetter(0)):
+        said = tuple(text for _, text in captions if text)
+        key = key_of(name)
+        yield Record(key, ImageFile(folder.path(name)), {DEFAULT_LANGUAGE: said} if said else {}, splits.get(key))
+
+
+def _captions(path: Path, report: Report) -> Iterator[tuple[str, str]]:
+    """Go through the lines: picture and caption, the caption empty if it was nothing but space."""
+    spelling: _Spelling | None = None
+    for number, raw in numbered_lines(path):
+        place = f"{path}:{number}"
+        try:
+            line = decoded(raw)
+            if not line.strip():
+                continue
+            if spelling is None:
+                spelling = spelling_of(line)
+                if spelling is None:
+                    raise BrokenRecordError("not a line of a Flickr caption file: name.jpg#number<TAB>caption")
+                if _HEADER.fullmatch(line):
+                    continue
+            name, text = spelling(line)
+            yield file_name(name.strip(), "the picture's name"), "".join(clean_captions([text], place, report))
+        except BrokenRecordError as error:
+            report(Problem(place, str(error)))
+
+
+def _matched(pattern: re.Pattern[str], line: str, wanted: str) -> tuple[str, str]:
+    found = pattern.fullmatch(line)
+    if found is None:
+        raise BrokenRecordError(f"the line is not of the form {wanted}")
+    return found[1], found[2]
+
+
+def _comma_separated(line: str, columns: int) -> tuple[str, str]:
+    try:
+        row = next(csv.reader([line]))
+    except csv.Error as error:
+        raise BrokenRecordError(f"not a comma-separated line: {error}") from error
+    if len(row) != columns:
+        raise BrokenRecordError(f"{len(row)} columns where the header has {columns}; quote captions with commas")
+    return row[0], row[-1]
+
+
+def _splits_beside(path: Path, report: Report) -> dict[str, str]:
+    """Read the split lists, by key; a picture in two of them would be trained and tested on, so it is a problem."""
+    splits: dict[str, str] = {}
+    for listing in entries_of(path.parent):
+        named = _SPLIT_LIST.fullmatch(listing.name)
+        if named is None or listing == path:
+            continue
+        split = canonical_split(named[1])
+        for number, raw in numbered_lines(listing):
+            key = key_of(raw.decode(errors="replace").strip())
+            if key and splits.setdefault(key, split) != split:
+                report(Problem(f"{listing}:{number}", f"{key!r} is in split {splits[key]!r} as well"))
+    return splits

@@ -1,0 +1,104 @@
+"""The formats of captioned images and how to tell them apart, from a name and a look inside."""
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from sightline.datasets.coco import read_coco
+from sightline.datasets.fields import decoded, json_object
+from sightline.datasets.files import both_ends, numbered_lines
+from sightline.datasets.flickr import read_flickr, spelling_of
+from sightline.datasets.folder import read_folder
+from sightline.datasets.jsonl import read_jsonl
+from sightline.datasets.karpathy import read_karpathy
+from sightline.datasets.multi30k import parts_of, read_multi30k
+from sightline.datasets.places import files_of
+from sightline.datasets.record import BrokenRecordError, Record, Report
+from sightline.datasets.shards import is_shard, read_shard
+from sightline.errors import DataError
+from sightline.media import find_images
+
+Reader = Callable[[Path, Path | None, Report], Iterator[Record]]
+"""Reads one file or folder: where it is, the folder of its pictures if the user gave one, and whom to tell."""
+
+READERS: dict[str, Reader] = {
+    "shards": read_shard,
+    "jsonl": read_jsonl,
+    "karpathy": read_karpathy,
+    "coco": read_coco,
+    "flickr": read_flickr,
+    "multi30k": read_multi30k,
+    "folder": read_folder,
+}
+
+_PEEK = 1 << 16
+_KARPATHY = re.compile(rb'(?<!\\)"(?:sentences|filename)"\s*:')
+_COCO = re.compile(rb'(?<!\\)"(?:annotations|file_name)"\s*:')
+
+
+def recognise(path: str | Path) -> str:
+    """Name the format of the data set at `path`: one of `READERS`. A `DataError` if it is none, or a mixture."""
+    formats = list(dict.fromkeys(format_of(file) for file in files_of(path)))
+    if len(formats) > 1:
+        raise DataError(f"{path}: files of different formats: {', '.join(formats)}", "Read them one by one.")
+    return formats[0]
+
+
+def format_of(path: Path) -> str:
+    """Name the format of one file or folder."""
+    found = _format_of_folder(path) if path.is_dir() else _format_of_file(path)
+    if found is None:
+        raise DataError(
+            f"{path}: not a data set of a known format",
+            "Give WebDataset shards (.tar), JSON lines (.jsonl), a Karpathy or COCO caption file (.json), a Flickr "
+            "caption file, or a folder of shards, of Multi30k's text files, or of pictures with .txt files.",
+        )
+    return found
+
+
+def _format_of_folder(path: Path) -> str | None:
+    if parts_of(path):
+        return "multi30k"
+    return "folder" if any(islice(find_images(path), 1)) else None
+
+
+def _format_of_file(path: Path) -> str | None:
+    name = path.name.lower()
+    if is_shard(path):
+        return "shards"
+    if name.endswith((".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")):
+        return "jsonl"
+    if name.endswith(".json"):
+        return _format_of_json(path)
+    if name.endswith((".token", ".txt", ".csv", ".tsv")):
+        return "flickr" if spelling_of(_first_line(path)) else None
+    return None
+
+
+def _format_of_json(path: Path) -> str | None:
+    """Look at both ends of a document: COCO's captions come after megabytes of image entries, or before them."""
+    head, tail = both_ends(path, _PEEK)
+    for part in (head, tail):
+        if _COCO.search(part):
+            return "coco"
+        if _KARPATHY.search(part):
+            return "karpathy"
+    return "jsonl" if _is_json_line(head.partition(b"\n")[0]) else None
+
+
+def _is_json_line(line: bytes) -> bool:
+    try:
+        return "image" in json_object(line)
+    except BrokenRecordError:
+        return False
+
+
+def _first_line(path: Path) -> str:
+    for _, line in numbered_lines(path):
+        if line.strip():
+            try:
+                return decoded(line[:_PEEK])
+            except BrokenRecordError:
+                return ""
+    return ""

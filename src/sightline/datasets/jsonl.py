@@ -1,0 +1,73 @@
+"""JSON lines: the format to write one's own captions in.
+
+    {"image": "beach/1.jpg", "captions": ["a dog runs", "a wet dog"], "split": "train"}
+    {"image": "beach/2.jpg", "captions": {"en": ["two boats"], "de": ["zwei Boote"]}, "key": "boats"}
+    {"image": "beach/3.jpg", "caption": "an empty beach"}
+
+Relative names start from the file's folder, or from `images`. A record without `key` is called by its image's name as
+written. Many files have a line for each caption: neighbouring lines about the same picture are one record, because
+a picture listed twice would compete with itself in a gallery. A distractor says `"captions": []`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from sightline.datasets.fields import captions_of, file_name, is_unicode, json_object, shown
+from sightline.datasets.files import numbered_lines
+from sightline.datasets.record import BrokenRecordError, Problem, Record, Report
+from sightline.datasets.splits import canonical_split
+from sightline.media import ImageFile
+
+
+def read_jsonl(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
+    """Read the records of a file in their order; blank lines do not matter."""
+    root = images or path.parent
+    current: Record | None = None
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        place = f"{path}:{number}"
+        try:
+            record = _record(json_object(line), root, place, report)
+            joined = _join(current, record) if current else None
+        except BrokenRecordError as error:
+            report(Problem(place, str(error)))
+            continue
+        if current and not joined:
+            yield current
+        current = joined or record
+    if current:
+        yield current
+
+
+def _record(fields: dict[str, object], root: Path, place: str, report: Report) -> Record:
+    name = file_name(fields.get("image"), "'image'")
+    captions = captions_of(fields, place, report)
+    if captions is None:
+        raise BrokenRecordError("neither 'captions' nor 'caption'; a picture without any says \"captions\": []")
+    split = fields.get("split")
+    if split is not None and not isinstance(split, str):
+        raise BrokenRecordError(f"'split' is {shown(split)}, not text")
+    key = _key(fields["key"]) if fields.get("key") is not None else name
+    return Record(key, ImageFile(root / name), captions, canonical_split(split) if split else None)
+
+
+def _key(value: object) -> str:
+    """Take a key as it is; numbers are common and welcome."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, str) and value.strip() and is_unicode(value):
+        return value
+    raise BrokenRecordError(f"'key' is {shown(value)}, neither text nor a whole number")
+
+
+def _join(first: Record, second: Record) -> Record | None:
+    """Make one record of two about the same picture; None if they are about two."""
+    if first.key != second.key or first.image != second.image:
+        return None
+    if first.split != second.split:
+        raise BrokenRecordError(f"split {second.split!r}, but {first.split!r} on the line before for the same picture")
+    languages = dict.fromkeys([*first.captions, *second.captions])
+    both = {name: first.captions.get(name, ()) + second.captions.get(name, ()) for name in languages}
+    return replace(first, captions=both)

@@ -1,0 +1,47 @@
+"""Karpathy's split files: `dataset_flickr8k.json`, `dataset_flickr30k.json`, `dataset_coco.json`.
+
+They fix the splits on which nearly all published numbers rest. Pictures are looked for in `images`, or beside the
+file; for COCO, in the subfolder that `filepath` names, or directly.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sightline.datasets.fields import clean_captions, file_name, key_of, mapping, sequence
+from sightline.datasets.files import json_document
+from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Record, Report
+from sightline.datasets.roots import ImageFolder, image_folders_in
+from sightline.datasets.splits import canonical_split
+from sightline.errors import DataError
+from sightline.media import ImageFile
+
+
+def read_karpathy(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
+    """Read the records in the file's order; `restval`, the part of COCO's val that everyone trains on, is `train`."""
+    roots = [images] if images else image_folders_in(path.parent)
+    folders: dict[str, ImageFolder] = {}
+    try:
+        entries = sequence(json_document(path).get("images"), "'images'")
+    except BrokenRecordError as error:
+        raise DataError(f"{path}: {error}", "Give a file in Karpathy's layout.") from error
+    for number, entry in enumerate(entries):
+        place = f"{path}:images[{number}]"
+        try:
+            fields = mapping(entry, "the entry")
+            name = file_name(fields.get("filename"), "'filename'")
+            captions = _captions(fields, place, report)
+            split = file_name(fields.get("split"), "'split'")
+            below = file_name(fields["filepath"], "'filepath'") if fields.get("filepath") else ""
+        except BrokenRecordError as error:
+            report(Problem(place, str(error)))
+            continue
+        if below not in folders:
+            folders[below] = ImageFolder([folder for root in roots for folder in dict.fromkeys([root / below, root])])
+        yield Record(key_of(name), ImageFile(folders[below].path(name)), captions, canonical_split(split))
+
+
+def _captions(fields: dict[str, object], place: str, report: Report) -> dict[str, tuple[str, ...]]:
+    sentences = sequence(fields.get("sentences"), "'sentences'")
+    raw = [mapping(sentence, "a sentence").get("raw") for sentence in sentences]
+    captions = clean_captions(raw, place, report)
+    return {DEFAULT_LANGUAGE: captions} if captions else {}

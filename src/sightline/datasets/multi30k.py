@@ -1,0 +1,94 @@
+"""Multi30k: parallel text files, one caption a line, line by line about the pictures of a list.
+
+`train.en`, `train.de`, … hold one caption a picture; `train.1.en` … `train.5.en` five. The list is `train_images.txt`
+or `train.txt`, beside them or in `image_splits`. Compressed files (`train.en.gz`) are read as they are. Only the line
+number ties a caption to its picture, so files of unequal length are refused as a whole: one line too few, and every
+caption after it would be another picture's.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sightline.datasets.fields import clean_captions, decoded, file_name, key_of
+from sightline.datasets.files import entries_of, numbered_lines
+from sightline.datasets.record import BrokenRecordError, Problem, Record, Report
+from sightline.datasets.roots import ImageFolder, image_folders_in
+from sightline.datasets.splits import canonical_split, split_in_name
+from sightline.errors import DataError
+from sightline.media import ImageFile
+
+_CAPTIONS = re.compile(r"(?P<part>[^.]+)(?:\.(?P<number>\d+))?\.(?P<language>[a-z]{2})(?:\.gz)?")
+_NOT_LANGUAGES = {"gz", "js", "md", "py", "sh"}
+_LISTS = ("{}_images.txt", "{}.images.txt", "{}.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One split: the list of pictures and, by language, the files parallel to it."""
+
+    name: str
+    listing: Path
+    captions: dict[str, list[Path]]
+
+
+def parts_of(folder: Path) -> list[Part]:
+    """Find the parts that a folder holds, by name; captions without a list of pictures make no part."""
+    files: dict[str, list[tuple[str, int, Path]]] = {}
+    for path in entries_of(folder):
+        found = _CAPTIONS.fullmatch(path.name)
+        if found and found["language"] not in _NOT_LANGUAGES and split_in_name(found["part"]):
+            files.setdefault(found["part"], []).append((found["language"], int(found["number"] or 0), path))
+    parts = []
+    for name in sorted(files):
+        captions: dict[str, list[Path]] = {}
+        for language, _, path in sorted(files[name]):
+            captions.setdefault(language, []).append(path)
+        if listing := _listing(folder, name):
+            parts.append(Part(name, listing, captions))
+    return parts
+
+
+def read_multi30k(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
+    """Read every part of a folder.
+
+    The split is the part's name: `test_2016_flickr` and `test_2017_mscoco` stay apart, for they are tests of their own.
+    """
+    folder = ImageFolder([images] if images else [*image_folders_in(path), *image_folders_in(path.parent)])
+    for part in parts_of(path):
+        _check_parallel(part)
+        yield from _records(part, folder, report)
+
+
+def _records(part: Part, folder: ImageFolder, report: Report) -> Iterator[Record]:
+    columns = [(language, path) for language, paths in part.captions.items() for path in paths]
+    rows = zip(numbered_lines(part.listing), *(numbered_lines(path) for _, path in columns), strict=True)
+    for (number, raw_name), *texts in rows:
+        place = f"{part.listing}:{number}"
+        try:
+            # The lists of ambiguous COCO pictures add the annotation's number: `name.jpg#123`.
+            name = file_name(decoded(raw_name).partition("#")[0].strip(), "the picture's name")
+            captions: dict[str, tuple[str, ...]] = {}
+            for (language, path), (_, raw) in zip(columns, texts, strict=True):
+                place = f"{path}:{number}"
+                if said := clean_captions([decoded(raw)], place, report):
+                    captions[language] = captions.get(language, ()) + said
+        except BrokenRecordError as error:
+            report(Problem(place, str(error)))
+            continue
+        yield Record(key_of(name), ImageFile(folder.path(name)), captions, canonical_split(part.name))
+
+
+def _listing(folder: Path, part: str) -> Path | None:
+    folders = (folder, folder / "image_splits", folder.parent / "image_splits")
+    candidates = (place / pattern.format(part) for place in folders for pattern in _LISTS)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _check_parallel(part: Part) -> None:
+    files = [part.listing, *(path for paths in part.captions.values() for path in paths)]
+    counts = {path: sum(1 for _ in numbered_lines(path)) for path in files}
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"{path} has {count}" for path, count in counts.items())
+        raise DataError(f"files that must be parallel differ in their number of lines: {told}", "Fetch them again.")

@@ -1,0 +1,76 @@
+"""Which files a path means: a file, a folder of shards, a pattern, or a range in braces."""
+
+import glob
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from sightline.datasets.files import entries_of
+from sightline.datasets.multi30k import parts_of
+from sightline.datasets.shards import is_shard
+from sightline.errors import DataError
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+_ANNOTATIONS = ("*.jsonl", "dataset*.json", "captions_*.json", "*.token", "*.token.txt", "results.csv", "captions.txt")
+
+
+def files_of(path: str | Path) -> list[Path]:
+    """List the files, or the one folder, that hold the data set at `path`, in the order in which they are read.
+
+    A name that exists is taken as it is, even with brackets in it. Else `{000..004}` and `{a,b}` are spelt out as a
+    shell would, every one of these must be there, and `*`, `?`, `[…]` and `**` match what there is, sorted.
+    """
+    if Path(path).exists():
+        return _inside(Path(path))
+    names = list(dict.fromkeys(name for spelt in _spelt_out(str(path)) for name in _matches(spelt, path)))
+    return [file for name in names for file in _inside(Path(name))]
+
+
+def _inside(path: Path) -> list[Path]:
+    """Look into a folder: its shards, or its one annotation file; a folder of another kind stands for itself."""
+    if not path.is_dir():
+        return [path]
+    visible = [entry for entry in entries_of(path) if not entry.name.startswith(".")]
+    if shards := [entry for entry in visible if is_shard(entry)]:
+        return shards
+    if parts_of(path):
+        return [path]
+    annotations = [entry for entry in visible if any(entry.match(pattern) for pattern in _ANNOTATIONS)]
+    annotations = [entry for entry in annotations if "lemma" not in entry.name]
+    if len(annotations) > 1:
+        names = ", ".join(entry.name for entry in annotations)
+        raise DataError(f"{path}: holds more than one data set: {names}", f"Name one of them: {annotations[0]}")
+    return annotations or [path]
+
+
+def _spelt_out(pattern: str) -> Iterator[str]:
+    """Spell out braces from left to right; braces that are neither a range nor a list stay as they are."""
+    for braces in _BRACES.finditer(pattern):
+        if choices := _choices(braces[1]):
+            for choice in choices:
+                yield from _spelt_out(pattern[: braces.start()] + choice + pattern[braces.end() :])
+            return
+    yield pattern
+
+
+def _choices(inside: str) -> Iterator[str] | list[str]:
+    if bounds := _RANGE.fullmatch(inside):
+        first, last = int(bounds[1]), int(bounds[2])
+        padded = any(len(bound) > 1 and bound.startswith("0") for bound in bounds.groups())
+        width = max(map(len, bounds.groups())) if padded else 0
+        step = 1 if first <= last else -1
+        return (f"{number:0{width}d}" for number in range(first, last + step, step))
+    return inside.split(",") if "," in inside else []
+
+
+def _matches(name: str, given: str | Path) -> list[str]:
+    if Path(name).exists():
+        return [name]
+    # Not Path.glob: it lists hidden files and fails on patterns that a shell accepts.
+    found = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else []  # noqa: PTH207
+    if not found:
+        told = f"{name}: no such file or folder" if not glob.has_magic(name) else f"{name}: no file matches"
+        asked = "" if name == str(given) else f" (asked for: {given})"
+        raise DataError(told + asked, "Check the spelling, and the folder it is relative to.")
+    return found

@@ -1,0 +1,150 @@
+"""WebDataset shards: tar archives in which the files of one record stand side by side under one key.
+
+Two layouts are read, and may be mixed: `KEY.webp` with `KEY.json` (`{"captions": {"en": […], …}}`), and img2dataset's
+`KEY.jpg` with `KEY.txt` (one caption) and `KEY.json` (`caption`, `status`, …). A picture with neither is a record
+without captions. Pictures are not read but passed over: a record holds the slice of the archive where its picture is.
+Only in a compressed archive, where there are no slices, does it hold the bytes.
+"""
+
+import re
+import tarfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sightline.datasets.fields import captions_of, clean_captions, decoded, is_unicode, json_object, shown
+from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Record, Report
+from sightline.datasets.splits import split_in_name
+from sightline.media import IMAGE_SUFFIXES, ImageBytes, ImageSlice, ImageSource
+
+COMPRESSED_SUFFIXES = (".tar.gz", ".tgz")
+SHARD_SUFFIXES = (".tar", *COMPRESSED_SUFFIXES)
+
+_MEMBER = re.compile(r"(?:\./)*((?:.*/)?[^./]+)\.([^/]+)", re.DOTALL)
+_TEXTS = ("json", "txt")
+_HELD_LIMIT = 256 << 20  # bytes of one member that are taken into memory; an archive may claim any size
+_FAULTS = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error)  # all that a damaged archive may raise
+
+
+def is_shard(path: Path) -> bool:
+    """Tell a shard by its file's name."""
+    return path.name.lower().endswith(SHARD_SUFFIXES)
+
+
+def read_shard(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
+    """Read the records of one shard in their order; `images` does not matter, for a shard brings its own pictures.
+
+    A key is the member's path up to the first dot of its base name (WebDataset's rule); members without a key or
+    with a suffix that means nothing here are passed over. The split is the one the file's name speaks of. An archive
+    that breaks off gives the records before the last one in sight, which may have lost its captions, and a problem.
+    """
+    split = split_in_name(path.name)
+    for item in _items(path, report):
+        name = item.key.encode(errors="backslashreplace").decode()
+        place = f"{path}:{name}.json" if "json" in item.texts else f"{path}:{name}"
+        try:
+            yield Record(item.key, item.picture(), _captions(item, place, report), split)
+        except BrokenRecordError as error:
+            report(Problem(place, str(error)))
+
+
+@dataclass(slots=True)
+class _Item:
+    """The members that share a key."""
+
+    key: str
+    pictures: list[ImageSource] = field(default_factory=list)
+    texts: dict[str, bytes] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def picture(self) -> ImageSource:
+        if not is_unicode(self.key):
+            raise BrokenRecordError("the name of the member is not UTF-8")
+        if self.faults:
+            raise BrokenRecordError("; ".join(self.faults))
+        if not self.pictures:
+            fields = json_object(self.texts["json"]) if "json" in self.texts else {}
+            said = f" (status: {shown(fields['status'])})" if "status" in fields else ""
+            raise BrokenRecordError(f"no picture beside it{said}; files of one key must stand side by side")
+        if len(self.pictures) > 1:
+            names = ", ".join(picture.name for picture in self.pictures)
+            raise BrokenRecordError(f"more than one picture has this key: {names}")
+        return self.pictures[0]
+
+
+class _StrictMember(tarfile.TarInfo):
+    """A member whose header must be sound: `tarfile` takes a damaged one for the end and drops the rest unsaid."""
+
+    @classmethod
+    def fromtarfile(cls, tar: tarfile.TarFile) -> "_StrictMember":
+        try:
+            return super().fromtarfile(tar)
+        except tarfile.HeaderError as error:
+            if isinstance(error, tarfile.EOFHeaderError):  # type: ignore[attr-defined]  # the end as it should be
+                raise
+            raise tarfile.ReadError(f"{error} at byte {tar.offset}") from error
+
+
+def _items(path: Path, report: Report) -> Iterator[_Item]:
+    compressed = path.name.lower().endswith(COMPRESSED_SUFFIXES)
+    item: _Item | None = None
+    last = ""
+    try:
+        with tarfile.open(path, "r:gz" if compressed else "r:", tarinfo=_StrictMember) as tar:
+            while (member := tar.next()) is not None:
+                # tarfile remembers every member it saw, which a long archive cannot afford.
+                tar.members.clear()  # type: ignore[attr-defined]
+                last = f" after {member.name!r}"
+                if member.size < 0:
+                    raise tarfile.ReadError(f"{member.name!r} claims {member.size} bytes")
+                named = _MEMBER.fullmatch(member.name)
+                if named is None or member.isdir() or not _matters(named[2]):
+                    continue
+                if item is None or named[1] != item.key:
+                    if item is not None:
+                        yield item
+                    item = _Item(named[1])
+                _take(item, tar, member, named[2].lower(), path, sliced=not compressed)
+    except _FAULTS as error:
+        report(Problem(str(path), f"the archive is damaged or cut off{last}: {error}"))
+    else:
+        if item is not None:
+            yield item
+
+
+def _matters(suffix: str) -> bool:
+    return suffix.lower() in _TEXTS or f".{suffix.lower()}" in IMAGE_SUFFIXES
+
+
+def _take(
+    item: _Item, tar: tarfile.TarFile, member: tarfile.TarInfo, suffix: str, archive: Path, *, sliced: bool
+) -> None:
+    """Add a member to its item: a slice if the archive can be sliced, else the bytes."""
+    if not member.isfile() or member.issparse():
+        item.faults.append(f"{member.name} is a link or has holes, not a plain file")
+    elif suffix not in _TEXTS and sliced:
+        item.pictures.append(ImageSlice(archive, member.name, member.offset_data, member.size))
+    elif member.size > _HELD_LIMIT:
+        item.faults.append(f"{member.name} has {member.size} bytes, more than {_HELD_LIMIT}")
+    elif suffix in item.texts:
+        item.faults.append(f"{member.name} is there twice")
+    else:
+        stream = tar.extractfile(member)
+        data = stream.read() if stream is not None else b""
+        if suffix in _TEXTS:
+            item.texts[suffix] = data
+        else:
+            item.pictures.append(ImageBytes(f"{archive}:{member.name}", data))
+
+
+def _captions(item: _Item, place: str, report: Report) -> dict[str, tuple[str, ...]]:
+    """From `captions` or `caption` in the JSON, or else from the text file; img2dataset writes the same in both."""
+    fields = json_object(item.texts["json"]) if "json" in item.texts else None
+    table = captions_of(fields, place, report) if fields is not None else None
+    if not table and "txt" in item.texts:
+        captions = clean_captions([decoded(item.texts["txt"])], place, report)
+        return {DEFAULT_LANGUAGE: captions} if captions else {}
+    if table is None and fields is not None and "status" not in fields:
+        raise BrokenRecordError(f"neither 'captions' nor 'caption' among its fields ({', '.join(fields) or 'none'})")
+    return table or {}

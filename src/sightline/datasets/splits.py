@@ -1,0 +1,27 @@
+"""What the parts of a data set are called: train, val and test, whatever the authors wrote."""
+
+import re
+
+_ALIASES = {
+    "train": "train",
+    "training": "train",
+    "restval": "train",  # Karpathy's name for the pictures of COCO's val that everyone trains on
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+    "testing": "test",
+}
+_WORDS = re.compile(r"[A-Za-z]+")
+
+
+def canonical_split(name: str) -> str:
+    """`train`, `val` or `test` for their many spellings; any other name stays what it is (`test_2016_flickr`)."""
+    return _ALIASES.get(name.strip().lower(), name.strip())
+
+
+def split_in_name(file_name: str) -> str | None:
+    """Find the split that a file's name speaks of: `train` in `coco-train-004.tar` and `captions_train2014.json`."""
+    words = (_ALIASES.get(word.lower()) for word in _WORDS.findall(file_name))
+    return next((split for split in words if split), None)

@@ -1,0 +1,57 @@
+"""What an objective is: a number to make small, from a batch of encoded texts and images."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from sightline.models.retriever import Encoded, Retriever
+
+Field = Literal["embedding", "fragments", "states"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """A batch: texts [T, …] and images [I, …], and which belong together.
+
+    text_ids [T] and image_ids [I] name the picture behind each row: a text and an image with the same id are a
+    positive pair, and never negatives of each other, however often a picture is in the batch. Numbers of texts and
+    images may differ (five captions for each image, say).
+
+    Where several processes train together, the batch is that of all of them, and `own_texts` and `own_images` are the
+    rows that this process answers for. In a single process they are all rows.
+    """
+
+    texts: Encoded
+    images: Encoded
+    text_ids: Tensor
+    image_ids: Tensor
+    own_texts: slice = slice(None)
+    own_images: slice = slice(None)
+
+    @property
+    def positive(self) -> Tensor:
+        """[T, I], true where text and image belong together."""
+        return self.text_ids[:, None] == self.image_ids[None, :]
+
+    def cosines(self) -> Tensor:
+        """[T, I], float32: cosine of every text with every image."""
+        return self.texts.embedding.float() @ self.images.embedding.float().T
+
+
+class Objective(nn.Module, ABC):
+    """A loss over a batch.
+
+    It gives the share of this process's own rows: a sum over them divided by the count of all rows, so that the shares
+    of all processes add up to the loss of one process that had the whole batch. What is random is drawn from
+    `generator` for the whole batch, alike in every process, before own rows are picked.
+    """
+
+    needs: ClassVar[frozenset[Field]]
+    """Which fields of `Encoded` it reads, and so which gradients flow back into the encoders."""
+
+    @abstractmethod
+    def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
+        """The loss, a scalar in float32."""

@@ -1,6 +1,5 @@
 """Run a bundle with ONNX Runtime alone: no torch, and no graph loaded before it is needed."""
 
-import os
 import threading
 from collections.abc import Sequence
 from functools import cached_property
@@ -15,6 +14,7 @@ from sightline.bundle.spec import BundleSpec, Graph, check_files, read_spec
 from sightline.bundle.tokenizing import Tokenizer
 from sightline.errors import BundleError, ModelError
 from sightline.media import Preprocess
+from sightline.media.loading import usable_cpus
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -119,11 +119,3 @@ class Bundle:
             return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime's own exceptions share no public base
             raise BundleError(f"{path}: ONNX Runtime cannot load it: {error}") from error
-
-
-def usable_cpus() -> int:
-    """How many processors this process may use, which in a container is fewer than the machine has."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        return os.cpu_count() or 1

@@ -6,6 +6,8 @@ from typing import Protocol
 
 from sightline.errors import MediaError
 
+_LARGEST_FILE = 4 << 30
+
 
 class ImageSource(Protocol):
     """Anything that can name itself and hand over the encoded bytes of one picture."""
@@ -28,13 +30,18 @@ class ImageFile:
 
     @property
     def name(self) -> str:
+        """The file's path."""
         return str(self.path)
 
     def read(self) -> bytes:
+        """Read all of the file, unless it is so large that it can only be something else, such as a disk image."""
         try:
+            size = self.path.stat().st_size
+            if size > _LARGEST_FILE:
+                raise MediaError(self.name, f"is {size:,} bytes, too large for a picture", "Leave it out.")
             return self.path.read_bytes()
-        except OSError as error:
-            raise MediaError(self.name, error.strerror or str(error)) from error
+        except (OSError, ValueError) as error:  # ValueError: a path with a zero byte in it
+            raise _unreadable(self.name, error) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +59,20 @@ class ImageSlice:
 
     @property
     def name(self) -> str:
+        """The archive's path and the member's name."""
         return f"{self.archive}:{self.member}"
 
     def read(self) -> bytes:
+        """Read the slice alone; the rest of the archive stays on disk."""
         try:
             with self.archive.open("rb") as file:
                 file.seek(self.offset)
                 data = file.read(self.size)
-        except OSError as error:
-            raise MediaError(self.name, error.strerror or str(error)) from error
+        except (OSError, ValueError) as error:
+            raise _unreadable(self.name, error) from error
         if len(data) != self.size:
-            raise MediaError(self.name, f"the archive ends after {len(data)} of {self.size} bytes")
+            reason = f"the archive ends after {len(data)} of {self.size} bytes"
+            raise MediaError(self.name, reason, "Copy or download the archive again.")
         return data
 
 
@@ -74,4 +84,14 @@ class ImageBytes:
     data: bytes = field(repr=False)
 
     def read(self) -> bytes:
+        """Hand over the bytes it was made of."""
         return self.data
+
+
+def _unreadable(name: str, error: OSError | ValueError) -> MediaError:
+    if isinstance(error, FileNotFoundError):
+        return MediaError(name, "no such file", "Check the path; the file may have been moved or deleted.")
+    if isinstance(error, PermissionError):
+        return MediaError(name, "may not be read by you", "Give yourself the right to read it, or leave it out.")
+    said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return MediaError(name, f"cannot be read: {said}", "Check the path and the disk it is on.")

@@ -75,6 +75,7 @@ class DualStream(Retriever):
         self.image_states: ImageStates | None = None
         self.match_score: MatchScore | None = None
         if config.matcher != "none":
+            self.matcher.check_reads_images()
             self.image_states = ImageStates(self.image.hidden, self.text.hidden, self.text.word_spread())
             self.match_score = MatchScore(self.text.hidden)
 

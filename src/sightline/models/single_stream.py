@@ -58,6 +58,7 @@ class SingleStream(Retriever):
         self.text_input = config.text_input
         encoder, _ = towers.build(config.transformer, "text")
         self.transformer = TextTower(encoder, config.text_input.max_length)
+        self.transformer.check_reads_images()
         hidden = self.transformer.hidden
         spread = self.transformer.word_spread()
         self.image: ImageTower | None = None

@@ -1,5 +1,7 @@
 """A text tower: a transformer over words, and, where asked, over words and image fragments together."""
 
+import inspect
+
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -49,6 +51,14 @@ class TextTower(nn.Module):
         out = self.encoder(input_ids=tokens.ids, attention_mask=tokens.mask.long())
         return out.last_hidden_state  # type: ignore[no-any-return]
 
+    def check_reads_images(self) -> None:
+        """Refuse an encoder that takes ids only: no image fragment could be given to it."""
+        if not {"inputs_embeds", "position_ids"} <= inspect.signature(self.encoder.forward).parameters.keys():
+            raise ModelError(
+                f"{type(self.encoder).__name__} cannot read image fragments: it does not take word vectors",
+                'Use a BERT-type encoder, or matcher = "none".',
+            )
+
     def words(self, ids: Tensor) -> Tensor:
         """Word vectors [batch, n, hidden] as they enter the transformer: not contextual yet."""
         return self.encoder.get_input_embeddings()(ids)  # type: ignore[no-any-return]
@@ -71,16 +81,10 @@ class TextTower(nn.Module):
             positions.append(torch.full_like(image_mask, self.image_position, dtype=torch.long))
             types.append(torch.ones_like(image_mask, dtype=torch.long))
         extra = {"token_type_ids": torch.cat(types, 1)} if self.type_count > 1 else {}
-        try:
-            out = self.encoder(
-                inputs_embeds=torch.cat(vectors, 1),
-                attention_mask=torch.cat(masks, 1).long(),
-                position_ids=torch.cat(positions, 1),
-                **extra,
-            )
-        except TypeError as error:
-            raise ModelError(
-                f"{type(self.encoder).__name__} cannot read image fragments: it does not take word vectors",
-                'Use a BERT-type encoder, or matcher = "none".',
-            ) from error
+        out = self.encoder(
+            inputs_embeds=torch.cat(vectors, 1),
+            attention_mask=torch.cat(masks, 1).long(),
+            position_ids=torch.cat(positions, 1),
+            **extra,
+        )
         return out.last_hidden_state  # type: ignore[no-any-return]

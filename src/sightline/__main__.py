@@ -1,0 +1,3 @@
+from sightline.cli import main
+
+main()

@@ -1,0 +1,147 @@
+"""The `sightline` command: each of its commands reads arguments, calls one verb and shows what came of it."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from sightline import __version__
+from sightline.errors import SightlineError
+
+if TYPE_CHECKING:
+    from sightline.datasets import Problem
+
+app = typer.Typer(
+    help="Find images by words and words by images.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run the command; an error that Sightline foresaw is shown as a message, not as a traceback."""
+    try:
+        app()
+    except SightlineError as error:
+        print(f"sightline: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("sightline: interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"sightline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    """Find images by words and words by images."""
+
+
+@app.command("eval")
+def evaluate(
+    model: Annotated[str, typer.Argument(help="default, a bundle or checkpoint folder, or hf:NAME.")],
+    data: Annotated[list[str], typer.Argument(help="Captioned images: shards, JSONL, Karpathy, COCO, …")],
+    lang: Annotated[str, typer.Option(help="Language of the captions.")] = "en",
+    protocol: Annotated[str, typer.Option(help="karpathy, coco-1k or coco-5k.")] = "karpathy",
+    split: Annotated[str | None, typer.Option(help="Only this split. By default test, where there is one.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder of the pictures, where the data only names them.")] = None,
+    late: Annotated[int | None, typer.Option(min=1, help="Rescore the K best by late interaction.")] = None,
+    rerank: Annotated[int | None, typer.Option(min=1, help="Rescore the K best by match.")] = None,
+    fusion: Annotated[
+        Literal["ce", "add", "norm_add", "logit_add"] | None,
+        typer.Option(help="How match and embed scores combine. By default as the bundle says."),
+    ] = None,
+    weight: Annotated[float | None, typer.Option(help="Weight of the embed score in the fusion.")] = None,
+    distractors: Annotated[
+        list[str] | None, typer.Option(help="More images for the gallery, captioned or not. May be repeated.")
+    ] = None,
+    skip_broken: Annotated[bool, typer.Option(help="Report broken records and go on, instead of stopping.")] = False,
+    skip_missing_language: Annotated[bool, typer.Option(help="Leave out images without captions in LANG.")] = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Items encoded at once.")] = 32,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap intervals.")] = 0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")] = None,
+) -> None:
+    """Measure how well MODEL finds the images of captions and the captions of images in DATA."""
+    import sightline
+    from sightline.bundle import Bundle
+    from sightline.datasets import read_all
+    from sightline.evaluation.report import table
+
+    _check_writable(json_file)
+    report = _reporter() if skip_broken else None
+    records = read_all(data, split=split, images=images, on_problem=report)
+    if split is None and any(record.split == "test" for record in records):
+        records = [record for record in records if record.split == "test"]
+    opened = sightline.load(model)
+    own = opened.spec.fusion if isinstance(opened, Bundle) else None
+    chosen = fusion or (own.rule if own else "ce")
+    if weight is None:
+        weight = own.weight if own and chosen == own.rule else 0.5
+    with _progress() as progress:
+        result = sightline.evaluate(
+            opened,
+            records,
+            data=", ".join(data),
+            lang=lang,
+            protocol=protocol,
+            late=late,
+            rerank=rerank,
+            fusion=chosen,
+            weight=weight,
+            distractors=read_all(distractors, on_problem=report) if distractors else (),
+            skip_missing_language=skip_missing_language,
+            seed=seed,
+            batch_size=batch_size,
+            progress=progress,
+        )
+    table(result)
+    if json_file is not None:
+        json_file.write_text(json.dumps(result.to_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@app.command()
+def export(
+    checkpoint: Annotated[Path, typer.Argument(help="Folder of a checkpoint.")],
+    out: Annotated[Path, typer.Option(help="Folder of the bundle to write.")],
+    quantize: Annotated[Literal["int8"] | None, typer.Option(help="Smaller and faster weights.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the bundle. By default that of its folder.")] = None,
+) -> None:
+    """Turn CHECKPOINT into a bundle, which searches without torch."""
+    try:
+        import sightline
+        from sightline.models import checkpoint as checkpoints
+    except ImportError as error:
+        raise SightlineError(f"exporting needs torch: {error}", "pip install 'sightline[train]'") from error
+    retriever, tokenizer = checkpoints.load(checkpoint)
+    spec = sightline.export(retriever, tokenizer, out, name=name or out.name, precision=quantize or "float32")
+    size = sum((out / file).stat().st_size for file in spec.files) / 1e6
+    print(f"{out}: {spec.name}, {', '.join(spec.abilities)}, {spec.precision}, {size:.1f} MB")
+
+
+def _check_writable(path: Path | None) -> None:
+    """Refuse a result file that cannot be written before the work, not after it."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise SightlineError(f"{path}: its folder does not exist", f"mkdir -p {path.parent}")
+
+
+def _reporter() -> "Callable[[Problem], None]":
+    def report(problem: "Problem") -> None:
+        print(f"skipped {problem.place}: {problem.reason}", file=sys.stderr)
+
+    return report
+
+
+def _progress() -> Any:
+    from sightline.evaluation.report import progress_bar
+
+    return progress_bar()

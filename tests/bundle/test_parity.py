@@ -1,0 +1,102 @@
+"""A bundle gives what its model gives: ONNX == torch, and int8 close to float32."""
+
+import os
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import tiny
+import torch
+
+from sightline.bundle import Bundle, Encoded
+from sightline.media import ImageBytes, ImageSource, Preprocess, load_pixels
+from sightline.models import DualStreamConfig, TextInput, TowerConfig, checkpoint
+from sightline.models.engine import TorchModel
+from sightline.training.export import export
+
+SHORT = ["a dog", "the cat", "a bird", "two children", "red ball", "blue water", "green grass"]
+MIXED = ["a dog", "two small children running on the beach with a red ball", "cat", "a bird in the water", "x", "a", "the"]
+
+
+@pytest.fixture(scope="session", params=["dual-shared", "dual-states", "dual-plain", "single"])
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[TorchModel, Bundle]:
+    """A tiny model saved, loaded by path, and exported: under torch and as a bundle."""
+    folder = tmp_path_factory.mktemp("parity")
+    checkpoint.save(tiny.retriever(tiny.PIXEL_MODELS[request.param]), tiny.tokenizer(), folder / "checkpoint")
+    model = TorchModel.open(folder / "checkpoint")
+    export(model.retriever, model.tokenizer, folder / "bundle", name=request.param)
+    return model, Bundle.open(folder / "bundle")
+
+
+def assert_close(one: Encoded, other: Encoded) -> None:
+    assert (one.mask == other.mask).all()
+    np.testing.assert_allclose(one.embedding, other.embedding, atol=1e-4)
+    for a, b in ((one.fragments, other.fragments), (one.states, other.states)):
+        assert (a is None) == (b is None)
+        if a is not None and b is not None:
+            np.testing.assert_allclose(a[one.mask], b[one.mask], atol=1e-4)
+
+
+@pytest.mark.parametrize("texts", [SHORT[:1], SHORT, MIXED], ids=["one", "seven alike", "seven padded"])
+def test_a_bundle_encodes_and_matches_as_its_model_does(pair: tuple[TorchModel, Bundle], texts: list[str]) -> None:
+    model, bundle = pair
+    pixels = np.random.default_rng(len(texts)).standard_normal((len(texts), 3, 32, 32)).astype(np.float32)
+    images, captions = bundle.encode_images(pixels), bundle.encode_texts(texts)
+    assert_close(images, model.encode_images(pixels))
+    assert_close(captions, model.encode_texts(texts))
+    assert bundle.abilities == model.abilities
+    if "match" in bundle.abilities:
+        assert images.states is not None
+        assert captions.states is not None
+        inputs = captions.states, captions.mask, images.states, images.mask
+        np.testing.assert_allclose(bundle.match(*inputs), model.match(*inputs), atol=1e-4)
+
+
+def test_a_text_in_a_padded_batch_of_a_bundle_is_encoded_as_alone(pair: tuple[TorchModel, Bundle]) -> None:
+    _, bundle = pair
+    batch, alone = bundle.encode_texts(MIXED), bundle.encode_texts(MIXED[:1])
+    np.testing.assert_allclose(batch.embedding[0], alone.embedding[0], atol=1e-5)
+
+
+def test_int8_stays_close_and_is_smaller(tmp_path: Path, tiny_bundle: Path) -> None:
+    export(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "int8", name="tiny", precision="int8")
+    whole, small = Bundle.open(tiny_bundle), Bundle.open(tmp_path / "int8")
+    pixels = np.random.default_rng(0).standard_normal((7, 3, 32, 32)).astype(np.float32)
+    for one, other in ((whole.encode_images(pixels), small.encode_images(pixels)), (whole.encode_texts(MIXED), small.encode_texts(MIXED))):
+        assert (one.embedding * other.embedding).sum(-1).min() > 0.97
+    assert small.spec.precision == "int8"
+    names = [name for name in small.spec.files if name.endswith(".onnx")]
+    assert sum((small.folder / n).stat().st_size for n in names) < sum((whole.folder / n).stat().st_size for n in names)
+
+
+def photos(shard: Path, count: int, preprocess: Preprocess) -> npt.NDArray[np.float32]:
+    with tarfile.open(shard) as archive:
+        sources: list[ImageSource] = []
+        while len(sources) < count and (member := archive.next()) is not None:
+            file = archive.extractfile(member)
+            if file is not None and not member.name.endswith(".json"):
+                sources.append(ImageBytes(member.name, file.read()))
+    return np.stack([loaded.pixels for loaded in load_pixels(sources, preprocess) if loaded.pixels is not None])
+
+
+def test_int8_of_a_real_tower_stays_within_097_on_real_photos(data: Path, tmp_path: Path) -> None:
+    """Needs SIGHTLINE_PRETRAINED: a folder with a CLIP ViT-B/16 image tower and MiniLM in the transformers layout."""
+    pretrained = Path(os.environ.get("SIGHTLINE_PRETRAINED", ""))
+    vision, text = pretrained / "clip-vit-base-patch16-vision", pretrained / "all-MiniLM-L6-v2"
+    if not (vision.is_dir() and text.is_dir()):
+        pytest.skip("SIGHTLINE_PRETRAINED does not name a folder with a CLIP image tower and MiniLM")
+    clip = Preprocess(224, "squash", (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
+    config = DualStreamConfig(TowerConfig(str(vision)), TowerConfig(str(text)), clip, TextInput(32))
+    torch.manual_seed(0)
+    retriever = checkpoint.build(config).eval()
+    tokenizer = checkpoint.tokenizer_of(config.text, 32)
+    export(retriever, tokenizer, tmp_path / "int8", name="real", precision="int8")
+    whole, small = TorchModel(retriever, tokenizer, "real"), Bundle.open(tmp_path / "int8")
+    pixels = photos(data / "flickr8k-val.tar", 16, clip)
+    one, other = whole.encode_images(pixels), small.encode_images(pixels)
+    assert (one.embedding * other.embedding).sum(-1).min() > 0.97
+    captions = ["A child and a woman are at waters edge in a big city .", "two dogs", "A man in a red shirt climbs a rock ."]
+    a, b = whole.encode_texts(captions), small.encode_texts(captions)
+    assert (a.embedding * b.embedding).sum(-1).min() > 0.97

@@ -1,0 +1,42 @@
+from pathlib import Path
+
+import pytest
+import tiny
+
+from sightline.bundle import Bundle, Tokenizer
+
+
+def test_a_batch_is_padded_to_its_longest_text() -> None:
+    batch = tiny.tokenizer()(["dog", "the red ball"])
+    assert batch.ids.tolist() == [[2, 6, 3, 0, 0], [2, 5, 16, 20, 3]]
+    assert batch.mask.tolist() == [[True, True, True, False, False], [True] * 5]
+
+
+def test_a_text_longer_than_the_limit_is_cut_and_marked() -> None:
+    batch = tiny.tokenizer()(["a dog", "a dog " * 20, "a " * 10, "a " * 11])
+    assert batch.ids.shape == (4, tiny.MAX_LENGTH)
+    assert batch.truncated.tolist() == [False, True, False, True]
+    assert batch.ids[1, -1] == 3, "a cut text still ends with [SEP]"
+
+
+def test_an_empty_text_is_its_special_tokens() -> None:
+    assert tiny.tokenizer()([""]).ids.tolist() == [[2, 3]]
+
+
+def test_tokens_are_in_step_with_the_rows_of_an_encoding(bundle: Bundle) -> None:
+    text = "a dog with the red ball"
+    assert bundle.tokenizer.tokens(text) == ["[CLS]", "a", "dog", "with", "the", "red", "ball", "[SEP]"]
+    assert bundle.encode_texts([text]).mask.shape[1] == 8
+
+
+def test_a_saved_tokenizer_has_no_limit_of_its_own(tmp_path: Path) -> None:
+    short = tiny.tokenizer()
+    short.save(tmp_path / "tokenizer.json")
+    assert short(["a dog " * 20]).truncated.all(), "saving must not lift the limit"
+    longer = Tokenizer.open(tmp_path / "tokenizer.json", 50)
+    assert longer(["a dog " * 20]).ids.shape == (1, 42)
+
+
+@pytest.mark.parametrize("text", ["ein Hund", "小狗", "كلب", "\x00", "🐕" * 100, "a" * 10_000])
+def test_any_text_is_tokenised(text: str) -> None:
+    assert tiny.tokenizer()([text]).mask.any()

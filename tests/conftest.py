@@ -1,0 +1,32 @@
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sightline.bundle import Bundle
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of real captioned photos, for tests that want them."""
+    folder = os.environ.get("SIGHTLINE_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("SIGHTLINE_DATA does not name a folder of shards")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An exported float32 bundle of a tiny two-tower model with a shared matcher."""
+    import tiny
+    from sightline.training.export import export
+
+    folder = tmp_path_factory.mktemp("bundles") / "tiny"
+    export(tiny.retriever(tiny.DUAL), tiny.tokenizer(), folder, name="tiny")
+    return folder
+
+
+@pytest.fixture
+def bundle(tiny_bundle: Path) -> Iterator[Bundle]:
+    return Bundle.open(tiny_bundle)

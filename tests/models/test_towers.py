@@ -1,0 +1,187 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from sightline.errors import ModelError
+from sightline.models import Tokens, TowerConfig, towers
+from sightline.models.heads import UnitProjection
+from sightline.models.image_tower import ImageTower
+from sightline.models.text_tower import TextTower
+
+SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+VISION: dict[str, dict[str, Any]] = {
+    "clip_vision_model": {**SMALL, "image_size": 32, "patch_size": 8},
+    "siglip_vision_model": {**SMALL, "image_size": 32, "patch_size": 8},
+    "vit": {**SMALL, "image_size": 32, "patch_size": 8},
+    "dinov2": {**SMALL, "image_size": 32, "patch_size": 8},
+    "swin": {"image_size": 32, "patch_size": 2, "embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4},
+    "convnext": {"image_size": 32, "patch_size": 2, "hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2},
+}
+WORDS = {**SMALL, "vocab_size": 50, "max_position_embeddings": 40}
+TEXT: dict[str, dict[str, Any]] = {
+    "bert": WORDS,
+    "roberta": {**WORDS, "pad_token_id": 1},
+    "xlm-roberta": {**WORDS, "pad_token_id": 1},
+    "mpnet": {**WORDS, "pad_token_id": 1},
+    "clip_text_model": {**WORDS, "eos_token_id": 49},
+    "distilbert": {
+        "dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 4, "vocab_size": 50, "max_position_embeddings": 40,
+    },
+}  # fmt: skip
+
+
+def vision(kind: str, pool_to: int | None = None) -> ImageTower:
+    torch.manual_seed(0)
+    encoder, _ = towers.build(TowerConfig(config={"model_type": kind, **VISION[kind]}), "vision")
+    return ImageTower(encoder.eval(), 32, pool_to)
+
+
+@pytest.mark.parametrize("kind", VISION)
+@torch.inference_mode()
+def test_an_image_tower_gives_the_vectors_of_transformers(kind: str) -> None:
+    tower, pixels = vision(kind), torch.randn(2, 3, 32, 32)
+    seen, out = tower(pixels), tower.encoder(pixel_values=pixels)
+    assert seen.patches.shape == (2, tower.grid[0] * tower.grid[1], tower.hidden)
+    if kind in ("clip_vision_model", "siglip_vision_model"):
+        torch.testing.assert_close(seen.pooled, out.pooler_output)
+    elif kind in ("vit", "dinov2"):
+        torch.testing.assert_close(seen.pooled, out.last_hidden_state[:, 0])
+    else:
+        torch.testing.assert_close(seen.pooled, seen.patches.mean(1))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+@torch.inference_mode()
+def test_pooled_patches_are_means_of_their_cells(rows: int) -> None:
+    pixels = torch.randn(1, 3, 32, 32)
+    full = vision("vit")(pixels).patches.reshape(4, 4, 32)
+    pooled = vision("vit", rows)(pixels).patches.reshape(rows, rows, 32)
+    for r in range(rows):
+        for c in range(rows):
+            top, bottom = r * 4 // rows, -((-(r + 1) * 4) // rows)
+            left, right = c * 4 // rows, -((-(c + 1) * 4) // rows)
+            torch.testing.assert_close(pooled[r, c], full[top:bottom, left:right].mean((0, 1)))
+
+
+@pytest.mark.parametrize("kind", TEXT)
+@torch.inference_mode()
+def test_a_text_tower_gives_the_vectors_of_transformers_whatever_the_padding(kind: str) -> None:
+    torch.manual_seed(0)
+    encoder, _ = towers.build(TowerConfig(config={"model_type": kind, **TEXT[kind]}), "text")
+    tower = TextTower(encoder.eval(), 12)
+    ids = torch.tensor([[5, 9, 8, 49]])
+    alone = tower(Tokens(ids, torch.ones(1, 4, dtype=torch.bool)))
+    torch.testing.assert_close(alone, encoder(input_ids=ids).last_hidden_state)
+    pad = getattr(encoder.config, "pad_token_id", 0) or 0
+    longer = torch.nn.functional.pad(ids, (0, 3), value=pad)
+    mask = torch.tensor([[True] * 4 + [False] * 3])
+    torch.testing.assert_close(tower(Tokens(longer, mask))[:, :4], alone, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-roberta", "mpnet"])
+@torch.inference_mode()
+def test_reading_words_as_vectors_equals_reading_their_ids(kind: str) -> None:
+    torch.manual_seed(0)
+    encoder, _ = towers.build(TowerConfig(config={"model_type": kind, **TEXT[kind]}), "text")
+    tower = TextTower(encoder.eval(), 12)
+    tokens = Tokens(torch.tensor([[5, 9, 8, 7]]), torch.ones(1, 4, dtype=torch.bool))
+    torch.testing.assert_close(
+        tower.read(tower.words(tokens.ids), tokens.mask, None, None), tower(tokens), atol=1e-5, rtol=1e-4
+    )
+
+
+def test_an_encoder_that_cannot_read_vectors_says_so() -> None:
+    encoder, _ = towers.build(TowerConfig(config={"model_type": "clip_text_model", **TEXT["clip_text_model"]}), "text")
+    with pytest.raises(ModelError, match="cannot read image fragments"):
+        TextTower(encoder, 12).check_reads_images()
+
+
+def test_texts_longer_than_the_position_table_are_refused_when_building() -> None:
+    encoder, _ = towers.build(TowerConfig(config={"model_type": "bert", **TEXT["bert"]}), "text")
+    with pytest.raises(ModelError, match="at most 39"):
+        TextTower(encoder, 40)
+
+
+def test_every_second_layer_is_kept_and_saved(tmp_path: Path) -> None:
+    config = {"model_type": "bert", **TEXT["bert"], "num_hidden_layers": 5}
+    torch.manual_seed(0)
+    whole, _ = towers.build(TowerConfig(config=config), "text")
+    whole.save_pretrained(tmp_path / "whole")
+    half, _ = towers.build(TowerConfig(source=str(tmp_path / "whole"), layer_step=2), "text")
+    assert half.config.num_hidden_layers == 3
+    for kept, original in zip(half.encoder.layer, list(whole.encoder.layer)[::2], strict=True):
+        torch.testing.assert_close(kept.output.dense.weight, original.output.dense.weight)
+    half.save_pretrained(tmp_path / "half")
+    again, _ = towers.build(TowerConfig(source=str(tmp_path / "half")), "text")
+    assert len(again.encoder.layer) == 3
+
+
+def test_the_vision_half_of_a_two_tower_checkpoint_comes_with_its_projection(tmp_path: Path) -> None:
+    part = {**SMALL, "projection_dim": 16}
+    clip = transformers.CLIPModel(
+        transformers.CLIPConfig(
+            text_config={**part, "vocab_size": 50}, vision_config={**part, "image_size": 32, "patch_size": 8}, projection_dim=16
+        )
+    ).eval()
+    clip.save_pretrained(tmp_path)
+    encoder, weight = towers.build(TowerConfig(source=str(tmp_path)), "vision")
+    pixels = torch.randn(2, 3, 32, 32)
+    with torch.inference_mode():
+        pooled = ImageTower(encoder.eval(), 32, None)(pixels).pooled
+        ours = UnitProjection(32, 16, weight)(pooled)
+        theirs = torch.nn.functional.normalize(clip.get_image_features(pixel_values=pixels).pooler_output, dim=-1)
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_a_checkpoint_that_lacks_weights_is_refused_by_name(tmp_path: Path) -> None:
+    encoder, _ = towers.build(TowerConfig(config={"model_type": "bert", **TEXT["bert"]}), "text")
+    encoder.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["encoder.layer.1.output.dense.weight"]
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=r"encoder\.layer\.1\.output\.dense\.weight"):
+        towers.build(TowerConfig(source=str(tmp_path)), "text")
+
+
+def test_a_source_that_is_no_model_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"config\.json"):
+        towers.build(TowerConfig(source=str(tmp_path)), "text")
+
+
+@pytest.mark.parametrize("arguments", [{}, {"source": "x", "config": {"model_type": "bert"}}, {"source": "x", "layer_step": 0}])
+def test_a_tower_of_nothing_or_of_two_things_is_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ModelError):
+        TowerConfig(**arguments)
+
+
+def test_an_image_size_the_tower_does_not_read_is_refused() -> None:
+    encoder, _ = towers.build(TowerConfig(config=tiny.VISION), "vision")
+    with pytest.raises(ModelError, match="32 x 32"):
+        ImageTower(encoder, 64, None)
+
+
+def test_a_tower_loads_by_hub_name_from_the_hub_cache(tmp_path: Path) -> None:
+    encoder, _ = towers.build(TowerConfig(config={"model_type": "bert", **TEXT["bert"]}), "text")
+    repository = tmp_path / "models--someone--tiny-bert"
+    snapshot = repository / "snapshots" / ("0" * 40)
+    encoder.save_pretrained(snapshot)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
+    script = (
+        "from sightline.models import TowerConfig, towers\n"
+        "import json\n"
+        "model, _ = towers.build(TowerConfig(source='someone/tiny-bert'), 'text')\n"
+        "print(json.dumps(model.encoder.layer[1].output.dense.weight.sum().item()))"
+    )
+    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == pytest.approx(encoder.encoder.layer[1].output.dense.weight.sum().item(), abs=1e-5)

@@ -1,0 +1,73 @@
+"""The search wing runs without torch, and starts in a fraction of a second."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BLOCKED = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "transformers", "safetensors", "onnx"):
+            raise ImportError(f"{name} must not be imported by the search wing")
+sys.meta_path.insert(0, Block())
+"""
+
+
+def run(script: str, *arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_bundle_encodes_and_matches_where_torch_cannot_be_imported(tiny_bundle: Path) -> None:
+    script = (
+        BLOCKED
+        + """
+import io, json
+from PIL import Image
+import numpy as np
+import sightline
+from sightline.media import ImageBytes, to_pixels
+data = io.BytesIO()
+Image.new("RGB", (50, 40), "red").save(data, "PNG")
+model = sightline.load(sys.argv[1])
+image = model.encode_images(to_pixels(ImageBytes("red.png", data.getvalue()), model.preprocess)[None])
+text = model.encode_texts(["a red square"])
+score = model.match(text.states, text.mask, image.states, image.mask)
+print(json.dumps([float(np.linalg.norm(image.embedding)), float(np.linalg.norm(text.embedding)), len(score)]))
+"""
+    )
+    assert json.loads(run(script, str(tiny_bundle))) == [pytest.approx(1, abs=1e-5), pytest.approx(1, abs=1e-5), 1]
+
+
+ROOMS = ["media", "datasets", "bundle", "search", "evaluation", "settings", "errors", "cli"]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_of_the_search_wing_imports_without_torch(room: str) -> None:
+    script = BLOCKED + """
+import importlib, pkgutil
+room = importlib.import_module("sightline." + sys.argv[1])
+for module in pkgutil.walk_packages(getattr(room, "__path__", []), room.__name__ + "."):
+    importlib.import_module(module.name)
+"""
+    run(script, room)
+
+
+@pytest.mark.parametrize("arguments", [["-c", "import sightline"], ["-m", "sightline", "--help"]])
+def test_starting_takes_under_04_seconds_of_cpu_time(arguments: list[str]) -> None:
+    script = """
+import resource, subprocess, sys
+best = 9
+for _ in range(3):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *sys.argv[1:]], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+print(best)
+"""
+    assert float(run(script, *arguments)) < 0.4

@@ -1,0 +1,98 @@
+"""Tiny models with random weights, of every kind, for tests."""
+
+import dataclasses
+
+import tokenizers
+import torch
+from tokenizers import models, pre_tokenizers, processors
+
+from sightline.bundle import Tokenizer
+from sightline.media import Preprocess
+from sightline.models import (
+    DualStreamConfig,
+    RegionConfig,
+    SingleStreamConfig,
+    TextInput,
+    TowerConfig,
+)
+from sightline.models.checkpoint import Config, build
+from sightline.models.retriever import Retriever
+
+WORDS = (
+    "[PAD] [UNK] [CLS] [SEP] a the dog cat bird child man woman on in with and red green blue yellow ball beach grass "
+    "snow water running jumping sitting two three small large circle square triangle left right above below"
+).split()
+MAX_LENGTH = 12
+PREPROCESS = Preprocess(size=32, resize="squash", mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+VISION = {
+    "model_type": "clip_vision_model",
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "image_size": 32,
+    "patch_size": 8,
+    "projection_dim": 16,
+}
+TEXT = {
+    "model_type": "bert",
+    "hidden_size": 24,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": len(WORDS),
+    "max_position_embeddings": 40,
+}
+
+DUAL = DualStreamConfig(
+    image=TowerConfig(config=VISION),
+    text=TowerConfig(config=TEXT),
+    preprocess=PREPROCESS,
+    text_input=TextInput(MAX_LENGTH),
+    embedding_dim=16,
+    fragment_dim=8,
+    pool_to=2,
+)
+SINGLE = SingleStreamConfig(
+    transformer=TowerConfig(config=TEXT),
+    image=TowerConfig(config=VISION),
+    preprocess=PREPROCESS,
+    text_input=TextInput(MAX_LENGTH),
+    embedding_dim=16,
+    fragment_dim=8,
+    pool_to=2,
+)
+PIXEL_MODELS: dict[str, Config] = {
+    "dual-shared": DUAL,
+    "dual-own": dataclasses.replace(DUAL, matcher="own"),
+    "dual-states": dataclasses.replace(DUAL, matcher="own", matcher_reads="states", text_pooling="last"),
+    "dual-plain": dataclasses.replace(DUAL, matcher="none", text_pooling="first", pool_to=0),
+    "single": SINGLE,
+    "single-mean": dataclasses.replace(SINGLE, embedding_dim=0),
+}
+REGION_MODEL = dataclasses.replace(SINGLE, image=None, regions=RegionConfig(feature_dim=10, box_dim=6))
+
+
+def tokenizer() -> Tokenizer:
+    """A word-level tokenizer over `WORDS`, with [CLS] and [SEP]."""
+    backend = tokenizers.Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return Tokenizer(backend, MAX_LENGTH)
+
+
+def retriever(config: Config, seed: int = 0) -> Retriever:
+    """The model of a configuration with random weights, ready to encode.
+
+    Random layers are enlarged: as initialised, a tiny transformer changes its input so little that a wrong mask or a
+    dropped layer would not show.
+    """
+    torch.manual_seed(seed)
+    model = build(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(4)
+    return model

@@ -39,3 +39,7 @@ class ModelError(SightlineError):
 
 class EvaluationError(SightlineError):
     """Scores that cannot be evaluated: not finite, of the wrong shape, or with nothing to find."""
+
+
+class RecipeError(SightlineError):
+    """A training recipe that cannot be read, has an unknown key, or asks for what does not exist."""

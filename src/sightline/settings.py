@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import inspect
 import types
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -28,16 +29,20 @@ def parse(kind: type[T], data: object, where: str, error: type[SightlineError]) 
     """
     if not isinstance(data, Mapping):
         raise error(f"{where}: expected a table of settings, found {data!r}")
-    hints = get_type_hints(kind)
-    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    return call(kind, data, where, error)
+
+
+def call(kind: type[T], data: Mapping[str, object], where: str, error: type[SightlineError]) -> T:
+    """Call a class with settings as its keyword arguments, checked against the annotations of its constructor."""
+    known = inspect.signature(kind).parameters
+    hints = get_type_hints(kind if dataclasses.is_dataclass(kind) else kind.__init__)
     for key in data:
-        if key not in fields:
-            near = difflib.get_close_matches(str(key), fields, n=1)
-            hint = f'Did you mean "{near[0]}"?' if near else f"Known keys: {', '.join(fields)}."
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            hint = f'Did you mean "{near[0]}"?' if near else f"Known keys: {', '.join(known)}."
             raise error(f'{where}: unknown key "{key}"', hint)
-    for name, field in fields.items():
-        optional = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
-        if name not in data and not optional:
+    for name, parameter in known.items():
+        if name not in data and parameter.default is inspect.Parameter.empty:
             raise error(f'{where}: "{name}" is missing')
     return kind(**{key: _value(hints[key], value, f"{where}.{key}", error) for key, value in data.items()})
 

@@ -87,7 +87,8 @@ def test_int8_of_a_real_tower_stays_within_097_on_real_photos(data: Path, tmp_pa
     vision, text = pretrained / "clip-vit-base-patch16-vision", pretrained / "all-MiniLM-L6-v2"
     if not (vision.is_dir() and text.is_dir()):
         pytest.skip("SIGHTLINE_PRETRAINED does not name a folder with a CLIP image tower and MiniLM")
-    clip = Preprocess(224, "squash", (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
+    mean, std = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+    clip = Preprocess(size=224, resize="squash", mean=mean, std=std)
     config = DualStreamConfig(TowerConfig(str(vision)), TowerConfig(str(text)), clip, TextInput(32))
     torch.manual_seed(0)
     retriever = checkpoint.build(config).eval()

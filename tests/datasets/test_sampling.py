@@ -168,3 +168,15 @@ def test_a_row_reads_as_a_pair():
 
 def test_the_examples_in_the_documentation_hold():
     assert doctest.testmod(sampling).failed == 0
+
+
+def test_all_captions_gives_every_picture_once_with_all_it_has() -> None:
+    counts = [5, 0, 1, 3, 2, 5]
+    sampler = Sampler(counts, batch_size=2, seed=3, draw="all", drop_last=False)
+    batches = list(sampler.batches(epoch=1))
+    assert len(batches) == sampler.batches_per_epoch == 3
+    assert all(len(np.unique(batch[:, 0])) <= 2 for batch in batches)
+    rows = [tuple(row) for batch in batches for row in batch.tolist()]
+    assert sorted(rows) == [(image, caption) for image, count in enumerate(counts) for caption in range(count)]
+    assert [b.tolist() for b in sampler.batches(epoch=1, start=1)] == [b.tolist() for b in batches[1:]]
+    assert [b.tolist() for b in sampler.batches(epoch=2)] != [b.tolist() for b in batches]

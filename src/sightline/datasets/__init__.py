@@ -3,7 +3,7 @@
 from sightline.datasets.formats import recognise
 from sightline.datasets.reading import read, read_all
 from sightline.datasets.record import DEFAULT_LANGUAGE, Problem, Record
-from sightline.datasets.sampling import Batch, Pair, Sampler, one_caption, shuffled_pairs
+from sightline.datasets.sampling import Batch, Pair, Sampler, all_captions, one_caption, shuffled_pairs
 
 __all__ = [
     "DEFAULT_LANGUAGE",
@@ -12,6 +12,7 @@ __all__ = [
     "Problem",
     "Record",
     "Sampler",
+    "all_captions",
     "one_caption",
     "read",
     "read_all",

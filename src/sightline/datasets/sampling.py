@@ -18,7 +18,7 @@ from sightline.datasets.scheduling import full_rounds, rounds_needed, schedule
 from sightline.errors import DataError
 
 Batch = npt.NDArray[np.int64]
-Draw = Literal["pairs", "unique", "one"]
+Draw = Literal["pairs", "unique", "one", "all"]
 
 
 class Pair(NamedTuple):
@@ -33,7 +33,8 @@ class Sampler:
     """The batches of every epoch of a training.
 
     captions_per_image: how many captions each picture has, [images].
-    draw: "pairs" (`shuffled_pairs`), "unique" (the same, no picture twice in a batch) or "one" (`one_caption`).
+    draw: "pairs" (`shuffled_pairs`), "unique" (the same, no picture twice in a batch), "one" (`one_caption`) or "all"
+        (`all_captions`, where `batch_size` counts pictures).
     drop_last: leave out batches that are not full, so that every batch has as many negatives.
 
     >>> sampler = Sampler([5, 5, 1, 0], batch_size=2, seed=7)
@@ -55,14 +56,15 @@ class Sampler:
         counts = _checked(self.captions_per_image, self.batch_size, self.draw != "pairs", self.drop_last)
         if self.draw == "unique":
             return (full_rounds if self.drop_last else rounds_needed)(counts, self.batch_size)
-        total = int(np.count_nonzero(counts) if self.draw == "one" else counts.sum())
+        total = int(counts.sum() if self.draw == "pairs" else np.count_nonzero(counts))
         return total // self.batch_size if self.drop_last else -(-total // self.batch_size)
 
     def batches(self, epoch: int, *, start: int = 0) -> Iterator[Batch]:
         """Give the batches of one epoch; `start` leaves out those that a resumed run has already seen."""
         counts, size, keep = self.captions_per_image, self.batch_size, self.drop_last
-        if self.draw == "one":
-            batches = one_caption(counts, size, seed=self.seed, epoch=epoch, drop_last=keep)
+        if self.draw in ("one", "all"):
+            draw = one_caption if self.draw == "one" else all_captions
+            batches = draw(counts, size, seed=self.seed, epoch=epoch, drop_last=keep)
         else:
             unique = self.draw == "unique"
             batches = shuffled_pairs(counts, size, seed=self.seed, epoch=epoch, drop_last=keep, unique_images=unique)
@@ -101,6 +103,16 @@ def one_caption(
     random = _random(seed, epoch)
     images = random.permutation(np.flatnonzero(counts))
     return _cut(np.stack([images, random.integers(counts[images])], axis=1), batch_size, drop_last)
+
+
+def all_captions(
+    captions_per_image: Sequence[int], batch_size: int, *, seed: int, epoch: int, drop_last: bool = True
+) -> Iterator[Batch]:
+    """Give every picture once an epoch, with all of its captions: `batch_size` pictures and more rows a batch."""
+    counts = _checked(captions_per_image, batch_size, True, drop_last)
+    images = _random(seed, epoch).permutation(np.flatnonzero(counts))
+    for chosen in _cut(images, batch_size, drop_last):
+        yield np.stack([np.repeat(chosen, counts[chosen]), _captions_in_order(counts[chosen])], axis=1)
 
 
 def _checked(captions_per_image: Sequence[int], batch_size: int, unique: bool, drop_last: bool) -> Batch:

@@ -1,5 +1,5 @@
 from sightline.models.dual_stream import DualStream, DualStreamConfig
-from sightline.models.retriever import Encoded, Regions, Retriever, TextInput, Tokens
+from sightline.models.retriever import Encoded, Regions, Retriever, Seen, TextInput, Tokens
 from sightline.models.single_stream import RegionConfig, SingleStream, SingleStreamConfig
 from sightline.models.towers import TowerConfig
 
@@ -10,6 +10,7 @@ __all__ = [
     "RegionConfig",
     "Regions",
     "Retriever",
+    "Seen",
     "SingleStream",
     "SingleStreamConfig",
     "TextInput",

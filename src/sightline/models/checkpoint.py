@@ -9,7 +9,7 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -26,24 +26,25 @@ from sightline.models.towers import TowerConfig
 FORMAT = 1
 CHECKPOINT_FILE = "retriever.json"
 Config: TypeAlias = DualStreamConfig | SingleStreamConfig
+AnyRetriever: TypeAlias = DualStream | SingleStream
 
-_KINDS: dict[str, tuple[type[DualStream] | type[SingleStream], type[Config]]] = {
+KINDS: dict[str, tuple[type[DualStream] | type[SingleStream], type[Config]]] = {
     "dual_stream": (DualStream, DualStreamConfig),
     "single_stream": (SingleStream, SingleStreamConfig),
 }
 _TOWER_OF_PART = {"image": "image", "text": "text", "matcher": "matcher_tower", "transformer": "transformer"}
 
 
-def build(config: Config) -> Retriever:
+def build(config: Config) -> AnyRetriever:
     """Make a retriever from its configuration."""
     return DualStream(config) if isinstance(config, DualStreamConfig) else SingleStream(config)
 
 
-def save(retriever: DualStream | SingleStream, tokenizer: Tokenizer, folder: str | Path) -> None:
+def save(retriever: AnyRetriever, tokenizer: Tokenizer, folder: str | Path) -> None:
     """Write a checkpoint into `folder`, which is made if need be."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    kind = next(name for name, (model, _) in _KINDS.items() if type(retriever) is model)
+    kind = next(name for name, (model, _) in KINDS.items() if type(retriever) is model)
     parts = retriever.parts()
     inside = {id(tensor) for part in parts.values() for tensor in (*part.parameters(), *part.buffers())}
     for name, part in parts.items():
@@ -52,14 +53,13 @@ def save(retriever: DualStream | SingleStream, tokenizer: Tokenizer, folder: str
     heads = {name: tensor.detach().contiguous() for name, tensor in named if id(tensor) not in inside}
     save_file(heads, folder / "heads.safetensors")
     tokenizer.save(folder / "tokenizer.json")
-    stored = dataclasses.replace(
-        retriever.config, **{_TOWER_OF_PART[name]: TowerConfig(source=name) for name in parts}
-    )
+    towers: dict[str, Any] = {_TOWER_OF_PART[name]: TowerConfig(source=name) for name in parts}
+    stored = dataclasses.replace(retriever.config, **towers)
     description = {"format": FORMAT, "kind": kind, "pad_id": tokenizer.pad_id, "config": settings.plain(stored)}
     (folder / CHECKPOINT_FILE).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
 
 
-def load(folder: str | Path) -> tuple[DualStream | SingleStream, Tokenizer]:
+def load(folder: str | Path) -> tuple[AnyRetriever, Tokenizer]:
     """Read a checkpoint that `save` wrote."""
     folder = Path(folder)
     path = folder / CHECKPOINT_FILE
@@ -69,9 +69,9 @@ def load(folder: str | Path) -> tuple[DualStream | SingleStream, Tokenizer]:
         raise ModelError(f"{folder}: not a checkpoint: it has no {CHECKPOINT_FILE}") from error
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(description, dict) or description.get("format") != FORMAT or description.get("kind") not in _KINDS:
+    if not isinstance(description, dict) or description.get("format") != FORMAT or description.get("kind") not in KINDS:
         raise ModelError(f"{path}: not a checkpoint of format {FORMAT}", "Update Sightline, or train the model again.")
-    model, shape = _KINDS[description["kind"]]
+    model, shape = KINDS[description["kind"]]
     config = settings.parse(shape, description["config"], str(path), ModelError)
     located = {
         field: dataclasses.replace(tower, source=str(folder / tower.source))

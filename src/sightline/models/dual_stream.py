@@ -12,7 +12,7 @@ from sightline.media import Preprocess
 from sightline.models import towers
 from sightline.models.heads import ImageStates, MatchScore, UnitProjection, last_real, masked_mean
 from sightline.models.image_tower import ImageTower
-from sightline.models.retriever import Encoded, Regions, Retriever, TextInput, Tokens
+from sightline.models.retriever import Encoded, Regions, Retriever, Seen, TextInput, Tokens
 from sightline.models.text_tower import TextTower
 from sightline.models.towers import TowerConfig
 
@@ -94,12 +94,16 @@ class DualStream(Retriever):
         """The transformer that reads pairs: the text tower itself, or the matcher's own."""
         return self.own_matcher or self.text
 
-    def encode_images(self, images: Tensor | Regions) -> Encoded:
-        """Encode pixels [batch, 3, size, size]."""
+    def look(self, pixels: Tensor) -> Seen:
+        """Run the image tower alone."""
+        return self.image(pixels)  # type: ignore[no-any-return]
+
+    def encode_images(self, images: Tensor | Seen | Regions) -> Encoded:
+        """Encode pixels [batch, 3, size, size], or what the tower saw in them."""
         if isinstance(images, Regions):
             raise ModelError("this model reads pixels, not regions")
-        seen = self.image(images)
-        mask = torch.ones(seen.patches.shape[:2], dtype=torch.bool, device=images.device)
+        seen = images if isinstance(images, Seen) else self.look(images)
+        mask = torch.ones(seen.patches.shape[:2], dtype=torch.bool, device=seen.patches.device)
         states = self.image_states(seen.patches) if self.image_states is not None else None
         return Encoded(self.image_embedding(seen.pooled), self.image_fragments(seen.patches), mask, states)
 

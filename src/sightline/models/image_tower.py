@@ -1,19 +1,11 @@
 """An image tower: pixels in, one pooled vector and a grid of patch vectors out."""
 
-from typing import NamedTuple
-
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from sightline.errors import ModelError
-
-
-class Seen(NamedTuple):
-    """What a tower saw: pooled [batch, hidden] and patches [batch, rows x columns, hidden]."""
-
-    pooled: Tensor
-    patches: Tensor
+from sightline.models.retriever import Seen
 
 
 class ImageTower(nn.Module):

@@ -32,6 +32,13 @@ class Tokens(NamedTuple):
     mask: Tensor
 
 
+class Seen(NamedTuple):
+    """What an image tower saw: pooled [batch, hidden] and patches [batch, rows x columns, hidden]."""
+
+    pooled: Tensor
+    patches: Tensor
+
+
 class Regions(NamedTuple):
     """A batch of detected regions.
 
@@ -72,8 +79,12 @@ class Retriever(nn.Module, ABC):
         """Rows and columns of an image's fragments; None where they are not a grid (regions)."""
 
     @abstractmethod
-    def encode_images(self, images: Tensor | Regions) -> Encoded:
-        """Encode pixels [batch, 3, size, size] or regions."""
+    def look(self, pixels: Tensor) -> Seen:
+        """Run the image tower alone on pixels [batch, 3, size, size]; of a frozen tower this need be done only once."""
+
+    @abstractmethod
+    def encode_images(self, images: Tensor | Seen | Regions) -> Encoded:
+        """Encode pixels [batch, 3, size, size], what the tower saw in them, or regions."""
 
     @abstractmethod
     def encode_texts(self, tokens: Tokens) -> Encoded:

@@ -11,7 +11,7 @@ from sightline.media import Preprocess
 from sightline.models import towers
 from sightline.models.heads import ImageStates, MatchScore, UnitProjection, masked_mean
 from sightline.models.image_tower import ImageTower
-from sightline.models.retriever import Encoded, Regions, Retriever, TextInput, Tokens
+from sightline.models.retriever import Encoded, Regions, Retriever, Seen, TextInput, Tokens
 from sightline.models.text_tower import TextTower
 from sightline.models.towers import TowerConfig
 
@@ -82,16 +82,20 @@ class SingleStream(Retriever):
         """Rows and columns of an image's fragments; None for regions."""
         return self.image.grid if self.image is not None else None
 
-    def encode_images(self, images: Tensor | Regions) -> Encoded:
-        """Encode pixels [batch, 3, size, size], or regions where the model was built for them."""
+    def look(self, pixels: Tensor) -> Seen:
+        """Run the image tower alone."""
+        if self.image is None:
+            raise ModelError("this model reads regions, not pixels")
+        return self.image(pixels)  # type: ignore[no-any-return]
+
+    def encode_images(self, images: Tensor | Seen | Regions) -> Encoded:
+        """Encode pixels [batch, 3, size, size], what the tower saw in them, or regions."""
         if isinstance(images, Regions):
             if self.image is not None:
                 raise ModelError("this model reads pixels, not regions")
             states, mask = self.image_states(torch.cat([images.features, images.boxes], -1)), images.mask
         else:
-            if self.image is None:
-                raise ModelError("this model reads regions, not pixels")
-            patches = self.image(images).patches
+            patches = (images if isinstance(images, Seen) else self.look(images)).patches
             states = self.image_states(patches)
             mask = torch.ones(patches.shape[:2], dtype=torch.bool, device=patches.device)
         return self._encoded(self.transformer.read(None, None, states, mask), mask, states)

@@ -1,7 +1,7 @@
 """What an objective is: a number to make small, from a batch of encoded texts and images."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
@@ -28,8 +28,8 @@ class Pairs:
     images: Encoded
     text_ids: Tensor
     image_ids: Tensor
-    own_texts: slice = slice(None)
-    own_images: slice = slice(None)
+    own_texts: slice = field(default_factory=lambda: slice(None))
+    own_images: slice = field(default_factory=lambda: slice(None))
 
     @property
     def positive(self) -> Tensor:
@@ -37,8 +37,10 @@ class Pairs:
         return self.text_ids[:, None] == self.image_ids[None, :]
 
     def cosines(self) -> Tensor:
-        """[T, I], float32: cosine of every text with every image."""
-        return self.texts.embedding.float() @ self.images.embedding.float().T
+        """[T, I], float32 even under autocast: cosine of every text with every image."""
+        texts, images = self.texts.embedding, self.images.embedding
+        with torch.autocast(texts.device.type, enabled=False):
+            return texts.float() @ images.float().T
 
 
 class Objective(nn.Module, ABC):
@@ -50,8 +52,8 @@ class Objective(nn.Module, ABC):
     """
 
     needs: ClassVar[frozenset[Field]]
-    """Which fields of `Encoded` it reads, and so which gradients flow back into the encoders."""
+    """Fields of `Encoded` that it sends gradients into, and so into the encoders. It may read others, detached."""
 
     @abstractmethod
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
-        """The loss, a scalar in float32."""
+        """Give the loss, a scalar in float32."""

@@ -1,0 +1,56 @@
+"""Drawing negatives: how likely each one is, and which one it is.
+
+A draw is a uniform number and a search in the cumulated weights of one row. The uniform numbers come from a generator
+that all processes share and are drawn for the whole batch, so a row meets the same negative whichever process answers
+for it, and however many there are.
+"""
+
+import torch
+from torch import Tensor
+
+
+def uniform(shape: tuple[int, ...], generator: torch.Generator, device: torch.device) -> Tensor:
+    """Numbers from 0 up to but not including 1, the same on every device: drawn where the generator lives."""
+    return torch.rand(shape, generator=generator, device=generator.device).to(device)
+
+
+@torch.no_grad()
+def draw(log_weights: Tensor, allowed: Tensor, numbers: Tensor) -> Tensor:
+    """Draw one item a row in proportion to the exponential of its log-weight: [rows].
+
+    log_weights, allowed: [rows, items]; numbers: [rows], from 0 to 1. What is not allowed is never drawn; of a row
+    that allows nothing the answer means nothing.
+
+    >>> draw(torch.tensor([[0.0, 9.0, 0.0]]), torch.tensor([[True, False, True]]), torch.tensor([0.6]))
+    tensor([2])
+    """
+    weights = masked_softmax(log_weights, allowed)
+    cumulated = weights.cumsum(1)
+    drawn = (cumulated <= numbers[:, None] * cumulated[:, -1:]).sum(1).clamp(max=weights.shape[1] - 1)
+    # Rounding may carry a number past the last weight, or onto an item that has none.
+    sound = weights.gather(1, drawn[:, None]).squeeze(1) > 0
+    return torch.where(sound, drawn, weights.argmax(1))
+
+
+def masked_softmax(log_weights: Tensor, allowed: Tensor) -> Tensor:
+    """Softmax of each row [rows, items] over what is allowed; zeros in a row that allows nothing."""
+    lowest = torch.finfo(log_weights.dtype).min
+    return log_weights.masked_fill(~allowed, lowest).softmax(1) * allowed
+
+
+def inverse_density(cosines: Tensor, dim: int, nearest: float) -> Tensor:
+    """Log of one over the density, up to a constant, of the distance between random points on a sphere.
+
+    Wu et al., Sampling Matters in Deep Embedding Learning (2017), equation 2: on the unit sphere in `dim` dimensions
+    distances follow
+
+        q(d) = c · d^(dim-2) · [1 - d²/4]^((dim-3)/2),        d² = 2 - 2 cos.
+
+    Weights of 1 / q(d) make every distance as likely as any other, where plain draws would nearly all be of about √2.
+    Distances below `nearest` count as `nearest`, lest the few closest, often wrongly labelled, be all that is drawn.
+
+    In 512 dimensions q spans hundreds of powers of ten: only its logarithm fits a float32, and the constant c cancels.
+    """
+    square = (2 - 2 * cosines).clamp(min=nearest**2)
+    rest = (1 - square / 4).clamp(min=torch.finfo(cosines.dtype).eps)
+    return (2 - dim) / 2 * square.log() - (dim - 3) / 2 * rest.log()

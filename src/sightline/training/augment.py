@@ -1,0 +1,113 @@
+"""Seeing a picture a little differently each time: cropped, mirrored, in another light."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sightline.errors import ModelError
+
+_LUMA = (0.299, 0.587, 0.114)
+_DRAWS = 8  # for every picture, whatever is switched on: one setting does not change the luck of another
+
+
+@dataclass(frozen=True, slots=True)
+class Augment:
+    """Random changes to a batch of pictures, each picture on its own.
+
+    flip: how likely a picture is mirrored left to right. Set 0 where captions say "left" and "right".
+    crop: the smallest share of the area that a crop keeps; 1 switches cropping off. A crop is scaled back to full
+        size.
+    aspect: a crop is at most this much wider than high, or higher than wide, in proportion to the picture.
+    colour: brightness, contrast and saturation are each multiplied by 1 - colour to 1 + colour; 0 switches it off.
+        Hue stays, since captions name colours.
+
+    >>> pictures = torch.randint(256, (4, 3, 8, 8), dtype=torch.uint8)
+    >>> seen = Augment(crop=0.5, colour=0.2)(pictures, torch.Generator().manual_seed(0))
+    >>> seen.shape, seen.dtype, bool((0 <= seen).all() and (seen <= 255).all())
+    (torch.Size([4, 3, 8, 8]), torch.float32, True)
+    """
+
+    flip: float = 0.5
+    crop: float = 0.6
+    aspect: float = 4 / 3
+    colour: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.flip <= 1:
+            raise ModelError(f"augment flip {self.flip}", "Give a probability from 0 to 1.")
+        if not 0 < self.crop <= 1:
+            raise ModelError(f"augment crop {self.crop}", "Give a share of the area above 0, up to 1 for no cropping.")
+        if not 1 <= self.aspect < math.inf:
+            raise ModelError(f"augment aspect {self.aspect}", "Give a ratio of at least 1.")
+        if not 0 <= self.colour <= 1:
+            raise ModelError(f"augment colour {self.colour}", "Give a strength from 0 to 1.")
+
+    def __call__(self, pixels: Tensor, generator: torch.Generator) -> Tensor:
+        """Change pixels [batch, 3, height, width]: float32, same shape, device and range of values.
+
+        pixels: uint8 from 0 to 255 or floats from 0 to 1; with `colour` off, any floats. The same generator state
+        gives the same changes on every device, and a picture's changes depend on its place in the batch alone. With
+        all switched off the pixels come back as they are.
+        """
+        brightest = 1.0 if pixels.is_floating_point() else 255.0
+        draws = torch.rand(len(pixels), _DRAWS, generator=generator, device=generator.device).cpu()
+        mirrored = draws[:, 0] < self.flip
+        seen = pixels.float()
+        if self.crop < 1:
+            boxes = crop_boxes(draws[:, 1:5], self.crop, self.aspect)
+            seen = cropped(seen, boxes.to(seen.device), mirrored.to(seen.device))
+        elif mirrored.any():
+            seen = torch.where(mirrored.to(seen.device)[:, None, None, None], seen.flip(-1), seen)
+        if self.colour:
+            factors = 1 + self.colour * (2 * draws[:, 5:] - 1)
+            seen = coloured(seen, factors.to(seen.device), brightest)
+        return seen
+
+
+def crop_boxes(draws: Tensor, smallest: float, aspect: float) -> Tensor:
+    """Boxes [batch, 4] as left, top, width, height in shares of the picture, from uniform draws [batch, 4].
+
+    Areas are uniform from `smallest` to 1. Ratios are uniform in their logarithm, within `aspect` and within what fits
+    the picture at that area, so that every box lies inside and has the area it drew.
+    """
+    area = smallest + (1 - smallest) * draws[:, 0]
+    widest = (-area.log()).clamp(max=math.log(aspect))
+    ratio = (widest * (2 * draws[:, 1] - 1)).exp()
+    sides = torch.stack([(area * ratio).sqrt(), (area / ratio).sqrt()], 1).clamp(max=1)
+    return torch.cat([draws[:, 2:4] * (1 - sides), sides], 1)
+
+
+def cropped(pixels: Tensor, boxes: Tensor, mirrored: Tensor) -> Tensor:
+    """Scale the boxes [batch, 4] of pixels [batch, 3, height, width] up to the whole, mirrored where told [batch].
+
+    Bilinear, in one pass for the batch; a crop is only ever enlarged, so there is nothing to smooth.
+    """
+    corner, sides = boxes[:, :2], boxes[:, 2:]
+    across, down = sides.unbind(1)
+    zero = torch.zeros_like(across)
+    turn = torch.stack([torch.where(mirrored, -across, across), zero, zero, down], 1).view(-1, 2, 2)
+    centre = 2 * corner + sides - 1
+    grid = F.affine_grid(torch.cat([turn, centre[:, :, None]], 2), list(pixels.shape), align_corners=False)
+    return F.grid_sample(pixels, grid, mode="bilinear", padding_mode="border", align_corners=False)
+
+
+def coloured(pixels: Tensor, factors: Tensor, brightest: float) -> Tensor:
+    """Multiply brightness, contrast and saturation of pixels [batch, 3, …] by factors [batch, 3], kept in range.
+
+    Contrast is the distance from the picture's mean grey, saturation that of each pixel from its own grey.
+    """
+    brightness, contrast, saturation = factors[:, :, None, None, None].unbind(1)
+    bright = pixels * brightness
+    level = grey(bright).mean((1, 2, 3), keepdim=True)
+    contrasted = level + contrast * (bright - level)
+    plain = grey(contrasted)
+    return (plain + saturation * (contrasted - plain)).clamp(0, brightest)
+
+
+def grey(pixels: Tensor) -> Tensor:
+    """Luma of pixels [batch, 3, …]: [batch, 1, …]."""
+    weights = pixels.new_tensor(_LUMA)[:, None, None]
+    return (pixels * weights).sum(1, keepdim=True)

@@ -1,0 +1,111 @@
+"""The training data, ready to be drawn from: pictures as pixels, captions as tokens."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sightline.bundle.tokenizing import Tokenizer
+from sightline.datasets import Record
+from sightline.errors import DataError
+from sightline.media import Preprocess, fit, open_image
+from sightline.media.loading import usable_cpus
+from sightline.models.retriever import Retriever, Seen, Tokens
+
+Longs = npt.NDArray[np.int64]
+_KEPT_BYTES = 6 << 30  # decoded pictures are kept up to this size; more are decoded again each time
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A batch as drawn: the distinct pictures in it [I], and for each caption its picture [T] and its tokens."""
+
+    images: Longs
+    text_images: Longs
+    tokens: Tokens
+
+
+class Corpus:
+    """Captioned pictures with every caption tokenised once, and every picture decoded once where memory allows."""
+
+    def __init__(self, records: Sequence[Record], lang: str, preprocess: Preprocess, tokenizer: Tokenizer) -> None:
+        self.records = [record for record in records if record.captions]
+        if not self.records:
+            raise DataError("the training data has no captions")
+        self.preprocess = preprocess
+        captions = [record.captions_in(lang) for record in self.records]
+        self.captions_per_image = [len(texts) for texts in captions]
+        self._first = np.concatenate([[0], np.cumsum(self.captions_per_image)])
+        batch = tokenizer([text for texts in captions for text in texts])
+        self._ids, self._mask = torch.from_numpy(batch.ids), torch.from_numpy(batch.mask)
+        self.truncated = int(batch.truncated.sum())
+        self._pool = ThreadPoolExecutor(usable_cpus(), thread_name_prefix="sightline-train")
+        side = preprocess.size
+        self._keeps = len(self.records) * side * side * 3 <= _KEPT_BYTES
+        self._pixels: dict[int, npt.NDArray[np.uint8]] = {}
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def draw(self, pairs: Longs) -> Draw:
+        """Make a batch of pairs [n, 2] of (picture, caption) numbers, padded to its own longest caption."""
+        rows = torch.from_numpy(self._first[pairs[:, 0]] + pairs[:, 1])
+        mask = self._mask[rows]
+        longest = int(mask.sum(1).max())
+        return Draw(np.unique(pairs[:, 0]), pairs[:, 0], Tokens(self._ids[rows, :longest], mask[:, :longest]))
+
+    def pixels(self, images: Longs) -> Tensor:
+        """Pixels uint8 [n, 3, size, size] of pictures by number."""
+        arrays = list(self._pool.map(self._decoded, images.tolist()))
+        return torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2)
+
+    def _decoded(self, image: int) -> npt.NDArray[np.uint8]:
+        found = self._pixels.get(image)
+        if found is None:
+            picture = open_image(self.records[image].image, at_least=self.preprocess.size)
+            found = fit(picture, self.preprocess)
+            if self._keeps:
+                self._pixels[image] = found
+        return found
+
+
+def normalised(pixels: Tensor, preprocess: Preprocess) -> Tensor:
+    """Normalise pixels on the scale 0 to 255, [n, 3, size, size], on the device they are on."""
+    mean = torch.tensor(preprocess.mean, device=pixels.device).view(3, 1, 1) * 255
+    std = torch.tensor(preprocess.std, device=pixels.device).view(3, 1, 1) * 255
+    return (pixels.float() - mean) / std
+
+
+class SeenImages:
+    """What a frozen image tower sees in every picture, computed once: training then runs without the tower."""
+
+    LIMIT = 16 << 30
+
+    def __init__(self, pooled: Tensor, patches: Tensor) -> None:
+        self._pooled = pooled
+        self._patches = patches
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, corpus: Corpus, model: Retriever, device: torch.device, batch: int = 128) -> "SeenImages | None":
+        """Look at every picture of the corpus, unless what is seen would take more than 16 GiB."""
+        pooled, patches = [], []
+        kind = torch.bfloat16 if device.type == "cuda" else torch.float32
+        for start in range(0, len(corpus), batch):
+            numbers = np.arange(start, min(start + batch, len(corpus)))
+            with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+                seen = model.look(normalised(corpus.pixels(numbers).to(device), corpus.preprocess))
+            if start == 0 and seen.patches[0].numel() * kind.itemsize * len(corpus) > cls.LIMIT:
+                return None
+            pooled.append(seen.pooled.to(kind))
+            patches.append(seen.patches.to(kind))
+        return cls(torch.cat(pooled), torch.cat(patches))
+
+    def of_images(self, images: Longs) -> Seen:
+        """What was seen in pictures by number."""
+        rows = torch.from_numpy(images).to(self._pooled.device)
+        return Seen(self._pooled[rows].float(), self._patches[rows].float())

@@ -1,0 +1,89 @@
+"""Several processes that train as one: who has which rows, and sums over all of them.
+
+Started by torchrun, every process draws the same batch, encodes its share of the texts and images, and gathers what
+the others encoded. A process of its own is a world of one, and all of this costs it nothing.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """How many processes train together, and which one this is."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """True in the one process that writes files and speaks to the user."""
+        return self.rank == 0
+
+    def share(self, count: int) -> slice:
+        """The rows of `count` that this process answers for; shares differ by one row at most."""
+        return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
+
+    def gather(self, rows: Tensor, count: int) -> Tensor:
+        """All `count` rows, from the share that each process has of them."""
+        if self.size == 1:
+            return rows
+        kind = torch.uint8 if rows.dtype == torch.bool else rows.dtype
+        everything = torch.zeros(count, *rows.shape[1:], dtype=kind, device=rows.device)
+        everything[self.share(count)] = rows.to(kind)
+        return self.add(everything).to(rows.dtype)
+
+    def add(self, tensor: Tensor) -> Tensor:
+        """The sum over all processes, in place."""
+        if self.size > 1:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def add_gradients(self, parameters: Iterable[Tensor]) -> None:
+        """Add up the gradients of all processes, in one message."""
+        if self.size == 1:
+            return
+        with_gradients = [p for p in parameters if p.requires_grad]
+        for parameter in with_gradients:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        flat = self.add(torch.cat([p.grad.flatten() for p in with_gradients if p.grad is not None]))
+        for parameter, part in zip(with_gradients, flat.split([p.numel() for p in with_gradients]), strict=True):
+            parameter.grad = part.view_as(parameter)
+
+    def tell(self, value: Any) -> Any:
+        """What the leading process has, in every process."""
+        if self.size == 1:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def wait(self) -> None:
+        """Wait until every process is here."""
+        if self.size > 1:
+            dist.barrier()
+
+
+def join() -> World:
+    """Join the other processes that torchrun started, if it did."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return World()
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    return World(dist.get_rank(), dist.get_world_size())
+
+
+def device() -> torch.device:
+    """Where this process computes: its own GPU, where there is one."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    found = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(found)
+    return found

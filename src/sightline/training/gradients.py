@@ -1,0 +1,128 @@
+"""Gradients of a batch that does not fit: encode in chunks, once to know the loss and once for its gradients.
+
+The loss of a contrastive batch needs all of its embeddings at once, but not all of its activations. So every chunk is
+encoded without a graph, the loss is taken of the gathered results, and its gradient there is sent back through each
+chunk, encoded a second time with the same random numbers (Gao et al. 2021). Gradients equal those of the whole batch.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sightline.models.retriever import Encoded, Retriever
+from sightline.objectives.objective import Field, Objective, Pairs
+from sightline.training.distributed import World
+
+Encode = Callable[[slice], Encoded]
+"""Encodes some rows of this process's share, given by their place in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The texts or the images of a batch: how to encode this process's share, and the ids of all rows."""
+
+    encode: Encode
+    ids: Tensor
+
+    def chunks(self, own: slice, chunk: int) -> list[slice]:
+        """The pieces that this process's share is encoded in."""
+        rows = own.stop - own.start
+        step = chunk or max(rows, 1)
+        return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+
+
+def backward(
+    model: Retriever,
+    objectives: Mapping[str, tuple[Objective, float]],
+    texts: Side,
+    images: Side,
+    *,
+    seed: int,
+    chunk: int = 0,
+    world: World | None = None,
+) -> dict[str, float]:
+    """Add the gradients of the weighted objectives to the parameters; gives each objective's value.
+
+    seed: of everything random in this step. chunk: rows encoded at once; 0 is all of them.
+    """
+    world = world or World()
+    fields: set[Field] = {"embedding"}
+    for objective, _ in objectives.values():
+        fields |= objective.needs
+    encoded = [_Encoding.of(side, world, chunk, seed * 2 + i, fields) for i, side in enumerate((texts, images))]
+    text, image = (part.gathered for part in encoded)
+    pairs = Pairs(text, image, texts.ids, images.ids, encoded[0].own, encoded[1].own)
+    values = {}
+    total = torch.zeros((), device=texts.ids.device)
+    for name, (objective, weight) in objectives.items():
+        share = objective(pairs, model, torch.Generator().manual_seed(seed))
+        values[name] = share.detach()
+        total = total + weight * share
+    if total.requires_grad:
+        total.backward()  # type: ignore[no-untyped-call]
+    for part in encoded:
+        part.send_back(world)
+    world.add_gradients(_parameters(model, objectives))
+    return {name: float(world.add(value)) for name, value in values.items()}
+
+
+def _parameters(model: Retriever, objectives: Mapping[str, tuple[Objective, float]]) -> Iterable[Tensor]:
+    yield from model.parameters()
+    for objective, _ in objectives.values():
+        yield from objective.parameters()
+
+
+class _Encoding:
+    """One side, encoded: its gathered rows as leaves, and the way back into the encoder for this process's own."""
+
+    def __init__(
+        self, side: Side, own: slice, chunks: list[slice], seed: int, kept: list[Encoded], gathered: Encoded
+    ) -> None:
+        self.own = own
+        self.gathered = gathered
+        self._side, self._chunks, self._seed, self._kept = side, chunks, seed, kept
+
+    @classmethod
+    def of(cls, side: Side, world: World, chunk: int, seed: int, fields: set[Field]) -> "_Encoding":
+        count = len(side.ids)
+        own = world.share(count)
+        chunks = side.chunks(own, chunk)
+        with torch.set_grad_enabled(len(chunks) == 1):  # a single chunk keeps its graph and is not encoded again
+            parts = [_seeded(side.encode, rows, seed + i * 1_000_003) for i, rows in enumerate(chunks)]
+        joined = Encoded(*(_joined([part[i] for part in parts]) for i in range(4)))  # type: ignore[arg-type]
+        gathered = Encoded(
+            *(None if value is None else world.gather(value.detach(), count) for value in joined)  # type: ignore[arg-type]
+        )
+        for field in fields:
+            leaf = getattr(gathered, field)
+            if leaf is not None:
+                leaf.requires_grad_()
+        return cls(side, own, chunks, seed, parts if len(chunks) == 1 else [], gathered)
+
+    def send_back(self, world: World) -> None:
+        """Send the gradients at the leaves back into the encoder."""
+        gradients = {}
+        for field in ("embedding", "fragments", "states"):
+            leaf = getattr(self.gathered, field)
+            if leaf is not None and leaf.requires_grad:
+                whole = leaf.grad if leaf.grad is not None else torch.zeros_like(leaf)
+                gradients[field] = world.add(whole)[self.own]
+        for i, rows in enumerate(self._chunks):
+            part = self._kept[i] if self._kept else _seeded(self._side.encode, rows, self._seed + i * 1_000_003)
+            outputs = [(getattr(part, field), gradient[rows]) for field, gradient in gradients.items()]
+            outputs = [(value, gradient) for value, gradient in outputs if value.requires_grad]
+            if outputs:
+                torch.autograd.backward([v for v, _ in outputs], [g.to(v.dtype) for v, g in outputs])
+
+
+def _seeded(encode: Encode, rows: slice, seed: int) -> Encoded:
+    """Encode with random numbers (dropout) that are the same each time."""
+    torch.manual_seed(seed)
+    return encode(rows)
+
+
+def _joined(parts: list[Tensor | None]) -> Tensor | None:
+    whole = [part for part in parts if part is not None]
+    return torch.cat(whole) if whole else None

@@ -1,0 +1,184 @@
+"""A recipe: all that a training run needs to know, in one TOML file."""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from sightline import settings
+from sightline.errors import RecipeError
+from sightline.models.checkpoint import KINDS, Config
+from sightline.training.augment import Augment
+
+
+@dataclass(frozen=True, slots=True)
+class DataRecipe:
+    """What to train on.
+
+    train, val: data sets, as `sightline eval` takes them. ${NAME} stands for an environment variable.
+    draw: "pairs" (every caption once an epoch), "unique" (the same, no image twice in a batch), "one" (every image once
+    an epoch, with one of its captions) or "all" (every image once, with all of its captions).
+    batch_size: captions in a batch; for "all", images.
+    limit: train on this many images only, the first after a shuffle by `seed`; 0 is all.
+    """
+
+    train: tuple[str, ...]
+    val: tuple[str, ...] = ()
+    lang: str = "en"
+    draw: Literal["pairs", "unique", "one", "all"] = "unique"
+    batch_size: int = 128
+    limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRecipe:
+    """How long to train, and which objectives a step has.
+
+    run: "together" (the weighted sum of all), "pattern" (the names in `pattern`, one a step, over and over) or "random"
+    (one a step, drawn in proportion to its weight).
+    steps, epochs: one of them.
+    warmup: the share of steps in which the learning rate rises from zero; then it falls to zero as `decay` says.
+    """
+
+    epochs: float = 0
+    steps: int = 0
+    run: Literal["together", "pattern", "random"] = "together"
+    pattern: tuple[str, ...] = ()
+    warmup: float = 0.0
+    decay: Literal["linear", "cosine", "constant"] = "linear"
+
+    def __post_init__(self) -> None:
+        if (self.epochs > 0) == (self.steps > 0):
+            raise RecipeError("schedule: give either epochs or steps")
+        if (self.run == "pattern") != bool(self.pattern):
+            raise RecipeError('schedule: run = "pattern" and a pattern of objectives go together')
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerRecipe:
+    """AdamW.
+
+    lr: the learning rate of everything not named in `rates`.
+    rates: learning rates of parts: image, text, matcher (encoders), heads (the rest), objectives (such as a learned
+    temperature). A part at 0 is frozen.
+    clip: the gradient's greatest norm; 0 leaves it alone.
+    chunk: items encoded at once, with gradients cached, so that a large batch fits a small GPU; 0 encodes the whole
+    batch at once. The gradients are the same.
+    """
+
+    lr: float = 5e-5
+    rates: Mapping[str, float] = field(default_factory=dict)
+    weight_decay: float = 0.05
+    betas: tuple[float, float] = (0.9, 0.999)
+    clip: float = 1.0
+    chunk: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationRecipe:
+    """When and how to look at the validation data; the checkpoint with the best `metric` is kept.
+
+    every: steps between looks; 0 looks only at the end. rerank: 0 judges the embeddings alone.
+    """
+
+    every: int = 0
+    metric: Literal["rSum", "R@1"] = "rSum"
+    rerank: int = 0
+    fusion: Literal["ce", "add", "norm_add", "logit_add"] = "ce"
+    weight: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A training run.
+
+    model: `start` (a checkpoint's folder to go on from), or `kind` ("dual_stream", "single_stream") and the settings
+    of that kind. objectives: by a name of your choice, each with its `loss` (triplet, contrastive, matching), its
+    `weight` and that loss's own settings.
+    """
+
+    name: str
+    model: Mapping[str, Any]
+    data: DataRecipe
+    objectives: Mapping[str, Mapping[str, Any]]
+    schedule: ScheduleRecipe
+    optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)
+    validation: ValidationRecipe = field(default_factory=ValidationRecipe)
+    augment: Augment | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.objectives:
+            raise RecipeError("objectives: a recipe needs at least one")
+        for name in self.schedule.pattern:
+            if name not in self.objectives:
+                raise RecipeError(f'schedule.pattern: no objective is called "{name}"', f"There are: {', '.join(self.objectives)}.")
+
+    @property
+    def start(self) -> str:
+        """The checkpoint to go on from, or nothing."""
+        return str(self.model.get("start", ""))
+
+    def model_config(self) -> Config:
+        """The configuration of a new model."""
+        data = dict(self.model)
+        kind = data.pop("kind", None)
+        if kind not in KINDS:
+            raise RecipeError(f"model.kind: {kind!r} is not a kind of model", f"Choose from: {', '.join(KINDS)}; or give model.start.")
+        return settings.parse(KINDS[kind][1], data, "model", RecipeError)
+
+
+def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
+    """Read a recipe; each change is `dotted.key=value`, the value written as in TOML (or a bare word)."""
+    path = Path(path)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RecipeError(f"{path}: no such recipe") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RecipeError(f"{path}: cannot be read: {error}") from error
+    for change in changes:
+        _change(data, change)
+    return parse_recipe(data, str(path))
+
+
+def parse_recipe(data: Mapping[str, Any], where: str) -> Recipe:
+    """Check a recipe's contents, with ${NAME} replaced by environment variables."""
+    return settings.parse(Recipe, _expanded(data, where), where, RecipeError)
+
+
+def _change(data: dict[str, Any], change: str) -> None:
+    key, equals, text = change.partition("=")
+    if not equals or not key.strip():
+        raise RecipeError(f"--set {change}: expected key=value", "For example --set optimizer.lr=1e-4")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    *tables, last = key.strip().split(".")
+    for table in tables:
+        data = data.setdefault(table, {})
+        if not isinstance(data, dict):
+            raise RecipeError(f"--set {change}: {table} is not a table")
+    data[last] = value
+
+
+def _expanded(value: Any, where: str) -> Any:
+    """Replace ${NAME} in every text by the environment variable of that name."""
+
+    def variable(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name not in os.environ:
+            raise RecipeError(f"{where}: ${{{name}}} is used, but the environment has no {name}", f"export {name}=…")
+        return os.environ[name]
+
+    if isinstance(value, str):
+        return re.sub(r"\$\{(\w+)\}", variable, value)
+    if isinstance(value, Mapping):
+        return {key: _expanded(item, where) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_expanded(item, where) for item in value]
+    return value

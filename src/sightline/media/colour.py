@@ -1,0 +1,85 @@
+"""Every way a picture can store its colours, brought to 8-bit red, green and blue."""
+
+import numpy as np
+import numpy.typing as npt
+from PIL import ExifTags, Image
+
+_WHITE = (255, 255, 255, 255)
+_USUAL_RANGES = (1, 255, 65535)
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Make an RGB picture of its own, with transparent parts over white, as a page or a screen would show them.
+
+    Bare of metadata, so that nobody downstream turns it a second time.
+    """
+    if image.mode.startswith("I") or image.mode == "F":
+        rgb = _from_deep_gray(image).convert("RGB")
+    elif image.mode == "LAB":
+        rgb = _from_lab(image)
+    elif image.has_transparency_data:
+        rgb = _over_white(image)
+    else:
+        rgb = image.convert("RGB")
+    rgb.info = {}
+    return rgb
+
+
+def _over_white(image: Image.Image) -> Image.Image:
+    straight = image.convert("LA") if image.mode == "La" else image
+    rgba = straight.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", rgba.size, _WHITE), rgba).convert("RGB")
+
+
+def _from_lab(image: Image.Image) -> Image.Image:
+    """Through Pillow's colour management, because Pillow's plain conversion does not know CIE Lab."""
+    from PIL import ImageCms  # only now: Lab is rare, and not every build of Pillow has it
+
+    lab, srgb = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
+    converted = ImageCms.profileToProfile(image, lab, srgb, outputMode="RGB")
+    if converted is None:
+        raise ValueError("the conversion from Lab gave no picture")
+    return converted
+
+
+def _from_deep_gray(image: Image.Image) -> Image.Image:
+    """Gray of more than 8 bits [height, width]; Pillow's own conversion would clip everything above 255 to white.
+
+    A grey level that the file names transparent is drawn white.
+    """
+    values = np.asarray(image)
+    gray = (values >> (_bits(image) - 8)).astype(np.uint8) if image.mode.startswith("I;16") else _scaled(values)
+    transparent = image.info.get("transparency")
+    if isinstance(transparent, int):
+        gray[values == transparent] = 255
+    return Image.fromarray(gray)
+
+
+def _bits(image: Image.Image) -> int:
+    """How many bits are in use: scanners write TIFF files of 12, which Pillow widens to 16 but does not scale."""
+    bits: int = getattr(image, "tag_v2", {}).get(ExifTags.Base.BitsPerSample, (16,))[0]
+    return bits
+
+
+def _scaled(values: npt.NDArray[np.int32] | npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+    """32-bit values have no agreed white, so the smallest usual range that holds them all counts as black to white.
+
+    Values that fit none (negative, or beyond 16 bits) are stretched from their lowest to their highest. What is not a
+    number is black.
+    """
+    levels = values.astype(np.float32)
+    finite = np.isfinite(levels)
+    if not finite.all():
+        levels[~finite] = levels.min(where=finite, initial=np.inf) if finite.any() else 0
+    low, high = float(levels.min()), float(levels.max())
+    white = next((white for white in _USUAL_RANGES if low >= 0 and high <= white), None)
+    if white is not None:
+        low, high = 0.0, float(white)
+    levels[~finite] = low
+    if high == low:
+        return np.zeros(levels.shape, dtype=np.uint8)
+    peak = max(abs(low), abs(high))  # divided out first, since the span of two large floats is no float any more
+    levels /= np.float32(peak)
+    levels -= np.float32(low / peak)
+    levels *= np.float32(255 / (high / peak - low / peak))
+    return np.rint(levels, out=levels).clip(0, 255).astype(np.uint8)

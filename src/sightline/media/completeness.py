@@ -1,0 +1,31 @@
+"""Ends that are missing without the decoder noticing.
+
+A broken download may have its full length with zeros at the end, which a JPEG decoder draws as gray or as stripes.
+"""
+
+_JPEG_END = b"\xff\xd9"
+_START_OF_SCAN = 0xDA
+_WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})
+
+
+def lacks_its_end(kind: str, data: bytes) -> bool:
+    """Whether a picture of this Pillow format has lost the marker that ends its pixels."""
+    if kind in ("JPEG", "MPO"):
+        return _jpeg_lacks_its_end(data)
+    return kind == "JPEG2000" and _JPEG_END not in data
+
+
+def _jpeg_lacks_its_end(data: bytes) -> bool:
+    """Look for the end behind the headers, because a thumbnail among them has an end of its own."""
+    at = 2
+    while at + 4 <= len(data) and data[at] == 0xFF:
+        marker = data[at + 1]
+        if marker == _START_OF_SCAN:
+            return data.rfind(_JPEG_END, at) < 0
+        if marker == 0xFF:
+            at += 1
+        elif marker in _WITHOUT_LENGTH:
+            at += 2
+        else:
+            at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return False

@@ -1,0 +1,55 @@
+"""From whatever a decoder raised to what a person can understand and act on."""
+
+from PIL import Image
+
+from sightline.errors import MediaError
+from sightline.media.kinds import Kind
+from sightline.media.limits import too_many_pixels
+
+COPY_AGAIN = "Copy or download it again from where it came from."
+CONVERT = "Save it as JPEG or PNG, or leave it out."
+
+# How the decoders, each in its own words, say that they ran out of bytes.
+_RAN_OUT = (
+    "truncated",
+    "incomplete",
+    "end of file",
+    "requires a buffer",
+    "but only got",
+    "no more images",
+    "insufficient input",
+    "file size too small",
+    "index out of range",
+    "cannot read full",
+)
+
+
+def explain(name: str, kind: Kind, data: bytes, error: Exception, max_pixels: int) -> MediaError:
+    """Say what is wrong with a picture that recognisably is one but made its decoder raise `error`."""
+    said = str(error) or type(error).__name__
+    if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
+        return too_many_pixels(name, said, max_pixels)
+    if isinstance(error, MemoryError):
+        return MediaError(name, f"is {kind.says} that needs more memory than there is", "Save it smaller.")
+    if _ran_out(data, error, said):
+        return MediaError(name, f"is {kind.says} that is cut short after {len(data):,} bytes ({said})", COPY_AGAIN)
+    return MediaError(name, f"is {kind.says} that is broken or of a rare sort ({said})", f"{COPY_AGAIN} {CONVERT}")
+
+
+def _ran_out(data: bytes, error: Exception, said: str) -> bool:
+    if isinstance(error, EOFError) or any(words in said.lower() for words in _RAN_OUT):
+        return True
+    return _promised_length(data) > len(data)
+
+
+def _promised_length(data: bytes) -> int:
+    """How long a WebP, HEIC or AVIF file says it is, since their decoders seldom say that it is shorter."""
+    if data.startswith(b"RIFF"):
+        return 8 + int.from_bytes(data[4:8], "little")
+    end = 0
+    while data[4:8] == b"ftyp" and end + 8 <= len(data):
+        box = int.from_bytes(data[end : end + 4], "big")
+        if box < 8:  # a box of any length, or no box at all
+            break
+        end += box
+    return end

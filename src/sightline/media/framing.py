@@ -1,0 +1,63 @@
+"""Where the whole picture lies in pixels that may have been decoded at a fraction of its size.
+
+A JPEG of 449 pixels decoded at half size has 225, of which the last is half outside the picture. Taking 225 for the
+whole stretches it by a quarter of a percent, and rules that round whole pixels may crop another part than they would
+at full size. Both shift every edge, so the true sides travel with the pixels.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+from PIL import Image
+
+Box = tuple[float, float, float, float]
+
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_MIRRORS_ACROSS = {2, 3, 6, 7}
+_MIRRORS_DOWN = {3, 4, 7, 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """Pixels, the (width, height) of the picture at full size, and the box of the pixels that it fills."""
+
+    image: Image.Image
+    sides: tuple[int, int]
+    box: Box
+
+    @classmethod
+    def whole(cls, image: Image.Image) -> Self:
+        """Frame a picture at its full size."""
+        return cls(image, image.size, (0, 0, *image.size))
+
+    def upright(self, orientation: int) -> "Framed":
+        """Turn by an EXIF orientation; what lay outside on the right or below may come to lie on the left or above."""
+        if orientation not in _TURNS:
+            return self
+        image = self.image.transpose(_TURNS[orientation])
+        width, height = self.box[2] - self.box[0], self.box[3] - self.box[1]
+        sides = self.sides
+        if orientation >= 5:
+            width, height, sides = height, width, (sides[1], sides[0])
+        left = image.width - width if orientation in _MIRRORS_ACROSS else 0.0
+        top = image.height - height if orientation in _MIRRORS_DOWN else 0.0
+        return Framed(image, sides, (left, top, left + width, top + height))
+
+    def part(self, wanted: Box) -> Box:
+        """Find where a part of the picture, given in pixels at full size, lies in these pixels."""
+        left, top, right, bottom = self.box
+        across, down = (right - left) / self.sides[0], (bottom - top) / self.sides[1]
+        return (
+            left + wanted[0] * across,
+            top + wanted[1] * down,
+            min(right, left + wanted[2] * across),  # division may have rounded up, and outside is nothing
+            min(bottom, top + wanted[3] * down),
+        )

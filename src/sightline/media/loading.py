@@ -1,0 +1,71 @@
+"""Many pictures at once: decoded by threads, handed over in order, never more than a few ahead."""
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.errors import MediaError
+from sightline.media.pixels import Preprocess, to_pixels
+from sightline.media.source import ImageSource
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One source's outcome: `pixels` float32 [3, size, size], or the `error` that says why there are none."""
+
+    index: int
+    source: ImageSource
+    pixels: npt.NDArray[np.float32] | None
+    error: MediaError | None
+
+
+def usable_cpus() -> int:
+    """How many processors this process may use, which in a container is fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def load_pixels(
+    sources: Iterable[ImageSource], preprocess: Preprocess, *, workers: int | None = None, ahead: int = 32
+) -> Iterator[Loaded]:
+    """Load every source, in order; a broken picture yields its error and the run goes on.
+
+    Threads suffice because decoding and resampling release the interpreter lock. At most `ahead` sources are taken
+    from the iterable before their turn, so memory stays the same for ten pictures and ten million. Closing the
+    iterator early drops what has not begun and does not wait for what has.
+    """
+    if ahead < 1 or (workers is not None and workers < 1):
+        raise ValueError(f"workers={workers}, ahead={ahead}: at least one picture must be under way")
+    return _run(iter(sources), preprocess, workers or usable_cpus(), ahead)
+
+
+def _run(sources: Iterator[ImageSource], preprocess: Preprocess, workers: int, ahead: int) -> Iterator[Loaded]:
+    pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="sightline-load")
+    try:
+        numbered = enumerate(sources)
+        waiting: deque[Future[Loaded]] = deque(
+            pool.submit(_load, index, source, preprocess) for index, source in islice(numbered, ahead)
+        )
+        while waiting:
+            loaded = waiting.popleft().result()
+            for index, source in islice(numbered, 1):
+                waiting.append(pool.submit(_load, index, source, preprocess))
+            yield loaded
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _load(index: int, source: ImageSource, preprocess: Preprocess) -> Loaded:
+    try:
+        return Loaded(index, source, to_pixels(source, preprocess), None)
+    except MediaError as error:
+        # Its traceback holds the picture's bytes; whoever gathers the errors of a long run must not gather those too.
+        error.__traceback__ = error.__cause__ = error.__context__ = None
+        return Loaded(index, source, None, error)

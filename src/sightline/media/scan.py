@@ -1,0 +1,75 @@
+"""Which pictures a folder holds."""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from sightline.errors import MediaError
+
+IMAGE_SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff"}
+    | {".heic", ".heif", ".hif", ".avif", ".jp2", ".j2k", ".jpx", ".ppm", ".pgm", ".pbm", ".pnm"}
+)
+
+_log = logging.getLogger(__name__)
+_Report = Callable[[MediaError], None]
+_Identity = tuple[int, int]
+
+
+def find_images(folder: Path, problems: Callable[[MediaError], None] | None = None) -> Iterator[Path]:
+    """Every picture under `folder`, known by its suffix, in the order in which `sorted` puts paths.
+
+    Hidden files and folders (a leading dot) are left out. Links to folders are followed, but each folder is entered
+    once, under the first of its names, so that loops end and nothing is listed twice. A folder further down that
+    cannot be read, and a link that leads nowhere, are handed to `problems` and the search goes on; without `problems`
+    they are logged as warnings. `folder` itself must be there and readable: a `MediaError` at once where it is not.
+    """
+    try:
+        identity = _identity(folder)
+        entries = _visible(folder)
+    except OSError as error:
+        raise _unlisted(folder, error, "Give a folder that exists and that you may read.") from error
+    return _walk(entries, {identity}, problems or _log_problem)
+
+
+def _walk(entries: Iterator[os.DirEntry[str]], entered: set[_Identity], report: _Report) -> Iterator[Path]:
+    """Depth first with a stack of its own, because folders may be nested deeper than Python recurses."""
+    stack = [entries]
+    while stack:
+        entry = next(stack[-1], None)
+        if entry is None:
+            stack.pop()
+            continue
+        path = Path(entry.path)
+        try:
+            if entry.is_dir():
+                if (identity := _identity(path)) not in entered:
+                    entered.add(identity)
+                    stack.append(_visible(path))
+            elif path.suffix.lower() in IMAGE_SUFFIXES:
+                if entry.is_file():
+                    yield path
+                elif entry.is_symlink():
+                    report(MediaError(entry.path, "is a link that leads to nothing", "Mend or delete the link."))
+        except OSError as error:
+            report(_unlisted(path, error, "Its pictures are left out. Give yourself the right to read it."))
+
+
+def _identity(folder: Path) -> _Identity:
+    """Tell a folder from all others, whichever of its names leads there."""
+    stat = folder.stat()
+    return stat.st_dev, stat.st_ino
+
+
+def _visible(folder: Path) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as listing:
+        return iter(sorted((entry for entry in listing if not entry.name.startswith(".")), key=lambda e: e.name))
+
+
+def _unlisted(folder: Path, error: OSError, way_out: str) -> MediaError:
+    return MediaError(str(folder), f"cannot be listed: {error.strerror or error}", way_out)
+
+
+def _log_problem(problem: MediaError) -> None:
+    _log.warning("%s", problem)

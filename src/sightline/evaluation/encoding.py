@@ -1,0 +1,140 @@
+"""All pictures and captions of a test set, encoded batch by batch; only what later stages need is kept."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.bundle.encoded import Encoded, Model
+from sightline.errors import EvaluationError, ModelError
+from sightline.evaluation.ragged import Ragged, RaggedBuilder
+from sightline.media import ImageSource, Loaded, load_pixels
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done (a key of `seconds`), how much of it is done, and how much there is."""
+
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What is kept of an item besides its embedding: fragments for late interaction, states for matching."""
+
+    fragments: bool = False
+    states: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Encodings:
+    """Encoded items: embedding float32 [items, dim]; fragments and states of their real rows, where needed.
+
+    names: [items], how messages call them.
+    """
+
+    names: npt.NDArray[np.object_]
+    embedding: npt.NDArray[np.float32]
+    fragments: Ragged | None
+    states: Ragged | None
+
+    def __len__(self) -> int:
+        return len(self.embedding)
+
+    def taken(self, items: Longs) -> "Encodings":
+        """Give the items in this order; fragments and states are shared, not copied."""
+        return Encodings(
+            self.names[items],
+            self.embedding[items],
+            self.fragments.reordered(items) if self.fragments else None,
+            self.states.reordered(items) if self.states else None,
+        )
+
+
+def encode_images(
+    model: Model, sources: Sequence[ImageSource], needs: Needs, batch_size: int, progress: Progress | None = None
+) -> tuple[Encodings, Longs]:
+    """Encode all pictures that can be read, and say which: indices into `sources`, ascending.
+
+    The others are for the caller to count: a picture that cannot be read is a picture that cannot be found.
+    """
+    gathered = _Gathered(needs)
+    readable: list[int] = []
+    for batch in _batches(load_pixels(sources, model.preprocess), batch_size):
+        pixels = [loaded.pixels for loaded in batch if loaded.pixels is not None]
+        if pixels:
+            whole = [loaded for loaded in batch if loaded.pixels is not None]
+            gathered.add(model.encode_images(np.stack(pixels)), [loaded.source.name for loaded in whole])
+            readable.extend(loaded.index for loaded in whole)
+        if progress:
+            progress("encode_images", batch[-1].index + 1, len(sources))
+    if not readable:
+        raise EvaluationError(f"none of {len(sources)} images can be read", "Check the folder of the images.")
+    return gathered.encodings(), np.array(readable, dtype=np.int64)
+
+
+def encode_texts(
+    model: Model, texts: Sequence[str], needs: Needs, batch_size: int, progress: Progress | None = None
+) -> tuple[Encodings, int]:
+    """Encode all texts, in their order, and count those that were longer than the model reads.
+
+    Texts of similar length share a batch, so that little of the work is spent on padding.
+    """
+    gathered = _Gathered(needs)
+    truncated = 0
+    order = np.array(sorted(range(len(texts)), key=lambda index: len(texts[index])), dtype=np.int64)
+    for start in range(0, len(texts), batch_size):
+        batch = [texts[index] for index in order[start : start + batch_size]]
+        encoded = model.encode_texts(batch)
+        gathered.add(encoded, [repr(text) for text in batch])
+        truncated += 0 if encoded.truncated is None else int(np.count_nonzero(encoded.truncated))
+        if progress:
+            progress("encode_texts", start + len(batch), len(texts))
+    return gathered.encodings().taken(np.argsort(order)), truncated
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """Batches on their way to becoming one `Encodings`."""
+
+    needs: Needs
+    names: list[str] = field(default_factory=list)
+    embeddings: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    fragments: RaggedBuilder = field(default_factory=lambda: RaggedBuilder("fragments"))
+    states: RaggedBuilder = field(default_factory=lambda: RaggedBuilder("states"))
+
+    def add(self, encoded: Encoded, names: list[str]) -> None:
+        embedding = np.asarray(encoded.embedding, dtype=np.float32)
+        if embedding.ndim != 2 or len(embedding) != len(names):
+            raise ModelError(f"the model gave embeddings of shape {embedding.shape} for {len(names)} items")
+        finite = np.isfinite(embedding).all(axis=1)
+        if not finite.all():
+            raise EvaluationError(
+                f"the embedding of {names[int(finite.argmin())]} is not finite",
+                "The model's output is broken; check its weights and its precision.",
+            )
+        self.names.extend(names)
+        self.embeddings.append(embedding)
+        if self.needs.fragments:
+            self.fragments.add(encoded.fragments, encoded.mask)
+        if self.needs.states:
+            self.states.add(encoded.states, encoded.mask)
+
+    def encodings(self) -> Encodings:
+        return Encodings(
+            np.array(self.names, dtype=np.object_),
+            np.concatenate(self.embeddings),
+            self.fragments.build() if self.needs.fragments else None,
+            self.states.build() if self.needs.states else None,
+        )
+
+
+def _batches(items: Iterator[Loaded], size: int) -> Iterator[list[Loaded]]:
+    """Group what is loaded; `itertools.batched` is not in the oldest Python we run on."""
+    batch: list[Loaded] = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

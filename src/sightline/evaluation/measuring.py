@@ -1,0 +1,77 @@
+"""From a model and captioned images to recalls: encode everything, rank by stages, count."""
+
+from collections.abc import Sequence
+
+from sightline.bundle.encoded import Model
+from sightline.datasets import Record
+from sightline.errors import EvaluationError
+from sightline.evaluation.clock import Clock
+from sightline.evaluation.encoding import Progress, encode_images, encode_texts
+from sightline.evaluation.galleries import Ranker
+from sightline.evaluation.plan import Plan
+from sightline.evaluation.protocols import protocol_named
+from sightline.evaluation.questions import Questions
+from sightline.evaluation.result import Evaluation
+from sightline.search.scoring import Fusion
+
+
+def evaluate(
+    model: Model,
+    records: Sequence[Record],
+    *,
+    data: str = "",
+    lang: str = "en",
+    protocol: str = "karpathy",
+    late: int | None = None,
+    rerank: int | None = None,
+    fusion: Fusion = "ce",
+    weight: float = 0.1,
+    distractors: Sequence[Record] = (),
+    skip_missing_language: bool = False,
+    seed: int = 0,
+    batch_size: int = 64,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Measure how well `model` finds the images of captions and the captions of images.
+
+    data: what the result calls the data set.
+    late, rerank: how many of the best are rescored by late interaction, and then by matching. The matcher's logit and
+        the cosine of the embeddings are joined by `fusion` and `weight` (see `scoring.fuse`).
+    distractors: their images, not their captions, enlarge the gallery.
+    skip_missing_language: leave out, and count, records without captions in `lang`; else the first one is refused.
+    progress: told the part of the work, how much of it is done, and how much there is.
+
+    Nothing is dropped in silence: an image that cannot be read is counted in `problems`, and it and its captions
+    count as missed. What can be refused is refused before the first image is opened.
+    """
+    plan = Plan(late, rerank, fusion, weight)
+    plan.check(model)
+    if batch_size < 1:
+        raise EvaluationError(f"batches of {batch_size}", "Give at least 1.")
+    questions = Questions.of(records, lang, distractors, skip_missing_language)
+    galleries = protocol_named(protocol).galleries(len(questions.images))
+    clock = Clock()
+    with clock("encode_images"):
+        sources = (*questions.images, *questions.distractors)
+        images, readable = encode_images(model, sources, plan.needs, batch_size, progress)
+    with clock("encode_texts"):
+        texts, truncated = encode_texts(model, questions.captions, plan.needs, batch_size, progress)
+    ranker = Ranker(model, plan, questions, texts, images, readable, batch_size, clock, progress)
+    problems = {"images_unreadable": len(sources) - len(readable), "captions_truncated": truncated}
+    if skip_missing_language:
+        problems["records_without_language"] = questions.skipped
+    return Evaluation(
+        model=model.name,
+        data=data,
+        lang=lang,
+        protocol=protocol,
+        stages=plan.names,
+        fusion=fusion if rerank else None,
+        weight=weight if rerank and fusion != "ce" else None,
+        distractors=len(questions.distractors),
+        folds=tuple(ranker.ranks(gallery) for gallery in galleries),
+        fingerprint=questions.fingerprint,
+        problems=problems,
+        seconds=clock.seconds,
+        seed=seed,
+    )

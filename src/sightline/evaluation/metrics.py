@@ -1,0 +1,114 @@
+"""Recall and rank, as pure functions: what the tables of the field call R@1, R@5, R@10, medR, rSum and mR.
+
+The rules, where codebases differ (and numbers with them):
+
+- `image_of` [captions] names the image of every caption. An image may have any number of captions; one with none is a
+  distractor: in the gallery, but never a query. A caption whose image is not in the gallery has -1 there: it is a
+  query that cannot be answered, and in the gallery of captions a wrong answer to every image.
+- Ranks begin at 1 and are infinite for what is never found. Ties count against the model: the rank is one more than
+  the number of wrong items that score at least as high as the right one, so a model that gives everything the same
+  score finds nothing.
+- Image to text is any-hit: the rank of the image's best caption, whose sister captions do not stand in its way.
+- Only the order of scores matters: adding a constant to all of them changes nothing.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.errors import EvaluationError
+
+Floats = npt.NDArray[np.floating]
+Ints = npt.NDArray[np.integer]
+Ranks = npt.NDArray[np.float64]
+
+CUTOFFS = (1, 5, 10)
+
+
+def text_to_image_ranks(scores: Floats, image_of: Ints) -> Ranks:
+    """Rank [captions] of every caption's image among all images, from scores [captions, images]."""
+    check_scores(scores)
+    check_image_of(image_of, *scores.shape)
+    answerable = np.flatnonzero(image_of >= 0)
+    right = scores[answerable, image_of[answerable]]
+    ranks = np.full(len(scores), np.inf)
+    ranks[answerable] = np.count_nonzero(scores[answerable] >= right[:, None], axis=1)
+    return ranks
+
+
+def image_to_text_ranks(scores: Floats, image_of: Ints) -> Ranks:
+    """Rank of every query image's best caption among all captions, from scores [captions, images].
+
+    One rank for each image of `query_images(image_of)`, in that order.
+    """
+    check_scores(scores)
+    check_image_of(image_of, *scores.shape)
+    images = query_images(image_of)
+    own = image_of[:, None] == images
+    columns = scores[:, images]
+    best = np.where(own, columns, -np.inf).max(axis=0, initial=-np.inf)
+    ranks = np.ones(len(images))
+    ranks += np.count_nonzero((columns >= best) & ~own, axis=0)
+    return ranks
+
+
+def query_images(image_of: Ints) -> npt.NDArray[np.int64]:
+    """List the images that have captions, in ascending order: those that image-to-text asks about."""
+    return np.unique(image_of[image_of >= 0]).astype(np.int64)
+
+
+def recall(ranks: Ranks, k: int) -> float:
+    """Percentage of queries whose right answer is among the first k."""
+    _refuse_none(ranks)
+    return 100.0 * float(np.count_nonzero(ranks <= k)) / len(ranks)
+
+
+def median_rank(ranks: Ranks) -> float:
+    """Rank that half of the queries reach; infinite where more than half are never answered."""
+    _refuse_none(ranks)
+    low, high = np.sort(ranks)[[(len(ranks) - 1) // 2, len(ranks) // 2]]
+    return float(low + high) / 2
+
+
+def summary(ranks: Ranks) -> dict[str, float]:
+    """R@1, R@5 and R@10 in percent, and the median rank."""
+    return {**{f"R@{k}": recall(ranks, k) for k in CUTOFFS}, "medR": median_rank(ranks)}
+
+
+def r_sum(text_to_image: Mapping[str, float], image_to_text: Mapping[str, float]) -> float:
+    """Sum of the six recalls of two summaries: 600 is perfect."""
+    return sum(direction[f"R@{k}"] for direction in (text_to_image, image_to_text) for k in CUTOFFS)
+
+
+def mean_recall(text_to_image: Mapping[str, float], image_to_text: Mapping[str, float]) -> float:
+    """Mean of the six recalls of two summaries (mR): 100 is perfect."""
+    return r_sum(text_to_image, image_to_text) / (2 * len(CUTOFFS))
+
+
+def check_scores(scores: Floats) -> None:
+    """Refuse scores that are not finite: comparisons with NaN are false, which would pass for a perfect rank."""
+    finite = np.isfinite(scores)
+    if not finite.all():
+        row = int(np.argmin(finite.all(axis=1)))
+        column = int(np.argmin(finite[row]))
+        raise EvaluationError(
+            f"scores, row {row}: {scores[row, column]} in column {column}",
+            "The model's output for that item is broken; check its weights and the item itself.",
+        )
+
+
+def check_image_of(image_of: Ints, captions: int, images: int) -> None:
+    """Refuse a mapping that does not name an image (or -1) for every caption."""
+    if image_of.shape != (captions,):
+        raise EvaluationError(f"image_of has shape {image_of.shape} for {captions} captions")
+    if captions and not (image_of.min() >= -1 and image_of.max() < images):
+        raise EvaluationError(
+            f"image_of runs from {image_of.min()} to {image_of.max()} for {images} images",
+            "Give each caption the index of its image, or -1 for one that is not in the gallery.",
+        )
+
+
+def _refuse_none(ranks: Ranks) -> None:
+    if not len(ranks):
+        raise EvaluationError("no queries", "There must be at least one image with a caption.")

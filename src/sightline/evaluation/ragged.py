@@ -1,0 +1,78 @@
+"""Rows of many items of different lengths, end to end without padding, in half precision.
+
+25,000 captions padded to 64 tokens of 384 numbers would take 2.4 GB in float32; their real tokens take a tenth of that
+here. Arithmetic is done in float32 on the few items at hand, never in half precision.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.errors import ModelError
+
+Floats = npt.NDArray[np.floating]
+Bools = npt.NDArray[np.bool_]
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """Item i is `rows[starts[i] : starts[i] + lengths[i]]`; rows: [all rows, dim]."""
+
+    rows: Floats
+    starts: Longs
+    lengths: Longs
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def reordered(self, order: Longs) -> "Ragged":
+        """Make item i what item `order[i]` was; the rows stay where they are."""
+        return Ragged(self.rows, self.starts[order], self.lengths[order])
+
+    def joined(self, items: Longs) -> tuple[npt.NDArray[np.float32], Longs]:
+        """Lay the rows of these items end to end: float32 [rows, dim] and how many belong to each."""
+        lengths = self.lengths[items]
+        ends = np.cumsum(lengths, dtype=np.int64)
+        total = int(ends[-1]) if len(ends) else 0
+        where = np.arange(total) + np.repeat(self.starts[items] - (ends - lengths), lengths)
+        return self.rows[where].astype(np.float32), lengths
+
+    def padded(self, items: Longs) -> tuple[npt.NDArray[np.float32], Bools]:
+        """Stack these items as a model wants them: float32 [items, longest, dim], zero where the mask is false."""
+        rows, lengths = self.joined(items)
+        mask = np.arange(lengths.max(initial=1)) < lengths[:, None]
+        stacked = np.zeros((*mask.shape, self.rows.shape[1]), dtype=np.float32)
+        stacked[mask] = rows
+        return stacked, mask
+
+
+@dataclass(slots=True)
+class RaggedBuilder:
+    """Collects batch after batch; `what` (fragments, states) is how a message calls them."""
+
+    what: str
+    _rows: list[Floats] = field(default_factory=list)
+    _lengths: list[Longs] = field(default_factory=list)
+
+    def add(self, batch: Floats | None, mask: Bools) -> None:
+        """Append a padded batch [items, longest, dim] with mask [items, longest]: only what the mask shows is kept."""
+        if batch is None or batch.ndim != 3 or batch.shape[:2] != mask.shape:
+            shape = None if batch is None else batch.shape
+            raise ModelError(f"the model gave {self.what} of shape {shape} with a mask of shape {mask.shape}")
+        self._rows.append(_half(batch[mask]))
+        self._lengths.append(mask.sum(axis=1, dtype=np.int64))
+
+    def build(self) -> Ragged:
+        """Join all batches; the builder is empty afterwards."""
+        lengths = np.concatenate(self._lengths) if self._lengths else np.zeros(0, dtype=np.int64)
+        rows = np.concatenate(self._rows) if self._rows else np.zeros((0, 0), dtype=np.float16)
+        self._rows, self._lengths = [], []
+        return Ragged(rows, np.cumsum(lengths) - lengths, lengths)
+
+
+def _half(rows: Floats) -> Floats:
+    """Halve the memory of rows, except of those with numbers too large for half precision, which would overflow."""
+    largest = np.abs(rows).max(initial=0.0)
+    return rows.astype(np.float16) if largest < np.finfo(np.float16).max else rows

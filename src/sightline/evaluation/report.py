@@ -1,0 +1,119 @@
+"""Evaluations for people: a table of one in the terminal, and of many in Markdown, straight from the results."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sightline.errors import EvaluationError
+from sightline.evaluation.metrics import CUTOFFS
+from sightline.evaluation.result import Evaluation
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_DIRECTIONS = {"text_to_image": "text to image", "image_to_text": "image to text"}
+_RECALLS = tuple(f"R@{k}" for k in CUTOFFS)
+
+
+def table(evaluation: Evaluation) -> "Table":
+    """Show one evaluation in both directions, each recall with half the width of its 95 % interval."""
+    from rich.table import Table
+
+    result = evaluation.to_json()
+    shown = Table(title=_title(result), caption=_notes(result), caption_justify="left")
+    for heading in ("", *_RECALLS, "medR"):
+        shown.add_column(heading, justify="right" if heading else "left")
+    for direction, words in _DIRECTIONS.items():
+        recalls = [_with_interval(result, direction, name) for name in _RECALLS]
+        shown.add_row(words, *recalls, _number(result[direction]["medR"]))
+    shown.add_section()
+    shown.add_row(f"rSum {_number(result['rSum'])}", f"mR {_number(result['mR'])}")
+    return shown
+
+
+def compare(results: Sequence[Mapping[str, Any]]) -> str:
+    """Set several results (the JSON of `Evaluation.to_json`) side by side as a Markdown table, in the order given.
+
+    The best number of each column is bold among the rows with the same data, language, protocol and gallery: others
+    were asked something else, and are not compared. A number that is missing is refused, not left blank.
+    """
+    if not results:
+        raise EvaluationError("no results to compare", "Give at least one result file of `sightline eval --json`.")
+    heads = [
+        "model",
+        "stages",
+        "data",
+        "images",
+        *(f"{side} {name}" for side in ("t2i", "i2t") for name in _RECALLS),
+        "rSum",
+    ]
+    numbers = [_numbers(result) for result in results]
+    rows = []
+    for result, own in zip(results, numbers, strict=True):
+        rivals = [other for peer, other in zip(results, numbers, strict=True) if _task(peer) == _task(result)]
+        cells = [_bold_if_best(value, column, rivals) for column, value in enumerate(own)]
+        rows.append([_cell(result["model"]), _stages(result), _cell(_task_words(result)), _gallery(result), *cells])
+    rule = ["---"] * 4 + ["---:"] * (len(heads) - 4)
+    return "\n".join("| " + " | ".join(row) + " |" for row in [heads, rule, *rows]) + "\n"
+
+
+def _title(result: Mapping[str, Any]) -> str:
+    return f"{result['model']} on {_task_words(result)}: {_stages(result)}"
+
+
+def _notes(result: Mapping[str, Any]) -> str:
+    gallery = f"{result['captions']:,} captions, {_gallery(result)} images; ± is half the 95 % interval"
+    problems = [f"{name.replace('_', ' ')}: {count:,}" for name, count in result["problems"].items() if count]
+    return "\n".join([gallery, *problems])
+
+
+def _with_interval(result: Mapping[str, Any], direction: str, name: str) -> str:
+    low, high = result["ci95"][direction][name]
+    return f"{result[direction][name]:.1f} ± {(high - low) / 2:.1f}"
+
+
+def _numbers(result: Mapping[str, Any]) -> list[float]:
+    missing = [name for name in ("model", "stages", "lang", "protocol", "images") if name not in result]
+    try:
+        if missing:
+            raise KeyError(*missing)
+        recalls = [float(result[direction][name]) for direction in _DIRECTIONS for name in _RECALLS]
+        return [*recalls, float(result["rSum"])]
+    except (KeyError, TypeError, ValueError) as error:
+        raise EvaluationError(
+            f"the result of {result.get('model', 'an unnamed model')} is incomplete: {error!r}",
+            "Make it again with `sightline eval --json`.",
+        ) from error
+
+
+def _bold_if_best(value: float, column: int, rivals: Sequence[Sequence[float]]) -> str:
+    text = f"{value:.1f}"
+    best = len(rivals) > 1 and text == f"{max(rival[column] for rival in rivals):.1f}"
+    return f"**{text}**" if best else text
+
+
+def _task(result: Mapping[str, Any]) -> tuple[Any, ...]:
+    names = ("data", "lang", "protocol", "images", "captions", "distractors")
+    return tuple(result.get(name) for name in names)
+
+
+def _task_words(result: Mapping[str, Any]) -> str:
+    return f"{result.get('data') or 'unnamed data'} ({result['lang']}, {result['protocol']})"
+
+
+def _gallery(result: Mapping[str, Any]) -> str:
+    extra = result.get("distractors") or 0
+    return f"{result['images']:,} + {extra:,}" if extra else f"{result['images']:,}"
+
+
+def _stages(result: Mapping[str, Any]) -> str:
+    fusion = result.get("fusion")
+    weight = "" if result.get("weight") is None else f" {result['weight']:g}"
+    return ", ".join(result["stages"]) + (f" ({fusion}{weight})" if fusion else "")
+
+
+def _number(value: float | None) -> str:
+    return "never" if value is None else f"{value:.1f}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,126 @@
+import numpy as np
+import pytest
+
+from evaluation.made_up import COUNTS, IMAGE_OF, MadeUp, made_up, record, records
+from sightline.errors import DataError, EvaluationError, ModelError
+from sightline.evaluation import evaluate
+
+
+def test_an_image_that_cannot_be_read_is_missed_and_not_forgotten() -> None:
+    model = made_up(7)
+    result = evaluate(model, records(broken=frozenset({3})), late=4, rerank=2)
+    assert result.problems == {"images_unreadable": 1, "captions_truncated": 0}
+    assert (result.images, result.captions) == (len(COUNTS), len(IMAGE_OF))
+    to_image, caption_of, to_text, _ = result.ranks()
+    assert np.isinf(to_image[caption_of == 3]).all()
+    assert np.isfinite(to_image[caption_of != 3]).all()
+    assert np.isinf(to_text).tolist() == [image == 3 for image in range(len(COUNTS))]
+
+
+def test_an_unreadable_image_lowers_recall_by_its_share() -> None:
+    perfect = MadeUp(texts=np.eye(4), images=np.eye(4))
+    photos = [record(0, ["0"]), record(1, ["1"], broken=True), record(2, ["2"]), record(3, ["3"])]
+    result = evaluate(perfect, photos)
+    assert result.text_to_image == {"R@1": 75, "R@5": 75, "R@10": 75, "medR": 1}
+    assert result.image_to_text["R@10"] == 75
+
+
+def test_the_captions_of_an_unreadable_image_still_stand_in_the_way() -> None:
+    model = MadeUp(texts=np.array([[0.6, 0.8], [1.0, 0.0]]), images=np.eye(2))
+    result = evaluate(model, [record(0, ["0"]), record(1, ["1"], broken=True)])
+    assert result.ranks()[2].tolist() == [2, np.inf]
+
+
+def test_a_median_that_is_never_reached_is_null_in_json() -> None:
+    model = MadeUp(texts=np.eye(3), images=np.eye(3))
+    photos = [record(0, ["0"]), record(1, ["1"], broken=True), record(2, ["2"], broken=True)]
+    assert evaluate(model, photos).to_json()["text_to_image"]["medR"] is None
+
+
+def test_no_readable_image_at_all_is_refused() -> None:
+    with pytest.raises(EvaluationError, match="none of 2 images can be read"):
+        evaluate(made_up(), [record(0, ["0"], broken=True), record(1, ["1"], broken=True)])
+
+
+def test_truncated_captions_are_counted() -> None:
+    photos = [record(0, ["0 short", "1 " + "very " * 20 + "long"]), record(1, ["2 " + "so " * 20])]
+    assert evaluate(made_up(), photos).problems["captions_truncated"] == 2
+
+
+def test_a_missing_language_is_refused_unless_it_may_be_skipped() -> None:
+    photos = [record(0, ["0 a"]), record(1, ["1 b"], lang="de"), record(2, [])]
+    with pytest.raises(DataError, match="picture-1"):
+        evaluate(made_up(), photos)
+    result = evaluate(made_up(), photos, skip_missing_language=True)
+    assert (result.images, result.problems["records_without_language"]) == (1, 2)
+    with pytest.raises(DataError, match="none of 3 records has captions in 'fr'"):
+        evaluate(made_up(), photos, lang="fr", skip_missing_language=True)
+
+
+def test_no_records_are_refused() -> None:
+    with pytest.raises(DataError, match="no records"):
+        evaluate(made_up(), [])
+
+
+def test_the_same_picture_twice_in_the_gallery_is_refused() -> None:
+    photos = records()
+    with pytest.raises(DataError, match="'picture-0'"):
+        evaluate(made_up(), [*photos, photos[0]])
+    with pytest.raises(DataError, match=r"2\.png is twice"):
+        evaluate(made_up(), photos[:2], distractors=[photos[2], photos[2]])
+
+
+@pytest.mark.parametrize(("part", "named"), [("texts", r"'4 about 1!+'"), ("images", r"4\.png")])
+def test_an_embedding_that_is_not_finite_is_refused_by_name(part: str, named: str) -> None:
+    model = made_up()
+    getattr(model, part)[4, 0] = np.nan
+    with pytest.raises(EvaluationError, match=f"embedding of {named} is not finite"):
+        evaluate(model, records())
+
+
+def test_scores_of_later_stages_that_are_not_finite_are_refused() -> None:
+    model = made_up()
+    assert model.logits is not None
+    model.logits[3] = np.nan
+    with pytest.raises(EvaluationError, match=r"'3 about 1!' with \d\.png is nan"):
+        evaluate(model, records(), rerank=3)
+
+
+def test_a_text_without_fragments_is_refused_by_name() -> None:
+    model = made_up()
+    assert model.text_fragments
+    model.text_fragments[4] = model.text_fragments[4][:0]
+    with pytest.raises(EvaluationError, match=r"'4 about 1!+' has no fragments"):
+        evaluate(model, records(), late=3)
+
+
+def test_a_stage_the_model_lacks_is_refused_with_what_it_has() -> None:
+    plain = MadeUp(texts=np.eye(3), images=np.eye(3))
+    with pytest.raises(ModelError, match="late 5 needs the ability 'fragments', and made-up has only embed"):
+        evaluate(plain, records(), late=5)
+    with pytest.raises(ModelError, match="'match'"):
+        evaluate(plain, records(), rerank=5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rerank": 0}, "rerank 0"),
+        ({"late": -1}, "late -1"),
+        ({"batch_size": 0}, "batches of 0"),
+        ({"protocol": "coco-5k"}, "5,000 images; these are 8"),
+        ({"protocol": "flickr"}, "no protocol"),
+        ({"fusion": "sum", "rerank": 2}, "no fusion"),
+        ({"fusion": "add", "weight": 2.0, "rerank": 2}, "weight 2"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_any_work(options: dict, message: str) -> None:
+    model = made_up()
+    model.images = model.texts = np.zeros((0, 0))  # encoding would fail
+    with pytest.raises(EvaluationError, match=message):
+        evaluate(model, records(), **options)
+
+
+def test_an_unreadable_distractor_is_counted() -> None:
+    result = evaluate(made_up(images=10), records(), distractors=[record(9, [], broken=True)])
+    assert result.problems["images_unreadable"] == 1

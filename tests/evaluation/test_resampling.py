@@ -1,0 +1,113 @@
+import time
+
+import numpy as np
+import pytest
+
+from sightline.errors import EvaluationError
+from sightline.evaluation import bootstrap, paired_difference, recall
+from sightline.evaluation.resampling import bootstrap_both
+
+
+def alike_within_images(rng: np.random.Generator, images: int, captions: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ranks that are the same for all captions of an image: as correlated as can be."""
+    ranks = np.where(rng.random(images) < 0.6, 1.0, 50.0)
+    return np.repeat(ranks, captions), np.repeat(np.arange(images), captions)
+
+
+def width(interval: tuple[float, float]) -> float:
+    return interval[1] - interval[0]
+
+
+def test_the_interval_holds_the_recall_and_has_the_width_of_theory() -> None:
+    rng = np.random.default_rng(0)
+    ranks = np.where(rng.random(2000) < 0.3, 1.0, 20.0)
+    low, high = bootstrap(ranks, seed=0)["R@1"]
+    assert low < recall(ranks, 1) < high
+    p = recall(ranks, 1) / 100
+    assert high - low == pytest.approx(100 * 2 * 1.96 * np.sqrt(p * (1 - p) / 2000), rel=0.1)
+
+
+def test_intervals_cover_the_truth_nineteen_times_in_twenty() -> None:
+    rng = np.random.default_rng(1)
+    covered = 0
+    for seed in range(200):
+        ranks, clusters = alike_within_images(rng, 150, 3)
+        low, high = bootstrap(ranks, clusters, seed=seed, resamples=400)["R@1"]
+        covered += low <= 60 <= high
+    assert 0.90 <= covered / 200 <= 0.99
+
+
+def test_captions_of_one_image_are_not_independent_trials() -> None:
+    ranks, clusters = alike_within_images(np.random.default_rng(2), 300, 5)
+    by_image, by_caption = bootstrap(ranks, clusters, seed=0)["R@1"], bootstrap(ranks, seed=0)["R@1"]
+    assert width(by_image) == pytest.approx(np.sqrt(5) * width(by_caption), rel=0.2)
+
+
+def test_images_with_unequal_numbers_of_captions_keep_the_recall_inside() -> None:
+    rng = np.random.default_rng(3)
+    clusters = np.repeat(np.arange(200) * 7, rng.integers(1, 8, 200))
+    ranks = rng.integers(1, 15, len(clusters)).astype(float)
+    for name, (low, high) in bootstrap(ranks, clusters, seed=0).items():
+        assert low <= recall(ranks, int(name.removeprefix("R@"))) <= high
+
+
+def test_the_same_seed_gives_the_same_intervals_and_another_does_not() -> None:
+    ranks = np.random.default_rng(4).integers(1, 15, 500).astype(float)
+    assert bootstrap(ranks, seed=1) == bootstrap(ranks, seed=1)
+    assert bootstrap(ranks, seed=1) != bootstrap(ranks, seed=2)
+
+
+def test_a_perfect_model_has_an_interval_without_width() -> None:
+    assert bootstrap(np.ones(50), seed=0)["R@1"] == (100, 100)
+
+
+def test_both_directions_are_drawn_together() -> None:
+    """Where an image is hard both ways, sums vary more than independent draws would have it."""
+    rng = np.random.default_rng(5)
+    ranks, clusters = alike_within_images(rng, 400, 2)
+    both = bootstrap_both(ranks, clusters, ranks[::2], np.arange(400), seed=0)
+    assert both["text_to_image"] == both["image_to_text"]
+    low, high = both["rSum"]
+    assert width((low, high)) == pytest.approx(6 * width(both["text_to_image"]["R@1"]), rel=0.01)
+    assert both["mR"] == (pytest.approx(low / 6), pytest.approx(high / 6))
+
+
+def test_a_paired_difference_sees_what_overlapping_intervals_hide() -> None:
+    rng = np.random.default_rng(6)
+    first = np.where(rng.random(1000) < 0.5, 1.0, 20.0)
+    second = first.copy()
+    second[np.flatnonzero(first > 1)[:15]] = 1.0
+    assert bootstrap(first, seed=0)["R@1"][1] > bootstrap(second, seed=0)["R@1"][0]
+    gain = paired_difference(first, second, seed=0)["R@1"]
+    assert gain.value == pytest.approx(1.5)
+    assert 0 < gain.low < gain.value < gain.high
+    assert gain.significant
+    assert not paired_difference(first, first, seed=0)["R@1"].significant
+
+
+def test_systems_asked_different_numbers_of_queries_are_not_paired() -> None:
+    with pytest.raises(EvaluationError, match="3 and 4 ranks"):
+        paired_difference(np.ones(3), np.ones(4), seed=0)
+
+
+def test_infinite_ranks_are_misses() -> None:
+    assert bootstrap(np.full(9, np.inf), seed=0)["R@10"] == (0, 0)
+
+
+@pytest.mark.parametrize("clusters", [np.zeros(3, int), np.zeros(0, int)])
+def test_cluster_numbers_must_match_the_queries(clusters: np.ndarray) -> None:
+    with pytest.raises(EvaluationError, match="cluster numbers for 4 queries"):
+        bootstrap(np.ones(4), clusters, seed=0)
+
+
+def test_no_queries_cannot_be_resampled() -> None:
+    with pytest.raises(EvaluationError, match="no queries"):
+        bootstrap(np.ones(0), seed=0)
+
+
+def test_a_thousand_resamples_of_25_000_queries_take_well_under_a_second() -> None:
+    rng = np.random.default_rng(7)
+    ranks = rng.integers(1, 30, 25_000).astype(float)
+    start = time.process_time()
+    bootstrap(ranks, np.repeat(np.arange(5000), 5), seed=0)
+    assert time.process_time() - start < 0.8

@@ -92,6 +92,15 @@ class ValidationRecipe:
 
 
 @dataclass(frozen=True, slots=True)
+class BlendRecipe:
+    """Before training, draw the encoder `part` of the checkpoint back to `source`: `share` of it remains."""
+
+    part: str
+    source: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """A training run.
 
@@ -108,6 +117,7 @@ class Recipe:
     optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)
     validation: ValidationRecipe = field(default_factory=ValidationRecipe)
     augment: Augment | None = None
+    blend: BlendRecipe | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -19,6 +19,7 @@ from sightline.datasets import Record, Sampler, read_all
 from sightline.errors import RecipeError, SightlineError
 from sightline.evaluation import Evaluation, evaluate
 from sightline.models import DualStreamConfig, checkpoint
+from sightline.models.blending import blend
 from sightline.models.engine import TorchModel
 from sightline.models.retriever import Encoded, Tokens
 from sightline.objectives import OBJECTIVES, Objective
@@ -257,8 +258,13 @@ def _model(
 
     A new text encoder with random weights gets a tokenizer learned from the captions.
     """
-    if saved is not None or recipe.start:
-        return checkpoint.load(saved or recipe.start)
+    if saved is not None:
+        return checkpoint.load(saved)
+    if recipe.start:
+        model, tokenizer = checkpoint.load(recipe.start)
+        if recipe.blend is not None:
+            blend(model, recipe.blend.part, recipe.blend.source, recipe.blend.share)
+        return model, tokenizer
     config = recipe.model_config()
     text = config.text if isinstance(config, DualStreamConfig) else config.transformer
     length = config.text_input.max_length

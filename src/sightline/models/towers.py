@@ -16,7 +16,10 @@ from sightline.errors import ModelError
 
 Projection = Tensor | None
 
-transformers.logging.disable_progress_bar()  # a bar per encoder that is gone before it can be read
+# What transformers says while loading is said better here: missing weights are refused by name, and a bar per encoder
+# is gone before it can be read.
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
 
 
 @dataclass(frozen=True, slots=True)

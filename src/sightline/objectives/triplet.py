@@ -28,8 +28,8 @@ class Triplet(Objective):
         hardest negatives of an untrained model can pull everything into one point;
         "distance", one drawn for each pair so that all distances are alike likely (`inverse_density`).
     nearest, farthest: bounds of "distance". Closer negatives are as likely as those at `nearest`; those at `farthest`
-        or beyond, whose term is zero anyway, are never drawn (2 = no bound). HREM's code has 0.5, and 1.7 for Flickr30k
-        or 1.9 for COCO.
+        or beyond, whose term is nearly always zero, are never drawn (2 = no bound). HREM's code has 0.5, and 1.7 for
+        Flickr30k or 1.9 for COCO.
 
     Reads the embeddings of both sides. Where a text or an image has no negative, its term is zero.
 

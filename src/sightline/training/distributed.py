@@ -4,6 +4,7 @@ Started by torchrun, every process draws the same batch, encodes its share of th
 the others encoded. A process of its own is a world of one, and all of this costs it nothing.
 """
 
+import atexit
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -46,15 +47,21 @@ class World:
         return tensor
 
     def add_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Add up the gradients of all processes, in one message."""
+        """Add up the gradients of all processes, in one message.
+
+        A parameter without a gradient in any process is left without one, as in a process of its own: AdamW passes
+        over it then, where a gradient of zeros would decay it and its moments.
+        """
         if self.size == 1:
             return
-        with_gradients = [p for p in parameters if p.requires_grad]
-        for parameter in with_gradients:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        flat = self.add(torch.cat([p.grad.flatten() for p in with_gradients if p.grad is not None]))
-        for parameter, part in zip(with_gradients, flat.split([p.numel() for p in with_gradients]), strict=True):
+        trained = [p for p in parameters if p.requires_grad]
+        there = torch.tensor([p.grad is not None for p in trained], dtype=torch.int32, device=trained[0].device)
+        shared = [p for p, count in zip(trained, self.add(there).tolist(), strict=True) if count]
+        if not shared:
+            return
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in shared]
+        flat = self.add(torch.cat([gradient.flatten() for gradient in gradients]))
+        for parameter, part in zip(shared, flat.split([p.numel() for p in shared]), strict=True):
             parameter.grad = part.view_as(parameter)
 
     def tell(self, value: Any) -> Any:
@@ -77,6 +84,7 @@ def join() -> World:
         return World()
     if not dist.is_initialized():
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        atexit.register(dist.destroy_process_group)
     return World(dist.get_rank(), dist.get_world_size())
 
 

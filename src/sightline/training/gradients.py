@@ -11,12 +11,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sightline.errors import SightlineError
 from sightline.models.retriever import Encoded, Retriever
 from sightline.objectives.objective import Field, Objective, Pairs
 from sightline.training.distributed import World
 
 Encode = Callable[[slice], Encoded]
 """Encodes some rows of this process's share, given by their place in it."""
+
+_APART = 1_000_003  # between the seeds of two rows, so that steps, which are neighbours, do not meet
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +29,20 @@ class Side:
     encode: Encode
     ids: Tensor
 
-    def chunks(self, own: slice, chunk: int) -> list[slice]:
+    def share(self, world: World) -> slice:
+        """The rows that this process encodes: at least one, for encoders cannot run on nothing."""
+        if len(self.ids) < world.size:
+            raise SightlineError(
+                f"a batch with {len(self.ids)} of its texts or images cannot be shared by {world.size} processes",
+                "Raise data.batch_size, or train with fewer processes.",
+            )
+        return world.share(len(self.ids))
+
+    @staticmethod
+    def chunks(own: slice, chunk: int) -> list[slice]:
         """The pieces that this process's share is encoded in."""
         rows = own.stop - own.start
-        step = chunk or max(rows, 1)
+        step = chunk or rows
         return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
@@ -46,11 +59,12 @@ def backward(
     """Add the gradients of the weighted objectives to the parameters; gives each objective's value.
 
     seed: of everything random in this step. chunk: rows encoded at once; 0 is all of them.
+
+    A parameter that no objective of this step depends on gets no gradient at all, rather than one of zeros, so that
+    the optimiser leaves it alone: where objectives take turns, a turn must not decay what only the others train.
     """
     world = world or World()
-    fields: set[Field] = {"embedding"}
-    for objective, _ in objectives.values():
-        fields |= objective.needs
+    fields = {field for objective, _ in objectives.values() for field in objective.needs}
     encoded = [_Encoding.of(side, world, chunk, seed * 2 + i, fields) for i, side in enumerate((texts, images))]
     text, image = (part.gathered for part in encoded)
     pairs = Pairs(text, image, texts.ids, images.ids, encoded[0].own, encoded[1].own)
@@ -86,11 +100,11 @@ class _Encoding:
 
     @classmethod
     def of(cls, side: Side, world: World, chunk: int, seed: int, fields: set[Field]) -> "_Encoding":
-        count = len(side.ids)
-        own = world.share(count)
+        count, own = len(side.ids), side.share(world)
         chunks = side.chunks(own, chunk)
+        seed += own.start * _APART  # each process its own luck
         with torch.set_grad_enabled(len(chunks) == 1):  # a single chunk keeps its graph and is not encoded again
-            parts = [_seeded(side.encode, rows, seed + i * 1_000_003) for i, rows in enumerate(chunks)]
+            parts = [_seeded(side.encode, rows, seed) for rows in chunks]
         joined = Encoded(*(_joined([part[i] for part in parts]) for i in range(4)))  # type: ignore[arg-type]
         gathered = Encoded(
             *(None if value is None else world.gather(value.detach(), count) for value in joined)  # type: ignore[arg-type]
@@ -110,7 +124,7 @@ class _Encoding:
                 whole = leaf.grad if leaf.grad is not None else torch.zeros_like(leaf)
                 gradients[field] = world.add(whole)[self.own]
         for i, rows in enumerate(self._chunks):
-            part = self._kept[i] if self._kept else _seeded(self._side.encode, rows, self._seed + i * 1_000_003)
+            part = self._kept[i] if self._kept else _seeded(self._side.encode, rows, self._seed)
             outputs = [(getattr(part, field), gradient[rows]) for field, gradient in gradients.items()]
             outputs = [(value, gradient) for value, gradient in outputs if value.requires_grad]
             if outputs:
@@ -118,8 +132,8 @@ class _Encoding:
 
 
 def _seeded(encode: Encode, rows: slice, seed: int) -> Encoded:
-    """Encode with random numbers (dropout) that are the same each time."""
-    torch.manual_seed(seed)
+    """Encode with random numbers (dropout) that are the same each time, and others for other rows."""
+    torch.manual_seed(seed + rows.start * _APART)
     return encode(rows)
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from sightline.errors import RecipeError
 from sightline.models.retriever import Retriever
-from sightline.training.recipe import OptimizerRecipe, ScheduleRecipe
+from sightline.training.recipe import OptimizerRecipe, ScheduleRecipe, nearest
 
 HEADS, OBJECTIVES = "heads", "objectives"
 
@@ -27,21 +27,23 @@ def parts_of(model: Retriever) -> dict[str, list[nn.Parameter]]:
 def make_optimizer(recipe: OptimizerRecipe, model: Retriever, objectives: Iterable[nn.Module]) -> torch.optim.AdamW:
     """Freeze the parts whose rate is zero, and make an optimiser of the others.
 
-    Vectors (biases, norms, temperatures) do not decay.
+    Vectors (biases, norms, temperatures) do not decay. What is frozen already (a temperature that is not learned)
+    stays frozen at any rate.
     """
     parts = parts_of(model)
     parts[OBJECTIVES] = [p for objective in objectives for p in objective.parameters()]
-    unknown = recipe.rates.keys() - parts.keys()
-    if unknown:
-        raise RecipeError(f"optimizer.rates: this model has no part {', '.join(sorted(unknown))}", f"Its parts: {', '.join(parts)}.")
+    for name in recipe.rates:
+        if name not in parts:
+            raise RecipeError(f'optimizer.rates: this model has no part "{name}"', nearest(name, parts))
     groups = []
     for name, parameters in parts.items():
         rate = recipe.rates.get(name, recipe.lr)
-        for parameter in parameters:
-            parameter.requires_grad_(rate > 0)
+        if rate == 0:
+            for parameter in parameters:
+                parameter.requires_grad_(False)
         for decays in (True, False):
-            chosen = [p for p in parameters if (p.ndim > 1) == decays]
-            if rate > 0 and chosen:
+            chosen = [p for p in parameters if p.requires_grad and (p.ndim > 1) == decays]
+            if chosen:
                 decay = recipe.weight_decay if decays and name != OBJECTIVES else 0.0
                 groups.append({"params": chosen, "lr": rate, "initial_lr": rate, "weight_decay": decay, "name": name})
     if not groups:

@@ -29,7 +29,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	$(BIN)/python benchmarks/evaluation.py
+	$(BIN)/python benchmarks/evaluation.py --json benchmarks/results/evaluation.json
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -4,6 +4,7 @@
 in k, in the fusion, or in the gallery alone. The ranks and intervals come from `sightline.evaluation` all the same.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from sightline.datasets import Record
 from sightline.evaluation.cascade import Shortlist
-from sightline.evaluation.encoding import Needs, encode_images, encode_texts
+from sightline.evaluation.encoding import Encodings, Needs, encode_images, encode_texts
 from sightline.evaluation.metrics import image_to_text_ranks, query_images, text_to_image_ranks
 from sightline.evaluation.questions import Questions
 from sightline.evaluation.ranking import ranks_from_embeddings, top_k_from_embeddings
@@ -40,9 +41,14 @@ class Cascades:
     """A test set, encoded by one model for `embed` and by the same or another for `match`."""
 
     def __init__(
-        self, embedder: TorchModel, matcher: TorchModel | None, records: list[Record], distractors: list[Record], data: str
+        self,
+        embedder: TorchModel,
+        matcher: TorchModel | None,
+        records: list[Record],
+        distractors: list[Record],
+        data: str,
     ) -> None:
-        self.name = embedder.name if matcher in (None, embedder) else f"{embedder.name} + {matcher.name}"  # type: ignore[union-attr]
+        self.name = embedder.name if matcher in (None, embedder) else f"{embedder.name} + {matcher.name}"
         self.matcher, self.data = matcher, data
         self.questions = Questions.of(records, "en", distractors)
         q = self.questions
@@ -56,7 +62,9 @@ class Cascades:
         to_image, to_text = ranks_from_embeddings(self.texts.embedding, images, self.questions.image_of)
         return self._evaluation(("embed",), to_image, to_text, distractors=count)
 
-    def rerank(self, k: int, fusion: Fusion = "ce", weight: float = 0.5, distractors: int = 0, most: int = 50) -> Evaluation:
+    def rerank(
+        self, k: int, fusion: Fusion = "ce", weight: float = 0.5, distractors: int = 0, most: int = 50
+    ) -> Evaluation:
         """The k best by embedding, reranked by match; logits are computed once for the `most` best."""
         image_of = self.questions.image_of
         images, count = self._gallery(distractors)
@@ -103,7 +111,13 @@ class Cascades:
     def _match(self, text: Longs, image: Longs, batch: int = 4096) -> Singles:
         """Logits of pairs by number, short texts first so that little is padding."""
         words, seen = self.texts, self.images
-        if self.matcher is None or words.mask is None or words.states is None or seen.states is None or seen.mask is None:
+        if (
+            self.matcher is None
+            or words.mask is None
+            or words.states is None
+            or seen.states is None
+            or seen.mask is None
+        ):
             raise ValueError("no matcher was given")
         lengths = words.mask.sum(1).cpu().numpy()
         order = np.argsort(lengths[text], kind="stable")
@@ -115,7 +129,10 @@ class Cascades:
             longest = int(lengths[text[some]].max())
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                 logits = self.matcher.retriever.match(
-                    words.states[rows, :longest].float(), words.mask[rows, :longest], seen.states[columns].float(), seen.mask[columns]
+                    words.states[rows, :longest].float(),
+                    words.mask[rows, :longest],
+                    seen.states[columns].float(),
+                    seen.mask[columns],
                 )
             out[some] = logits.float().cpu().numpy()
         return out
@@ -130,12 +147,17 @@ class Cascades:
 
 
 def _half(embedder: TorchModel, matcher: TorchModel | None, items: list[Any], is_image: bool) -> Half:
-    encode = encode_images if is_image else encode_texts
-    needs = Needs(states=matcher is embedder)
-    encodings, _ = encode(embedder, items, needs, 256)  # type: ignore[operator]
+    def encoded(model: TorchModel, states: bool) -> Encodings:
+        encode: Callable[..., tuple[Encodings, Any]] = encode_images if is_image else encode_texts
+        return encode(model, items, Needs(states=states), 256)[0]
+
+    first = encoded(embedder, states=matcher is embedder)
     if matcher is None:
-        return Half(encodings.embedding, None, None)
-    states = encodings.states if matcher is embedder else encode(matcher, items, Needs(states=True), 256)[0].states  # type: ignore[operator]
+        return Half(first.embedding, None, None)
+    states = (first if matcher is embedder else encoded(matcher, states=True)).states
+    if states is None:
+        raise ValueError(f"{matcher.name} cannot match")
     device = next(matcher.retriever.parameters()).device
-    padded, mask = states.padded(np.arange(len(encodings)))
-    return Half(encodings.embedding, torch.from_numpy(padded.astype(np.float16)).to(device), torch.from_numpy(mask).to(device))
+    padded, mask = states.padded(np.arange(len(first)))
+    half = torch.from_numpy(padded.astype(np.float16)).to(device)
+    return Half(first.embedding, half, torch.from_numpy(mask).to(device))

@@ -2,6 +2,7 @@
 
     python benchmarks/paper1.py --runs be,ce,joint --seeds 0,1,2 --out benchmarks/results/paper1
 
+starts from --work/pretrain/best (`sightline train recipes/pretrain.toml --out …/pretrain`) and
 needs SIGHTLINE_DATA (shards) and SIGHTLINE_PRETRAINED (a CLIP image tower and MiniLM), and a GPU to be quick.
 """
 
@@ -18,16 +19,16 @@ from cascades import Cascades
 from provenance import provenance
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
+from sightline.models import SingleStream, checkpoint, towers
 from sightline.models.engine import TorchModel
 from sightline.training.recipe import read_recipe
 from sightline.training.trainer import train
 
 RECIPES = Path(__file__).parent.parent / "recipes"
-HALVED = ["model.transformer.layer_step=2"]
 COCO = ['data.train=["${SIGHTLINE_DATA}/coco-train-*.tar"]', 'data.val=["${SIGHTLINE_DATA}/coco-val.tar"]']
 VARIANTS: dict[str, list[str]] = {
     "full": [],
-    "half": HALVED,
+    "half": [],
     "1k": ["data.limit=1000"],
     "3k": ["data.limit=3000"],
     "coco": COCO,
@@ -36,14 +37,13 @@ VARIANTS: dict[str, list[str]] = {
 
 def trained(recipe: str, variant: str, seed: int, work: Path) -> tuple[TorchModel, dict[str, Any]]:
     """Train a recipe's variant, or take what an earlier call left, on the device there is."""
-    changes = [*VARIANTS[variant], f"seed={seed}", *extra_changes(recipe)]
+    start = halved(work / "pretrain" / "best") if variant == "half" else work / "pretrain" / "best"
+    changes = [*VARIANTS[variant], f"seed={seed}", f'model.start="{start}"']
     out = work / f"{recipe}-{variant}-{seed}"
-    start = time.perf_counter()
-    steps = 0
+    began = time.perf_counter()
     if not (out / "done").exists():
         run = train(read_recipe(RECIPES / f"{recipe}.toml", changes), out, save_every=10**9)
-        steps = run.steps
-        (out / "done").write_text(json.dumps({"seconds": time.perf_counter() - start, "steps": steps}))
+        (out / "done").write_text(json.dumps({"seconds": time.perf_counter() - began, "steps": run.steps}))
     cost = json.loads((out / "done").read_text())
     folder = out / "best" if (out / "best").exists() else out / "last"
     model = TorchModel.open(folder)
@@ -51,9 +51,16 @@ def trained(recipe: str, variant: str, seed: int, work: Path) -> tuple[TorchMode
     return model, {"recipe": f"recipes/{recipe}.toml", "changes": changes, **cost}
 
 
-def extra_changes(recipe: str) -> list[str]:
-    """Changes asked for by the environment, for probing: PAPER1_SET_BE='optimizer.lr=1e-4;…'."""
-    return [change for change in os.environ.get(f"PAPER1_SET_{recipe.upper()}", "").split(";") if change]
+def halved(folder: Path) -> Path:
+    """A copy of a checkpoint without every second layer of its transformer (paper 1, figure 4)."""
+    out = folder.with_name(folder.name + "-half")
+    if not out.exists():
+        retriever, tokenizer = checkpoint.load(folder)
+        if not isinstance(retriever, SingleStream):
+            raise SystemExit(f"{folder}: not a single-stream model")
+        towers.shorten(retriever.transformer.encoder, 2)
+        checkpoint.save(retriever, tokenizer, out)
+    return out
 
 
 def measure(cascades: Cascades, what: str) -> list[Evaluation]:
@@ -63,7 +70,7 @@ def measure(cascades: Cascades, what: str) -> list[Evaluation]:
     if what == "match":
         return [cascades.match_everything()]
     rows = [cascades.rerank(k) for k in (10, 20, 50)]
-    rows += [cascades.rerank(20, rule, weight) for rule in ("add", "norm_add") for weight in (0.1, 0.5, 0.9)]  # type: ignore[arg-type]
+    rows += [cascades.rerank(20, rule, weight) for rule in ("add", "norm_add") for weight in (0.1, 0.5, 0.9)]
     return [*rows, cascades.rerank(20, distractors=10**6, most=20)]
 
 
@@ -110,9 +117,9 @@ def main() -> None:
         path = arguments.out / f"{arguments.variant}-{'-'.join(runs)}-seed{seed}.json"
         path.write_text(json.dumps(result, indent=1) + "\n")
         for row in result["rows"]:
-            t, i = row["text_to_image"], row["image_to_text"]
-            print(path.name, row["row"], row["stages"], row.get("fusion"), row.get("weight"), row["distractors"],
-                  [round(t[f"R@{k}"], 1) for k in (1, 5, 10)], [round(i[f"R@{k}"], 1) for k in (1, 5, 10)], round(row["rSum"], 1), flush=True)  # fmt: skip
+            recalls = [round(row[way][f"R@{k}"], 1) for way in ("text_to_image", "image_to_text") for k in (1, 5, 10)]
+            how = [row["row"], *row["stages"], row["fusion"], row["weight"], row["distractors"]]
+            print(path.name, *how, recalls, round(row["rSum"], 1), flush=True)
     if torch.cuda.is_available():
         print("peak GPU memory", torch.cuda.max_memory_allocated() >> 20, "MiB")
 

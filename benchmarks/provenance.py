@@ -29,7 +29,11 @@ def _commit() -> str:
 
 
 def _machine() -> dict[str, Any]:
-    found: dict[str, Any] = {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()}
+    found: dict[str, Any] = {
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+    }
     if "torch" in sys.modules:
         import torch
 

@@ -49,12 +49,15 @@ ROOMS = ["media", "datasets", "bundle", "search", "evaluation", "settings", "err
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_room_of_the_search_wing_imports_without_torch(room: str) -> None:
-    script = BLOCKED + """
+    script = (
+        BLOCKED
+        + """
 import importlib, pkgutil
 room = importlib.import_module("sightline." + sys.argv[1])
 for module in pkgutil.walk_packages(getattr(room, "__path__", []), room.__name__ + "."):
     importlib.import_module(module.name)
 """
+    )
     run(script, room)
 
 

@@ -18,10 +18,47 @@ from sightline.models import (
 from sightline.models.checkpoint import Config, build
 from sightline.models.retriever import Retriever
 
-WORDS = (
-    "[PAD] [UNK] [CLS] [SEP] a the dog cat bird child man woman on in with and red green blue yellow ball beach grass "
-    "snow water running jumping sitting two three small large circle square triangle left right above below"
-).split()
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "a",
+    "the",
+    "dog",
+    "cat",
+    "bird",
+    "child",
+    "man",
+    "woman",
+    "on",
+    "in",
+    "with",
+    "and",
+    "red",
+    "green",
+    "blue",
+    "yellow",
+    "ball",
+    "beach",
+    "grass",
+    "snow",
+    "water",
+    "running",
+    "jumping",
+    "sitting",
+    "two",
+    "three",
+    "small",
+    "large",
+    "circle",
+    "square",
+    "triangle",
+    "left",
+    "right",
+    "above",
+    "below",
+]
 MAX_LENGTH = 12
 PREPROCESS = Preprocess(size=32, resize="squash", mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 VISION = {

@@ -9,11 +9,17 @@ if TYPE_CHECKING:
     from sightline.evaluation import evaluate as evaluate
     from sightline.loading import load as load
     from sightline.training.export import export as export
+    from sightline.training.trainer import train as train
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "evaluate", "export", "load"]
+__all__ = ["__version__", "evaluate", "export", "load", "train"]
 
-_VERBS = {"evaluate": "sightline.evaluation", "export": "sightline.training.export", "load": "sightline.loading"}
+_VERBS = {
+    "evaluate": "sightline.evaluation",
+    "export": "sightline.training.export",
+    "load": "sightline.loading",
+    "train": "sightline.training.trainer",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,10 +1,12 @@
 """The `sightline` command: each of its commands reads arguments, calls one verb and shows what came of it."""
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,7 +14,10 @@ from sightline import __version__
 from sightline.errors import SightlineError
 
 if TYPE_CHECKING:
-    from sightline.datasets import Problem
+    from rich.table import Table
+
+    from sightline.datasets import Problem, Record
+    from sightline.training.trainer import Trained
 
 app = typer.Typer(
     help="Find images by words and words by images.",
@@ -42,7 +47,9 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     """Find images by words and words by images."""
 
@@ -76,6 +83,7 @@ def evaluate(
     from sightline.bundle import Bundle
     from sightline.datasets import read_all
     from sightline.evaluation.report import table
+    from sightline.progress import evaluating
 
     _check_writable(json_file)
     report = _reporter() if skip_broken else None
@@ -87,7 +95,7 @@ def evaluate(
     chosen = fusion or (own.rule if own else "ce")
     if weight is None:
         weight = own.weight if own and chosen == own.rule else 0.5
-    with _progress() as progress:
+    with evaluating() as progress:
         result = sightline.evaluate(
             opened,
             records,
@@ -104,9 +112,61 @@ def evaluate(
             batch_size=batch_size,
             progress=progress,
         )
-    table(result)
+    _show(table(result))
     if json_file is not None:
         json_file.write_text(json.dumps(result.to_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@app.command()
+def train(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml", help="What to train, on what, and how.")],
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe. May be repeated.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. By default runs/NAME, after the recipe.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+) -> None:
+    """Train a model by RECIPE.toml. Started by torchrun, several processes train as one."""
+    try:
+        import sightline
+        from sightline.training.distributed import join
+        from sightline.training.recipe import read_recipe
+        from sightline.training.state import saved_step
+    except ImportError as error:
+        raise SightlineError(f"training needs torch: {error}", "pip install 'sightline[train]'") from error
+    from sightline.progress import training
+
+    asked = read_recipe(recipe, changes or ())
+    out = out or Path("runs", asked.name)
+    speaks = join().leads
+    try:
+        with training() if speaks else nullcontext() as report:
+            trained = sightline.train(asked, out, resume=resume, report=report)
+    except KeyboardInterrupt:
+        if not speaks:
+            raise typer.Exit(130) from None
+        step = saved_step(out / "last")
+        saved = f"{out} was last saved after step {step}" if step else f"{out} has nothing saved yet"
+        again = ["sightline", "train", str(recipe), *(part for change in changes or () for part in ("--set", change))]
+        again += ["--out", str(out), "--resume"]
+        print(f"sightline: interrupted; {saved}\nTo go on: {shlex.join(again)}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if speaks:
+        print(_what_to_do_with(trained, out / "bundle"))
+
+
+def _what_to_do_with(trained: "Trained", bundle: Path) -> str:
+    """Say in one line where the best checkpoint is, how it did, and what makes a bundle of it."""
+    found = trained.validation
+    if found is None:
+        told = f"after {trained.steps} steps, without validation data"
+    else:
+        told = (
+            f"val R@1 {found['text_to_image']['R@1']:.1f} text to image, {found['image_to_text']['R@1']:.1f} image to "
+            f"text, rSum {found['rSum']:.1f}, at step {found['step']}"
+        )
+    command = shlex.join(["sightline", "export", str(trained.folder), "--out", str(bundle)])
+    return f"{trained.folder}: {told}. Next: {command}"
 
 
 @app.command()
@@ -114,18 +174,52 @@ def export(
     checkpoint: Annotated[Path, typer.Argument(help="Folder of a checkpoint.")],
     out: Annotated[Path, typer.Option(help="Folder of the bundle to write.")],
     quantize: Annotated[Literal["int8"] | None, typer.Option(help="Smaller and faster weights.")] = None,
+    four_bits: Annotated[
+        str, typer.Option(metavar="PATTERN", help="With int8: modules of this path take four bits a weight.")
+    ] = "",
+    calibrate: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DATA", help="Captions not trained on, to choose the fusion and calibrate scores by."),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the bundle. By default that of its folder.")] = None,
 ) -> None:
     """Turn CHECKPOINT into a bundle, which searches without torch."""
     try:
         import sightline
         from sightline.models import checkpoint as checkpoints
+        from sightline.training.finish import finish
     except ImportError as error:
         raise SightlineError(f"exporting needs torch: {error}", "pip install 'sightline[train]'") from error
+    from sightline.progress import evaluating
+
     retriever, tokenizer = checkpoints.load(checkpoint)
-    spec = sightline.export(retriever, tokenizer, out, name=name or out.name, precision=quantize or "float32")
+    held_out = _records(calibrate) if calibrate else None
+    spec = sightline.export(
+        retriever, tokenizer, out, name=name or out.name, precision=quantize or "float32", four_bits=four_bits
+    )
+    if held_out is not None:
+        with evaluating() as progress:
+            spec = finish(out, held_out, progress=progress)
     size = sum((out / file).stat().st_size for file in spec.files) / 1e6
     print(f"{out}: {spec.name}, {', '.join(spec.abilities)}, {spec.precision}, {size:.1f} MB")
+
+
+@app.command()
+def demo() -> None:
+    """See it all at work in about a minute: draw pictures, train a tiny model, export it, search."""
+    import tempfile
+
+    from sightline.demo import run
+
+    with tempfile.TemporaryDirectory() as folder:
+        for line in run(Path(folder)):
+            print(line, flush=True)
+
+
+def _records(data: list[str]) -> "list[Record]":
+    from sightline.datasets import read_all
+
+    return read_all(data)
 
 
 def _check_writable(path: Path | None) -> None:
@@ -141,7 +235,7 @@ def _reporter() -> "Callable[[Problem], None]":
     return report
 
 
-def _progress() -> Any:
-    from sightline.evaluation.report import progress_bar
+def _show(table: "Table") -> None:
+    from rich.console import Console
 
-    return progress_bar()
+    Console().print(table)

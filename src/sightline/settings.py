@@ -85,7 +85,12 @@ def _value(kind: Any, value: object, where: str, error: type[SightlineError]) ->
         return {str(key): _value(inner[1], item, f"{where}.{key}", error) for key, item in value.items()}
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if isinstance(kind, type) and origin is None and isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+    if (
+        isinstance(kind, type)
+        and origin is None
+        and isinstance(value, kind)
+        and not (kind is int and isinstance(value, bool))
+    ):
         return value
     wanted = getattr(kind, "__name__", str(kind)) if origin is None else str(kind)
     raise error(f"{where}: expected {wanted}, found {value!r}")

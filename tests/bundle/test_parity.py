@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-import tiny
 import torch
 
+import tiny
 from sightline.bundle import Bundle, Encoded
 from sightline.media import ImageBytes, ImageSource, Preprocess, load_pixels
 from sightline.models import DualStreamConfig, TextInput, TowerConfig, checkpoint
@@ -17,7 +17,15 @@ from sightline.models.engine import TorchModel
 from sightline.training.export import export
 
 SHORT = ["a dog", "the cat", "a bird", "two children", "red ball", "blue water", "green grass"]
-MIXED = ["a dog", "two small children running on the beach with a red ball", "cat", "a bird in the water", "x", "a", "the"]
+MIXED = [
+    "a dog",
+    "two small children running on the beach with a red ball",
+    "cat",
+    "a bird in the water",
+    "x",
+    "a",
+    "the",
+]
 
 
 @pytest.fixture(scope="session", params=["dual-shared", "dual-states", "dual-plain", "single"])
@@ -64,7 +72,10 @@ def test_int8_stays_close_and_is_smaller(tmp_path: Path, tiny_bundle: Path) -> N
     export(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "int8", name="tiny", precision="int8")
     whole, small = Bundle.open(tiny_bundle), Bundle.open(tmp_path / "int8")
     pixels = np.random.default_rng(0).standard_normal((7, 3, 32, 32)).astype(np.float32)
-    for one, other in ((whole.encode_images(pixels), small.encode_images(pixels)), (whole.encode_texts(MIXED), small.encode_texts(MIXED))):
+    for one, other in (
+        (whole.encode_images(pixels), small.encode_images(pixels)),
+        (whole.encode_texts(MIXED), small.encode_texts(MIXED)),
+    ):
         assert (one.embedding * other.embedding).sum(-1).min() > 0.97
     assert small.spec.precision == "int8"
     names = [name for name in small.spec.files if name.endswith(".onnx")]
@@ -98,6 +109,10 @@ def test_int8_of_a_real_tower_stays_within_097_on_real_photos(data: Path, tmp_pa
     pixels = photos(data / "flickr8k-val.tar", 16, clip)
     one, other = whole.encode_images(pixels), small.encode_images(pixels)
     assert (one.embedding * other.embedding).sum(-1).min() > 0.97
-    captions = ["A child and a woman are at waters edge in a big city .", "two dogs", "A man in a red shirt climbs a rock ."]
+    captions = [
+        "A child and a woman are at waters edge in a big city .",
+        "two dogs",
+        "A man in a red shirt climbs a rock .",
+    ]
     a, b = whole.encode_texts(captions), small.encode_texts(captions)
     assert (a.embedding * b.embedding).sum(-1).min() > 0.97

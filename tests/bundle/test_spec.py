@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 
+import tiny
 from sightline.bundle import Bundle
 from sightline.bundle.spec import SPEC_FILE
 from sightline.errors import BundleError, ModelError

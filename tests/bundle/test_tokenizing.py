@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-import tiny
 
+import tiny
 from sightline.bundle import Bundle, Tokenizer
 
 

@@ -3,11 +3,11 @@ import json
 from pathlib import Path
 
 import pytest
-import tiny
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+import tiny
 from sightline.errors import ModelError
 from sightline.models import DualStream, Encoded, Tokens, TowerConfig, checkpoint
 from sightline.models.retriever import Retriever

@@ -1,11 +1,11 @@
 """Padding never changes an output: a property of every model."""
 
 import pytest
-import tiny
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tiny
 from sightline.models import Regions, Tokens
 from sightline.models.heads import last_real, masked_mean
 

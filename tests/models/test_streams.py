@@ -1,9 +1,9 @@
 import dataclasses
 
 import pytest
-import tiny
 import torch
 
+import tiny
 from sightline.errors import ModelError
 from sightline.models import DualStream, Regions, SingleStream, SingleStreamConfig, Tokens, TowerConfig
 from sightline.models.retriever import Retriever
@@ -24,7 +24,10 @@ def score(model: Retriever) -> torch.Tensor:
 def test_embeddings_and_fragments_have_unit_length_and_the_promised_shapes(name: str) -> None:
     model = tiny.retriever(tiny.PIXEL_MODELS[name])
     assert model.grid is not None
-    for encoded, count in ((model.encode_images(PIXELS), model.grid[0] * model.grid[1]), (model.encode_texts(TOKENS), 4)):
+    for encoded, count in (
+        (model.encode_images(PIXELS), model.grid[0] * model.grid[1]),
+        (model.encode_texts(TOKENS), 4),
+    ):
         assert encoded.embedding.shape == (2, 24 if name == "single-mean" else 16)
         assert encoded.fragments.shape == (2, count, 8)
         assert encoded.mask.shape == (2, count)

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+import tiny
 from sightline.errors import ModelError
 from sightline.models import Tokens, TowerConfig, towers
 from sightline.models.heads import UnitProjection
@@ -23,7 +23,14 @@ VISION: dict[str, dict[str, Any]] = {
     "siglip_vision_model": {**SMALL, "image_size": 32, "patch_size": 8},
     "vit": {**SMALL, "image_size": 32, "patch_size": 8},
     "dinov2": {**SMALL, "image_size": 32, "patch_size": 8},
-    "swin": {"image_size": 32, "patch_size": 2, "embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4},
+    "swin": {
+        "image_size": 32,
+        "patch_size": 2,
+        "embed_dim": 8,
+        "depths": [1, 1],
+        "num_heads": [2, 2],
+        "window_size": 4,
+    },
     "convnext": {"image_size": 32, "patch_size": 2, "hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2},
 }
 WORDS = {**SMALL, "vocab_size": 50, "max_position_embeddings": 40}
@@ -129,7 +136,9 @@ def test_the_vision_half_of_a_two_tower_checkpoint_comes_with_its_projection(tmp
     part = {**SMALL, "projection_dim": 16}
     clip = transformers.CLIPModel(
         transformers.CLIPConfig(
-            text_config={**part, "vocab_size": 50}, vision_config={**part, "image_size": 32, "patch_size": 8}, projection_dim=16
+            text_config={**part, "vocab_size": 50},
+            vision_config={**part, "image_size": 32, "patch_size": 8},
+            projection_dim=16,
         )
     ).eval()
     clip.save_pretrained(tmp_path)
@@ -157,7 +166,9 @@ def test_a_source_that_is_no_model_is_refused_with_the_way_out(tmp_path: Path) -
         towers.build(TowerConfig(source=str(tmp_path)), "text")
 
 
-@pytest.mark.parametrize("arguments", [{}, {"source": "x", "config": {"model_type": "bert"}}, {"source": "x", "layer_step": 0}])
+@pytest.mark.parametrize(
+    "arguments", [{}, {"source": "x", "config": {"model_type": "bert"}}, {"source": "x", "layer_step": 0}]
+)
 def test_a_tower_of_nothing_or_of_two_things_is_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(ModelError):
         TowerConfig(**arguments)

@@ -61,7 +61,11 @@ class Model(Protocol):
         ...
 
     def match(
-        self, text_states: Floats, text_mask: npt.NDArray[np.bool_], image_states: Floats, image_mask: npt.NDArray[np.bool_]
+        self,
+        text_states: Floats,
+        text_mask: npt.NDArray[np.bool_],
+        image_states: Floats,
+        image_mask: npt.NDArray[np.bool_],
     ) -> npt.NDArray[np.float32]:
         """Logit [batch] that text i and image i belong together; states [batch, n, hidden], masks [batch, n]."""
         ...

@@ -1,9 +1,9 @@
 """Checkpoints: a folder in which every encoder has the transformers layout, and the rest is small and plain.
 
-    retriever.json      which kind of model this is, and its configuration
-    image/, text/, …    one folder per encoder, as transformers saves and loads it
-    heads.safetensors   everything that is Sightline's own
-    tokenizer.json      how its texts become tokens
+retriever.json      which kind of model this is, and its configuration
+image/, text/, …    one folder per encoder, as transformers saves and loads it
+heads.safetensors   everything that is Sightline's own
+tokenizer.json      how its texts become tokens
 """
 
 import dataclasses
@@ -19,7 +19,6 @@ from sightline import settings
 from sightline.bundle.tokenizing import Tokenizer
 from sightline.errors import ModelError
 from sightline.models.dual_stream import DualStream, DualStreamConfig
-from sightline.models.retriever import Retriever
 from sightline.models.single_stream import SingleStream, SingleStreamConfig
 from sightline.models.towers import TowerConfig
 
@@ -93,7 +92,9 @@ def _load_heads(retriever: torch.nn.Module, path: Path) -> None:
     wanted = {name for name, tensor in retriever.named_parameters() if id(tensor) not in inside}
     if wanted != heads.keys():
         lacking, surplus = sorted(wanted - heads.keys()), sorted(heads.keys() - wanted)
-        raise ModelError(f"{path}: does not fit the model: lacks {lacking or 'nothing'}, has unknown {surplus or 'nothing'}")
+        raise ModelError(
+            f"{path}: does not fit the model: lacks {lacking or 'nothing'}, has unknown {surplus or 'nothing'}"
+        )
     retriever.load_state_dict(heads, strict=False)
 
 

@@ -42,7 +42,9 @@ class DualStreamConfig:
 
     def __post_init__(self) -> None:
         if self.matcher == "shared" and self.matcher_reads == "states":
-            raise ModelError('a shared matcher reads words: matcher_reads = "states" would run the text tower on itself')
+            raise ModelError(
+                'a shared matcher reads words: matcher_reads = "states" would run the text tower on itself'
+            )
         if self.matcher != "own" and self.matcher_tower is not None:
             raise ModelError(f'matcher_tower is given, but matcher is "{self.matcher}"', 'Set matcher = "own".')
 

@@ -23,7 +23,9 @@ class ImageTower(nn.Module):
         native = getattr(encoder.config, "image_size", image_size)
         native = native if isinstance(native, int) else native[0]
         if native != image_size and encoder.config.model_type != "convnext":
-            raise ModelError(f"the image tower reads {native} x {native} pixels, but image size {image_size} was asked for")
+            raise ModelError(
+                f"the image tower reads {native} x {native} pixels, but image size {image_size} was asked for"
+            )
         self.rows = self._rows(image_size)
         if pool_to is not None and not 0 < pool_to <= self.rows:
             raise ModelError(f"patches cannot be pooled to a grid of {pool_to} rows: the tower has {self.rows}")

@@ -63,7 +63,9 @@ class TextTower(nn.Module):
         """Word vectors [batch, n, hidden] as they enter the transformer: not contextual yet."""
         return self.encoder.get_input_embeddings()(ids)  # type: ignore[no-any-return]
 
-    def read(self, text: Tensor | None, text_mask: Tensor | None, image: Tensor | None, image_mask: Tensor | None) -> Tensor:
+    def read(
+        self, text: Tensor | None, text_mask: Tensor | None, image: Tensor | None, image_mask: Tensor | None
+    ) -> Tensor:
         """Run the transformer over word vectors, image fragments, or [words ; fragments].
 
         text, image: [batch, n, hidden]; masks: [batch, n], bool. Gives [batch, all n, hidden].

@@ -53,7 +53,9 @@ def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
         kind = settings.pop("model_type", None)
         if kind is None:
             raise ModelError("a tower's config has no model_type", 'Add one, for example model_type = "bert".')
-        return _shorten(_without_pooler(AutoModel.from_config(AutoConfig.for_model(kind, **settings))), tower), None
+        return shorten(
+            _without_pooler(AutoModel.from_config(AutoConfig.for_model(kind, **settings))), tower.layer_step
+        ), None
 
     try:
         config = AutoConfig.from_pretrained(tower.source)
@@ -71,7 +73,7 @@ def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
         shown = ", ".join(lacking[:5]) + (f" and {len(lacking) - 5} more" if len(lacking) > 5 else "")
         raise ModelError(f"{tower.source}: the checkpoint lacks weights of {type(model).__name__}: {shown}")
     name = {"vision": "visual_projection.weight", "text": "text_projection.weight"}[part]
-    return _shorten(_without_pooler(model), tower), _stored_tensor(tower.source, name)
+    return shorten(_without_pooler(model), tower.layer_step), _stored_tensor(tower.source, name)
 
 
 def _without_pooler(model: PreTrainedModel) -> PreTrainedModel:
@@ -81,26 +83,28 @@ def _without_pooler(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
-def _shorten(model: PreTrainedModel, tower: TowerConfig) -> PreTrainedModel:
+def shorten(model: PreTrainedModel, step: int) -> PreTrainedModel:
     """Keep layers 0, step, 2 step, … of the encoder's stack, in the model and in its config."""
-    if tower.layer_step == 1:
+    if step == 1:
         return model
     count = model.config.num_hidden_layers
     for module in model.modules():
         for name, child in module.named_children():
             if isinstance(child, nn.ModuleList) and len(child) == count:
-                kept = nn.ModuleList(list(child)[:: tower.layer_step])
+                kept = nn.ModuleList(list(child)[::step])
                 setattr(module, name, kept)
                 model.config.num_hidden_layers = len(kept)
                 return model
-    raise ModelError(f"{type(model).__name__} has no stack of {count} layers to take every {tower.layer_step}th of")
+    raise ModelError(f"{type(model).__name__} has no stack of {count} layers to take every {step}th of")
 
 
 def _stored_tensor(source: str, name: str) -> Projection:
     """Read one tensor of a checkpoint that the encoder class itself has no room for."""
     folder = Path(source)
-    path = folder / "model.safetensors" if folder.is_dir() else cached_file(
-        source, "model.safetensors", _raise_exceptions_for_missing_entries=False
+    path = (
+        folder / "model.safetensors"
+        if folder.is_dir()
+        else cached_file(source, "model.safetensors", _raise_exceptions_for_missing_entries=False)
     )
     if path is None or not Path(path).is_file():
         return None

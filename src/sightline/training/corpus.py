@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sightline.bundle.tokenizing import Tokenizer
 from sightline.datasets import Record
-from sightline.errors import DataError
+from sightline.errors import DataError, MediaError
 from sightline.media import Preprocess, fit, open_image
 from sightline.media.loading import usable_cpus
 from sightline.models.retriever import Retriever, Seen, Tokens
@@ -30,7 +30,11 @@ class Draw:
 
 
 class Corpus:
-    """Captioned pictures with every caption tokenised once, and every picture decoded once where memory allows."""
+    """Captioned pictures with every caption tokenised once, and every picture decoded once where memory allows.
+
+    A picture that cannot be opened is a `MediaError` when it is first asked for: looking at all of them beforehand
+    would hold up every run for the sake of the few that have a broken one.
+    """
 
     def __init__(self, records: Sequence[Record], lang: str, preprocess: Preprocess, tokenizer: Tokenizer) -> None:
         self.records = [record for record in records if record.captions]
@@ -66,11 +70,18 @@ class Corpus:
     def _decoded(self, image: int) -> npt.NDArray[np.uint8]:
         found = self._pixels.get(image)
         if found is None:
-            picture = open_image(self.records[image].image, at_least=self.preprocess.size)
-            found = fit(picture, self.preprocess)
+            found = self._opened(self.records[image])
             if self._keeps:
                 self._pixels[image] = found
         return found
+
+    def _opened(self, record: Record) -> npt.NDArray[np.uint8]:
+        """Open a picture at the scale that `to_pixels` opens it at in evaluation and search."""
+        try:
+            return fit(open_image(record.image, at_least=2 * self.preprocess.size), self.preprocess)
+        except MediaError as error:
+            way_out = "Mend it, or remove it and its captions from the training data; then go on with --resume."
+            raise MediaError(error.name, error.reason, way_out) from error
 
 
 def normalised(pixels: Tensor, preprocess: Preprocess) -> Tensor:
@@ -106,6 +117,6 @@ class SeenImages:
         return cls(torch.cat(pooled), torch.cat(patches))
 
     def of_images(self, images: Longs) -> Seen:
-        """What was seen in pictures by number."""
+        """Give what was seen in pictures by number."""
         rows = torch.from_numpy(images).to(self._pooled.device)
         return Seen(self._pooled[rows].float(), self._patches[rows].float())

@@ -28,11 +28,11 @@ class World:
         return self.rank == 0
 
     def share(self, count: int) -> slice:
-        """The rows of `count` that this process answers for; shares differ by one row at most."""
+        """Give the rows of `count` that this process answers for; shares differ by one row at most."""
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def gather(self, rows: Tensor, count: int) -> Tensor:
-        """All `count` rows, from the share that each process has of them."""
+        """Put together all `count` rows from the share that each process has of them."""
         if self.size == 1:
             return rows
         kind = torch.uint8 if rows.dtype == torch.bool else rows.dtype
@@ -41,7 +41,7 @@ class World:
         return self.add(everything).to(rows.dtype)
 
     def add(self, tensor: Tensor) -> Tensor:
-        """The sum over all processes, in place."""
+        """Add up over all processes, in place."""
         if self.size > 1:
             dist.all_reduce(tensor)
         return tensor
@@ -61,11 +61,11 @@ class World:
             return
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in shared]
         flat = self.add(torch.cat([gradient.flatten() for gradient in gradients]))
-        for parameter, part in zip(shared, flat.split([p.numel() for p in shared]), strict=True):
+        for parameter, part in zip(shared, torch.split(flat, [p.numel() for p in shared]), strict=True):
             parameter.grad = part.view_as(parameter)
 
     def tell(self, value: Any) -> Any:
-        """What the leading process has, in every process."""
+        """Give every process what the leading one has."""
         if self.size == 1:
             return value
         box = [value]
@@ -89,7 +89,7 @@ def join() -> World:
 
 
 def device() -> torch.device:
-    """Where this process computes: its own GPU, where there is one."""
+    """Choose where this process computes: on its own GPU, where there is one."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     found = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))

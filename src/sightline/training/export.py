@@ -55,11 +55,13 @@ def export(
     *,
     name: str,
     precision: Literal["float32", "int8"] = "float32",
+    four_bits: str = "",
     provenance: Mapping[str, Any] | None = None,
 ) -> BundleSpec:
     """Write a bundle into `out`, replacing an earlier one only when the new one is whole.
 
-    The graphs have a dynamic batch and, for texts, a dynamic length.
+    The graphs have a dynamic batch and, for texts, a dynamic length. precision: of the weights; of an int8 bundle,
+    modules whose path matches the pattern `four_bits` take only four bits a weight.
     """
     out = Path(out)
     if retriever.grid is None:
@@ -71,7 +73,7 @@ def export(
     encoded = _graphs(retriever, tokenizer, building)
     if precision == "int8":
         for path in building.glob("*.onnx"):
-            quantize(path)
+            quantize(path, four_bits)
     tokenizer.save(building / "tokenizer.json")
     spec = BundleSpec(
         format=FORMAT,

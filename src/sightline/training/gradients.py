@@ -30,7 +30,7 @@ class Side:
     ids: Tensor
 
     def share(self, world: World) -> slice:
-        """The rows that this process encodes: at least one, for encoders cannot run on nothing."""
+        """Give the rows that this process encodes: at least one, for encoders cannot run on nothing."""
         if len(self.ids) < world.size:
             raise SightlineError(
                 f"a batch with {len(self.ids)} of its texts or images cannot be shared by {world.size} processes",
@@ -40,7 +40,7 @@ class Side:
 
     @staticmethod
     def chunks(own: slice, chunk: int) -> list[slice]:
-        """The pieces that this process's share is encoded in."""
+        """Cut this process's share into the pieces that it is encoded in."""
         rows = own.stop - own.start
         step = chunk or rows
         return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
@@ -65,7 +65,8 @@ def backward(
     """
     world = world or World()
     fields = {field for objective, _ in objectives.values() for field in objective.needs}
-    encoded = [_Encoding.of(side, world, chunk, seed * 2 + i, fields) for i, side in enumerate((texts, images))]
+    sides = [(side, side.share(world)) for side in (texts, images)]
+    encoded = [_Encoding.of(side, own, world, chunk, seed * 2 + i, fields) for i, (side, own) in enumerate(sides)]
     text, image = (part.gathered for part in encoded)
     pairs = Pairs(text, image, texts.ids, images.ids, encoded[0].own, encoded[1].own)
     values = {}
@@ -99,8 +100,8 @@ class _Encoding:
         self._side, self._chunks, self._seed, self._kept = side, chunks, seed, kept
 
     @classmethod
-    def of(cls, side: Side, world: World, chunk: int, seed: int, fields: set[Field]) -> "_Encoding":
-        count, own = len(side.ids), side.share(world)
+    def of(cls, side: Side, own: slice, world: World, chunk: int, seed: int, fields: set[Field]) -> "_Encoding":
+        count = len(side.ids)
         chunks = side.chunks(own, chunk)
         seed += own.start * _APART  # each process its own luck
         with torch.set_grad_enabled(len(chunks) == 1):  # a single chunk keeps its graph and is not encoded again

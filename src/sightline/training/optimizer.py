@@ -1,6 +1,5 @@
-"""AdamW over the parts of a model, each at its own rate, and the schedule of the rate."""
+"""AdamW over the parts of a model, each at its own rate."""
 
-import math
 from collections.abc import Iterable
 
 import torch
@@ -8,13 +7,13 @@ from torch import nn
 
 from sightline.errors import RecipeError
 from sightline.models.retriever import Retriever
-from sightline.training.recipe import OptimizerRecipe, ScheduleRecipe, nearest
+from sightline.training.recipe import OptimizerRecipe, nearest
 
 HEADS, OBJECTIVES = "heads", "objectives"
 
 
 def parts_of(model: Retriever) -> dict[str, list[nn.Parameter]]:
-    """The parameters of a model by part: its encoders by name, and `heads` for the rest. None is in two parts."""
+    """Sort the parameters of a model: its encoders by name, and `heads` for the rest. None is in two parts."""
     parts: dict[str, list[nn.Parameter]] = {}
     taken: set[int] = set()
     for name, encoder in model.parts().items():
@@ -49,14 +48,3 @@ def make_optimizer(recipe: OptimizerRecipe, model: Retriever, objectives: Iterab
     if not groups:
         raise RecipeError("optimizer: every part is frozen: there is nothing to train")
     return torch.optim.AdamW(groups, betas=recipe.betas)
-
-
-def rate_at(step: int, steps: int, schedule: ScheduleRecipe) -> float:
-    """The share of its learning rate that a group has at `step` of `steps`."""
-    warm = round(schedule.warmup * steps)
-    if step < warm:
-        return (step + 1) / warm
-    if schedule.decay == "constant":
-        return 1.0
-    done = (step - warm) / max(1, steps - warm)
-    return 1 - done if schedule.decay == "linear" else 0.5 * (1 + math.cos(math.pi * done))

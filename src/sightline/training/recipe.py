@@ -1,9 +1,10 @@
 """A recipe: all that a training run needs to know, in one TOML file."""
 
+import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +19,8 @@ from sightline.training.augment import Augment
 class DataRecipe:
     """What to train on.
 
-    train, val: data sets, as `sightline eval` takes them. ${NAME} stands for an environment variable.
+    train, val: data sets, as `sightline eval` takes them. ${NAME} stands for an environment variable. Of a data set
+    that names its splits only that one is used, so that nobody trains on a test set by naming the whole file.
     draw: "pairs" (every caption once an epoch), "unique" (the same, no image twice in a batch), "one" (every image once
     an epoch, with one of its captions) or "all" (every image once, with all of its captions).
     batch_size: captions in a batch; for "all", images.
@@ -31,6 +33,12 @@ class DataRecipe:
     draw: Literal["pairs", "unique", "one", "all"] = "unique"
     batch_size: int = 128
     limit: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.train:
+            raise RecipeError("data.train: names no data")
+        _at_least(1, "data.batch_size", self.batch_size)
+        _at_least(0, "data.limit", self.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +59,12 @@ class ScheduleRecipe:
     decay: Literal["linear", "cosine", "constant"] = "linear"
 
     def __post_init__(self) -> None:
+        _at_least(0, "schedule.epochs", self.epochs)
+        _at_least(0, "schedule.steps", self.steps)
         if (self.epochs > 0) == (self.steps > 0):
-            raise RecipeError("schedule: give either epochs or steps")
+            raise RecipeError("schedule: give either epochs or steps", "For example --set schedule.steps=1000")
+        if not 0 <= self.warmup <= 1:
+            raise RecipeError(f"schedule.warmup is {self.warmup}", "Give the share of all steps, from 0 to 1.")
         if (self.run == "pattern") != bool(self.pattern):
             raise RecipeError('schedule: run = "pattern" and a pattern of objectives go together')
 
@@ -62,8 +74,8 @@ class OptimizerRecipe:
     """AdamW.
 
     lr: the learning rate of everything not named in `rates`.
-    rates: learning rates of parts: image, text, matcher (encoders), heads (the rest), objectives (such as a learned
-    temperature). A part at 0 is frozen.
+    rates: learning rates of parts: image, text, matcher, transformer (the encoders that there are), heads (the rest of
+    the model), objectives (such as a learned temperature). A part at 0 is frozen.
     clip: the gradient's greatest norm; 0 leaves it alone.
     chunk: items encoded at once, with gradients cached, so that a large batch fits a small GPU; 0 encodes the whole
     batch at once. The gradients are the same.
@@ -76,12 +88,20 @@ class OptimizerRecipe:
     clip: float = 1.0
     chunk: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("lr", "weight_decay", "clip", "chunk"):
+            _at_least(0, f"optimizer.{name}", getattr(self, name))
+        for part, rate in self.rates.items():
+            _at_least(0, f"optimizer.rates.{part}", rate)
+
 
 @dataclass(frozen=True, slots=True)
 class ValidationRecipe:
     """When and how to look at the validation data; the checkpoint with the best `metric` is kept.
 
-    every: steps between looks; 0 looks only at the end. rerank: 0 judges the embeddings alone.
+    every: steps between looks; 0 looks only at the end.
+    metric: "rSum" (all six recalls) or "R@1" (of finding a caption's image).
+    rerank: 0 judges the embeddings alone.
     """
 
     every: int = 0
@@ -89,6 +109,10 @@ class ValidationRecipe:
     rerank: int = 0
     fusion: Literal["ce", "add", "norm_add", "logit_add"] = "ce"
     weight: float = 0.5
+
+    def __post_init__(self) -> None:
+        _at_least(0, "validation.every", self.every)
+        _at_least(0, "validation.rerank", self.rerank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +147,31 @@ class Recipe:
     def __post_init__(self) -> None:
         if not self.objectives:
             raise RecipeError("objectives: a recipe needs at least one")
+        if not 0 <= self.seed < 2**32:
+            raise RecipeError(f"seed is {self.seed}", "Give a number from 0 to 4294967295.")
         for name in self.schedule.pattern:
             if name not in self.objectives:
-                raise RecipeError(f'schedule.pattern: no objective is called "{name}"', f"There are: {', '.join(self.objectives)}.")
+                raise RecipeError(f'schedule.pattern: no objective is called "{name}"', nearest(name, self.objectives))
+        for name, weight in self.weights.items():
+            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
+                raise RecipeError(f"objectives.{name}.weight is {weight!r}", "Give a number from 0 up.")
+        if not any(self.weights.values()):
+            raise RecipeError("objectives: all weights are 0: there is nothing to train for")
+        if self.blend is not None and not self.start:
+            raise RecipeError("blend: a new model has nothing to blend", "Give model.start, or leave out blend.")
+        if not self.start:
+            self.model_config()
+        elif len(self.model) > 1:
+            surplus = ", ".join(key for key in self.model if key != "start")
+            raise RecipeError(
+                f"model: start takes all of the model from {self.start}, so that {surplus} would go unheard",
+                "Leave out either start or the others.",
+            )
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of every objective by its name."""
+        return {name: terms.get("weight", 1.0) for name, terms in self.objectives.items()}
 
     @property
     def start(self) -> str:
@@ -133,11 +179,14 @@ class Recipe:
         return str(self.model.get("start", ""))
 
     def model_config(self) -> Config:
-        """The configuration of a new model."""
+        """Parse the configuration of a new model."""
         data = dict(self.model)
         kind = data.pop("kind", None)
         if kind not in KINDS:
-            raise RecipeError(f"model.kind: {kind!r} is not a kind of model", f"Choose from: {', '.join(KINDS)}; or give model.start.")
+            raise RecipeError(
+                f"model.kind: {kind!r} is not a kind of model",
+                f"Choose from: {', '.join(KINDS)}; or give model.start.",
+            )
         return settings.parse(KINDS[kind][1], data, "model", RecipeError)
 
 
@@ -158,6 +207,22 @@ def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
 def parse_recipe(data: Mapping[str, Any], where: str) -> Recipe:
     """Check a recipe's contents, with ${NAME} replaced by environment variables."""
     return settings.parse(Recipe, _expanded(data, where), where, RecipeError)
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """Say the way out for a misspelt name: the choice that was probably meant, or all there are.
+
+    >>> nearest("contrastiv", ["triplet", "contrastive"])
+    'Did you mean "contrastive"?'
+    """
+    choices = list(choices)
+    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.7)
+    return f'Did you mean "{near[0]}"?' if near else f"Choose from: {', '.join(choices)}."
+
+
+def _at_least(least: int, key: str, value: float) -> None:
+    if not least <= value < float("inf"):
+        raise RecipeError(f"{key} is {value}", f"Give a number from {least} up.")
 
 
 def _change(data: dict[str, Any], change: str) -> None:

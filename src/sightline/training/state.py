@@ -1,7 +1,9 @@
 """The state of a run on disk: whole or not at all, so that a run killed at any moment goes on where it last saved."""
 
+import contextlib
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -21,8 +23,34 @@ class Standing:
     """Where a run stands: steps done, the best validation result so far and the step it was seen at."""
 
     step: int = 0
-    best: float = float("-inf")
+    best: float | None = None
     best_step: int = 0
+
+
+@contextlib.contextmanager
+def put_in_place(folder: Path) -> Iterator[Path]:
+    """Give a new folder to fill, which takes the place of `folder` once it is whole.
+
+    A folder cannot be replaced in one stroke: the old one is renamed out of the way, the new one into its place. A run
+    killed between the two leaves the old one under another name, where `find_whole` finds it.
+    """
+    new, old = folder.with_name(folder.name + ".new"), _before(folder)
+    shutil.rmtree(new, ignore_errors=True)
+    yield new
+    if folder.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        folder.rename(old)
+    new.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def find_whole(folder: Path) -> Path | None:
+    """Find what `put_in_place` last left whole: the folder itself, or the one before it if it was killed in between."""
+    return next((candidate for candidate in (folder, _before(folder)) if candidate.exists()), None)
+
+
+def _before(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".old")
 
 
 def save_state(
@@ -34,24 +62,22 @@ def save_state(
     standing: Standing,
 ) -> None:
     """Replace the saved state by this one. Everything is written beside it first, then renamed."""
-    new, old = folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
-    shutil.rmtree(new, ignore_errors=True)
-    checkpoint.save(model, tokenizer, new)
-    save_file(_tensors(optimizer, objectives), new / "optimizer.safetensors")
-    (new / STATE_FILE).write_text(json.dumps(asdict(standing)) + "\n", encoding="utf-8")
-    if folder.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        folder.rename(old)
-    new.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    with put_in_place(folder) as new:
+        checkpoint.save(model, tokenizer, new)
+        save_file(_tensors(optimizer, objectives), new / "optimizer.safetensors")
+        (new / STATE_FILE).write_text(json.dumps(asdict(standing)) + "\n", encoding="utf-8")
 
 
 def find_state(folder: Path) -> Path | None:
-    """The last whole state: the folder itself, or the one before it if a run was killed between two renames."""
-    for candidate in (folder, folder.with_name(folder.name + ".old")):
-        if (candidate / STATE_FILE).is_file():
-            return candidate
-    return None
+    """Find the last whole state that was saved at `folder`, if any was."""
+    found = find_whole(folder)
+    return found if found and (found / STATE_FILE).is_file() else None
+
+
+def saved_step(folder: Path) -> int:
+    """Say how many steps the last whole state has behind it; 0 where none was saved."""
+    found = find_state(folder)
+    return int(json.loads((found / STATE_FILE).read_text(encoding="utf-8"))["step"]) if found else 0
 
 
 def load_state(folder: Path, optimizer: torch.optim.Optimizer, objectives: nn.ModuleDict) -> Standing:
@@ -61,19 +87,20 @@ def load_state(folder: Path, optimizer: torch.optim.Optimizer, objectives: nn.Mo
         standing = Standing(**json.loads((folder / STATE_FILE).read_text(encoding="utf-8")))
     except Exception as error:  # damaged files raise all sorts
         raise SightlineError(f"{folder}: the saved state cannot be read: {error}", "Start the run anew.") from error
-    objectives.load_state_dict({k.removeprefix("objectives/"): v for k, v in tensors.items() if k.startswith("objectives/")})
+    objectives.load_state_dict(_below("objectives/", tensors))
     for index, parameter in enumerate(_parameters(optimizer)):
-        prefix = f"optimizer/{index}/"
-        state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        state = _below(f"optimizer/{index}/", tensors)
         if state:
-            optimizer.state[parameter] = {
-                k: v.to(parameter.device) if v.ndim else v for k, v in state.items()
-            }
+            optimizer.state[parameter] = {k: v.to(parameter.device) if v.ndim else v for k, v in state.items()}
     return standing
 
 
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
 def _tensors(optimizer: torch.optim.Optimizer, objectives: nn.ModuleDict) -> dict[str, Tensor]:
-    """The optimiser's moments by the place of their parameter, and the objectives' own weights."""
+    """Name the optimiser's moments by the place of their parameter, and the objectives' own weights."""
     tensors = {f"objectives/{name}": value.detach().clone() for name, value in objectives.state_dict().items()}
     for index, parameter in enumerate(_parameters(optimizer)):
         for name, value in optimizer.state.get(parameter, {}).items():

@@ -1,0 +1,57 @@
+"""From scores to probabilities: how sure a user can be that this is what was asked for."""
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.bundle.spec import Calibration
+from sightline.errors import EvaluationError
+from sightline.search.scoring import sigmoid
+
+Floats = npt.NDArray[np.floating]
+Bools = npt.NDArray[np.bool_]
+
+
+def fit_calibration(scores: Floats, right: Bools, steps: int = 100) -> Calibration:
+    """Fit relevance = sigmoid(scale x score + bias) to scores [n] and whether each was right [n].
+
+    Maximum likelihood by Newton's method (Platt scaling), on scores brought to zero mean and unit variance so that
+    any range converges. A tiny pull towards zero keeps perfectly separable scores finite.
+
+    >>> fit = fit_calibration(np.array([0.0, 1.0, 2.0, 3.0]), np.array([False, True, False, True]))
+    >>> fit.scale > 0
+    True
+    """
+    values = np.asarray(scores, dtype=np.float64).ravel()
+    truth = np.asarray(right, dtype=np.float64).ravel()
+    if not 0 < truth.sum() < len(truth):
+        raise EvaluationError("calibration needs right and wrong answers", "Give captions with more than one image.")
+    middle, spread = values.mean(), values.std() or 1.0
+    features = np.stack([(values - middle) / spread, np.ones_like(values)])
+    weights = np.zeros(2)
+    for _ in range(steps):
+        chance = sigmoid(weights @ features)
+        gradient = features @ (chance - truth) + 1e-3 * weights
+        curvature = (features * (chance * (1 - chance))) @ features.T + 1e-3 * np.eye(2)
+        step = np.linalg.solve(curvature, gradient)
+        weights -= step
+        if np.abs(step).max() < 1e-9:
+            break
+    scale = weights[0] / spread
+    return Calibration(float(scale), float(weights[1] - scale * middle))
+
+
+def relevance(scores: Floats, calibration: Calibration) -> npt.NDArray[np.float64]:
+    """The probability that each score's item is what was asked for."""
+    return sigmoid(calibration.scale * np.asarray(scores, dtype=np.float64) + calibration.bias)
+
+
+def calibration_error(chances: Floats, right: Bools, bins: int = 15) -> float:
+    """Expected calibration error: how far stated probabilities are from observed frequencies, on average, 0 to 1.
+
+    Probabilities are put into bins of equal width; each bin counts by how many fall into it (Naeini et al. 2015).
+    """
+    chances, truth = np.asarray(chances).ravel(), np.asarray(right, dtype=np.float64).ravel()
+    place = np.minimum((chances * bins).astype(np.int64), bins - 1)
+    count = np.bincount(place, minlength=bins)
+    gap = np.abs(np.bincount(place, chances, bins) - np.bincount(place, truth, bins))
+    return float(gap.sum() / count.sum())

@@ -1,0 +1,98 @@
+"""What a long command shows meanwhile, on stderr: a bar on a terminal, plain lines or nothing elsewhere."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+EvaluationReport = Callable[[str, int, int], None]
+TrainingReport = Callable[[dict[str, Any]], None]
+
+_LINES = 20  # of a training run without a terminal, besides those with validation results
+
+
+@contextmanager
+def evaluating() -> Iterator[EvaluationReport | None]:
+    """Show a bar for each part of an evaluation on a terminal; elsewhere nothing, as there is a table at the end."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def report(part: str, done: int, total: int) -> None:
+            if part not in tasks:
+                tasks[part] = bars.add_task(part.replace("_", " "), total=total)
+            bars.update(tasks[part], completed=done)
+
+        yield report
+
+
+@contextmanager
+def training() -> Iterator[TrainingReport]:
+    """Show a bar with the losses, the latest recall and the time left on a terminal; elsewhere lines with the same."""
+    latest = Latest()
+    if not sys.stderr.isatty():
+
+        def line(entry: dict[str, Any]) -> None:
+            latest.hear(entry)
+            if latest.is_due():
+                print(f"step {latest.step}/{latest.steps}  {latest}  {latest.time_left} left", file=sys.stderr)
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    texts = (TextColumn("{task.description}"), TextColumn("{task.fields[left]} left"))
+    with Progress(BarColumn(), MofNCompleteColumn(), *texts, console=Console(stderr=True)) as bar:
+        task = bar.add_task("starting", total=None, left="?")
+
+        def move(entry: dict[str, Any]) -> None:
+            latest.hear(entry)
+            bar.update(task, total=latest.steps, completed=latest.step, description=str(latest), left=latest.time_left)
+
+        yield move
+
+
+@dataclass(slots=True)
+class Latest:
+    """What is known of a run so far; objectives that take turns each keep their latest loss."""
+
+    step: int = 0
+    steps: int = 0
+    first: int = 0
+    seconds: float = 0.0
+    losses: dict[str, float] = field(default_factory=dict)
+    val: Mapping[str, Any] | None = None
+    news: bool = False
+
+    def hear(self, entry: Mapping[str, Any]) -> None:
+        """Take in one logged step."""
+        self.step, self.steps, self.seconds = entry["step"], entry["steps"], entry["seconds"]
+        self.first = self.first or self.step
+        self.losses |= entry["loss"]
+        self.news = "val" in entry
+        self.val = entry.get("val", self.val)
+
+    def is_due(self) -> bool:
+        """Whether this step is one to tell of: the first, the last, one of a few between, or one with a validation."""
+        every = max(1, self.steps // _LINES)
+        return self.news or self.step in (self.first, self.steps) or self.step % every == 0
+
+    @property
+    def time_left(self) -> str:
+        """How long the rest will take at the pace so far."""
+        left = round(self.seconds / (self.step - self.first + 1) * (self.steps - self.step))
+        hours, minutes, seconds = left // 3600, left // 60 % 60, left % 60
+        return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+    def __str__(self) -> str:
+        told = [f"{name} {loss:.4f}" for name, loss in self.losses.items()]
+        if self.val:
+            told.append(f"val R@1 {self.val['t2i']['R@1']:.1f} / {self.val['i2t']['R@1']:.1f}")
+        return "  ".join(told)

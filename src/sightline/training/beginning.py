@@ -1,0 +1,84 @@
+"""What a run begins with: its pictures and captions, its model and tokenizer, its objectives."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from torch import nn
+
+from sightline import settings
+from sightline.bundle.tokenizing import Tokenizer
+from sightline.datasets import Record, read_all
+from sightline.errors import RecipeError
+from sightline.models import DualStreamConfig, checkpoint
+from sightline.models.blending import blend
+from sightline.objectives import OBJECTIVES
+from sightline.training.recipe import Recipe, nearest
+from sightline.training.vocabulary import learn_tokenizer
+
+
+def training_records(recipe: Recipe) -> list[Record]:
+    """Read the captioned pictures to train on, or as many of them as the recipe asks for."""
+    records = [record for record in _of_split(recipe.data.train, "train") if record.captions]
+    if not recipe.data.limit:
+        return records
+    if recipe.data.limit > len(records):
+        raise RecipeError(f"data.limit is {recipe.data.limit}, but there are only {len(records)} captioned images")
+    order = np.random.default_rng(recipe.seed).permutation(len(records))
+    return [records[i] for i in order[: recipe.data.limit]]
+
+
+def validation_records(recipe: Recipe) -> list[Record]:
+    """Read the captioned pictures to look at from time to time."""
+    return _of_split(recipe.data.val, "val")
+
+
+def _of_split(paths: Sequence[str], split: str) -> list[Record]:
+    """Read data sets; of each that names its splits and has this one, only this one."""
+    found: list[Record] = []
+    for path in paths:
+        records = read_all(path)
+        found += [record for record in records if record.split == split] or records
+    return found
+
+
+def make_model(
+    recipe: Recipe, saved: Path | None, records: Sequence[Record]
+) -> tuple[checkpoint.AnyRetriever, Tokenizer]:
+    """Take the model of a resumed run, or of the checkpoint that the recipe starts from, or make a new one.
+
+    A new text encoder with random weights gets a tokenizer learned from the captions.
+    """
+    model, tokenizer = _model(recipe, saved, records)
+    if model.grid is None:
+        raise RecipeError("this model reads regions, and training reads pixels only", "Give it an image tower.")
+    return model, tokenizer
+
+
+def _model(recipe: Recipe, saved: Path | None, records: Sequence[Record]) -> tuple[checkpoint.AnyRetriever, Tokenizer]:
+    if saved is not None:
+        return checkpoint.load(saved)
+    if recipe.start:
+        model, tokenizer = checkpoint.load(recipe.start)
+        if recipe.blend is not None:
+            blend(model, recipe.blend.part, recipe.blend.source, recipe.blend.share)
+        return model, tokenizer
+    config = recipe.model_config()
+    text = config.text if isinstance(config, DualStreamConfig) else config.transformer
+    length = config.text_input.max_length
+    if text.source:
+        return checkpoint.build(config), checkpoint.tokenizer_of(text, length)
+    captions = (caption for record in records for caption in record.captions_in(recipe.data.lang))
+    return checkpoint.build(config), learn_tokenizer(captions, int(text.config["vocab_size"]), length)
+
+
+def make_objectives(recipe: Recipe) -> nn.ModuleDict:
+    """Make the objectives of a recipe, by its names for them."""
+    made = nn.ModuleDict()
+    for name, terms in recipe.objectives.items():
+        loss = terms.get("loss")
+        if loss not in OBJECTIVES:
+            raise RecipeError(f"objectives.{name}.loss: {loss!r} is not a loss", nearest(str(loss), OBJECTIVES))
+        chosen = {key: value for key, value in terms.items() if key not in ("loss", "weight")}
+        made[name] = settings.call(OBJECTIVES[loss], chosen, f"objectives.{name}", RecipeError)
+    return made

@@ -1,0 +1,39 @@
+"""What the schedule of a recipe makes of a step: how fast everything learns, and which objectives it has."""
+
+import math
+import random
+
+from sightline.training.recipe import Recipe, ScheduleRecipe
+
+_APART = 10_000_019  # steps between the seeds of two recipes' seeds: more than any run takes
+
+
+def seed_at(step: int, recipe: Recipe) -> int:
+    """Give the seed of all that is random in a step; a resumed run asks for the same again."""
+    return recipe.seed * _APART + step
+
+
+def rate_at(step: int, steps: int, schedule: ScheduleRecipe) -> float:
+    """Give the share of its learning rate that a group has at `step` of `steps`."""
+    warm = round(schedule.warmup * steps)
+    if step < warm:
+        return (step + 1) / warm
+    if schedule.decay == "constant":
+        return 1.0
+    done = (step - warm) / max(1, steps - warm)
+    return 1 - done if schedule.decay == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+
+
+def weights_at(step: int, recipe: Recipe) -> dict[str, float]:
+    """Give the objectives of a step by name, with their weights.
+
+    Where one is drawn at random, its weight has done its work in the draw and is 1.
+    """
+    schedule, weights = recipe.schedule, recipe.weights
+    if schedule.run == "together":
+        return weights
+    if schedule.run == "pattern":
+        name = schedule.pattern[step % len(schedule.pattern)]
+        return {name: weights[name]}
+    (name,) = random.Random(seed_at(step, recipe)).choices(list(weights), list(weights.values()))
+    return {name: 1.0}

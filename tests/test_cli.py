@@ -1,0 +1,167 @@
+"""The command as a user meets it: what it prints, what it writes, and what it says of bad input."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+import tiny
+from sightline import cli
+from sightline.bundle import Bundle
+from sightline.errors import SightlineError
+from sightline.models import checkpoint
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def captions(tmp_path: Path) -> Path:
+    """Twelve pictures with one, two or three captions each, the last too long for the tiny model."""
+    chance = random.Random(0)
+    path = tmp_path / "captions.jsonl"
+    with path.open("w") as file:
+        for number in range(12):
+            Image.new("RGB", (40, 30), tuple(chance.randrange(256) for _ in range(3))).save(tmp_path / f"{number}.png")
+            texts = [" ".join(chance.choices(tiny.WORDS[4:], k=5)) for _ in range(1 + number % 3)]
+            if number == 11:
+                texts[0] = "a dog " * 30
+            file.write(json.dumps({"image": f"{number}.png", "captions": texts}) + "\n")
+    return path
+
+
+def test_a_bundle_is_evaluated_to_a_table_and_to_json(tiny_bundle: Path, captions: Path, tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    done = run("eval", tiny_bundle, captions, "--rerank", "5", "--fusion", "add", "--weight", "0.3", "--json", out)
+    assert done.exit_code == 0, done.output
+    assert "tiny" in done.output
+    found = json.loads(out.read_text())
+    assert found["stages"] == ["embed", "match@5"]
+    assert (found["images"], found["captions"], found["protocol"], found["lang"]) == (12, 24, "karpathy", "en")
+    assert (found["fusion"], found["weight"]) == ("add", 0.3)
+    for way in ("text_to_image", "image_to_text"):
+        recalls = [found[way][f"R@{k}"] for k in (1, 5, 10)]
+        assert 0 <= recalls[0] <= recalls[1] <= recalls[2] <= 100
+    total = sum(found[way][f"R@{k}"] for way in ("text_to_image", "image_to_text") for k in (1, 5, 10))
+    assert found["rSum"] == pytest.approx(total, abs=0.01)
+    assert found["problems"]["captions_truncated"] == 1
+    assert set(found["seconds"]) == {"encode_images", "encode_texts", "rank", "late", "match"}
+
+
+def test_a_checkpoint_and_its_bundle_score_alike(captions: Path, tmp_path: Path) -> None:
+    checkpoint.save(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "checkpoint")
+    exported = run("export", tmp_path / "checkpoint", "--out", tmp_path / "bundle", "--name", "mine")
+    assert exported.exit_code == 0, exported.output
+    assert "mine, embed, fragments, match, float32" in exported.output
+    results = []
+    for model in ("checkpoint", "bundle"):
+        done = run("eval", tmp_path / model, captions, "--late", "8", "--rerank", "4", "--json", tmp_path / "r.json")
+        assert done.exit_code == 0, done.output
+        results.append(json.loads((tmp_path / "r.json").read_text()))
+    for key in ("text_to_image", "image_to_text", "rSum", "mR", "ci95", "problems"):
+        assert results[0][key] == results[1][key], key
+
+
+def test_quantised_weights_make_an_int8_bundle(tmp_path: Path) -> None:
+    checkpoint.save(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "checkpoint")
+    done = run("export", tmp_path / "checkpoint", "--out", tmp_path / "small", "--quantize", "int8")
+    assert done.exit_code == 0, done.output
+    assert Bundle.open(tmp_path / "small").spec.precision == "int8"
+
+
+def test_an_image_that_does_not_open_is_counted_not_dropped(tiny_bundle: Path, captions: Path, tmp_path: Path) -> None:
+    (tmp_path / "3.png").write_bytes(b"not a picture")
+    done = run("eval", tiny_bundle, captions, "--json", tmp_path / "r.json")
+    assert done.exit_code == 0, done.output
+    found = json.loads((tmp_path / "r.json").read_text())
+    assert found["problems"]["images_unreadable"] == 1
+    assert (found["images"], found["captions"]) == (12, 24)
+    assert "unreadable" in done.output
+
+
+def test_distractors_enlarge_the_gallery(tiny_bundle: Path, captions: Path, tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    for number in range(5):
+        Image.new("RGB", (20, 20), (number * 50, 10, 200)).save(tmp_path / "more" / f"{number}.png")
+    arguments = ("eval", tiny_bundle, captions, "--distractors", tmp_path / "more", "--json", tmp_path / "r.json")
+    assert run(*arguments).exit_code == 0
+    assert json.loads((tmp_path / "r.json").read_text())["distractors"] == 5
+
+
+def test_only_the_test_split_counts_where_there_is_one(tiny_bundle: Path, captions: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in captions.read_text().splitlines()]
+    for number, line in enumerate(lines):
+        line["split"] = "test" if number < 4 else "train"
+    captions.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for extra, images in (((), 4), (("--split", "train"), 8)):
+        done = run("eval", tiny_bundle, captions, *extra, "--json", tmp_path / "r.json")
+        assert done.exit_code == 0, done.output
+        assert json.loads((tmp_path / "r.json").read_text())["images"] == images
+
+
+def test_broken_records_stop_a_run_or_are_skipped_as_asked(tiny_bundle: Path, captions: Path) -> None:
+    captions.write_text(captions.read_text() + "{broken\n")
+    done = run("eval", tiny_bundle, captions)
+    assert isinstance(done.exception, SightlineError)
+    assert "captions.jsonl:13" in str(done.exception)
+    done = run("eval", tiny_bundle, captions, "--skip-broken")
+    assert done.exit_code == 0, done.output
+    assert "skipped" in done.output
+    assert "captions.jsonl:13" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["eval", "{bundle}", "{folder}/nothing.jsonl"], "nothing.jsonl"),
+        (["eval", "{folder}/nothing", "{data}"], "no such folder"),
+        (["eval", "{folder}", "{data}"], "neither a bundle"),
+        (["eval", "hf:nobody/nothing", "{data}"], "cannot be had from the hub"),
+        (["eval", "{bundle}", "{data}", "--lang", "de"], "de"),
+        (["eval", "{bundle}", "{data}", "--protocol", "coco-5k"], "5,000"),
+        (["eval", "{bundle}", "{data}", "--json", "{folder}/no/where.json"], "does not exist"),
+        (["export", "{folder}", "--out", "{folder}/out"], "not a checkpoint"),
+    ],
+)
+def test_bad_input_gets_a_clear_error(
+    arguments: list[str],
+    message: str,
+    tiny_bundle: Path,
+    captions: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    places = {"bundle": tiny_bundle, "data": captions, "folder": tmp_path}
+    done = run(*(argument.format(**places) for argument in arguments))
+    assert isinstance(done.exception, SightlineError), done.output
+    assert message in str(done.exception)
+
+
+def test_an_error_reaches_the_user_as_a_message_and_an_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["sightline", "eval", str(tmp_path / "nothing"), str(tmp_path)])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("sightline: ")
+    assert "Traceback" not in shown
+
+
+def test_an_altered_bundle_is_refused_by_the_command(tiny_bundle: Path, captions: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(tiny_bundle, tmp_path / "copy"))
+    (copy / "text.onnx").write_bytes(b"something else")
+    done = run("eval", copy, captions)
+    assert isinstance(done.exception, SightlineError)
+    assert "sha256" in str(done.exception)
+
+
+def test_the_version_is_shown() -> None:
+    assert run("--version").output.startswith("sightline 0.")

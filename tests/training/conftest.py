@@ -1,0 +1,22 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from training import shapes
+
+
+@pytest.fixture(scope="package", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny models gain nothing from threads, and lose much where cores are shared; sums come out the same each time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="package")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty-four captioned pictures, for runs of a few steps."""
+    return shapes.write(tmp_path_factory.mktemp("few") / "pictures", shapes.cards(seed=0))

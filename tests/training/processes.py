@@ -1,0 +1,69 @@
+"""Runs in processes of their own: two that train as one, and one that is killed."""
+
+import multiprocessing
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(
+    ["sightline.training.trainer", *(f"transformers.models.{name}.modeling_{name}" for name in ("bert", "clip", "vit"))]
+)
+# Importing torch and transformers takes seconds: the server does it once, and every process begins as a copy of it.
+
+
+def start(work: Callable[..., None], *arguments: Any) -> Any:
+    """Start a process; `work` must be a function that another process can import."""
+    process = _context.Process(target=_alone, args=(work, arguments), daemon=True)
+    process.start()
+    return process
+
+
+def together(work: Callable[..., None], *arguments: Any) -> None:
+    """Run `work` in two processes that know of each other as torchrun would tell them, and wait for both."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    both = [_context.Process(target=_ranked, args=(rank, port, work, arguments), daemon=True) for rank in (0, 1)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join(timeout=120)
+    codes = [process.exitcode for process in both]
+    for process in both:
+        process.kill()
+    assert codes == [0, 0], f"the two processes ended with {codes}"
+
+
+def _ranked(rank: int, port: int, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in place.items()})
+    _alone(work, arguments)
+
+
+def _alone(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    work(*arguments)
+
+
+def train_each(runs: dict[str, tuple[dict[str, Any], dict[str, Any]]], out: Path) -> None:
+    """Train several recipes one after the other, each in a folder of its name."""
+    from sightline.training.recipe import parse_recipe
+    from sightline.training.trainer import train
+
+    for name, (recipe, options) in runs.items():
+        train(parse_recipe(recipe, name), out / name, **options)
+
+
+def train_slowly(recipe: dict[str, Any], out: Path, save_every: int) -> None:
+    """Train with a pause after every step, so that there is time to be killed."""
+    from sightline.training.recipe import parse_recipe
+    from sightline.training.trainer import train
+
+    train(parse_recipe(recipe, "slow"), out, save_every=save_every, report=lambda _: time.sleep(0.1))

@@ -1,0 +1,62 @@
+"""A small batch of texts and images for a model, and its gradients, computed by one process or its share of two."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+import tiny
+from sightline.models.retriever import Retriever, Tokens
+from sightline.objectives import Contrastive, Matching, Objective, Triplet
+from sightline.training.distributed import World
+from sightline.training.gradients import Side, backward
+
+TEXT_IDS = torch.tensor([0, 0, 1, 2, 3, 4, 4])
+IMAGE_IDS = torch.tensor([0, 1, 2, 3, 4])
+REPEATED_IDS = torch.tensor([0, 1, 2, 0, 3])
+"""Images of which one is there twice, and one of no text is left."""
+
+OBJECTIVES: dict[str, list[Objective]] = {
+    "triplet hardest": [Triplet(0.5)],
+    "triplet mean": [Triplet(0.5, "mean")],
+    "triplet sum": [Triplet(0.5, "sum")],
+    "triplet distance": [Triplet(0.5, "distance", nearest=0.1, farthest=2.0)],
+    "contrastive": [Contrastive()],
+    "contrastive smooth": [Contrastive(temperature=0.5, label_smoothing=0.2)],
+    "matching hard": [Matching()],
+    "matching random": [Matching("random", "one")],
+    "matching in chunks": [Matching("hard", "both", chunk=4)],
+    "all": [Triplet(0.5, "mean"), Contrastive(), Matching()],
+}
+
+
+def sides(model: Retriever, image_ids: Tensor = IMAGE_IDS, world: World | None = None) -> tuple[Side, Side]:
+    """Seven texts of several lengths and five images, some of which belong to two texts."""
+    chance = torch.Generator().manual_seed(1)
+    lengths = torch.tensor([6, 3, 5, 6, 2, 4, 5])
+    mask = torch.arange(6)[None] < lengths[:, None]
+    ids = torch.randint(4, len(tiny.WORDS), mask.shape, generator=chance) * mask
+    pixels = torch.randn(len(image_ids), 3, 32, 32, generator=chance)
+    world = world or World()
+    own_texts, own_images = world.share(len(ids)), world.share(len(pixels))
+    ids, mask, pixels = ids[own_texts], mask[own_texts], pixels[own_images]
+    return (
+        Side(lambda rows: model.encode_texts(Tokens(ids[rows], mask[rows])), TEXT_IDS),
+        Side(lambda rows: model.encode_images(pixels[rows]), image_ids),
+    )
+
+
+def gradients(
+    model: Retriever,
+    objectives: list[Objective],
+    chunk: int,
+    image_ids: Tensor = IMAGE_IDS,
+    world: World | None = None,
+) -> tuple[dict[str, float], Mapping[str, Tensor | None]]:
+    """The loss of each objective, and the gradient of each parameter of the model and the objectives."""
+    named = {f"{number}": objective for number, objective in enumerate(objectives)}
+    everything = torch.nn.ModuleDict({"model": model, **named})
+    everything.zero_grad()
+    weighted = {name: (objective, 0.5 + int(name)) for name, objective in named.items()}
+    losses = backward(model, weighted, *sides(model, image_ids, world), seed=3, chunk=chunk, world=world)
+    return losses, {name: p.grad if p.grad is None else p.grad.clone() for name, p in everything.named_parameters()}

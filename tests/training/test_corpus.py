@@ -1,0 +1,204 @@
+"""The training data as it is drawn: pictures decoded once, captions tokenised once, broken ones named."""
+
+import io
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import tiny
+from sightline.datasets import Record, read_all
+from sightline.errors import DataError, MediaError, ModelError, RecipeError, SightlineError
+from sightline.media import ImageBytes, Preprocess, to_pixels
+from sightline.training import corpus as corpus_module
+from sightline.training.beginning import training_records, validation_records
+from sightline.training.corpus import Corpus, SeenImages, normalised
+from sightline.training.recipe import parse_recipe
+from sightline.training.trainer import train
+from training import shapes
+
+PREPROCESS = Preprocess(size=32, resize="crop", mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.3))
+
+
+class Counted:
+    """A picture that counts how often it is read."""
+
+    reads: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name, self.data = name, data
+
+    def read(self) -> bytes:
+        self.reads[self.name] += 1
+        return self.data
+
+
+def encoded(picture: Image.Image, kind: str = "PNG") -> bytes:
+    file = io.BytesIO()
+    picture.save(file, kind)
+    return file.getvalue()
+
+
+def record(number: int, captions: tuple[str, ...], side: tuple[int, int] = (40, 50)) -> Record:
+    pixels = np.random.default_rng(number).integers(0, 256, (side[1], side[0], 3), dtype=np.uint8)
+    return Record(str(number), Counted(f"{number}.png", encoded(Image.fromarray(pixels))), {"en": captions})
+
+
+def made(records: list[Record]) -> Corpus:
+    return Corpus(records, "en", PREPROCESS, tiny.tokenizer())
+
+
+@pytest.fixture
+def records() -> list[Record]:
+    Counted.reads = Counter()
+    captions = [("a dog",), ("a cat on the beach", "two small cat"), ("a large red ball in the water",)]
+    return [record(number, texts) for number, texts in enumerate(captions)]
+
+
+def test_a_draw_names_its_pictures_once_and_pads_to_its_longest_caption(records: list[Record]) -> None:
+    corpus = made(records)
+    drawn = corpus.draw(np.array([[1, 1], [0, 0], [1, 0]]))
+    assert drawn.images.tolist() == [0, 1]
+    assert drawn.text_images.tolist() == [1, 0, 1]
+    expected = tiny.tokenizer()(["two small cat", "a dog", "a cat on the beach"])
+    assert np.array_equal(drawn.tokens.ids.numpy(), expected.ids)
+    assert np.array_equal(drawn.tokens.mask.numpy(), expected.mask)
+    assert corpus.captions_per_image == [1, 2, 1]
+
+
+def test_pictures_are_those_that_evaluation_sees(records: list[Record]) -> None:
+    """A model must be trained on what it will be asked about: the same scaling, crop and normalisation."""
+    corpus = made(records)
+    found = normalised(corpus.pixels(np.array([2, 0])), PREPROCESS)
+    for row, number in zip(found, (2, 0), strict=True):
+        np.testing.assert_allclose(row, to_pixels(records[number].image, PREPROCESS), atol=1e-5)
+
+
+def test_a_photo_decoded_at_a_fraction_of_its_size_is_nearly_that_of_evaluation() -> None:
+    smooth = Image.linear_gradient("L").resize((640, 480)).convert("RGB")
+    photo = Record("photo", ImageBytes("photo.jpg", encoded(smooth, "JPEG")), {"en": ("a dog",)})
+    found = normalised(made([photo]).pixels(np.array([0])), PREPROCESS)[0]
+    assert float(np.abs(found.numpy() - to_pixels(photo.image, PREPROCESS)).mean()) < 0.02
+
+
+def test_a_picture_is_decoded_once_where_memory_allows(records: list[Record], monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = made(records)
+    first, again = corpus.pixels(np.array([0, 1])), corpus.pixels(np.array([1, 0]))
+    assert torch.equal(first, again.flip(0))
+    assert Counted.reads == {"0.png": 1, "1.png": 1}
+    monkeypatch.setattr(corpus_module, "_KEPT_BYTES", 3 * 32 * 32 * 3 - 1)
+    forgetful = made(records)
+    forgetful.pixels(np.array([0]))
+    forgetful.pixels(np.array([0]))
+    assert Counted.reads["0.png"] == 3
+
+
+def test_what_a_frozen_tower_saw_is_what_it_sees(records: list[Record]) -> None:
+    model = tiny.retriever(tiny.DUAL)
+    corpus = Corpus(records, "en", model.preprocess, tiny.tokenizer())
+    seen = SeenImages.of(corpus, model, torch.device("cpu"), batch=2)
+    assert seen is not None
+    with torch.no_grad():
+        fresh = model.look(normalised(corpus.pixels(np.array([2, 0])), model.preprocess))
+    kept = seen.of_images(np.array([2, 0]))
+    torch.testing.assert_close(kept.pooled, fresh.pooled)
+    torch.testing.assert_close(kept.patches, fresh.patches)
+
+
+def test_captions_that_are_cut_are_counted(records: list[Record]) -> None:
+    assert made([*records, record(9, ("dog " * 30,))]).truncated == 1
+
+
+def test_records_without_captions_are_left_out_and_a_missing_language_is_refused(records: list[Record]) -> None:
+    bare = Record("bare", records[0].image, {})
+    assert len(made([*records, bare])) == 3
+    with pytest.raises(DataError, match="the training data has no captions"):
+        made([bare])
+    with pytest.raises(DataError, match="wanted captions in 'de', has en"):
+        Corpus(records, "de", PREPROCESS, tiny.tokenizer())
+
+
+def recipe(few: Path, **changes: Any) -> dict[str, Any]:
+    common: dict[str, Any] = {"hidden": 16, "data": {"batch_size": 12}, "schedule": {"steps": 2}}
+    return shapes.recipe(few, **common | changes)
+
+
+def test_a_picture_that_does_not_open_ends_the_run_by_name_with_the_way_out(tmp_path: Path) -> None:
+    path = shapes.write(tmp_path / "data", shapes.cards(seed=0))
+    broken = sorted((tmp_path / "data").glob("*.png"))[7]
+    broken.write_bytes(broken.read_bytes()[:60])
+    with pytest.raises(MediaError) as refused:
+        train(parse_recipe(recipe(path), "it"), tmp_path / "run")
+    assert refused.value.name == str(broken)
+    assert "remove it and its captions from the training data" in refused.value.way_out
+
+
+def test_a_limit_takes_as_many_pictures_others_for_another_seed(few: Path) -> None:
+    def keys(**changes: Any) -> list[str]:
+        return [record.key for record in training_records(parse_recipe(recipe(few, **changes), "it"))]
+
+    assert len(keys()) == 24
+    chosen = keys(data={"limit": 5})
+    assert len(set(chosen)) == 5
+    assert chosen == keys(data={"limit": 5})
+    assert chosen != keys(data={"limit": 5}, seed=1)
+    assert keys(data={"limit": 6})[:5] == chosen, "a larger share should hold the smaller one"
+    with pytest.raises(RecipeError, match=r"data\.limit is 25, but there are only 24"):
+        keys(data={"limit": 25})
+
+
+def test_of_data_that_names_its_splits_only_the_right_one_is_used(few: Path, tmp_path: Path) -> None:
+    """Whoever names a whole data set must not train on its test pictures."""
+    splits = ["train"] * 14 + ["val"] * 4 + ["test"] * 6
+    random.Random(0).shuffle(splits)
+    whole = few.parent / "whole.jsonl"
+    lines = [json.loads(line) for line in few.read_text().splitlines()]
+    whole.write_text(
+        "".join(json.dumps({**line, "split": split}) + "\n" for line, split in zip(lines, splits, strict=True))
+    )
+    asked = parse_recipe(recipe(whole, val=whole), "it")
+    assert {record.split for record in training_records(asked)} == {"train"}
+    assert len(training_records(asked)) == 14
+    assert {record.split for record in validation_records(asked)} == {"val"}
+    unnamed = parse_recipe(recipe(few, val=few), "it")
+    assert len(training_records(unnamed)) == len(validation_records(unnamed)) == len(read_all(few)) == 24
+    whole.unlink()
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_before_it_spoils_the_weights(few: Path, tmp_path: Path) -> None:
+    wild = {"lr": 1e30, "clip": 0.0}
+    with pytest.raises(SightlineError, match=r"the loss of embed is nan at step 2\nLower the learning rate"):
+        train(parse_recipe(recipe(few, optimizer=wild), "it"), tmp_path / "run", save_every=100)
+    assert not (tmp_path / "run" / "last").exists()
+
+
+def test_a_gradient_that_is_not_finite_ends_the_run_too(
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *_: torch.tensor(float("inf")))
+    with pytest.raises(SightlineError, match="the gradient is inf at step 1"):
+        train(parse_recipe(recipe(few), "it"), tmp_path / "run")
+
+
+def test_a_validation_that_the_model_cannot_do_is_refused_at_the_start(few: Path, tmp_path: Path) -> None:
+    asked = recipe(few, val=few, model={"matcher": "none"}, validation={"rerank": 5})
+    with pytest.raises(ModelError, match="rerank 5 needs the ability 'match'"):
+        train(parse_recipe(asked, "it"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_batch_larger_than_the_data_is_refused_and_a_part_of_an_epoch_is_at_least_a_step(
+    few: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="batches of 25 cannot be drawn from 24"):
+        train(parse_recipe(recipe(few, data={"batch_size": 25}), "it"), tmp_path / "run")
+    short = train(parse_recipe(recipe(few, schedule={"epochs": 0.01}), "it"), tmp_path / "short")
+    assert short.steps == 1
+    epochs = train(parse_recipe(recipe(few, schedule={"epochs": 1}), "it"), tmp_path / "epochs")
+    assert epochs.steps == 4  # 48 captions in batches of 12

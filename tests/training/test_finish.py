@@ -1,0 +1,41 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+import tiny
+from sightline.bundle import Bundle
+from sightline.datasets import read_all
+from sightline.evaluation import evaluate
+from sightline.training.export import export
+from sightline.training.finish import finish
+from training import shapes
+
+
+def test_a_finished_bundle_has_a_fusion_and_calibrated_stages(tiny_bundle: Path, tmp_path: Path) -> None:
+    records = read_all([shapes.write(tmp_path / "held-out", shapes.cards(seed=5))])
+    folder = Path(shutil.copytree(tiny_bundle, tmp_path / "bundle"))
+    spec = finish(folder, records)
+    reopened = Bundle.open(folder)
+    assert reopened.spec == spec
+    assert spec.fusion.rule == "logit_add"
+    assert set(spec.calibration) == {"embed", "match"}
+    assert np.isfinite([value for c in spec.calibration.values() for value in (c.scale, c.bias)]).all()
+    chosen, alone = (
+        evaluate(reopened, records, rerank=20, fusion="logit_add", weight=weight)
+        for weight in (spec.fusion.weight, 0.0)
+    )
+    assert chosen.r_sum >= alone.r_sum, "on the data it was chosen on, no other weight is better"
+
+
+def test_modules_named_by_a_pattern_take_four_bits(tmp_path: Path) -> None:
+    model, tokenizer = tiny.retriever(tiny.DUAL), tiny.tokenizer()
+    sizes, embeddings = [], []
+    pixels = np.random.default_rng(0).standard_normal((3, 3, 32, 32)).astype(np.float32)
+    for pattern in ("", r"mlp\.fc[12]"):
+        export(model, tokenizer, tmp_path / "b", name="b", precision="int8", four_bits=pattern)
+        sizes.append((tmp_path / "b" / "image.onnx").stat().st_size)
+        embeddings.append(Bundle.open(tmp_path / "b").encode_images(pixels).embedding)
+    assert sizes[1] < sizes[0]
+    cosines = (embeddings[0] * embeddings[1]).sum(1)
+    assert 0.9 < cosines.min() < 1 - 1e-6

@@ -1,0 +1,192 @@
+"""A run that was stopped or killed, and resumed, ends as one that was left alone: with the same weights, bit by bit."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from sightline.errors import RecipeError, SightlineError
+from sightline.models import checkpoint
+from sightline.training.recipe import parse_recipe
+from sightline.training.state import find_state, find_whole, put_in_place, saved_step
+from sightline.training.trainer import Trained, train
+from training import processes, shapes
+
+STEPS = 6
+
+
+def recipe(few: Path, **changes: Any) -> dict[str, Any]:
+    """Everything that is random at once: dropout, crops, hard negatives, objectives drawn by weight."""
+    settings: dict[str, Any] = {
+        "hidden": 16,
+        "dropout": 0.2,
+        "data": {"batch_size": 10},
+        "augment": {"crop": 0.5, "colour": 0.3},
+        "objectives": shapes.JOINT,
+        "schedule": {"steps": STEPS, "run": "random", "warmup": 0.3},
+        "optimizer": {"lr": 1e-3, "chunk": 6},
+        "validation": {"every": 2},
+    }
+    return shapes.recipe(few, few, **settings | changes)
+
+
+def run(few: Path, out: Path, changes: dict[str, Any] | None = None, **options: Any) -> Trained:
+    return train(parse_recipe(recipe(few, **changes or {}), "run"), out, **options)
+
+
+def weights(folder: Path) -> dict[str, Tensor]:
+    return checkpoint.load(folder)[0].state_dict()
+
+
+def log(out: Path) -> list[dict[str, Any]]:
+    """The log without the one thing that may differ."""
+    entries = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in entry.items() if key != "seconds"} for entry in entries]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("undisturbed") / "run"
+    run(few, out)
+    return out
+
+
+def assert_same_run(out: Path, undisturbed: Path) -> None:
+    for folder in ("last", "best"):
+        expected = weights(undisturbed / folder)
+        found = weights(out / folder)
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(found[name], expected[name]) for name in expected), folder
+    assert (out / "last" / "run.json").read_text() == (undisturbed / "last" / "run.json").read_text()
+    assert log(out) == log(undisturbed)
+
+
+@pytest.mark.parametrize("stop", [1, 4])
+def test_a_run_stopped_and_resumed_ends_with_the_same_weights(
+    few: Path, undisturbed: Path, tmp_path: Path, stop: int
+) -> None:
+    stopped = run(few, tmp_path / "run", stop_after=stop)
+    assert stopped.steps == stop == saved_step(tmp_path / "run" / "last")
+    resumed = run(few, tmp_path / "run", resume=True)
+    assert resumed.steps == STEPS
+    assert_same_run(tmp_path / "run", undisturbed)
+
+
+def test_runs_of_another_seed_end_with_other_weights(few: Path, undisturbed: Path, tmp_path: Path) -> None:
+    """Else all of the above could not fail."""
+    run(few, tmp_path / "run", {"seed": 1})
+    expected, found = weights(undisturbed / "last"), weights(tmp_path / "run" / "last")
+    assert not any(torch.equal(found[name], expected[name]) for name in expected if name.endswith("weight"))
+
+
+@pytest.mark.parametrize("steps_done", [1, 3])
+def test_a_run_killed_and_resumed_ends_with_the_same_weights(
+    few: Path, undisturbed: Path, tmp_path: Path, steps_done: int
+) -> None:
+    """Killed before it saved anything, and between two saves; in another process than the one that resumes."""
+    out = tmp_path / "run"
+    process = processes.start(processes.train_slowly, recipe(few), out, 2)
+    deadline = time.monotonic() + 60
+    while not (out / "log.jsonl").exists() or len((out / "log.jsonl").read_text().splitlines()) < steps_done:
+        assert process.is_alive(), "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert saved_step(out / "last") < STEPS
+    run(few, out, resume=True, save_every=2)
+    assert_same_run(out, undisturbed)
+
+
+class KilledError(BaseException):
+    """Stands for a kill: nothing that catches errors catches it."""
+
+
+@pytest.mark.parametrize(("folder", "moment"), [("last", "before"), ("last", "between"), ("best", "between")])
+def test_a_run_killed_while_it_replaces_a_folder_keeps_the_one_before(
+    few: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, moment: str
+) -> None:
+    out = tmp_path / "run"
+    run(few, out, stop_after=3)
+    before = {name: weights(out / name) for name in ("last", "best")}
+    rename = Path.rename
+    doomed = {"before": out / folder, "between": out / f"{folder}.new"}[moment]
+
+    def killing(path: Path, target: Path) -> Path:
+        if path == doomed:
+            raise KilledError
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", killing)
+        with pytest.raises(KilledError):
+            run(few, out, resume=True)
+    assert (out / f"{folder}.new").exists()
+    whole = find_whole(out / folder)
+    assert whole == (out / folder if moment == "before" else out / f"{folder}.old")
+    assert all(torch.equal(value, before[folder][name]) for name, value in weights(whole).items())
+    with pytest.raises(SightlineError, match="holds a run already"):
+        run(few, out)
+    run(few, out, resume=True)
+    assert_same_run(out, undisturbed)
+    assert sorted(path.name for path in out.iterdir()) == ["best", "last", "log.jsonl", "recipe.json"]
+
+
+def test_a_folder_half_written_is_never_taken_for_a_whole_one(tmp_path: Path) -> None:
+    def killed() -> None:
+        with put_in_place(tmp_path / "last") as new:
+            new.mkdir()
+            (new / "run.json").write_text("{")
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        killed()
+    assert find_state(tmp_path / "last") is None
+    with put_in_place(tmp_path / "last") as new:
+        new.mkdir()
+        (new / "run.json").write_text('{"step": 3}')
+    assert saved_step(tmp_path / "last") == 3
+
+
+def test_a_folder_that_holds_a_run_is_refused_without_resume(few: Path, undisturbed: Path) -> None:
+    before = (undisturbed / "log.jsonl").read_text()
+    with pytest.raises(SightlineError, match=r"holds a run already\nAdd --resume .* or choose another --out"):
+        run(few, undisturbed)
+    assert (undisturbed / "log.jsonl").read_text() == before
+
+
+def test_a_finished_run_resumed_is_left_as_it_is(few: Path, undisturbed: Path) -> None:
+    before = (undisturbed / "log.jsonl").read_text()
+    found = run(few, undisturbed, resume=True)
+    assert found.steps == STEPS
+    assert found.folder == undisturbed / "best"
+    assert found.validation is not None
+    assert found.validation["step"] == json.loads((undisturbed / "last" / "run.json").read_text())["best_step"]
+    assert (undisturbed / "log.jsonl").read_text() == before
+
+
+def test_resume_where_nothing_is_begins_a_run(few: Path, undisturbed: Path, tmp_path: Path) -> None:
+    run(few, tmp_path / "run", resume=True)
+    assert_same_run(tmp_path / "run", undisturbed)
+
+
+def test_resume_with_another_recipe_is_refused_and_names_what_differs(few: Path, undisturbed: Path) -> None:
+    changes = {"optimizer": {"lr": 1e-4, "chunk": 6}, "schedule": {"steps": STEPS, "run": "random"}}
+    with pytest.raises(RecipeError) as refused:
+        run(few, undisturbed, changes, resume=True)
+    assert "optimizer.lr: 0.001, now 0.0001; schedule.warmup: 0.3, now 0.0" in refused.value.what
+    assert "another --out" in refused.value.way_out
+
+
+def test_a_state_that_was_damaged_is_refused_by_name(few: Path, tmp_path: Path) -> None:
+    run(few, tmp_path / "run", stop_after=1)
+    (tmp_path / "run" / "last" / "optimizer.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(SightlineError, match=r"last: the saved state cannot be read"):
+        run(few, tmp_path / "run", resume=True)

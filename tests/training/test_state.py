@@ -1,0 +1,68 @@
+"""What a saved state holds: all of the optimiser, the objectives and where the run stands."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import tiny
+from sightline.models import checkpoint
+from sightline.objectives import Contrastive
+from sightline.training.optimizer import make_optimizer
+from sightline.training.recipe import OptimizerRecipe
+from sightline.training.state import Standing, load_state, save_state
+from training.sides import gradients
+
+
+def begun(folder: Path | None = None) -> tuple[checkpoint.AnyRetriever, torch.optim.AdamW, nn.ModuleDict]:
+    model = tiny.retriever(tiny.DUAL) if folder is None else checkpoint.load(folder)[0]
+    objectives = nn.ModuleDict({"embed": Contrastive(temperature=0.5)})
+    recipe = OptimizerRecipe(lr=1e-2, rates={"image": 1e-3})
+    return model, make_optimizer(recipe, model, objectives.values()), objectives  # type: ignore[return-value]
+
+
+def step(model: checkpoint.AnyRetriever, optimizer: torch.optim.AdamW, objectives: nn.ModuleDict) -> None:
+    gradients(model, list(objectives.values()), chunk=0)  # type: ignore[arg-type]
+    optimizer.step()
+
+
+def test_moments_steps_and_a_learned_temperature_come_back_exactly(tmp_path: Path) -> None:
+    run = begun()
+    for _ in range(2):
+        step(*run)
+    model, optimizer, objectives = run
+    save_state(tmp_path / "last", model, tiny.tokenizer(), optimizer, objectives, Standing(2, 71.5, 1))
+    loaded = begun(tmp_path / "last")
+    assert load_state(tmp_path / "last", *loaded[1:]) == Standing(2, 71.5, 1)
+    learned, found, begin = (one.state_dict()["embed.log_scale"] for one in (objectives, loaded[2], begun()[2]))
+    assert found == learned != begin
+    states = [
+        [optimizer.state[p] for group in optimizer.param_groups for p in group["params"]]
+        for _, optimizer, _ in (run, loaded)
+    ]
+    assert len(states[0]) == len(states[1]) > 0
+    for before, after in zip(*states, strict=True):
+        assert before.keys() == after.keys()
+        assert all(torch.equal(before[name], after[name]) for name in before)
+    assert any("exp_avg" in state for state in states[0])
+
+    step(*run)
+    step(*loaded)
+    for name, value in loaded[0].state_dict().items():
+        assert torch.equal(value, model.state_dict()[name]), name
+
+
+def test_a_state_holds_nothing_but_safetensors_and_json(tmp_path: Path) -> None:
+    run = begun()
+    step(*run)
+    save_state(tmp_path / "last", run[0], tiny.tokenizer(), *run[1:], Standing(1))
+    kinds = {path.suffix for path in (tmp_path / "last").rglob("*") if path.is_file()}
+    assert kinds == {".safetensors", ".json"}
+
+
+@pytest.mark.parametrize("standing", [Standing(), Standing(5, 0.0, 5), Standing(9, 512.25, 3)])
+def test_where_a_run_stands_comes_back(tmp_path: Path, standing: Standing) -> None:
+    model, optimizer, objectives = begun()
+    save_state(tmp_path / "last", model, tiny.tokenizer(), optimizer, objectives, standing)
+    assert load_state(tmp_path / "last", optimizer, objectives) == standing

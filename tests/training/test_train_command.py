@@ -1,0 +1,230 @@
+"""`sightline train`, from a recipe to a bundle that is evaluated: what it leaves, what it says, what it refuses."""
+
+import io
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import sightline
+from sightline import progress
+from sightline.cli import app
+from sightline.errors import RecipeError, SightlineError
+from sightline.progress import Latest
+from sightline.training import trainer
+from training import processes
+
+RECIPE = """
+name = "cards"
+
+[model]
+kind = "dual_stream"
+embedding_dim = 16
+fragment_dim = 8
+pool_to = 0
+preprocess = { size = 32, resize = "squash", mean = [0.5, 0.5, 0.5], std = [0.25, 0.25, 0.25] }
+text_input = { max_length = 12 }
+image = { config = { model_type = "vit", hidden_size = 16, intermediate_size = 32, num_hidden_layers = 1,
+  num_attention_heads = 2, image_size = 32, patch_size = 8 } }
+text = { config = { model_type = "bert", hidden_size = 16, intermediate_size = 32, num_hidden_layers = 1,
+  num_attention_heads = 2, vocab_size = 120, max_position_embeddings = 32 } }
+
+[data]
+train = ["${CARDS}"]
+val = ["${CARDS}"]
+batch_size = 8
+
+[objectives.embed]
+loss = "contrastive"
+
+[objectives.match]
+loss = "matching"
+
+[schedule]
+steps = 4
+
+[optimizer]
+lr = 1e-3
+"""
+
+
+@pytest.fixture
+def place(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with a recipe; CARDS names the pictures."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CARDS", str(few))
+    (tmp_path / "cards.toml").write_text(RECIPE.replace("\n  num", " num"))
+    return tmp_path
+
+
+def sightline_(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def steps_logged(run: Path) -> list[int]:
+    return [json.loads(line)["step"] for line in (run / "log.jsonl").read_text().splitlines()]
+
+
+def test_from_a_recipe_to_an_evaluated_bundle(place: Path, few: Path) -> None:
+    (last,) = sightline_("train", "cards.toml", "--set", "validation.every=2").splitlines()
+    assert last.startswith("runs/cards/best: val R@1 ")
+    assert last.endswith("Next: sightline export runs/cards/best --out runs/cards/bundle")
+    validation = json.loads((place / "runs/cards/best/validation.json").read_text())
+    assert f"{validation['text_to_image']['R@1']:.1f} text to image" in last
+    assert f"rSum {validation['rSum']:.1f}, at step {validation['step']}." in last
+    assert steps_logged(place / "runs/cards") == [1, 2, 3, 4]
+
+    assert "embed, fragments, match" in sightline_(*last.split("Next: sightline ")[1].split())
+    shown = sightline_("eval", "runs/cards/bundle", str(few), "--rerank", "5", "--json", "result.json")
+    assert "text to image" in shown
+    result = json.loads((place / "result.json").read_text())
+    assert result["stages"] == ["embed", "match@5"]
+    assert result["images"] == 24
+
+
+def train_and_listen(folder: Path) -> None:
+    result = CliRunner().invoke(app, ["train", str(folder / "cards.toml"), "--out", str(folder / "run")])
+    (folder / f"{os.environ['RANK']}.txt").write_text(f"{result.exit_code}\n{result.output}")
+
+
+def test_of_two_processes_that_train_together_one_speaks(place: Path) -> None:
+    processes.together(train_and_listen, place)
+    leading, other = ((place / f"{rank}.txt").read_text().splitlines() for rank in (0, 1))
+    assert leading[0] == other[0] == "0"
+    assert "Next: sightline export" in "".join(leading)
+    assert other[1:] == []
+
+
+def test_resume_goes_on_with_a_run_and_set_and_out_are_heard(place: Path) -> None:
+    sightline_("train", "cards.toml", "--out", "here", "--set", "name=other", "--set", "data.val=[]")
+    assert steps_logged(place / "here") == [1, 2, 3, 4]
+    assert json.loads((place / "here/recipe.json").read_text())["name"] == "other"
+    said = sightline_("train", "cards.toml", "--out", "here", "--set", "name=other", "--set", "data.val=[]", "--resume")
+    assert "here/best: after 4 steps, without validation data" in said
+    assert not (place / "runs").exists()
+
+
+def test_a_run_is_not_overwritten_and_not_resumed_by_another_recipe(place: Path) -> None:
+    sightline_("train", "cards.toml", "--set", "schedule.steps=1")
+    for more, error, said in (
+        (["--set", "schedule.steps=1"], SightlineError, "holds a run already"),
+        (["--resume"], RecipeError, "schedule.steps: 1, now 4"),
+    ):
+        result = CliRunner().invoke(app, ["train", "cards.toml", *more])
+        assert isinstance(result.exception, error)
+        assert said in str(result.exception)
+
+
+def test_ctrl_c_says_what_is_saved_and_how_to_go_on(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = trainer.train
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        train(*arguments, **options | {"stop_after": 3})
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(trainer, "train", interrupted)
+        result = CliRunner().invoke(app, ["train", "cards.toml", "--set", "name=a b"])
+    assert result.exit_code == 130
+    assert "interrupted; runs/a b was last saved after step 3" in result.output
+    again = "sightline train cards.toml --set 'name=a b' --out 'runs/a b' --resume"
+    assert f"To go on: {again}" in result.output
+    sightline_(*shlex.split(again)[1:])
+    assert steps_logged(place / "runs/a b") == [1, 2, 3, 4]
+
+
+def test_ctrl_c_before_anything_is_saved_says_so(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer, "train", interrupted)
+    result = CliRunner().invoke(app, ["train", "cards.toml"])
+    assert "interrupted; runs/cards has nothing saved yet" in result.output
+
+
+def test_without_torch_it_says_what_to_install() -> None:
+    script = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ImportError("No module named 'torch'")
+sys.meta_path.insert(0, Block())
+sys.argv = ["sightline", "train", "cards.toml"]
+from sightline.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("sightline: training needs torch: No module named 'torch'")
+    assert done.stderr.rstrip().endswith("pip install 'sightline[train]'")
+
+
+def test_train_is_a_verb_that_is_loaded_when_it_is_asked_for() -> None:
+    assert sightline.train is trainer.train
+    assert "train" in sightline.__all__
+    script = "import sys, sightline; assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+
+
+def entry(step: int, val: float | None = None, **loss: float) -> dict[str, Any]:
+    told: dict[str, Any] = {"step": step, "steps": 200, "loss": loss, "seconds": 2.0 * step}
+    return told if val is None else told | {"val": {"t2i": {"R@1": val}, "i2t": {"R@1": val + 1}, "rSum": 0}}
+
+
+def test_without_a_terminal_some_plain_lines_tell_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.training() as report:
+        for step in range(1, 201):
+            losses = {"match": 0.5} if step % 3 == 0 else {"embed": step / 100}
+            report(entry(step, 40.0 if step == 55 else None, **losses))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "step 1/200  embed 0.0100  6:38 left"
+    assert len(lines) == 22  # the first, every tenth, and the one with news
+    assert "step 55/200  embed 0.5500  match 0.5000  val R@1 40.0 / 41.0  4:50 left" in lines
+    assert lines[-1] == "step 200/200  embed 2.0000  match 0.5000  val R@1 40.0 / 41.0  0:00 left"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_a_bar_shows_loss_recall_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with progress.training() as report:
+        report(entry(50, 12.5, embed=1.25))
+        report(entry(51, embed=1.5))
+    shown = screen.getvalue()
+    assert "51/200" in shown
+    assert "embed 1.5000  val R@1 12.5 / 13.5" in shown
+    assert "left" in shown
+
+
+def test_evaluation_shows_a_bar_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    with progress.evaluating() as report:
+        assert report is None
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with progress.evaluating() as report:
+        assert report is not None
+        report("encode_images", 3, 9)
+        report("encode_images", 9, 9)
+    assert "encode images" in screen.getvalue()
+
+
+def test_time_left_counts_from_where_a_resumed_run_went_on() -> None:
+    latest = Latest()
+    latest.hear({"step": 151, "steps": 200, "loss": {}, "seconds": 10.0})
+    latest.hear({"step": 152, "steps": 200, "loss": {}, "seconds": 150.0})
+    assert latest.time_left == "1:00:00"

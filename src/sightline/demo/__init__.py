@@ -36,7 +36,7 @@ def run(folder: Path) -> Iterator[str]:
     trained = train(dataclasses.replace(recipe, data=data), folder / "run")
     if trained.evaluation is not None:
         found = trained.evaluation.text_to_image["R@1"]
-        yield f"  of the pictures it has never seen, it finds the one that a caption means in {found:.0f} of 100 cases.\n"
+        yield f"  of the pictures it never saw, it finds the one that a caption means in {found:.0f} of 100 cases.\n"
     retriever, tokenizer = checkpoint.load(trained.folder)
     export(retriever, tokenizer, folder / "bundle", name="demo")
     yield "Exported it to a bundle, which runs without torch. Asking the bundle:"

@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -29,6 +30,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command; an error that Sightline foresaw is shown as a message, not as a traceback."""
+    warnings.filterwarnings("ignore", module="PIL")  # about odd metadata in pictures that open all the same
     try:
         app()
     except SightlineError as error:

@@ -18,7 +18,7 @@ _context.set_forkserver_preload(
 
 def start(work: Callable[..., None], *arguments: Any) -> Any:
     """Start a process; `work` must be a function that another process can import."""
-    process = _context.Process(target=_alone, args=(work, arguments), daemon=True)
+    process = _context.Process(target=_alone, args=(dict(os.environ), work, arguments), daemon=True)
     process.start()
     return process
 
@@ -28,9 +28,12 @@ def together(work: Callable[..., None], *arguments: Any) -> None:
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    both = [_context.Process(target=_ranked, args=(rank, port, work, arguments), daemon=True) for rank in (0, 1)]
-    for process in both:
-        process.start()
+    both = []
+    for rank in (0, 1):
+        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        around = {**os.environ, **{name: str(value) for name, value in place.items()}}
+        both.append(_context.Process(target=_alone, args=(around, work, arguments), daemon=True))
+        both[-1].start()
     for process in both:
         process.join(timeout=120)
     codes = [process.exitcode for process in both]
@@ -39,15 +42,11 @@ def together(work: Callable[..., None], *arguments: Any) -> None:
     assert codes == [0, 0], f"the two processes ended with {codes}"
 
 
-def _ranked(rank: int, port: int, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    os.environ.update({name: str(value) for name, value in place.items()})
-    _alone(work, arguments)
-
-
-def _alone(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+def _alone(around: dict[str, str], work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    """Work in the environment of the test, not in that of the server, which began with an earlier test."""
     import torch
 
+    os.environ.update(around)
     torch.set_num_threads(1)
     work(*arguments)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 import tiny
 from sightline.models.retriever import Retriever, Tokens
-from sightline.objectives import Contrastive, Matching, Objective, Triplet
+from sightline.objectives import Contrastive, Matching, Objective, Pairs, Triplet
 from sightline.training.distributed import World
 from sightline.training.gradients import Side, backward
 
@@ -44,6 +44,20 @@ def sides(model: Retriever, image_ids: Tensor = IMAGE_IDS, world: World | None =
         Side(lambda rows: model.encode_texts(Tokens(ids[rows], mask[rows])), TEXT_IDS),
         Side(lambda rows: model.encode_images(pixels[rows]), image_ids),
     )
+
+
+def plain_gradients(
+    model: Retriever, objectives: list[Objective]
+) -> tuple[dict[str, float], Mapping[str, Tensor | None]]:
+    """As `gradients`, by nothing but autograd through the whole batch: what all others must agree with."""
+    everything = torch.nn.ModuleDict({"model": model, **{f"{i}": objective for i, objective in enumerate(objectives)}})
+    everything.zero_grad()
+    texts, images = sides(model)
+    pairs = Pairs(texts.encode(slice(None)), images.encode(slice(None)), texts.ids, images.ids)
+    losses = [objective(pairs, model, torch.Generator().manual_seed(3)) for objective in objectives]
+    torch.stack([(0.5 + number) * loss for number, loss in enumerate(losses)]).sum().backward()  # type: ignore[no-untyped-call]
+    found = {name: p.grad if p.grad is None else p.grad.clone() for name, p in everything.named_parameters()}
+    return {f"{number}": float(loss.detach()) for number, loss in enumerate(losses)}, found
 
 
 def gradients(

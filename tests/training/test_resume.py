@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -160,6 +161,14 @@ def test_a_folder_that_holds_a_run_is_refused_without_resume(few: Path, undistur
     with pytest.raises(SightlineError, match=r"holds a run already\nAdd --resume .* or choose another --out"):
         run(few, undisturbed)
     assert (undisturbed / "log.jsonl").read_text() == before
+
+
+def test_a_best_checkpoint_alone_is_not_overwritten_either(few: Path, tmp_path: Path) -> None:
+    """A run that was killed between its first validation and its first save has nothing else."""
+    run(few, tmp_path / "run", stop_after=2)
+    shutil.rmtree(tmp_path / "run" / "last")
+    with pytest.raises(SightlineError, match="holds a run already"):
+        run(few, tmp_path / "run")
 
 
 def test_a_finished_run_resumed_is_left_as_it_is(few: Path, undisturbed: Path) -> None:

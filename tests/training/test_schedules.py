@@ -141,6 +141,12 @@ def test_a_frozen_part_does_not_move_and_a_slow_one_moves_less(few: Path, tmp_pa
     assert moved["heads"] > 1e-3
 
 
+def test_dropout_is_on_while_training(few: Path, tmp_path: Path) -> None:
+    _, without = movements(few, tmp_path / "without")
+    _, dropping = movements(few, tmp_path / "with", dropout=0.5)
+    assert dropping[0]["embed"] != pytest.approx(without[0]["embed"], rel=1e-3)
+
+
 def test_a_frozen_tower_is_looked_through_once_and_gives_the_losses_of_looking_each_time(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

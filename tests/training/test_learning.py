@@ -23,8 +23,8 @@ def log(out: Path) -> Iterator[dict[str, Any]]:
 def test_recall_rises_from_chance_to_above_90_percent_on_pictures_never_seen(tmp_path: Path) -> None:
     pictures = shapes.write(tmp_path / "train", shapes.shapes(seed=0, copies=12))
     unseen = shapes.write(tmp_path / "val", shapes.shapes(seed=1))
-    schedule = {"steps": 280, "warmup": 0.1}
-    data = shapes.recipe(pictures, unseen, schedule=schedule, validation={"every": 70})
+    schedule = {"steps": 250, "warmup": 0.1}
+    data = shapes.recipe(pictures, unseen, schedule=schedule, validation={"every": 50})
     data["model"]["text"]["config"]["num_hidden_layers"] = 1  # captions this plain need no more
     recipe = parse_recipe(data, "shapes")
     untrained = train(recipe, tmp_path / "untrained", stop_after=1)
@@ -40,10 +40,10 @@ def test_recall_rises_from_chance_to_above_90_percent_on_pictures_never_seen(tmp
     again = evaluate(TorchModel.open(trained.folder), read_all(unseen))
     assert again.r_sum == trained.evaluation.r_sum, "the best checkpoint is not the one that was measured"
     entries = list(log(tmp_path / "run"))
-    assert [entry["step"] for entry in entries] == list(range(1, 281))
+    assert [entry["step"] for entry in entries] == list(range(1, 251))
     assert entries[0]["loss"]["embed"] > 3
     assert entries[-1]["loss"]["embed"] < 1
-    assert [entry["step"] for entry in entries if "val" in entry] == [70, 140, 210, 280]
+    assert [entry["step"] for entry in entries if "val" in entry] == [50, 100, 150, 200, 250]
 
 
 def test_training_to_embed_and_to_match_in_turns_gives_a_matcher_that_reranks_well(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_training_to_embed_and_to_match_in_turns_gives_a_matcher_that_reranks_we
         model=small,
         data={"batch_size": 24},
         objectives={"embed": {"loss": "contrastive"}, "match": {"loss": "matching", "negatives": "random"}},
-        schedule={"steps": 300, "warmup": 0.1, "run": "pattern", "pattern": shapes.PATTERN},
+        schedule={"steps": 240, "warmup": 0.1, "run": "pattern", "pattern": shapes.PATTERN},
         optimizer={"lr": 3e-3, "rates": {"image": 0.0, "text": 0.0}},
     )
     data["model"]["image"]["config"]["patch_size"] = 16
@@ -68,7 +68,7 @@ def test_training_to_embed_and_to_match_in_turns_gives_a_matcher_that_reranks_we
     assert [next(iter(entry["loss"])) for entry in entries[:6]] == ["embed", "embed", "match"] * 2
     losses = [entry["loss"]["match"] for entry in entries if "match" in entry["loss"]]
     assert sum(losses[:10]) / 10 == pytest.approx(0.69, abs=0.06)  # knows nothing: log 2
-    assert sum(losses[-10:]) / 10 < 0.45
+    assert sum(losses[-10:]) / 10 < 0.5
     model, records = TorchModel.open(trained.folder), read_all(unseen)
     embed = evaluate(model, records)
     rerank = evaluate(model, records, rerank=24, fusion="logit_add", weight=10.0)

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sightline.bundle import Bundle
-from sightline.bundle.spec import BundleSpec, Calibration, Fusion, read_spec, write_spec
+from sightline.bundle.spec import BundleSpec, Fusion, read_spec, write_spec
 from sightline.datasets import Record
-from sightline.evaluation.calibration import calibration_error, fit_calibration, relevance
+from sightline.evaluation.calibration import fit_calibration
 from sightline.evaluation.cascade import Shortlist
 from sightline.evaluation.encoding import Needs, Progress, encode_images, encode_texts
 from sightline.evaluation.metrics import query_images
@@ -57,11 +57,6 @@ def finish(
     spec = dataclasses.replace(read_spec(folder), fusion=fusion, calibration=calibration)
     write_spec(folder, spec)
     return spec
-
-
-def error_on(scores: npt.NDArray[np.floating], right: npt.NDArray[np.bool_], calibration: Calibration) -> float:
-    """The calibration error of a stage's scores on other data."""
-    return calibration_error(relevance(scores, calibration), right)
 
 
 def _best(queries: Singles, gallery: Singles) -> Shortlist:

@@ -15,7 +15,7 @@ import numpy as np
 from cascades import Cascades
 from provenance import provenance
 from sightline.datasets import read_all
-from sightline.evaluation import Evaluation
+from sightline.evaluation import Evaluation, evaluate
 from sightline.models.engine import TorchModel
 
 WEIGHTS = (0.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 80.0)
@@ -56,6 +56,7 @@ def main() -> None:
             ("embed", embed),
             ("match alone", cascades.rerank(20, "ce", most=20)),
             ("fused", cascades.rerank(20, "logit_add", best, most=20)),
+            ("late alone", evaluate(model, records, data=name, late=200, batch_size=128)),
         ):
             rows.append({"system": stage, "weight_chosen_on_val": best, **found.to_json()})
             print(arguments.name, name, stage, numbers(found), flush=True)

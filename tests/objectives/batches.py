@@ -15,12 +15,12 @@ IDS = st.lists(st.integers(0, 3), min_size=1, max_size=6)
 
 
 def encoded(rows: int, generator: torch.Generator, dim: int) -> Encoded:
-    """Random unit embeddings and states, leaves that collect gradients; the last state of odd rows is padding."""
+    """Random unit embeddings, fragments and states that collect gradients; the last place of odd rows is padding."""
     embedding = F.normalize(torch.randn(rows, dim, generator=generator), dim=-1).requires_grad_()
     states = torch.randn(rows, 3, 4, generator=generator).requires_grad_()
     mask = torch.ones(rows, 3, dtype=torch.bool)
     mask[1::2, -1] = False
-    return Encoded(embedding, F.normalize(states.detach(), dim=-1), mask, states)
+    return Encoded(embedding, F.normalize(states.detach(), dim=-1).requires_grad_(), mask, states)
 
 
 def batch(text_ids: list[int], image_ids: list[int], seed: int = 0, dim: int = 5) -> Pairs:
@@ -34,7 +34,8 @@ BATCHES = st.builds(batch, IDS, IDS, st.integers(0, 999), st.sampled_from([3, 5,
 
 def sources(pairs: Pairs) -> list[Tensor]:
     """The leaves of a batch."""
-    return [leaf for side in (pairs.texts, pairs.images) for leaf in (side.embedding, side.states) if leaf is not None]
+    sides = (pairs.texts, pairs.images)
+    return [x for side in sides for x in (side.embedding, side.fragments, side.states) if x is not None]
 
 
 def gradients(loss: Tensor, leaves: list[Tensor]) -> list[Tensor]:

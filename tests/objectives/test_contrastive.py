@@ -45,6 +45,47 @@ def test_it_is_the_mean_of_both_directions_over_all_anchors(pairs: Pairs, temper
     assert loss.item() == pytest.approx(expected, rel=1e-5, abs=1e-5)
 
 
+def slow_late(pairs: Pairs) -> list[list[float]]:
+    """Equation 5 of paper 3, word by word."""
+    sides = [zip(side.fragments.detach().double(), side.mask, strict=True) for side in (pairs.texts, pairs.images)]
+    texts, images = ([fragments[mask] for fragments, mask in side] for side in sides)
+    return [[sum(max(float(w @ p) for p in image) for w in text) for image in images] for text in texts]
+
+
+@settings(max_examples=30, deadline=None)
+@given(pairs=BATCHES, chunk=st.integers(1, 7))
+def test_late_interaction_is_that_of_the_paper(pairs: Pairs, chunk: int) -> None:
+    torch.testing.assert_close(pairs.late(chunk), torch.tensor(slow_late(pairs)), rtol=1e-5, atol=1e-5)
+
+
+def test_the_loss_on_fragments_is_that_of_their_late_interaction() -> None:
+    pairs = batch([0, 0, 1, 2], [0, 1, 2], seed=3)
+    late = torch.tensor(slow_late(pairs), dtype=torch.float64)
+    logits, positive = (late / 0.5).tolist(), pairs.positive
+    of_texts = [literal(*row, 0.0) for row in zip(logits, positive.tolist(), strict=True)]
+    of_images = [literal(*row, 0.0) for row in zip((late.T / 0.5).tolist(), positive.T.tolist(), strict=True)]
+    objective = Contrastive(0.5, on="fragments")
+    assert objective.needs == {"fragments"}
+    loss = value(objective, pairs)
+    assert loss.item() == pytest.approx(0.5 * mean(of_texts) + 0.5 * mean(of_images), rel=1e-5)
+    loss.backward()
+    for side in (pairs.texts, pairs.images):
+        assert side.fragments.grad is not None
+        assert side.fragments.grad[side.mask].abs().sum() > 0
+        assert side.fragments.grad[~side.mask].abs().sum() == 0
+        assert side.embedding.grad is None
+
+
+def test_late_interaction_sends_a_word_to_its_best_patch_alone() -> None:
+    pairs = batch([0, 1, 1], [0, 1], seed=5)
+    pairs.late()[2, 1].backward()
+    words, patches = pairs.texts.fragments, pairs.images.fragments
+    best = (words[2] @ patches[1].T).masked_fill(~pairs.images.mask[1], -2).argmax(1)
+    assert words.grad is not None
+    torch.testing.assert_close(words.grad[2], patches[1][best].detach())
+    assert words.grad[:2].abs().sum() == 0
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_with_one_positive_each_it_is_cross_entropy(smoothing: float) -> None:
     logits = torch.randn(6, 6, generator=torch.Generator().manual_seed(0))

@@ -23,6 +23,7 @@ EVERY: dict[str, Callable[[], Objective]] = {
     "triplet distance": lambda: Triplet(0.2, "distance"),
     "contrastive": lambda: Contrastive(0.1),
     "contrastive smoothed": lambda: Contrastive(0.1, label_smoothing=0.1),
+    "contrastive on fragments": lambda: Contrastive(0.5, on="fragments"),
     "matching random": lambda: Matching("random", "both"),
     "matching random one": lambda: Matching("random", "one"),
     "matching hard": lambda: Matching("hard", "both"),

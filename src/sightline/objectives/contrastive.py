@@ -1,6 +1,7 @@
 """The contrastive loss: of all that the batch offers, pick what belongs (InfoNCE, as in CLIP)."""
 
 import math
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,8 @@ from torch.nn import functional as F
 from sightline.errors import ModelError
 from sightline.models.retriever import Retriever
 from sightline.objectives.objective import Objective, Pairs
+
+Scores = Literal["embedding", "fragments"]
 
 
 class Contrastive(Objective):
@@ -25,13 +28,15 @@ class Contrastive(Objective):
     closer than its siblings: an image would be pushed from its best caption. Here one positive gives plain InfoNCE,
     zero means solved, and a batch of one picture gives zero.
 
+    on: what stands for cos: "embedding", the cosine of one vector each, or "fragments", late interaction, whose scores
+        are sums over words and so ask for a temperature about ten times as high.
     temperature: where it starts; CLIP starts at 0.07.
     learn_temperature: whether log s is a parameter that the optimiser moves, or stays where it is.
     max_scale: s never exceeds it. As in CLIP it is the parameter that is held back, before each use, so that a
         gradient that would lower it is not lost.
     label_smoothing: how much of each target goes to all of p and the negatives alike, as in `F.cross_entropy`.
 
-    Reads the embeddings of both sides. Where a text or an image has no negative, its term is zero.
+    Reads the embeddings, or the fragments, of both sides. Where a text or an image has no negative, its term is zero.
 
     Shares: a direction is a sum over own anchors divided by the number of anchors with a positive in the whole batch.
 
@@ -49,16 +54,17 @@ class Contrastive(Objective):
     has two rivals and loses log(1 + 2e⁻¹).
     """
 
-    needs = frozenset({"embedding"})
-
     def __init__(
         self,
         temperature: float = 0.07,
         learn_temperature: bool = True,
         max_scale: float = 100.0,
         label_smoothing: float = 0.0,
+        on: Scores = "embedding",
     ) -> None:
         super().__init__()
+        if on not in get_args(Scores):
+            raise ModelError(f"contrastive on {on!r}", f"Give one of {', '.join(get_args(Scores))}.")
         if temperature <= 0 or max_scale <= 0:
             raise ModelError(
                 f"contrastive temperature {temperature} with scale up to {max_scale}", "Give both above 0."
@@ -70,6 +76,8 @@ class Contrastive(Objective):
             )
         if not 0 <= label_smoothing < 1:
             raise ModelError(f"contrastive label_smoothing {label_smoothing}", "Give a share from 0 to below 1.")
+        self.on = on
+        self.needs = frozenset({on})
         self.max_scale = max_scale
         self.label_smoothing = label_smoothing
         self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature)), requires_grad=learn_temperature)
@@ -82,7 +90,8 @@ class Contrastive(Objective):
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
         """Give this process's share of the mean of both directions."""
-        logits, positive = self.scale() * pairs.cosines(), pairs.positive
+        scores = pairs.cosines() if self.on == "embedding" else pairs.late()
+        logits, positive = self.scale() * scores, pairs.positive
         texts, images = pairs.own_texts, pairs.own_images
         of_texts = info_nce(logits[texts], positive[texts], self.label_smoothing).sum()
         of_images = info_nce(logits.T[images], positive.T[images], self.label_smoothing).sum()

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,23 @@ class Pairs:
         with torch.autocast(texts.device.type, enabled=False):
             return texts.float() @ images.float().T
 
+    def late(self, chunk: int = 256) -> Tensor:
+        """[T, I], float32: late interaction of every text with every image (paper 3, equation 5).
+
+        Each word's best cosine with a patch, summed over the words. `chunk` texts at a time, so that the cosines of all
+        words with all patches are never there at once; going back needs only which patch was best.
+        """
+        words, patches = self.texts.fragments, self.images.fragments.flatten(0, 1)
+        hidden = ~self.images.mask
+        rows = []
+        with torch.autocast(words.device.type, enabled=False):
+            for some, real in zip(words.split(chunk), self.texts.mask.split(chunk), strict=True):
+                cosines = (some.float() @ patches.float().T).unflatten(2, hidden.shape)
+                if hidden.any():
+                    cosines = cosines.masked_fill(hidden, -torch.inf)
+                rows.append((cosines.max(3).values * real[:, :, None]).sum(1))
+        return torch.cat(rows)
+
 
 class Objective(nn.Module, ABC):
     """A loss over a batch.
@@ -51,7 +68,7 @@ class Objective(nn.Module, ABC):
     `generator` for the whole batch, alike in every process, before own rows are picked.
     """
 
-    needs: ClassVar[frozenset[Field]]
+    needs: frozenset[Field]
     """Fields of `Encoded` that it sends gradients into, and so into the encoders. It may read others, detached."""
 
     @abstractmethod

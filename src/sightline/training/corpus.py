@@ -30,13 +30,22 @@ class Draw:
 
 
 class Corpus:
-    """Captioned pictures with every caption tokenised once, and every picture decoded once where memory allows.
+    """Captioned pictures with every caption tokenised once, and every picture decoded once, where memory allows.
+
+    Decoded pictures stay on `device`, as copying a batch there takes as long as a small tower takes to read it.
 
     A picture that cannot be opened is a `MediaError` when it is first asked for: looking at all of them beforehand
     would hold up every run for the sake of the few that have a broken one.
     """
 
-    def __init__(self, records: Sequence[Record], lang: str, preprocess: Preprocess, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        records: Sequence[Record],
+        lang: str,
+        preprocess: Preprocess,
+        tokenizer: Tokenizer,
+        device: torch.device | None = None,
+    ) -> None:
         self.records = [record for record in records if record.captions]
         if not self.records:
             raise DataError("the training data has no captions")
@@ -49,8 +58,11 @@ class Corpus:
         self.truncated = int(batch.truncated.sum())
         self._pool = ThreadPoolExecutor(usable_cpus(), thread_name_prefix="sightline-train")
         side = preprocess.size
-        self._keeps = len(self.records) * side * side * 3 <= _KEPT_BYTES
-        self._pixels: dict[int, npt.NDArray[np.uint8]] = {}
+        self._device = device or torch.device("cpu")
+        self._kept: Tensor | None = None
+        if len(self.records) * side * side * 3 <= _KEPT_BYTES:
+            self._kept = torch.empty(len(self.records), 3, side, side, dtype=torch.uint8, device=self._device)
+        self._is_kept = np.zeros(len(self.records), dtype=np.bool_)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -63,17 +75,18 @@ class Corpus:
         return Draw(np.unique(pairs[:, 0]), pairs[:, 0], Tokens(self._ids[rows, :longest], mask[:, :longest]))
 
     def pixels(self, images: Longs) -> Tensor:
-        """Pixels uint8 [n, 3, size, size] of pictures by number."""
-        arrays = list(self._pool.map(self._decoded, images.tolist()))
-        return torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2)
+        """Pixels uint8 [n, 3, size, size] of pictures by number, on the device that trains."""
+        if self._kept is None:
+            return self._decoded(images)
+        new = images[~self._is_kept[images]]
+        if len(new):
+            self._kept[torch.from_numpy(new).to(self._device)] = self._decoded(new)
+            self._is_kept[new] = True
+        return self._kept[torch.from_numpy(images).to(self._device)]
 
-    def _decoded(self, image: int) -> npt.NDArray[np.uint8]:
-        found = self._pixels.get(image)
-        if found is None:
-            found = self._opened(self.records[image])
-            if self._keeps:
-                self._pixels[image] = found
-        return found
+    def _decoded(self, images: Longs) -> Tensor:
+        arrays = list(self._pool.map(lambda image: self._opened(self.records[image]), images.tolist()))
+        return torch.from_numpy(np.stack(arrays)).to(self._device).permute(0, 3, 1, 2)
 
     def _opened(self, record: Record) -> npt.NDArray[np.uint8]:
         """Open a picture at the scale that `to_pixels` opens it at in evaluation and search."""
@@ -109,7 +122,7 @@ class SeenImages:
         for start in range(0, len(corpus), batch):
             numbers = np.arange(start, min(start + batch, len(corpus)))
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-                seen = model.look(normalised(corpus.pixels(numbers).to(device), corpus.preprocess))
+                seen = model.look(normalised(corpus.pixels(numbers), corpus.preprocess))
             if start == 0 and seen.patches[0].numel() * kind.itemsize * len(corpus) > cls.LIMIT:
                 return None
             pooled.append(seen.pooled.to(kind))

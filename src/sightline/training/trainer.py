@@ -83,7 +83,7 @@ class _Run:
         self.objectives = make_objectives(recipe).to(device)
         self.optimizer = make_optimizer(recipe.optimizer, self.model, self.objectives.values())
         self.standing = load_state(saved, self.optimizer, self.objectives) if saved else Standing()
-        self.corpus = Corpus(records, data.lang, self.model.preprocess, self.tokenizer)
+        self.corpus = Corpus(records, data.lang, self.model.preprocess, self.tokenizer, device)
         self.val = validation_records(recipe)
         self._check_validation()
         self.sampler = Sampler(self.corpus.captions_per_image, data.batch_size, recipe.seed, data.draw)
@@ -182,7 +182,7 @@ class _Run:
         if self.seen is not None:
             seen, numbers = self.seen, batch.images[own]
             return Side(lambda rows: self.model.encode_images(seen.of_images(numbers[rows])), ids)
-        pixels = self._augmented(self.corpus.pixels(batch.images[own]).to(self.device), own.start, seed)
+        pixels = self._augmented(self.corpus.pixels(batch.images[own]), own.start, seed)
 
         def encode(rows: slice) -> Encoded:
             return self.model.encode_images(normalised(pixels[rows], self.model.preprocess))

@@ -50,11 +50,12 @@ class Pairs:
         """
         words, patches = self.texts.fragments, self.images.fragments.flatten(0, 1)
         hidden = ~self.images.mask
+        padded = bool(hidden.any())
         rows = []
         with torch.autocast(words.device.type, enabled=False):
-            for some, real in zip(words.split(chunk), self.texts.mask.split(chunk), strict=True):
-                cosines = (some.float() @ patches.float().T).unflatten(2, hidden.shape)
-                if hidden.any():
+            for some, real in zip(torch.split(words, chunk), torch.split(self.texts.mask, chunk), strict=True):
+                cosines = (some.float() @ patches.float().T).view(*some.shape[:2], *hidden.shape)
+                if padded:
                     cosines = cosines.masked_fill(hidden, -torch.inf)
                 rows.append((cosines.max(3).values * real[:, :, None]).sum(1))
         return torch.cat(rows)

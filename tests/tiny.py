@@ -102,7 +102,9 @@ SINGLE = SingleStreamConfig(
 PIXEL_MODELS: dict[str, Config] = {
     "dual-shared": DUAL,
     "dual-own": dataclasses.replace(DUAL, matcher="own"),
-    "dual-states": dataclasses.replace(DUAL, matcher="own", matcher_reads="states", text_pooling="last"),
+    "dual-states": dataclasses.replace(
+        DUAL, matcher="own", matcher_reads="states", matcher_layer=2, text_pooling="last"
+    ),
     "dual-plain": dataclasses.replace(DUAL, matcher="none", text_pooling="first", pool_to=0),
     "single": SINGLE,
     "single-mean": dataclasses.replace(SINGLE, embedding_dim=0),

@@ -113,6 +113,10 @@ def test_configurations_that_make_no_sense_are_refused() -> None:
         dataclasses.replace(tiny.DUAL, matcher="shared", matcher_reads="states")
     with pytest.raises(ModelError, match="matcher_tower"):
         dataclasses.replace(tiny.DUAL, matcher_tower=TowerConfig(config=tiny.TEXT))
+    with pytest.raises(ModelError, match="matcher_layer"):
+        dataclasses.replace(tiny.DUAL, matcher="none", matcher_layer=1)
+    with pytest.raises(ModelError, match="layer 4 of the image tower"):
+        tiny.retriever(dataclasses.replace(tiny.DUAL, matcher_layer=4))
     with pytest.raises(ModelError, match="either an image tower or regions"):
         SingleStreamConfig(transformer=TowerConfig(config=tiny.TEXT), preprocess=tiny.PREPROCESS)
     wider = TowerConfig(config={**tiny.TEXT, "hidden_size": 48})

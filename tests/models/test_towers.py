@@ -66,6 +66,30 @@ def test_an_image_tower_gives_the_vectors_of_transformers(kind: str) -> None:
         torch.testing.assert_close(seen.pooled, seen.patches.mean(1))
 
 
+@pytest.mark.parametrize("kind", ["clip_vision_model", "vit", "siglip_vision_model", "dinov2"])
+@torch.inference_mode()
+def test_the_patches_of_a_layer_below_are_those_of_transformers(kind: str) -> None:
+    tower, pixels = vision(kind), torch.randn(2, 3, 32, 32)
+    assert tower(pixels).below is None
+    tower.below = 1
+    out = tower.encoder(pixel_values=pixels, output_hidden_states=True)
+    said = out.hidden_states[1][:, -tower.rows**2 :]
+    below = tower(pixels).below
+    torch.testing.assert_close(below, torch.nn.functional.layer_norm(said, said.shape[-1:]))
+    torch.testing.assert_close(tower(pixels).below, below)  # no hook stays behind
+
+
+def test_what_comes_before_a_layer_is_everything_below_it() -> None:
+    encoder = vision("clip_vision_model").encoder
+    count = len(towers.layers(encoder))
+    below = {id(p) for p in towers.before(encoder, count - 1)}
+    names = {name for name, p in encoder.named_parameters() if id(p) not in below}
+    assert {name.split(".")[0] for name in names if f"layers.{count - 1}." not in name} == {"post_layernorm"}
+    assert sum(f"layers.{count - 1}." in name for name in names) == len(list(towers.layers(encoder)[-1].parameters()))
+    with pytest.raises(ModelError, match="none remains above"):
+        towers.before(encoder, count)
+
+
 @pytest.mark.parametrize("rows", [1, 2, 3])
 @torch.inference_mode()
 def test_pooled_patches_are_means_of_their_cells(rows: int) -> None:

@@ -101,7 +101,7 @@ def test_a_picture_is_decoded_once_where_memory_allows(records: list[Record], mo
 
 
 def test_what_a_frozen_tower_saw_is_what_it_sees(records: list[Record]) -> None:
-    model = tiny.retriever(tiny.DUAL)
+    model = tiny.retriever(tiny.PIXEL_MODELS["dual-states"])
     corpus = Corpus(records, "en", model.preprocess, tiny.tokenizer())
     seen = SeenImages.of(corpus, model, torch.device("cpu"), batch=2)
     assert seen is not None
@@ -110,6 +110,8 @@ def test_what_a_frozen_tower_saw_is_what_it_sees(records: list[Record]) -> None:
     kept = seen.of_images(np.array([2, 0]))
     torch.testing.assert_close(kept.pooled, fresh.pooled)
     torch.testing.assert_close(kept.patches, fresh.patches)
+    torch.testing.assert_close(kept.below, fresh.below)
+    assert fresh.below is not None
 
 
 def test_captions_that_are_cut_are_counted(records: list[Record]) -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import tiny
+from sightline.errors import RecipeError
 from sightline.objectives import Contrastive, Matching, Objective
 from sightline.training.gradients import backward
 from sightline.training.optimizer import make_optimizer
@@ -110,3 +111,14 @@ def test_a_frozen_tower_gets_no_gradient_and_the_rest_the_same_as_ever(chunk: in
             assert gradient is None
         elif whole[name] is not None:
             torch.testing.assert_close(gradient, whole[name], rtol=1e-4, atol=1e-6)
+
+
+def test_layers_that_are_frozen_get_no_gradient_and_those_above_do() -> None:
+    model = tiny.retriever(tiny.DUAL)
+    make_optimizer(OptimizerRecipe(frozen_layers={"image": 3}), model, [])
+    _, found = gradients(model, [Contrastive()], chunk=0)
+    trained = {n for n, gradient in found.items() if n.startswith("model.image.encoder") and gradient is not None}
+    assert trained
+    assert all(".layers.3." in name or "post_layernorm" in name for name in trained)
+    with pytest.raises(RecipeError, match="no encoder"):
+        make_optimizer(OptimizerRecipe(frozen_layers={"pictures": 3}), model, [])

@@ -25,6 +25,9 @@ class DualStreamConfig:
     or "own" (a second text encoder, `matcher_tower`, by default a copy of the text tower).
     matcher_reads: the matcher's text input, "words" (word vectors, so that it reads from scratch) or "states" (what the
     text tower made of them, so that it continues).
+    matcher_layer: the layer of the image tower, counted from 1, whose patches the matcher reads; 0 is the last. A tower
+    that was fine-tuned on few pictures knows them by heart, and what a matcher learns from its last layer does not hold
+    for others; a layer below those that were trained (`optimizer.frozen_layers`) treats all pictures alike.
     pool_to: rows of the grid that image fragments are pooled to; 0 keeps the tower's own.
     """
 
@@ -39,6 +42,7 @@ class DualStreamConfig:
     matcher: Literal["none", "shared", "own"] = "shared"
     matcher_reads: Literal["words", "states"] = "words"
     matcher_tower: TowerConfig | None = None
+    matcher_layer: int = 0
 
     def __post_init__(self) -> None:
         if self.matcher == "shared" and self.matcher_reads == "states":
@@ -47,6 +51,8 @@ class DualStreamConfig:
             )
         if self.matcher != "own" and self.matcher_tower is not None:
             raise ModelError(f'matcher_tower is given, but matcher is "{self.matcher}"', 'Set matcher = "own".')
+        if self.matcher_layer < 0 or (self.matcher_layer and self.matcher == "none"):
+            raise ModelError(f'matcher_layer is {self.matcher_layer} with matcher "{self.matcher}"')
 
 
 class DualStream(Retriever):
@@ -59,7 +65,7 @@ class DualStream(Retriever):
         self.text_input = config.text_input
         vision, image_weight = towers.build(config.image, "vision")
         text, text_weight = towers.build(config.text, "text")
-        self.image = ImageTower(vision, config.preprocess.size, config.pool_to or None)
+        self.image = ImageTower(vision, config.preprocess.size, config.pool_to or None, config.matcher_layer)
         self.text = TextTower(text, config.text_input.max_length)
         self.image_embedding = UnitProjection(self.image.hidden, config.embedding_dim, image_weight)
         self.text_embedding = UnitProjection(self.text.hidden, config.embedding_dim, text_weight)
@@ -106,7 +112,8 @@ class DualStream(Retriever):
             raise ModelError("this model reads pixels, not regions")
         seen = images if isinstance(images, Seen) else self.look(images)
         mask = torch.ones(seen.patches.shape[:2], dtype=torch.bool, device=seen.patches.device)
-        states = self.image_states(seen.patches) if self.image_states is not None else None
+        read = seen.patches if seen.below is None else seen.below
+        states = self.image_states(read) if self.image_states is not None else None
         return Encoded(self.image_embedding(seen.pooled), self.image_fragments(seen.patches), mask, states)
 
     def encode_texts(self, tokens: Tokens) -> Encoded:

@@ -1,6 +1,8 @@
 """A checkpoint under torch, behind the same interface as an opened bundle."""
 
+import hashlib
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +33,15 @@ class TorchModel:
         retriever, tokenizer = checkpoint.load(folder)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         return cls(retriever.to(device).eval(), tokenizer, Path(folder).name)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Tells it from every other model, by its weights and by how pictures and texts reach it."""
+        digest = hashlib.sha256(repr((self.preprocess, self.tokenizer.max_length)).encode())
+        for name, tensor in sorted(self.retriever.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().flatten().contiguous().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
 
     @property
     def abilities(self) -> frozenset[Ability]:

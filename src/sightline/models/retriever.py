@@ -33,10 +33,14 @@ class Tokens(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What an image tower saw: pooled [batch, hidden] and patches [batch, rows x columns, hidden]."""
+    """What an image tower saw: pooled [batch, hidden] and patches [batch, rows x columns, hidden].
+
+    below: the same patches as an earlier layer of the tower saw them, where the model asks for that.
+    """
 
     pooled: Tensor
     patches: Tensor
+    below: Tensor | None = None
 
 
 class Regions(NamedTuple):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -87,15 +88,36 @@ def shorten(model: PreTrainedModel, step: int) -> PreTrainedModel:
     """Keep layers 0, step, 2 step, … of the encoder's stack, in the model and in its config."""
     if step == 1:
         return model
-    count = model.config.num_hidden_layers
+    parent, name = _stack(model)
+    kept = nn.ModuleList(list(getattr(parent, name))[::step])
+    setattr(parent, name, kept)
+    model.config.num_hidden_layers = len(kept)
+    return model
+
+
+def layers(model: nn.Module) -> nn.ModuleList:
+    """The stack of an encoder's layers, first to last."""
+    parent, name = _stack(model)
+    return getattr(parent, name)  # type: ignore[no-any-return]
+
+
+def before(model: nn.Module, layer: int) -> list[nn.Parameter]:
+    """Everything that an encoder has before this layer, counted from 0: its embeddings and the layers below."""
+    stack = layers(model)
+    if layer >= len(stack):
+        raise ModelError(f"{type(model).__name__} has {len(stack)} layers, so none remains above {layer}")
+    first = next(stack[layer].parameters())
+    return list(takewhile(lambda parameter: parameter is not first, model.parameters()))
+
+
+def _stack(model: nn.Module) -> tuple[nn.Module, str]:
+    """Find the module that holds the stack of layers, and the stack's name in it."""
+    count = getattr(getattr(model, "config", None), "num_hidden_layers", None)
     for module in model.modules():
         for name, child in module.named_children():
             if isinstance(child, nn.ModuleList) and len(child) == count:
-                kept = nn.ModuleList(list(child)[::step])
-                setattr(module, name, kept)
-                model.config.num_hidden_layers = len(kept)
-                return model
-    raise ModelError(f"{type(model).__name__} has no stack of {count} layers to take every {step}th of")
+                return module, name
+    raise ModelError(f"{type(model).__name__} has no stack of layers to take some of")
 
 
 def _stored_tensor(source: str, name: str) -> Projection:

@@ -109,15 +109,14 @@ class SeenImages:
 
     LIMIT = 16 << 30
 
-    def __init__(self, pooled: Tensor, patches: Tensor) -> None:
-        self._pooled = pooled
-        self._patches = patches
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
 
     @classmethod
     @torch.no_grad()
     def of(cls, corpus: Corpus, model: Retriever, device: torch.device, batch: int = 128) -> "SeenImages | None":
         """Look at every picture of the corpus, unless what is seen would take more than 16 GiB."""
-        pooled, patches = [], []
+        parts: list[Seen] = []
         kind = torch.bfloat16 if device.type == "cuda" else torch.float32
         for start in range(0, len(corpus), batch):
             numbers = np.arange(start, min(start + batch, len(corpus)))
@@ -125,11 +124,10 @@ class SeenImages:
                 seen = model.look(normalised(corpus.pixels(numbers), corpus.preprocess))
             if start == 0 and seen.patches[0].numel() * kind.itemsize * len(corpus) > cls.LIMIT:
                 return None
-            pooled.append(seen.pooled.to(kind))
-            patches.append(seen.patches.to(kind))
-        return cls(torch.cat(pooled), torch.cat(patches))
+            parts.append(Seen(*(None if part is None else part.to(kind) for part in seen)))  # type: ignore[arg-type]
+        return cls(Seen(*(None if some[0] is None else torch.cat(some) for some in zip(*parts, strict=True))))  # type: ignore[arg-type]
 
     def of_images(self, images: Longs) -> Seen:
         """Give what was seen in pictures by number."""
-        rows = torch.from_numpy(images).to(self._pooled.device)
-        return Seen(self._pooled[rows].float(), self._patches[rows].float())
+        rows = torch.from_numpy(images).to(self._seen.pooled.device)
+        return Seen(*(None if part is None else part[rows].float() for part in self._seen))  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from sightline.errors import RecipeError
+from sightline.models import towers
 from sightline.models.retriever import Retriever
 from sightline.training.recipe import OptimizerRecipe, nearest
 
@@ -34,6 +35,12 @@ def make_optimizer(recipe: OptimizerRecipe, model: Retriever, objectives: Iterab
     for name in recipe.rates:
         if name not in parts:
             raise RecipeError(f'optimizer.rates: this model has no part "{name}"', nearest(name, parts))
+    for name, count in recipe.frozen_layers.items():
+        encoder = model.parts().get(name)
+        if encoder is None:
+            raise RecipeError(f'optimizer.frozen_layers: this model has no encoder "{name}"', nearest(name, parts))
+        for parameter in towers.before(encoder, count):
+            parameter.requires_grad_(False)
     groups = []
     for name, parameters in parts.items():
         rate = recipe.rates.get(name, recipe.lr)

@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint results bench clean
 
 help:
 	@echo "make demo   set up and see Sightline at work"
 	@echo "make test   set up and run every test"
 	@echo "make lint   check style and types"
+	@echo "make results  write docs/results.md anew from benchmarks/results"
 	@echo "make bench  measure speed and memory"
 
 $(READY): pyproject.toml constraints.txt
@@ -27,6 +28,9 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+results: $(READY)
+	$(BIN)/python benchmarks/report.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/evaluation.py --json benchmarks/results/evaluation.json

@@ -25,6 +25,10 @@ class MediaError(SightlineError):
         self.reason = reason
 
 
+class MissingDecoderError(MediaError):
+    """A picture of a kind that another package opens, which is not installed here."""
+
+
 class DataError(SightlineError):
     """A data set that is missing, empty, of an unknown format, or has a broken record."""
 
@@ -43,3 +47,11 @@ class EvaluationError(SightlineError):
 
 class RecipeError(SightlineError):
     """A training recipe that cannot be read, has an unknown key, or asks for what does not exist."""
+
+
+class CollectionError(SightlineError):
+    """A collection that is missing, damaged, in use, or made by another model or version."""
+
+
+class StoreError(SightlineError):
+    """A store of vectors that is missing, damaged, in use or of another shape, or vectors that do not fit into it."""

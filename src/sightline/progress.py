@@ -1,6 +1,7 @@
 """What a long command shows meanwhile, on stderr: a bar on a terminal, plain lines or nothing elsewhere."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -8,8 +9,10 @@ from typing import Any
 
 EvaluationReport = Callable[[str, int, int], None]
 TrainingReport = Callable[[dict[str, Any]], None]
+IndexingReport = Callable[[int, int], None]
 
 _LINES = 20  # of a training run without a terminal, besides those with validation results
+_SECONDS = 30.0  # between two lines of an indexing run without a terminal
 
 
 @contextmanager
@@ -59,6 +62,70 @@ def training() -> Iterator[TrainingReport]:
         yield move
 
 
+@contextmanager
+def indexing() -> Iterator[IndexingReport]:
+    """Show a bar with the files a second and the time left on a terminal; elsewhere a line with the same at times."""
+    pace = Pace()
+    if not sys.stderr.isatty():
+
+        def line(done: int, total: int) -> None:
+            pace.hear(done, total)
+            if pace.is_due():
+                print(f"indexed {done}/{total}  {pace}", file=sys.stderr, flush=True)
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    with Progress(
+        BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), console=Console(stderr=True)
+    ) as bar:
+        task = bar.add_task("looking for what is new", total=None)
+
+        def move(done: int, total: int) -> None:
+            pace.hear(done, total)
+            bar.update(task, total=total, completed=done, description=str(pace))
+
+        yield move
+
+
+@dataclass(slots=True)
+class Pace:
+    """How fast an indexing run goes, from when it was first heard of."""
+
+    clock: Callable[[], float] = time.monotonic
+    done: int = 0
+    total: int = 0
+    began: float | None = None
+    told: float | None = None
+
+    def hear(self, done: int, total: int) -> None:
+        """Take in how much is done."""
+        self.began = self.clock() if self.began is None else self.began
+        self.done, self.total = done, total
+
+    def is_due(self) -> bool:
+        """Whether to tell of it in a line: at the end, and every half minute before."""
+        now = self.clock()
+        self.told = self.began if self.told is None else self.told
+        if self.done < self.total and now - (self.told or 0.0) < _SECONDS:
+            return False
+        self.told = now
+        return True
+
+    def __str__(self) -> str:
+        seconds = self.clock() - (self.began or 0.0)
+        rate = self.done / seconds if seconds > 0 else 0.0
+        return f"{rate:.1f}/s  {_clock_time((self.total - self.done) / rate) if rate else '?'} left"
+
+
+def _clock_time(seconds: float) -> str:
+    left = round(seconds)
+    hours, minutes, seconds = left // 3600, left // 60 % 60, left % 60
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
 @dataclass(slots=True)
 class Latest:
     """What is known of a run so far; objectives that take turns each keep their latest loss."""
@@ -87,9 +154,7 @@ class Latest:
     @property
     def time_left(self) -> str:
         """How long the rest will take at the pace so far."""
-        left = round(self.seconds / (self.step - self.first + 1) * (self.steps - self.step))
-        hours, minutes, seconds = left // 3600, left // 60 % 60, left % 60
-        return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+        return _clock_time(self.seconds / (self.step - self.first + 1) * (self.steps - self.step))
 
     def __str__(self) -> str:
         told = [f"{name} {loss:.4f}" for name, loss in self.losses.items()]

@@ -43,6 +43,11 @@ class Model(Protocol):
         ...
 
     @property
+    def sha256(self) -> str:
+        """Tells it from every other model: vectors of two models that differ in this must never meet."""
+        ...
+
+    @property
     def abilities(self) -> frozenset[Ability]:
         """Which of `embed`, `fragments` and `match` it has; `embed` is always among them."""
         ...

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sightline.bundle.encoded import Ability, Encoded, Floats
-from sightline.bundle.spec import BundleSpec, Graph, check_files, read_spec
+from sightline.bundle.spec import BundleSpec, Graph, check_files, identity, read_spec
 from sightline.bundle.tokenizing import Tokenizer
 from sightline.errors import BundleError, ModelError
 from sightline.media import Preprocess
@@ -49,6 +49,11 @@ class Bundle:
     def name(self) -> str:
         """What results call it."""
         return self.spec.name
+
+    @cached_property
+    def sha256(self) -> str:
+        """Tells it from every other model, by the hashes of its files and by how items reach its graphs."""
+        return identity(self.spec)
 
     @property
     def abilities(self) -> frozenset[Ability]:

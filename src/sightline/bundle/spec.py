@@ -37,10 +37,14 @@ class TextSpec:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """relevance = sigmoid(scale x score + bias), fitted on held-out pairs, for the scores of one stage."""
+    """relevance = sigmoid(scale x score + bias), fitted on held-out pairs, for the scores of one stage.
+
+    error: the expected calibration error, 0 to 1, on pairs that took no part in the fit.
+    """
 
     scale: float
     bias: float
+    error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,12 @@ def check_files(folder: Path, spec: BundleSpec) -> None:
                 f"{folder / name}: sha256 is {found[:12]}…, but the bundle says {expected[:12]}…",
                 "The file is damaged or was altered: copy or export the bundle again.",
             )
+
+
+def identity(spec: BundleSpec) -> str:
+    """One hash for everything that decides what vectors a bundle makes; its name and results do not."""
+    decides = {"files": spec.files, "image": spec.image, "text": spec.text}
+    return hashlib.sha256(json.dumps(settings.plain(decides), sort_keys=True).encode()).hexdigest()
 
 
 def sha256(path: Path) -> str:

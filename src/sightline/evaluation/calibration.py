@@ -1,5 +1,7 @@
 """From scores to probabilities: how sure a user can be that this is what was asked for."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -38,6 +40,21 @@ def fit_calibration(scores: Floats, right: Bools, steps: int = 100) -> Calibrati
             break
     scale = weights[0] / spread
     return Calibration(float(scale), float(weights[1] - scale * middle))
+
+
+def cross_calibrated(scores: Floats, right: Bools, groups: npt.NDArray[np.integer]) -> Calibration:
+    """Fit to all scores [queries, candidates]; its `error` comes from fits to one half, judged on the other.
+
+    groups: [queries], what must not be torn apart: the image that each query was written for. Even groups are one half.
+    """
+    fitted = fit_calibration(scores, right)
+    half = groups % 2 == 0
+    errors = []
+    for learn, judge in ((half, ~half), (~half, half)):
+        if 0 < right[learn].sum() < right[learn].size and judge.any():
+            chances = relevance(scores[judge], fit_calibration(scores[learn], right[learn]))
+            errors.append(calibration_error(chances, right[judge]))
+    return replace(fitted, error=float(np.mean(errors)) if errors else None)
 
 
 def relevance(scores: Floats, calibration: Calibration) -> npt.NDArray[np.float64]:

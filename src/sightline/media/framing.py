@@ -5,7 +5,7 @@ whole stretches it by a quarter of a percent, and rules that round whole pixels 
 at full size. Both shift every edge, so the true sides travel with the pixels.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from PIL import Image
@@ -27,11 +27,15 @@ _MIRRORS_DOWN = {3, 4, 7, 8}
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """Pixels, the (width, height) of the picture at full size, and the box of the pixels that it fills."""
+    """Pixels, the (width, height) of the picture at full size, and the box of the pixels that it fills.
+
+    exif: what the camera noted besides; empty where there is none or it cannot be read.
+    """
 
     image: Image.Image
     sides: tuple[int, int]
     box: Box
+    exif: Image.Exif = field(default_factory=Image.Exif, compare=False, repr=False)
 
     @classmethod
     def whole(cls, image: Image.Image) -> Self:
@@ -49,7 +53,7 @@ class Framed:
             width, height, sides = height, width, (sides[1], sides[0])
         left = image.width - width if orientation in _MIRRORS_ACROSS else 0.0
         top = image.height - height if orientation in _MIRRORS_DOWN else 0.0
-        return Framed(image, sides, (left, top, left + width, top + height))
+        return replace(self, image=image, sides=sides, box=(left, top, left + width, top + height))
 
     def part(self, wanted: Box) -> Box:
         """Find where a part of the picture, given in pixels at full size, lies in these pixels."""

@@ -3,12 +3,13 @@
 import io
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from importlib import import_module
 from typing import IO
 
 from PIL import ExifTags, Image, ImageFile
 
-from sightline.errors import MediaError
+from sightline.errors import MediaError, MissingDecoderError
 from sightline.media.colour import to_rgb
 from sightline.media.completeness import lacks_its_end
 from sightline.media.diagnosis import CONVERT, COPY_AGAIN, explain
@@ -83,7 +84,7 @@ def _decoder(name: str, kind: Kind) -> _Decoder:
     except (ImportError, KeyError) as error:
         needs_extra = kind.decoder == "HEIF"
         way_out = "pip install 'sightline[heic]'" if needs_extra else "pip install --upgrade pillow"
-        raise MediaError(name, f"is {kind.says}, which nothing installed here can decode", way_out) from error
+        raise MissingDecoderError(name, f"is {kind.says}, which nothing installed here can decode", way_out) from error
     return factory
 
 
@@ -104,7 +105,8 @@ def _decode(name: str, decoder: _Decoder, data: bytes, at_least: int | None, max
         image.load()
     rgb = to_rgb(image)
     framed = Framed(rgb, sides, scaled[1]) if scaled else Framed.whole(rgb)
-    return framed.upright(_orientation(image))
+    exif = _exif(image)
+    return replace(framed, exif=exif).upright(_orientation(exif))
 
 
 def _quiet_if_huge(size: tuple[int, int]) -> AbstractContextManager[None]:
@@ -112,13 +114,23 @@ def _quiet_if_huge(size: tuple[int, int]) -> AbstractContextManager[None]:
     return warnings_ignored() if pillow_would_warn(size) else nullcontext()
 
 
-def _orientation(image: Image.Image) -> int:
-    """How the camera was held; asked after loading, because PNG may say it at the end and TIFF turns by itself.
+def _exif(image: Image.Image) -> Image.Exif:
+    """What the camera noted; asked after loading, because PNG may say it at the end and TIFF turns by itself.
 
-    Metadata too broken to read costs the turn, not the picture.
+    Metadata too broken to read costs what it says, not the picture.
     """
     try:
-        orientation = image.getexif().get(ExifTags.Base.Orientation)
+        return image.getexif()
+    except Warning:
+        raise
+    except Exception:
+        return Image.Exif()
+
+
+def _orientation(exif: Image.Exif) -> int:
+    """How the camera was held."""
+    try:
+        orientation = exif.get(ExifTags.Base.Orientation)
     except Warning:
         raise
     except Exception:

@@ -133,5 +133,14 @@ def to_pixels(source: ImageSource, preprocess: Preprocess, max_pixels: int = MAX
     rule then still shrinks it to half or less, so that the rule's own filter decides what remains and not the decoder's
     coarser one: the result stays within a few gray levels of full decoding, at a third of the time.
     """
-    picture = open_framed(source, 2 * preprocess.size, max_pixels)
+    return to_pixels_of(open_for(source, preprocess, max_pixels), preprocess)
+
+
+def open_for(source: ImageSource, preprocess: Preprocess, max_pixels: int = MAX_PIXELS) -> Framed:
+    """Open a picture at the least size from which `to_pixels_of` makes what the model reads."""
+    return open_framed(source, 2 * preprocess.size, max_pixels)
+
+
+def to_pixels_of(picture: Framed, preprocess: Preprocess) -> npt.NDArray[np.float32]:
+    """Fit and normalise a picture that is open already: float32 [3, size, size]."""
     return normalise(_fit(picture, preprocess), preprocess)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sightline.bundle import Bundle
 from sightline.bundle.spec import BundleSpec, Fusion, read_spec, write_spec
 from sightline.datasets import Record
-from sightline.evaluation.calibration import fit_calibration
+from sightline.evaluation.calibration import cross_calibrated
 from sightline.evaluation.cascade import Shortlist
 from sightline.evaluation.encoding import Needs, Progress, encode_images, encode_texts
 from sightline.evaluation.metrics import query_images
@@ -46,14 +46,14 @@ def finish(
     by_image = Direction(query_images(image_of), _best(images.embedding[query_images(image_of)], texts.embedding))
     right_images = by_text.shortlist.items == image_of[:, None]
     right_texts = image_of[by_image.shortlist.items] == by_image.queries[:, None]
-    calibration = {"embed": fit_calibration(by_text.shortlist.embed, right_images)}
+    calibration = {"embed": cross_calibrated(by_text.shortlist.embed, right_images, image_of)}
     fusion = Fusion()
     if matches:
         scorer = match_scorer(bundle, texts, images, 32, progress)
         for_text, for_image = score_both(by_text, by_image, CANDIDATES, scorer)
         fusion = _fusion(by_text, for_text, right_images, by_image, for_image, right_texts)
         fused = fuse(fusion.rule, by_text.shortlist.embed, for_text, fusion.weight)
-        calibration["match"] = fit_calibration(fused, right_images)
+        calibration["match"] = cross_calibrated(fused, right_images, image_of)
     spec = dataclasses.replace(read_spec(folder), fusion=fusion, calibration=calibration)
     write_spec(folder, spec)
     return spec

@@ -1,0 +1,82 @@
+"""Write docs/results.md and its plots from the result files: every number in them was measured, none was typed.
+
+    python benchmarks/report.py
+
+reads benchmarks/results and bundles/default, and replaces docs/results.md and docs/plots. What was not measured yet is
+left out with a line that says so.
+"""
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from reporting import asides, bundled, plots, replica
+from reporting.estimates import CONFIRMED, NOT_CONFIRMED, UNDECIDED
+from reporting.markdown import paragraph
+from reporting.replica import Section
+from reporting.results import Replica, read_folder
+
+ROOT = Path(__file__).resolve().parents[1]
+
+READING = (
+    "Recalls are per cent: R@k is how often the right item is among the first k, from text to image (t2i) and from "
+    "image to text (i2t, where any caption of the image counts); rSum is the sum of all six. ± is the standard "
+    "deviation over seeds."
+)
+VERDICTS = (
+    "A verdict is computed from an interval. Where both sides were run with several seeds, it is the 95 % interval "
+    "(Student's t) of their difference over seeds; with one seed it reaches from worst to worst between the bootstrap "
+    f"intervals of the two sides, which resample the test images. *{CONFIRMED}*: all of it is on the side of the "
+    f"claim. *{NOT_CONFIRMED}*: all of it is on the other side. *{UNDECIDED}*: neither, which is no evidence that "
+    "there is no difference."
+)
+
+
+def page(root: Path, results: Path, bundle: Path, out: Path) -> str:
+    """Make the page, and draw its plots into `out/plots`."""
+    runs = Replica(read_folder(results / "paper1"))
+    drawn = plots.draw(runs, read_folder(results / "candidates"), out / "plots")
+    paper, own = replica.sections(runs, root, drawn), bundled.sections(results, bundle, root, drawn)
+    parts = [
+        "# Results",
+        "<!-- Written by benchmarks/report.py (make results) from benchmarks/results. Do not edit. -->",
+        paragraph(READING),
+        paragraph(VERDICTS),
+        "## Paper 1, retrieve fast and rerank smart, at our scale",
+        _tally(paper),
+        *_shown(paper),
+        "## The bundled model",
+        *_shown(own),
+        *(f"## {section.title}\n\n{section.text}" for section in asides.sections(results, root)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _shown(sections: Sequence[Section]) -> list[str]:
+    return [f"### {section.title}\n\n{section.text}" for section in sections]
+
+
+def _tally(sections: Sequence[Section]) -> str:
+    """How many of the paper's findings were confirmed, and which were not."""
+    counts = Counter(finding.verdict for section in sections for finding in section.findings)
+    judged = sum(counts[verdict] for verdict in (CONFIRMED, NOT_CONFIRMED, UNDECIDED))
+    if not judged:
+        return "Geigle et al. 2022, https://arxiv.org/abs/2103.11920. None of its findings was measured yet."
+    return paragraph(
+        f"Geigle et al. 2022, https://arxiv.org/abs/2103.11920. Of its findings, {judged} were measured: "
+        f"{counts[CONFIRMED]} confirmed, {counts[NOT_CONFIRMED]} not confirmed, {counts[UNDECIDED]} undecided."
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder to write into")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    text = page(ROOT, ROOT / "benchmarks" / "results", ROOT / "bundles" / "default", arguments.out)
+    (arguments.out / "results.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""The figures of the results page, as SVG files that come out the same every time."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from reporting.bundled import candidate_rows
+from reporting.paper import SYSTEMS
+from reporting.replica import SIZES
+from reporting.results import T2I_1, Replica, ResultFile
+
+# Colours that the colour-blind can tell apart (Okabe and Ito), and a mark of its own for each.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+_MARKS = "os^Dv*"
+_STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "sightline",
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e5e5e5",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "figure.facecolor": "white",
+}
+
+
+def draw(replica: Replica, candidates: Sequence[ResultFile], folder: Path) -> dict[str, str]:
+    """Replace the plots in `folder` by those there is data for; gives their names by the title of their section."""
+    import matplotlib as mpl
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.svg"):
+        old.unlink()
+    drawn = {}
+    with mpl.rc_context(_STYLE):
+        if replica.files_of("1k", "3k"):
+            _save(_data_size(replica), folder / "data-size.svg")
+            drawn["Figure 3: fewer pictures to train on"] = "data-size.svg"
+        if candidates:
+            _save(_home_and_away(candidates), folder / "home-and-away.svg")
+            drawn["Candidates, at home and away"] = "home-and-away.svg"
+    return drawn
+
+
+def _axes(across: str, up: str) -> tuple[Any, Any]:
+    """A figure and its axes, without a window and without the state of pyplot."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    axes.margins(0.08)
+    return figure, axes
+
+
+def _save(figure: Any, path: Path) -> None:
+    figure.savefig(path, metadata={"Date": None, "Creator": None})
+
+
+def _data_size(replica: Replica) -> Any:
+    """R@1 against the number of training pictures, a line a system; bars are standard deviations over seeds."""
+    figure, axes = _axes("pictures trained on", "text to image R@1, Flickr8k test")
+    for system, colour, mark in zip(SYSTEMS.values(), _COLOURS, _MARKS, strict=True):
+        found = {count: replica.estimate(system.of(variant), T2I_1) for variant, count in SIZES.items()}
+        there = {count: one for count, one in found.items() if one.by_seed}
+        if len(there) > 1:
+            heights = [one.mean for one in there.values()]
+            spreads = [one.deviation or 0.0 for one in there.values()]
+            axes.errorbar(list(there), heights, spreads, color=colour, marker=mark, capsize=3, label=system.name)
+    axes.set_xscale("log")
+    axes.minorticks_off()
+    axes.set_xticks(list(SIZES.values()), [f"{count:,}" for count in SIZES.values()])
+    axes.legend(loc="lower right")
+    return figure
+
+
+def _home_and_away(files: Sequence[ResultFile]) -> Any:
+    """The rSum at home against rSum on COCO; the points of one candidate are its shares, joined by a line."""
+    figure, axes = _axes("at home: Flickr8k test, rSum", "away: COCO val, rSum")
+    by_name: dict[str, list[tuple[float, float, float]]] = {}
+    for (name, share), rows in candidate_rows(files).items():
+        if {"flickr8k-test", "coco-val"} <= rows.keys():
+            by_name.setdefault(name, []).append((share, rows["flickr8k-test"]["rSum"], rows["coco-val"]["rSum"]))
+    for place, (name, points) in enumerate(by_name.items()):
+        shares, home, away = zip(*sorted(points, reverse=True), strict=True)
+        colour, mark = _COLOURS[place % len(_COLOURS)], _MARKS[place % len(_MARKS)]
+        axes.plot(home, away, color=colour, marker=mark, linewidth=1, label=name)
+        if len(points) > 1:
+            for share, x, y in zip(shares, home, away, strict=True):
+                beside = {"xytext": (-6, 6), "textcoords": "offset points", "ha": "right"}
+                axes.annotate(f"{share:g}", (x, y), fontsize=8, color=colour, **beside)
+    axes.legend(title="candidate (number: share)", loc="lower right")
+    return figure

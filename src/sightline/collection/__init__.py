@@ -1,0 +1,37 @@
+"""A user's indexed items: which there are, what was in them, and how they are kept up to date.
+
+The names below load what they need when they are first used, so that importing this package costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sightline.collection.collection import Collection
+    from sightline.collection.files import File, Item
+    from sightline.collection.metadata import Place
+    from sightline.collection.report import IndexingInterrupted, Problem, Report
+    from sightline.collection.sync import index
+
+__all__ = ["Collection", "File", "IndexingInterrupted", "Item", "Place", "Problem", "Report", "index"]
+
+_MODULE_OF = {
+    "Collection": "collection",
+    "File": "files",
+    "IndexingInterrupted": "report",
+    "Item": "files",
+    "Place": "metadata",
+    "Problem": "report",
+    "Report": "report",
+    "index": "sync",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,86 @@
+"""What a collection is, in one small file: its kind of items, the model that made it, and the shape of its vectors."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sightline import settings
+from sightline.bundle.encoded import Model
+from sightline.errors import CollectionError
+from sightline.stores.base import Shape
+from sightline.stores.head import sync_folder
+
+FORMAT = 1
+MANIFEST_FILE = "manifest.json"
+_ANEW = "Or index anew into another folder with --at."
+Kind = Literal["images", "texts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The contents of `manifest.json`.
+
+    model, sha256: the name of the model whose vectors these are, and what tells it from every other.
+    """
+
+    format: int
+    kind: Kind
+    model: str
+    sha256: str
+    shape: Shape
+
+
+def read_manifest(at: Path) -> Manifest:
+    """Read and check the manifest of a collection's folder."""
+    path = at / MANIFEST_FILE
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CollectionError(
+            f"{at}: not a collection: it has no {MANIFEST_FILE}",
+            "Give the folder of a collection with --at, or make one first: sightline index FOLDER",
+        ) from error
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise CollectionError(f"{path}: cannot be read: {error}", f"Bring it back. {_ANEW}") from error
+    found = data.get("format") if isinstance(data, dict) else None
+    if found != FORMAT:
+        raise CollectionError(
+            f"{path}: collection format {found!r}, but this version of Sightline reads format {FORMAT}",
+            f"Update Sightline. {_ANEW}",
+        )
+    return settings.parse(Manifest, data, str(path), CollectionError)
+
+
+def write_manifest(at: Path, manifest: Manifest) -> None:
+    """Write `manifest.json` whole or not at all, and safely on disk once this returns."""
+    text = json.dumps(settings.plain(manifest), indent=2, ensure_ascii=False) + "\n"
+    draft = at / f"{MANIFEST_FILE}.new"
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(at / MANIFEST_FILE)
+    sync_folder(at)
+
+
+def check_model(at: Path, manifest: Manifest, model: Model) -> None:
+    """Refuse a model other than the one that made the collection: vectors of two models cannot be compared."""
+    if model.sha256 == manifest.sha256:
+        return
+    made_by = f"{manifest.model} ({manifest.sha256[:12]}…)"
+    raise CollectionError(
+        f"{at}: made by the model {made_by}, but this is {model.name} ({model.sha256[:12]}…)",
+        f"Go on with {manifest.model}, or index anew with {model.name} into another folder with --at. "
+        "Nothing was changed.",
+    )
+
+
+def check_kind(at: Path, manifest: Manifest, kind: Kind) -> None:
+    """Refuse texts in a collection of images, and images in one of texts."""
+    if manifest.kind != kind:
+        raise CollectionError(
+            f"{at}: a collection of {manifest.kind}, which takes no {kind}",
+            f"Index the {kind} into another folder with --at.",
+        )

@@ -1,0 +1,64 @@
+"""When and where a picture was taken, as far as the camera noted it and what it noted makes sense."""
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from PIL import ExifTags, Image
+
+_NEGATIVE = {"S", "W"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A point on Earth, in degrees: north and east are positive."""
+
+    latitude: float
+    longitude: float
+
+
+def taken(exif: Image.Exif) -> str | None:
+    """When the picture was taken, in ISO 8601 by the camera's clock; its time zone only where it is noted."""
+    details = _directory(exif, ExifTags.IFD.Exif)
+    noted = details.get(ExifTags.Base.DateTimeOriginal)
+    try:
+        time = datetime.strptime(str(noted).strip("\0 "), "%Y:%m:%d %H:%M:%S")
+    except ValueError:
+        return None
+    return time.isoformat() + _zone(details.get(ExifTags.Base.OffsetTimeOriginal))
+
+
+def _zone(noted: object) -> str:
+    """An offset such as +02:00, or nothing where it is missing or something else."""
+    zone = str(noted).strip("\0 ")
+    return zone if re.fullmatch(r"[+-]\d\d:\d\d", zone) else ""
+
+
+def place(exif: Image.Exif) -> Place | None:
+    """Where the picture was taken; None where that is not noted, or impossible."""
+    noted = _directory(exif, ExifTags.IFD.GPSInfo)
+    latitude = _degrees(noted.get(ExifTags.GPS.GPSLatitude), noted.get(ExifTags.GPS.GPSLatitudeRef), 90)
+    longitude = _degrees(noted.get(ExifTags.GPS.GPSLongitude), noted.get(ExifTags.GPS.GPSLongitudeRef), 180)
+    return None if latitude is None or longitude is None else Place(latitude, longitude)
+
+
+def _degrees(parts: Any, side: object, limit: float) -> float | None:
+    """Degrees, minutes and seconds as one number; cameras without a fix write zeros over zeros."""
+    try:
+        degrees, minutes, seconds = (float(part) for part in parts)
+    except (TypeError, ValueError, ZeroDivisionError):
+        return None
+    value = degrees + minutes / 60 + seconds / 3600
+    if not math.isfinite(value) or not 0 <= value <= limit:
+        return None
+    return -value if str(side).strip("\0 ").upper() in _NEGATIVE else value
+
+
+def _directory(exif: Image.Exif, which: ExifTags.IFD) -> dict[int, Any]:
+    """One of the tables inside EXIF; a broken one is as good as none."""
+    try:
+        return dict(exif.get_ifd(which))
+    except Exception:  # parsers fed with hostile bytes raise whatever they stumble over
+        return {}

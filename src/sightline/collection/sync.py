@@ -1,0 +1,90 @@
+"""Bring a collection up to date with the disk: read what is new, encode it, forget what is gone."""
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from sightline.bundle.encoded import Model
+from sightline.collection.encoding import Progress, encode, for_many
+from sightline.collection.locking import Told
+from sightline.collection.making import open_to_write
+from sightline.collection.manifest import read_manifest
+from sightline.collection.places import check_there, default_place, kind_of, targets
+from sightline.collection.reading import read_pictures, read_texts
+from sightline.collection.report import IndexingInterrupted, Report
+from sightline.collection.scanning import Scan, scan_images
+from sightline.collection.texts import scan_texts
+from sightline.collection.writing import Writer
+from sightline.loading import load
+
+
+def index(
+    folders: Sequence[str | Path] | str | Path = (),
+    *,
+    at: str | Path | None = None,
+    model: str | Path | Model = "default",
+    progress: Progress | None = None,
+    wait: bool | float = True,
+    told: Told | None = None,
+    prune: bool = False,
+    retry: bool = False,
+) -> Report:
+    """Index folders of pictures, or files of texts, into a collection; what has not changed is not read again.
+
+    folders: one or several; none for all that the collection at `at` was made of. A text is a line of a `.txt`, or of a
+        `.jsonl` a string or an object with `text` or `caption` and perhaps `id`.
+    at: the collection's folder; by default `.sightline` in the folder that is indexed.
+    wait, told: what to do while another process indexes the same; see `locking.writing`.
+    prune: believe that a root that is gone or has no pictures any more was emptied, and forget its items.
+    retry: read broken files again though they have not changed.
+
+    A file that cannot be read is listed in the report and never stops the run. Ctrl-C raises `IndexingInterrupted` with
+    the report so far; like a crash at any moment, it leaves a collection that is whole and a next run that goes on.
+    """
+    places = [Path(folder).resolve() for folder in ([folders] if isinstance(folders, str | Path) else folders)]
+    for place in places if not prune else ():
+        check_there(place)
+    at = Path(at).resolve() if at is not None else default_place(places, kind_of(places) if places else "images")
+    kind = kind_of(places) if places else read_manifest(at).kind
+    opened = for_many(load(model) if isinstance(model, str | Path) else model)
+    report = Report(at, kind)
+    began = time.perf_counter()
+    with open_to_write(at, kind, opened, wait, told) as (catalog, store):
+        try:
+            _sync(Writer(catalog, store, report), places, opened, progress, prune, retry)
+        except KeyboardInterrupt:
+            raise IndexingInterrupted(report) from None
+        finally:
+            report.duplicates = catalog.copies()
+            report.seconds = time.perf_counter() - began
+    return report
+
+
+def _sync(
+    writer: Writer, places: list[Path], model: Model, progress: Progress | None, prune: bool, retry: bool
+) -> None:
+    report = writer.report
+    scan = _scan(writer, places, prune, retry)
+    report.unchanged += scan.unchanged
+    report.broken += scan.broken
+    report.skipped += scan.skipped
+    writer.miss(scan.missing)
+    known = set(writer.catalog.hashes())
+    is_texts = report.kind == "texts"
+    outcomes = read_texts(scan.work, known) if is_texts else read_pictures(scan.work, model.preprocess, known)
+    with closing(outcomes):
+        encode(outcomes, len(scan.work), writer, model, known, progress)
+
+
+def _scan(writer: Writer, places: list[Path], prune: bool, retry: bool) -> Scan:
+    """Look at everything that was asked for; where nothing was, at all that the collection was made of."""
+    catalog, everything = writer.catalog, Scan()
+    with catalog.transaction():
+        chosen = targets(catalog, places or catalog.roots().values())
+    for root, path, within in chosen:
+        if writer.report.kind == "texts":
+            everything += scan_texts(catalog, root, path, prune=prune)
+        else:
+            everything += scan_images(catalog, root, path, within, prune=prune, retry=retry)
+    return everything

@@ -1,0 +1,106 @@
+"""What a store of vectors is: the same few verbs, whichever engine keeps them."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.bundle.encoded import Encoded
+
+Ids = npt.NDArray[np.int64]
+Singles = npt.NDArray[np.float32]
+Part = Literal["embedding", "fragments", "states"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How wide the vectors of a store are; a width of 0 means that the store keeps no such part."""
+
+    embedding: int
+    fragments: int = 0
+    states: int = 0
+
+
+class Found(NamedTuple):
+    """The best of each query, best first: ids [queries, k] and cosines [queries, k].
+
+    Where a query has fewer than k items to choose from, ids are -1 and cosines -inf at the end of its row.
+    """
+
+    ids: Ids
+    scores: Singles
+
+
+class Parts(NamedTuple):
+    """Vectors of some items: [items, n, width] in float32, and a mask [items, n] that is true where one is real."""
+
+    values: Singles
+    mask: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """How many items a store has, how many bytes they take where they are kept, and how it searches them."""
+
+    items: int
+    bytes: int
+    index: str
+
+
+class Store(Protocol):
+    """Keeps the vectors of items by id, and finds the nearest.
+
+    Ids are whole numbers from 0, given by whoever owns the items, and never used twice. What was added or deleted is
+    seen by the next search of the same store, and is safe on disk once `flush` has returned: after a crash a store
+    holds what it held at some flush, the last or a later point, never half an item.
+    """
+
+    @property
+    def shape(self) -> Shape:
+        """How wide its vectors are."""
+        ...
+
+    def add(self, ids: Ids, encoded: Encoded) -> None:
+        """Add items; an id that is there already is an error, and then nothing is added."""
+        ...
+
+    def delete(self, ids: Ids) -> None:
+        """Forget items; ids that are not there are passed over."""
+        ...
+
+    def ids(self) -> Ids:
+        """Every id that is there, in ascending order."""
+        ...
+
+    def search(self, vectors: Singles, k: int, where: Ids | None = None) -> Found:
+        """Find the k items with the highest cosine to each of the vectors [queries, dim].
+
+        Of equal cosines, the lower id comes first.
+
+        where: only these ids are looked at. The filter comes before the ranking, so it never costs results.
+        """
+        ...
+
+    def fetch(self, ids: Ids, part: Part) -> Parts:
+        """Give the vectors of items, in the order of `ids`; an embedding is a part with one vector.
+
+        An id that is not there is an error.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Make everything added and deleted so far survive a crash."""
+        ...
+
+    def compact(self) -> None:
+        """Give the space of deleted items back."""
+        ...
+
+    def stats(self) -> Stats:
+        """Say how large the store is."""
+        ...
+
+    def close(self) -> None:
+        """Flush, and let go of files and connections."""
+        ...

@@ -1,0 +1,156 @@
+"""All files of a local store between one `compact` and the next."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.stores.base import Ids, Part, Parts, Shape
+from sightline.stores.columns import Column
+from sightline.stores.head import FORMAT, Head, sync_folder
+from sightline.stores.packing import Packed, kept_parts, record_type, unpack
+from sightline.stores.signs import code_bytes
+
+
+class Generation:
+    """The columns of a store, row by row: ids, embeddings and codes, and where the vectors of other parts end.
+
+    Rows that were deleted are listed by number in a column of their own.
+    """
+
+    def __init__(self, folder: Path, head: Head, *, write: bool, new: bool = False) -> None:
+        self.folder, self.shape, self.number = folder, head.shape, head.generation
+        self._columns: dict[str, Column] = {}
+        try:
+            for name, dtype in _layout(head.shape).items():
+                path = folder / f"{name}.{head.generation}"
+                self._columns[name] = Column(path, dtype, head.counts.get(name, 0), write=write, new=new)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def new(cls, folder: Path, shape: Shape, number: int) -> "Generation":
+        """Begin an empty generation, in the place of one that was begun but never finished."""
+        return cls(folder, Head(FORMAT, shape, number, {}), write=True, new=True)
+
+    @property
+    def embeddings(self) -> npt.NDArray[np.float16]:
+        """Every row's embedding [rows, dim]."""
+        return self._columns["embeddings"].view()
+
+    @property
+    def codes(self) -> npt.NDArray[np.uint8]:
+        """Every row's signs [rows, bytes]."""
+        return self._columns["codes"].view()
+
+    @property
+    def ids(self) -> Ids:
+        """Every row's id [rows]."""
+        return self._columns["ids"].view()
+
+    @property
+    def deleted(self) -> Ids:
+        """The rows that were deleted, in the order in which they were."""
+        return self._columns["deleted"].view()
+
+    @property
+    def bytes(self) -> int:
+        """How much room the records take."""
+        return sum(column.bytes for column in self._columns.values())
+
+    def append(self, packed: Packed) -> None:
+        """Add items as the next rows: all of them, or, where the disk fails, none."""
+        columns: dict[str, npt.NDArray[Any]] = {
+            "ids": packed.ids,
+            "embeddings": packed.embeddings,
+            "codes": packed.codes,
+            **packed.parts,
+        }
+        for name in packed.parts:
+            columns["ends"] = self._columns[name].count + np.cumsum(packed.lengths)
+        self._write(columns)
+
+    def delete(self, rows: Ids) -> None:
+        """List rows as deleted."""
+        self._write({"deleted": rows})
+
+    def select(self, rows: Ids) -> Packed:
+        """Copy some rows as they are."""
+        lengths = np.zeros(len(rows), dtype=np.int64)
+        parts = {}
+        for name in kept_parts(self.shape):
+            places, lengths = self._places(rows)
+            parts[name] = self._columns[name].view()[places]
+        return Packed(self.ids[rows], self.embeddings[rows], self.codes[rows], lengths, parts)
+
+    def part(self, rows: Ids, part: Part) -> Parts:
+        """Unpack one part of some rows, padded to the longest."""
+        if part == "embedding":
+            return Parts(self.embeddings[rows, None].astype(np.float32), np.ones((len(rows), 1), dtype=np.bool_))
+        places, lengths = self._places(rows)
+        vectors = unpack(self._columns[part].view()[places])
+        mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
+        padded = np.zeros((*mask.shape, vectors.shape[1]), dtype=np.float32)
+        padded[mask] = vectors
+        return Parts(padded, mask)
+
+    def head(self) -> Head:
+        """What the head file says when everything written so far is valid."""
+        counts = {name: column.count for name, column in self._columns.items()}
+        return Head(FORMAT, self.shape, self.number, counts)
+
+    def sync(self) -> None:
+        """Wait until everything written so far, and the names of the files, are on the disk."""
+        for column in self._columns.values():
+            column.sync()
+        sync_folder(self.folder)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for column in self._columns.values():
+            column.close()
+
+    def _places(self, rows: Ids) -> tuple[Ids, Ids]:
+        """Where the vectors of some rows lie in the columns of parts, end to end, and how many each row has."""
+        ends = self._columns["ends"].view()
+        stops = ends[rows]
+        lengths = stops - np.where(rows > 0, ends[rows - 1], 0)
+        offsets = np.repeat(stops - np.cumsum(lengths), lengths)
+        return np.arange(len(offsets)) + offsets, lengths
+
+    def _write(self, records: Mapping[str, npt.NDArray[Any]]) -> None:
+        before = {name: self._columns[name].count for name in records}
+        try:
+            for name, some in records.items():
+                self._columns[name].append(some)
+        except BaseException:
+            for name, count in before.items():
+                self._columns[name].cut(count)
+            raise
+
+
+def remove_others(folder: Path, head: Head) -> None:
+    """Delete the files of generations other than the head's; one that another process holds is left for next time."""
+    for name in _layout(head.shape):
+        for path in folder.glob(f"{name}.*"):
+            if path.name != f"{name}.{head.generation}":
+                try:
+                    path.unlink()
+                except PermissionError:
+                    continue
+
+
+def _layout(shape: Shape) -> dict[str, npt.DTypeLike]:
+    """The columns of a store of this shape, and what a record of each is."""
+    parts = {name: record_type(width) for name, width in kept_parts(shape).items()}
+    return {
+        "ids": np.dtype("<i8"),
+        "embeddings": np.dtype(("<f2", (shape.embedding,))),
+        "codes": np.dtype(("u1", (code_bytes(shape.embedding),))),
+        "deleted": np.dtype("<i8"),
+        **({"ends": np.dtype("<i8")} if parts else {}),
+        **parts,
+    }

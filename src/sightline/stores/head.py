@@ -1,0 +1,78 @@
+"""The small file that says what a local store holds; whatever it does not speak of is not there."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sightline import settings
+from sightline.errors import StoreError
+from sightline.stores.base import Shape
+
+FORMAT = 1
+HEAD_FILE = "head.json"
+_ANEW = "Delete the folder and index again."
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The state of a store at one flush.
+
+    generation: which files hold it; `compact` begins the next.
+    counts: how many records of each file are valid, by the file's name.
+    """
+
+    format: int
+    shape: Shape
+    generation: int
+    counts: Mapping[str, int]
+
+
+def read_head(folder: Path) -> Head | None:
+    """Read the head of a store's folder; None where there is none yet."""
+    path = folder / HEAD_FILE
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise StoreError(f"{path}: cannot be read: {error}", _ANEW) from error
+    found = data.get("format") if isinstance(data, dict) else None
+    if found != FORMAT:
+        raise StoreError(
+            f"{path}: store format {found!r}, but this version of Sightline reads format {FORMAT}",
+            f"Update Sightline. {_ANEW}",
+        )
+    return settings.parse(Head, data, str(path), StoreError)
+
+
+def write_head(folder: Path, head: Head) -> None:
+    """Put a new head in the place of the old one: after a crash there is one or the other, whole."""
+    draft = folder / f"{HEAD_FILE}.draft"
+    with draft.open("w", encoding="utf-8") as file:
+        json.dump(settings.plain(head), file)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(folder / HEAD_FILE)
+    sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk; where folders cannot be opened, renaming is enough."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def check_shape(folder: Path, head: Head, shape: Shape) -> None:
+    """Refuse a store whose vectors have other widths than the ones that will be added or looked for."""
+    if head.shape != shape:
+        raise StoreError(
+            f"{folder}: holds vectors of {head.shape}, not of {shape}",
+            f"Use the model that made them. To change the model: {_ANEW[0].lower()}{_ANEW[1:]}",
+        )

@@ -1,0 +1,107 @@
+"""Encoded items in the form in which they are kept: half precision, one byte a number, one bit a number."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.bundle.encoded import Encoded, Floats
+from sightline.errors import StoreError
+from sightline.stores.base import Ids, Shape, Singles
+from sightline.stores.signs import sign_codes
+
+Records = npt.NDArray[Any]
+
+
+class Packed(NamedTuple):
+    """Some items: ids [items], embeddings float16 [items, dim], codes uint8 [items, bytes], and their parts.
+
+    lengths: [items], how many vectors of each part an item has. parts: for each part that is kept, the records
+    [all vectors of all items], item after item without padding.
+    """
+
+    ids: Ids
+    embeddings: npt.NDArray[np.float16]
+    codes: npt.NDArray[np.uint8]
+    lengths: Ids
+    parts: Mapping[str, Records]
+
+
+def pack(ids: Ids, encoded: Encoded, shape: Shape) -> Packed:
+    """Check encoded items against the shape of a store, and pack them."""
+    ids = checked_ids(ids)
+    if len(ids) != len(encoded):
+        raise StoreError(f"{len(ids)} ids for {len(encoded)} items")
+    if len(ids) != len(np.unique(ids)):
+        raise StoreError("an id is given twice", "Give every item an id of its own.")
+    embeddings = unit(encoded.embedding, shape.embedding).astype(np.float16)
+    parts = {
+        name: _records(getattr(encoded, name), encoded.mask, width, name) for name, width in kept_parts(shape).items()
+    }
+    lengths = encoded.mask.sum(axis=1, dtype=np.int64)
+    return Packed(ids, embeddings, sign_codes(embeddings), lengths, parts)
+
+
+def kept_parts(shape: Shape) -> dict[str, int]:
+    """The parts besides the embedding that a store of this shape keeps, with their widths."""
+    widths = {"fragments": shape.fragments, "states": shape.states}
+    return {name: width for name, width in widths.items() if width}
+
+
+def record_type(width: int) -> np.dtype[Any]:
+    """How a vector of a part is kept: its numbers as whole numbers from -127 to 127, and what one of them is worth."""
+    return np.dtype([("scale", "<f4"), ("values", "i1", (width,))])
+
+
+def unpack(records: Records) -> Singles:
+    """Turn records [n] into vectors float32 [n, width], each number within half a scale of what it was."""
+    vectors: Singles = records["values"].astype(np.float32)
+    vectors *= records["scale"][:, None]
+    return vectors
+
+
+def unit(vectors: Floats, width: int) -> Singles:
+    """Scale vectors [n, width] to length one; refuse those of another width, and those without a direction."""
+    if vectors.ndim != 2 or vectors.shape[1] != width:
+        raise StoreError(f"vectors of shape {vectors.shape}, but the store's embeddings have {width} numbers")
+    singles: Singles = vectors.astype(np.float32)
+    _refuse_strange(singles, "embedding")
+    largest = np.abs(singles).max(axis=1, keepdims=True, initial=0.0)
+    if len(largest) and largest.min() == 0:
+        raise StoreError(f"embedding {int(largest.argmin())} is all zeros", "It points nowhere: leave the item out.")
+    singles /= largest  # so that no square overflows
+    singles /= np.linalg.norm(singles, axis=1, keepdims=True)
+    return singles
+
+
+def checked_ids(ids: Ids) -> Ids:
+    """Ids as int64 [n]; anything that is not a list of whole numbers from 0 is refused."""
+    ids = np.asarray(ids)
+    if ids.ndim != 1 or (len(ids) and (ids.dtype.kind not in "iu" or ids.min() < 0)):
+        raise StoreError("ids are whole numbers from 0, in one row", f"Found {ids.dtype} of shape {ids.shape}.")
+    return ids.astype(np.int64)
+
+
+def _records(batch: Floats | None, mask: npt.NDArray[np.bool_], width: int, name: str) -> Records:
+    """Pack what the mask shows of a padded batch [items, n, width]."""
+    if batch is None:
+        raise StoreError(f"the items come without {name}, which this store keeps", "Use the model that made the store.")
+    if batch.ndim != 3 or batch.shape[:2] != mask.shape or batch.shape[2] != width:
+        raise StoreError(f"{name} of shape {batch.shape} with a mask of {mask.shape}, in a store of width {width}")
+    vectors = batch[mask].astype(np.float32)
+    _refuse_strange(vectors, name)
+    records = np.empty(len(vectors), dtype=record_type(width))
+    scales = np.abs(vectors).max(axis=1, initial=0.0) / np.float32(127)
+    records["scale"] = scales
+    vectors /= np.maximum(scales, np.finfo(np.float32).tiny)[:, None]
+    records["values"] = np.rint(vectors, out=vectors)
+    return records
+
+
+def _refuse_strange(vectors: Singles, name: str) -> None:
+    if not np.isfinite(vectors).all():
+        raise StoreError(
+            f"{name}: a vector has a number that is not finite",
+            "The model failed on this item: leave it out, or encode it again.",
+        )

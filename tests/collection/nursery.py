@@ -1,0 +1,65 @@
+"""A process that has everything imported and forks a child for each run, so that a run to be killed costs little.
+
+Started with the bundle, the photos, the collection's folder and a log as its arguments. For each line on stdin, which
+is a number of seconds, it forks a child that indexes, kills it after that time, and tells how it ended. A child writes
+to the log what it has committed.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import onnxruntime  # noqa: F401  (here, so that the children need not)
+from PIL import PngImagePlugin  # noqa: F401
+
+from sightline.bundle import Bundle
+from sightline.bundle.spec import read_spec
+from sightline.collection import encoding, index, writing
+
+
+def child(bundle: Path, photos: Path, at: Path, log: Path) -> None:
+    """Index in small batches, so that there is much to interrupt, and note what was committed."""
+    write = writing.Writer.write
+
+    def noted(writer: writing.Writer, batch: writing.Batch) -> None:
+        write(writer, batch)
+        names = [outcome.found.path for outcome in batch.files if outcome.facts]
+        with log.open("a") as file:
+            file.write("".join(f"{name}\n" for name in names))
+
+    writing.Writer.write = noted  # type: ignore[method-assign]
+    encoding._AT_ONCE["images"] = 2
+    encoding._COMMIT_SECONDS = 0.0
+    index(photos, at=at, model=Bundle(bundle, read_spec(bundle), threads=1))
+
+
+def ended(pid: int, seconds: float) -> int:
+    """Give a child some time, then kill it; its exit code, negative for a signal."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.001)
+    os.kill(pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def main() -> None:
+    arguments = [Path(argument) for argument in sys.argv[1:]]
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                child(*arguments)  # type: ignore[arg-type]
+                code = 0
+            finally:
+                os._exit(code)
+        print(ended(pid, float(line)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""docs/fine-tune.md does what it says: its commands and its code are taken from the page and run, in order."""
+
+import io
+import json
+import math
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import tiny
+from sightline import progress, settings
+from sightline.cli import app
+from sightline.datasets import read_all
+from sightline.demo.drawing import shapes, write
+from sightline.models import DualStreamConfig
+from sightline.training.beginning import make_objectives
+from sightline.training.recipe import Recipe, read_recipe
+from sightline.training.trainer import train
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "fine-tune.md").read_text(encoding="utf-8")
+ON_CPU, ON_GPU = PAGE.split("## For real, on a GPU\n")
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, what it says, and the name under which the text before it says to save it."""
+
+    language: str
+    text: str
+    name: str
+
+
+def blocks(page: str, *languages: str) -> list[Block]:
+    found = []
+    for fence in FENCE.finditer(page):
+        named = re.search(r"Save it as `([\w.-]+)`:\n\n$", page[: fence.start()])
+        found.append(Block(fence[1], fence[2], named[1] if named else ""))
+    return [block for block in found if block.language in languages]
+
+
+def lines(page: str) -> list[str]:
+    """The commands of the shell blocks; a backslash joins a line to the next."""
+    return [line for block in blocks(page, "sh") for line in block.text.replace("\\\n", "").splitlines()]
+
+
+@contextmanager
+def interrupted() -> Iterator[progress.TrainingReport]:
+    """What a run shows, from which the third step is interrupted."""
+
+    def report(entry: dict[str, Any]) -> None:
+        if entry["step"] == 3:
+            raise KeyboardInterrupt
+
+    yield report
+
+
+def run_shell(line: str, exit_code: int = 0) -> str:
+    """Run a line of the page; `sightline` in this process, where torch is loaded already."""
+    program, *arguments = shlex.split(line)
+    if program != "sightline":
+        return subprocess.run(line, shell=True, check=True, capture_output=True, text=True).stdout
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == exit_code, done.output
+    return done.output
+
+
+def run_python(code: str) -> str:
+    with redirect_stdout(io.StringIO()) as told:
+        exec(compile(code, "fine-tune.md", "exec"), {})
+    return told.getvalue()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Do the CPU part in a fresh folder, with Ctrl-C pressed in the first run; what each block showed, by its text."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # a model this small only waits for its other threads
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("newcomer"))
+        shown: dict[str, str] = {}
+        for block in blocks(ON_CPU, "sh", "python", "toml"):
+            if block.language == "toml":
+                Path(block.name).write_text(block.text)
+            elif block.language == "python":
+                shown[block.text] = run_python(block.text)
+            else:
+                for line in block.text.splitlines():
+                    shown[line] = _follow(line, patch)
+        yield shown
+    torch.set_num_threads(threads)
+
+
+def _follow(line: str, patch: pytest.MonkeyPatch) -> str:
+    """The first run is interrupted, so there is no log to look through before it is resumed."""
+    if line == "sightline train tiny.toml":
+        with patch.context() as during:
+            during.setattr(progress, "training", interrupted)
+            return run_shell(line, exit_code=130)
+    return "" if line.startswith("grep") else run_shell(line)
+
+
+def test_the_page_has_its_parts(told: dict[str, str]) -> None:
+    assert [line.split()[1] for line in told if line.startswith("sightline")] == [
+        "train",
+        "train",
+        "eval",
+        "export",
+        "eval",
+    ]
+    assert len(read_all("photos/train.jsonl")) == 720
+    assert len(read_all("photos/val.jsonl")) == len(read_all("photos/test.jsonl")) == 72
+
+
+def test_an_interrupted_run_says_how_to_go_on_as_the_page_does(told: dict[str, str]) -> None:
+    said = told["sightline train tiny.toml"]
+    assert "To go on: sightline train tiny.toml --out runs/tiny --resume" in said
+    assert "has nothing saved yet" in said
+
+
+def test_the_tiny_model_learns(told: dict[str, str]) -> None:
+    assert "val R@1" in told["sightline train tiny.toml --resume"]
+    chance = 100 / 72
+    found = json.loads(Path("my-bundle-test.json").read_text())
+    for way in ("text_to_image", "image_to_text"):
+        assert found[way]["R@1"] > 40 * chance
+    assert found["model"] == "my-bundle"
+
+
+def test_the_log_is_as_the_page_reads_it(told: dict[str, str]) -> None:
+    (look,) = (line for line in told if line.startswith("grep"))
+    looks = [json.loads(line) for line in run_shell(look).splitlines()]
+    assert [entry["step"] for entry in looks] == [50, 100, 150, 200]
+    assert all(entry["val"]["t2i"]["R@1"] > 0 for entry in looks)
+    first = json.loads(Path("runs/tiny/log.jsonl").read_text().splitlines()[0])
+    assert first["loss"]["embed"] == pytest.approx(math.log(48), rel=0.25)
+    for name in ("best", "last", "recipe.json", "log.jsonl"):
+        assert (Path("runs/tiny") / name).exists(), name
+
+
+def test_the_bundle_answers_from_python_with_probabilities(told: dict[str, str]) -> None:
+    (shown,) = (out for code, out in told.items() if "sl.load" in code)
+    first, *others = (line.split() for line in shown.splitlines())
+    assert first[1] == "11-red-square-top-left.png"
+    assert 0.5 < float(first[0]) <= 1
+    assert all(0 <= float(other[0]) < float(first[0]) for other in others)
+
+
+def test_the_bundle_has_eight_bits_and_a_calibration(told: dict[str, str]) -> None:
+    spec = json.loads(Path("my-bundle/sightline.json").read_text())
+    assert spec["precision"] == "int8"
+    assert set(spec["calibration"]) == {"embed"}
+
+
+def test_the_two_lines_shown_are_read_as_captions(tmp_path: Path) -> None:
+    (shown,) = blocks(PAGE, "json")
+    (tmp_path / "captions.jsonl").write_text(shown.text)
+    records = read_all(tmp_path)
+    assert [len(record.captions_in("en")) for record in records] == [2, 1]
+
+
+def recipe_of(command: str) -> Recipe:
+    """The recipe that a `sightline train` of the page trains by, with its changes."""
+    _, _, path, *options = shlex.split(command)
+    return read_recipe(ROOT / path, [change for flag, change in zip(options[::2], options[1::2], strict=True)])
+
+
+def small(recipe: Recipe, captions: str, **model: Any) -> Recipe:
+    """The same recipe, with a model, data and a duration that fit a test."""
+    return replace(
+        recipe,
+        model={**recipe.model, **model},
+        data=replace(recipe.data, train=(captions,), val=(captions,), batch_size=24),
+        schedule=replace(recipe.schedule, epochs=0, steps=2),
+        optimizer=replace(recipe.optimizer, chunk=16),
+    )
+
+
+def test_the_commands_for_a_gpu_train_with_towers_that_fit_a_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    captions = str(write(tmp_path / "photos", shapes(seed=0)))
+    embed, match, export, *_ = lines(ON_GPU)
+    towers = {"image": {"config": {**tiny.VISION, "num_hidden_layers": 12}}, "text": {"config": tiny.TEXT}}
+    towers |= {"preprocess": settings.plain(tiny.PREPROCESS), "text_input": {"max_length": tiny.MAX_LENGTH}}
+    first, second = recipe_of(embed), recipe_of(match)
+    train(small(first, captions, pool_to=2, **towers), Path("runs", first.name))
+    trained = train(small(second, captions), Path("runs", second.name))
+    assert trained.steps == 2
+    logged = json.loads(Path("runs", second.name, "log.jsonl").read_text().splitlines()[0])
+    assert "match" in logged["loss"]
+    assert shlex.split(export)[2] == str(trained.folder)
+
+
+def test_the_commands_for_a_gpu_need_no_variable_and_encode_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SIGHTLINE_DATA", raising=False)
+    monkeypatch.delenv("SIGHTLINE_PRETRAINED", raising=False)
+    embed, match = (recipe_of(line) for line in lines(ON_GPU)[:2])
+    assert isinstance(embed.model_config(), DualStreamConfig)
+    for recipe in (embed, match):
+        assert make_objectives(recipe)
+        assert recipe.optimizer.chunk
+        assert recipe.data.train == ("photos/train.jsonl",)
+
+
+def test_every_message_that_the_page_explains_is_one_that_sightline_gives() -> None:
+    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    messages = re.findall(r"^\| `(.+?)` \|", PAGE, re.MULTILINE)
+    assert len(messages) > 10
+    for message in messages:
+        assert message in source, message

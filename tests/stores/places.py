@@ -1,0 +1,45 @@
+"""Where a store under test lives. A store of another engine joins the suite by a class like `LocalPlace`."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from sightline.stores.base import Shape, Store
+from sightline.stores.local import LocalStore
+from sightline.stores.searching import Effort
+
+EXACT = Effort()
+# Signs choose the candidates of every search, but so many that none of the few items of a test is missed.
+BY_SIGNS = Effort(exact_up_to=0, candidates=10**6)
+
+
+class Place(Protocol):
+    """Somewhere for one store."""
+
+    tolerance: float  # how far scores may lie from those of vectors rounded to float16
+
+    def open(self, shape: Shape) -> Store:
+        """Open the store for reading and writing; the same place holds the same store."""
+        ...
+
+    def after_crash(self, shape: Shape) -> Store | None:
+        """The store as it would be had its process been killed just now; None where that cannot be tried."""
+        ...
+
+
+@dataclass
+class LocalPlace:
+    folder: Path
+    effort: Effort
+    tolerance: float = 2e-6
+    crashes: int = 0
+
+    def open(self, shape: Shape) -> LocalStore:
+        return LocalStore.open(self.folder, shape, write=True, effort=self.effort)
+
+    def after_crash(self, shape: Shape) -> LocalStore:
+        self.crashes += 1
+        copy = self.folder.with_name(f"{self.folder.name}-crash-{self.crashes}")
+        shutil.copytree(self.folder, copy)
+        return LocalStore.open(copy, shape, write=True, effort=self.effort)

@@ -1,4 +1,3 @@
-import doctest
 import math
 
 import pytest
@@ -10,10 +9,6 @@ from torch.nn import functional as F
 from objectives.batches import BATCHES, batch, value
 from sightline.errors import ModelError
 from sightline.objectives import Contrastive, Pairs, contrastive
-
-
-def test_the_examples_run() -> None:
-    assert doctest.testmod(contrastive).failed == 0
 
 
 def literal(logits: list[float], positives: list[bool], smoothing: float) -> float | None:

@@ -1,4 +1,3 @@
-import doctest
 import math
 
 import pytest
@@ -6,12 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.objectives import drawing
 from sightline.objectives.drawing import draw, inverse_density, masked_softmax, uniform
-
-
-def test_the_examples_run() -> None:
-    assert doctest.testmod(drawing).failed == 0
 
 
 def test_draws_follow_the_softmax_over_what_is_allowed() -> None:

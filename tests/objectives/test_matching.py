@@ -1,5 +1,4 @@
 import dataclasses
-import doctest
 import math
 from typing import Literal
 
@@ -12,7 +11,7 @@ from torch.nn import functional as F
 
 from objectives.batches import BATCHES, Judge, batch, gradients, masked_sum, sources, value
 from sightline.errors import ModelError
-from sightline.objectives import Matching, Pairs, matching
+from sightline.objectives import Matching, Pairs
 
 TEMPERATURE = 0.3
 Negatives = Literal["random", "hard"]
@@ -20,10 +19,6 @@ PerPositive = Literal["one", "both"]
 KINDS = pytest.mark.parametrize(
     ("negatives", "per_positive"), [(n, p) for n in ("random", "hard") for p in ("one", "both")]
 )
-
-
-def test_the_examples_run() -> None:
-    assert doctest.testmod(matching).failed == 0
 
 
 def literal_draw(cosines: list[float], allowed: list[bool], number: float, hard: bool) -> int | None:

@@ -1,4 +1,3 @@
-import doctest
 import math
 from typing import Literal
 
@@ -12,10 +11,6 @@ from sightline.errors import ModelError
 from sightline.objectives import Pairs, Triplet, triplet
 
 MARGIN = 0.25
-
-
-def test_the_examples_run() -> None:
-    assert doctest.testmod(triplet).failed == 0
 
 
 def terms(cosines: list[float], positives: list[bool], item: int) -> list[float]:

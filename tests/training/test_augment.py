@@ -1,5 +1,3 @@
-import doctest
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -19,10 +17,6 @@ def pictures(count: int = 4, side: int = 12, seed: int = 0) -> Tensor:
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-def test_the_examples_run() -> None:
-    assert doctest.testmod(augment).failed == 0
 
 
 @pytest.mark.parametrize("pixels", [pictures(), pictures() / 255, 9 - pictures() / 9], ids=["uint8", "unit", "any"])

@@ -2,23 +2,32 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+SEARCH := $(VENV)/.search
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint results bench clean
+.PHONY: help demo test lint results readme card bench clean
 
 help:
 	@echo "make demo   set up and see Sightline at work"
 	@echo "make test   set up and run every test"
 	@echo "make lint   check style and types"
 	@echo "make results  write docs/results.md anew from benchmarks/results"
+	@echo "make readme   write what the demo prints into README.md"
+	@echo "make card     write the bundled model's card anew"
 	@echo "make bench  measure speed and memory"
 
-$(READY): pyproject.toml constraints.txt
+# What searching needs: no torch, and a minute's download.
+$(SEARCH): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(PIP) .
 	@touch $@
 
-demo: $(READY)
+$(READY): $(SEARCH)
+	$(PIP) '.[dev]'
+	@touch $@
+
+demo: $(SEARCH)
 	$(BIN)/sightline demo
 
 test: $(READY)
@@ -31,6 +40,12 @@ lint: $(READY)
 
 results: $(READY)
 	$(BIN)/python benchmarks/report.py
+
+readme: $(READY)
+	$(BIN)/python benchmarks/readme.py
+
+card: $(READY)
+	$(BIN)/python benchmarks/model_card.py bundles/default
 
 bench: $(READY)
 	$(BIN)/python benchmarks/evaluation.py --json benchmarks/results/evaluation.json

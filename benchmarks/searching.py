@@ -98,7 +98,7 @@ def warm(at: Path, model: str, captions: list[str], rerank: int) -> dict[str, fl
         walls, stages = [], []
         for number, caption in enumerate(captions):
             began = time.perf_counter()
-            result = collection.search(caption, k=20, rerank=rerank, model=bundle)
+            result = collection.search(caption, k=20, rerank=rerank, model=bundle, duplicates="show")
             if number >= 3:  # the first load graphs and pages
                 walls.append(1000 * (time.perf_counter() - began))
                 stages.append(result.took_ms)
@@ -109,7 +109,8 @@ def warm(at: Path, model: str, captions: list[str], rerank: int) -> dict[str, fl
 def cold(at: Path, model: str, caption: str, rerank: int, runs: int = 5) -> float:
     """Seconds from the prompt to the answer of a command of its own: the median."""
     command = [str(Path(sys.executable).with_name("sightline")), "search", caption, "--at", str(at)]
-    command += ["--rerank", str(rerank), "--json"] + (["--model", model] if model != "default" else [])
+    command += ["--rerank", str(rerank), "--duplicates", "show", "--json"]
+    command += ["--model", model] if model != "default" else []
     walls = []
     for _ in range(runs + 1):
         started = time.perf_counter()

@@ -7,6 +7,14 @@ import pytest
 from sightline.bundle import Bundle
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What tests remember between two runs does not end up where the user's things are remembered."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SIGHTLINE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """The folder of real captioned photos, for tests that want them."""

@@ -44,7 +44,21 @@ print(json.dumps([float(np.linalg.norm(image.embedding)), float(np.linalg.norm(t
     assert json.loads(run(script, str(tiny_bundle))) == [pytest.approx(1, abs=1e-5), pytest.approx(1, abs=1e-5), 1]
 
 
-ROOMS = ["media", "datasets", "bundle", "search", "evaluation", "settings", "errors", "cli"]
+ROOMS = [
+    "media",
+    "datasets",
+    "bundle",
+    "stores",
+    "search",
+    "collection",
+    "server",
+    "evaluation",
+    "settings",
+    "errors",
+    "verbs",
+    "showing",
+    "cli",
+]
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from sightline.datasets import Problem, Record
+    from sightline.doctor import Finding
     from sightline.training.trainer import Trained
 
 app = typer.Typer(
@@ -54,6 +55,148 @@ def options(
     ] = False,
 ) -> None:
     """Find images by words and words by images."""
+
+
+@app.command()
+def index(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FOLDER", help="Folders of pictures, or files of texts (.txt, .jsonl; a line each)."),
+    ] = None,
+    at: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the collection is kept. By default FOLDER/.sightline.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="BUNDLE", help="default, a bundle or checkpoint folder, or hf:NAME.")
+    ] = None,
+    prune: Annotated[bool, typer.Option("--prune", help="Forget what is gone, also where a whole folder is.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Read files again that could not be read before.")] = False,
+) -> None:
+    """Index pictures or texts, to be searched. What has not changed since the last time is not read again."""
+    import sightline
+    from sightline.collection.finding import model_to_index_with
+    from sightline.collection.places import default_place, kind_of
+    from sightline.collection.report import IndexingInterrupted
+    from sightline.progress import indexing
+    from sightline.showing import report_lines
+
+    places = [folder.resolve() for folder in folders or []]
+    at = at or default_place(places, kind_of(places) if places else "images")
+    chosen = model_to_index_with(at, model)
+    try:
+        with indexing() as progress:
+            report = sightline.index(
+                places, at=at, model=chosen, progress=progress, told=_tell, prune=prune, retry=retry
+            )
+    except IndexingInterrupted as interrupted:
+        _tell(f"sightline: interrupted; {interrupted.report}\nWhat is done is kept. To go on, type the same again.")
+        raise typer.Exit(130) from None
+    for line in report_lines(report):
+        print(line)
+
+
+@app.command()
+def search(
+    words: Annotated[list[str] | None, typer.Argument(metavar="QUERY", help="What to look for, in words.")] = None,
+    at: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The collection. By default the nearest .sightline.")
+    ] = None,
+    image: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A picture to look for, alone or with words.")
+    ] = None,
+    image_weight: Annotated[
+        float, typer.Option(metavar="W", help="With words and a picture: how much the picture counts, 0 to 1.")
+    ] = 0.5,
+    without: Annotated[
+        list[str] | None, typer.Option("--not", metavar="TEXT", help="What results should not show. May be repeated.")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="EXPR", help="A filter: \"taken >= '2023-06-01' and path like 'holiday/%'\".")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="How many results.")] = 10,
+    rerank: Annotated[
+        int | None, typer.Option(min=0, metavar="K", help="Look closely at the K best. By default 20; 0 is fastest.")
+    ] = None,
+    late: Annotated[
+        int | None, typer.Option(min=0, metavar="K", help="Rescore the K best by late interaction.")
+    ] = None,
+    min_relevance: Annotated[
+        float | None, typer.Option(metavar="P", help="Leave out what is less likely than this to be it, 0 to 1.")
+    ] = None,
+    budget_ms: Annotated[
+        float | None, typer.Option(metavar="N", help="Look as closely as can be done in N milliseconds.")
+    ] = None,
+    duplicates: Annotated[
+        Literal["fold", "show"], typer.Option(help="Pictures that look the same: as one, or all.")
+    ] = "fold",
+    model: Annotated[
+        str | None, typer.Option(metavar="BUNDLE", help="The model that made the collection, if it was moved.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    paths: Annotated[
+        bool, typer.Option("--paths", help="Write the paths alone, a line each, for other commands.")
+    ] = False,
+    null: Annotated[
+        bool, typer.Option("--null", "-0", help="With --paths: end each with a zero byte, for xargs -0.")
+    ] = False,
+    thumbnails: Annotated[bool, typer.Option(help="Show small pictures, where the terminal can.")] = True,
+) -> None:
+    """Find what fits QUERY best. Finding nothing is an answer too: the exit code is 0 unless something went wrong."""
+    import sightline
+    from sightline.showing import show
+
+    with sightline.open(at, model=model) as collection:
+        result = collection.search(
+            " ".join(words) if words else None,
+            k=k,
+            rerank=rerank,
+            late=late,
+            image=image,
+            image_weight=image_weight,
+            not_=without or (),
+            where=where,
+            min_relevance=min_relevance,
+            budget_ms=budget_ms,
+            duplicates=duplicates,
+        )
+    show(result, "json" if as_json else "null" if null else "paths" if paths else "lines", min_relevance, thumbnails)
+
+
+def _tell(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+@app.command()
+def serve(
+    at: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The collection. By default the nearest .sightline.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to serve at. Another than this machine's own needs a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve at; 0 for any that is free.")] = 8000,
+    token: Annotated[
+        str | None, typer.Option(envvar="SIGHTLINE_TOKEN", help="What clients must show to be answered.")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Index what changes in the folders meanwhile.")] = False,
+    model: Annotated[
+        str | None, typer.Option(metavar="BUNDLE", help="The model that made the collection, if it was moved.")
+    ] = None,
+) -> None:
+    """Serve a collection: a page to search with, and an interface for programs (described at /docs)."""
+    import signal
+
+    try:
+        from sightline.server.serving import serve as run
+    except ImportError as error:
+        raise SightlineError(f"serving needs packages: {error}", "pip install 'sightline[serve]'") from error
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # service managers end it as Ctrl-C does
+    try:
+        run(at, host=host, port=port, token=token, model=model, watch=watch, told=_tell)
+    except KeyboardInterrupt:
+        _tell("sightline: ended")
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @app.command("eval")
@@ -208,7 +351,7 @@ def export(
 
 @app.command()
 def demo() -> None:
-    """See it all at work in about a minute: draw pictures, train a tiny model, export it, search."""
+    """See it at work in about a minute: index the pictures that come with Sightline, and search them."""
     import tempfile
 
     from sightline.demo import run
@@ -216,6 +359,51 @@ def demo() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for line in run(Path(folder)):
             print(line, flush=True)
+
+
+@app.command()
+def doctor(
+    at: Annotated[Path | None, typer.Option(metavar="DIR", help="The collection to look at.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")] = False,
+) -> None:
+    """Say what is wrong with this installation, and with a collection, and what to do about it."""
+    from sightline.doctor import Finding, examine
+
+    findings: list[Finding] = []
+    for finding in examine(at):
+        findings.append(finding)
+        if not as_json:
+            _show_finding(finding)
+    is_well = all(finding.state != "broken" for finding in findings)
+    if as_json:
+        _print_json({"version": __version__, "well": is_well, "findings": [one.to_json() for one in findings]})
+    if not is_well:
+        raise typer.Exit(1)
+
+
+def _show_finding(finding: "Finding") -> None:
+    mark, colour = {"good": ("ok", "green"), "warning": ("note", "yellow"), "broken": ("FAIL", "red")}[finding.state]
+    typer.echo(f"{typer.style(f'{mark:4}', fg=colour, bold=True)}  {finding.subject}: {finding.says}")
+    if finding.way_out:
+        typer.echo(f"      → {finding.way_out}")
+
+
+@app.command()
+def models(as_json: Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")] = False) -> None:
+    """List the models on this machine: what they can do, how large they are, how well they do."""
+    from sightline.shelf import shelf, table
+
+    bundles = shelf(on_problem=lambda error: print(f"skipped: {error}", file=sys.stderr))
+    if as_json:
+        _print_json({"models": [bundle.to_json() for bundle in bundles]})
+    elif bundles:
+        _show(table(bundles))
+    else:
+        print("No models here. Install Sightline with its model, or export one: sightline export CHECKPOINT --out DIR")
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def _records(data: list[str]) -> "list[Record]":

@@ -55,3 +55,11 @@ class CollectionError(SightlineError):
 
 class StoreError(SightlineError):
     """A store of vectors that is missing, damaged, in use or of another shape, or vectors that do not fit into it."""
+
+
+class QueryError(SightlineError):
+    """A question that cannot be asked: empty, contradictory, or with a filter that cannot be understood."""
+
+
+class ServeError(SightlineError):
+    """A server that cannot start: an address that is taken or not this machine's, or one that would be unsafe."""

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from sightline.bundle.spec import Calibration
 from sightline.errors import EvaluationError
-from sightline.evaluation.calibration import calibration_error, fit_calibration, relevance
+from sightline.evaluation.calibration import calibration_error, cross_calibrated, fit_calibration
+from sightline.search.relevance import relevance
 
 
 @given(scale=st.floats(0.5, 20), bias=st.floats(-3, 3), seed=st.integers(0, 50))
@@ -44,3 +45,17 @@ def test_the_error_is_the_gap_between_stated_and_observed() -> None:
     assert calibration_error(chances, np.array([True] * 9 + [False] + [True] + [False] * 9)) == pytest.approx(0)
     assert calibration_error(chances, np.array([True] * 5 + [False] * 5 + [False] * 10)) == pytest.approx(0.25)
     assert calibration_error(np.array([0.0, 1.0]), np.array([True, False])) == pytest.approx(1)
+
+
+def test_the_error_of_a_calibration_is_that_on_the_half_it_was_not_fitted_on() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.standard_normal((400, 5))
+    right = rng.random(scores.shape) < relevance(scores, Calibration(2.0, -1.0))
+    found = cross_calibrated(scores, right, np.arange(400), items=77)
+    assert found.items == 77
+    assert (found.scale, found.bias) == pytest.approx((2.0, -1.0), abs=0.4)
+    assert found.error is not None
+    assert found.error < 0.05
+    shuffled = cross_calibrated(scores, np.where(np.arange(400)[:, None] % 2 == 0, right, ~right), np.arange(400), 77)
+    assert shuffled.error is not None
+    assert shuffled.error > 0.3, "what was learned on one half is wrong about the other"

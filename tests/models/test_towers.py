@@ -73,7 +73,7 @@ def test_the_patches_of_a_layer_below_are_those_of_transformers(kind: str) -> No
     assert tower(pixels).below is None
     tower.below = 1
     out = tower.encoder(pixel_values=pixels, output_hidden_states=True)
-    said = out.hidden_states[1][:, -tower.rows**2 :]
+    said = out.hidden_states[1][:, -(tower.rows**2) :]
     below = tower(pixels).below
     torch.testing.assert_close(below, torch.nn.functional.layer_norm(said, said.shape[-1:]))
     torch.testing.assert_close(tower(pixels).below, below)  # no hook stays behind

@@ -1,5 +1,6 @@
 """Run a bundle with ONNX Runtime alone: no torch, and no graph loaded before it is needed."""
 
+import contextlib
 import threading
 from collections.abc import Sequence
 from functools import cached_property
@@ -10,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sightline.bundle.encoded import Ability, Encoded, Floats
-from sightline.bundle.spec import BundleSpec, Graph, check_files, identity, read_spec
+from sightline.bundle.spec import BundleSpec, Graph, identity, read_spec
 from sightline.bundle.tokenizing import Tokenizer
+from sightline.bundle.verifying import check_once
 from sightline.errors import BundleError, ModelError
 from sightline.media import Preprocess
 from sightline.media.loading import usable_cpus
@@ -35,14 +37,17 @@ class Bundle:
         self.spec = spec
         self.threads = threads or usable_cpus()
         self._sessions: dict[Graph, InferenceSession] = {}
-        self._lock = threading.Lock()
+        self._locks: dict[Graph, threading.Lock] = {graph: threading.Lock() for graph in ("image", "text", "match")}
 
     @classmethod
     def open(cls, folder: str | Path, *, threads: int | None = None) -> "Bundle":
-        """Open a bundle's folder, after checking that every file is the one that was exported."""
+        """Open a bundle's folder, after checking that every file is the one that was exported.
+
+        A file that was checked before, and has not been touched since, is not read again for that.
+        """
         folder = Path(folder)
         spec = read_spec(folder)
-        check_files(folder, spec)
+        check_once(folder, spec)
         return cls(folder, spec, threads)
 
     @property
@@ -70,6 +75,16 @@ class Bundle:
         """The tokenizer of its texts."""
         text = self.spec.text
         return Tokenizer.open(self.folder / text.tokenizer, text.max_length, text.pad_id)
+
+    def begin(self, *graphs: Graph) -> None:
+        """Begin to load graphs, each in a thread of its own, and return at once; whoever needs one waits for it."""
+        for graph in graphs:
+            if graph not in self._sessions:
+                threading.Thread(target=self._try, args=(graph,), name=f"sightline-load-{graph}").start()
+
+    def prepare(self, graph: Graph) -> None:
+        """Load a graph now, rather than when it is first needed."""
+        self._session(graph)
 
     def encode_images(self, pixels: npt.NDArray[np.float32]) -> Encoded:
         """Encode normalised pixels [batch, 3, size, size]."""
@@ -107,8 +122,13 @@ class Bundle:
         names = [output.name for output in session.get_outputs()]
         return dict(zip(names, session.run(names, inputs), strict=True))
 
+    def _try(self, graph: Graph) -> None:
+        """Load a graph ahead of time; what is wrong with it is told to whoever needs it."""
+        with contextlib.suppress(BundleError):
+            self._session(graph)
+
     def _session(self, graph: Graph) -> "InferenceSession":
-        with self._lock:
+        with self._locks[graph]:
             if graph not in self._sessions:
                 self._sessions[graph] = self._load(graph)
             return self._sessions[graph]
@@ -119,6 +139,8 @@ class Bundle:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self.threads
         options.log_severity_level = 3
+        # Threads that wait for more work by spinning take the processor from whatever comes after the model.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         path = self.folder / f"{graph}.onnx"
         try:
             return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

@@ -40,11 +40,13 @@ class Calibration:
     """relevance = sigmoid(scale x score + bias), fitted on held-out pairs, for the scores of one stage.
 
     error: the expected calibration error, 0 to 1, on pairs that took no part in the fit.
+    items: how many there were to choose from where it was fitted. Among more, more look right by chance.
     """
 
     scale: float
     bias: float
     error: float | None = None
+    items: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +109,23 @@ def write_spec(folder: Path, spec: BundleSpec) -> None:
 def check_files(folder: Path, spec: BundleSpec) -> None:
     """Refuse a bundle in which a file is missing or is not, byte for byte, the one that was exported."""
     for name, expected in spec.files.items():
-        try:
-            found = sha256(folder / name)
-        except OSError as error:
-            raise BundleError(
-                f"{folder}: the bundle's file {name} cannot be read: {error.strerror or error}",
-                "The bundle is incomplete: copy or export it again.",
-            ) from error
-        if found != expected:
-            raise BundleError(
-                f"{folder / name}: sha256 is {found[:12]}…, but the bundle says {expected[:12]}…",
-                "The file is damaged or was altered: copy or export the bundle again.",
-            )
+        check_file(folder, name, expected)
+
+
+def check_file(folder: Path, name: str, expected: str) -> None:
+    """Refuse a file of a bundle that is missing, or has another sha256 than the bundle says."""
+    try:
+        found = sha256(folder / name)
+    except OSError as error:
+        raise BundleError(
+            f"{folder}: the bundle's file {name} cannot be read: {error.strerror or error}",
+            "The bundle is incomplete: copy or export it again.",
+        ) from error
+    if found != expected:
+        raise BundleError(
+            f"{folder / name}: sha256 is {found[:12]}…, but the bundle says {expected[:12]}…",
+            "The file is damaged or was altered: copy or export the bundle again.",
+        )
 
 
 def identity(spec: BundleSpec) -> str:

@@ -20,6 +20,15 @@ class TokenBatch:
     truncated: npt.NDArray[np.bool_]
 
 
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a text: where it stands, and which rows of the text's encoding are its tokens."""
+
+    start: int
+    end: int
+    rows: tuple[int, ...]
+
+
 class Tokenizer:
     """A `tokenizer.json` with a length limit. Pads a batch to its longest text."""
 
@@ -55,6 +64,16 @@ class Tokenizer:
         """The tokens of one text as strings, in step with the rows of its encoding."""
         return list(self._backend.encode(text).tokens)
 
+    def words(self, text: str) -> list[Word]:
+        """The words of one text that the model reads, as the tokenizer parts them; punctuation alone is none."""
+        encoding = self._backend.encode(text)
+        rows: dict[int, list[int]] = {}
+        for row, word in enumerate(encoding.word_ids):
+            if word is not None:
+                rows.setdefault(word, []).append(row)
+        spans = [(*_span(text, [encoding.offsets[row] for row in own]), tuple(own)) for own in rows.values()]
+        return [Word(*span) for span in spans if any(character.isalnum() for character in text[span[0] : span[1]])]
+
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`, without the length limit: that is the spec's to say."""
         self._backend.no_truncation()
@@ -62,3 +81,10 @@ class Tokenizer:
             self._backend.save(str(path))
         finally:
             self._backend.enable_truncation(self.max_length)
+
+
+def _span(text: str, offsets: list[tuple[int, int]]) -> tuple[int, int]:
+    """Where the tokens of a word begin and end, without the space that some tokenizers count to a word."""
+    start, end = min(offset[0] for offset in offsets), max(offset[1] for offset in offsets)
+    inner = text[start:end]
+    return end - len(inner.lstrip()), start + len(inner.rstrip())

@@ -125,6 +125,11 @@ class Catalog:
         found = self.connection.execute("SELECT id FROM contents WHERE hash = ?", (hash,)).fetchone()
         return None if found is None else int(found[0])
 
+    def hash_of(self, id: int) -> bytes | None:
+        """What tells the content of an id from every other: the hash of the file that it was read from."""
+        found = self.connection.execute("SELECT hash FROM contents WHERE id = ?", (id,)).fetchone()
+        return None if found is None else bytes(found[0])
+
     def add_contents(self, facts: Iterable[Facts]) -> list[int]:
         """Give contents their ids, in order."""
         query = (

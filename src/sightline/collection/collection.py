@@ -1,5 +1,6 @@
 """A user's indexed items, opened to look things up in."""
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -8,8 +9,20 @@ from typing import Self
 from sightline.bundle.encoded import Model
 from sightline.collection.catalog import Catalog
 from sightline.collection.files import File, Item
+from sightline.collection.finding import find_collection, model_of
+from sightline.collection.hits import hits_of, ids_where
 from sightline.collection.manifest import Kind, Manifest, check_model, read_manifest
+from sightline.collection.sharing import Sharing
 from sightline.errors import CollectionError
+from sightline.search.cascade import Cascade
+from sightline.search.costs import Costs
+from sightline.search.duplicates import Duplicates, check_duplicates
+from sightline.search.plan import Plan, Watch
+from sightline.search.query import Picture, ask
+from sightline.search.relevance import relevant
+from sightline.search.results import SearchResult
+from sightline.search.scoring import Fusion
+from sightline.search.where import compile_where
 from sightline.stores.local import LocalStore
 
 VECTORS_FOLDER = "vectors"
@@ -22,20 +35,37 @@ class Collection:
     share one.
     """
 
-    def __init__(self, at: Path, manifest: Manifest, catalog: Catalog, store: LocalStore) -> None:
+    def __init__(
+        self,
+        at: Path,
+        manifest: Manifest,
+        catalog: Catalog,
+        store: LocalStore,
+        model: str | Path | Model | None = None,
+    ) -> None:
         self.at = at
         self.manifest = manifest
         self.catalog = catalog
         self.store = store
+        self.costs = Costs(manifest.sha256)
+        self._wanted_model = model
+        self._model: Model | None = None
+        self._loading = threading.Lock()
+        self._sharing = Sharing()
 
     @classmethod
-    def open(cls, at: str | Path) -> "Collection":
-        """Open the collection in a folder, for reading."""
-        at = Path(at).resolve()
+    def open(cls, at: str | Path | None = None, model: str | Path | Model | None = None) -> "Collection":
+        """Open a collection, for reading.
+
+        at: its folder, or the folder of pictures that it is in; by default the nearest to the current folder.
+        model: the model that made it, opened or as `load` takes it; by default it is looked for when a search needs it.
+        """
+        at = find_collection(at).resolve()
         manifest = read_manifest(at)
         catalog = Catalog.open(at)
         try:
-            return cls(at, manifest, catalog, LocalStore.open(at / VECTORS_FOLDER, manifest.shape, write=False))
+            store = LocalStore.open(at / VECTORS_FOLDER, manifest.shape, write=False)
+            return cls(at, manifest, catalog, store, model)
         except BaseException:
             catalog.close()
             raise
@@ -47,6 +77,72 @@ class Collection:
     def kind(self) -> Kind:
         """Whether its items are images or texts."""
         return self.manifest.kind
+
+    @property
+    def model(self) -> Model:
+        """The model that made it, opened when it is first asked for; another one is refused with the way out."""
+        with self._loading:
+            if self._model is None:
+                self._model = model_of(self.at, self.manifest, self._wanted_model)
+            return self._model
+
+    def search(
+        self,
+        text: str | None = None,
+        *,
+        k: int = 10,
+        rerank: int | None = None,
+        late: int | None = None,
+        image: Picture | None = None,
+        image_weight: float = 0.5,
+        not_: str | Sequence[str] = (),
+        where: str | None = None,
+        min_relevance: float | None = None,
+        budget_ms: float | None = None,
+        duplicates: Duplicates = "fold",
+        fusion: Fusion | None = None,
+        weight: float | None = None,
+        model: Model | None = None,
+    ) -> SearchResult:
+        """Find the k items that fit words, a picture or both best.
+
+        rerank: how many of the best are looked at closely, by matching; by default 20, where the model can. 0: none.
+        late: how many of the best are rescored by late interaction before that.
+        image: a path, the bytes of a file, or any `ImageSource`. With words, it counts for `image_weight`.
+        not_: what results should not show, in words; one or several.
+        where: a filter, such as `taken >= '2023-06-01' and path like 'holiday/%'`; see `search.where`.
+        min_relevance: leave out what is less likely than this to be what was asked for. That may be everything.
+        budget_ms: how long it may take; so many candidates are looked at closely as fit in. `rerank` and `late` are
+            then upper limits.
+        duplicates: `fold` shows pictures that look the same as one.
+        fusion, weight: how the scores of matching and embedding are joined, if not as the model's makers chose.
+        model: the collection's model, opened already; one that was given to `open` need not be given again.
+
+        Pictures are found by matching words with them, and texts by matching a picture; pictures like a picture, and
+        texts like a text, by their embeddings alone, and then nobody can say how relevant they are.
+        """
+        query, plan = ask(text, image, image_weight, not_), Plan(k, late, rerank, budget_ms, fusion, weight)
+        condition = None if where is None else compile_where(where)
+        check_duplicates(duplicates)
+        if model is not None:
+            self.check_model(model)
+        model, watch = model or self.model, Watch(budget_ms=budget_ms)
+        found: dict[int, Item] = {}
+
+        def there(ids: Sequence[int]) -> dict[int, Item]:
+            found.update(self.items(ids))
+            return found
+
+        with self._sharing.together():
+            with watch("retrieve"):
+                allowed = None if condition is None else ids_where(self.catalog, condition)
+            fold = duplicates == "fold" and self.kind == "images"
+            cascade = Cascade(model, self.store, self.kind, self.costs)
+            ranking = cascade.run(query, plan, allowed=allowed, there=there, fold=fold, watch=watch)
+            count = min(k, relevant(ranking.relevances, min_relevance, len(ranking.candidates)))
+            hits = hits_of(self.catalog, ranking, count, found, condition)
+        best = None if ranking.relevances is None or not len(ranking.relevances) else float(ranking.relevances[0])
+        return SearchResult(query, hits, ranking.took_ms, where, best, ranking.truncated)
 
     def check_model(self, model: Model) -> None:
         """Refuse a model other than the one that made the collection, with the way out."""
@@ -75,12 +171,14 @@ class Collection:
 
     def refresh(self) -> bool:
         """See what has been indexed since it was opened; says whether there was anything."""
-        return self.store.refresh()
+        with self._sharing.alone():
+            return self.store.refresh()
 
     def close(self) -> None:
         """Let go of its files."""
-        self.store.close()
-        self.catalog.close()
+        with self._sharing.alone():
+            self.store.close()
+            self.catalog.close()
 
     def __enter__(self) -> Self:
         return self

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from sightline.bundle import Bundle
 from sightline.bundle.encoded import Model
 from sightline.collection.catalog import Catalog
 from sightline.collection.collection import VECTORS_FOLDER
@@ -53,10 +55,18 @@ def _manifest(at: Path, kind: Kind, model: Model) -> Manifest:
         manifest = read_manifest(at)
         check_model(at, manifest, model)
         check_kind(at, manifest, kind)
-        return manifest
-    manifest = Manifest(FORMAT, kind, model.name, model.sha256, _shape(model, kind))
+        if manifest.location == _location(model):
+            return manifest
+        manifest = replace(manifest, location=_location(model))
+    else:
+        manifest = Manifest(FORMAT, kind, model.name, model.sha256, _shape(model, kind), _location(model))
     write_manifest(at, manifest)
     return manifest
+
+
+def _location(model: Model) -> str:
+    """The folder of a model that has one, so that a search finds it again."""
+    return str(model.folder.resolve()) if isinstance(model, Bundle) else ""
 
 
 def _shape(model: Model, kind: Kind) -> Shape:

@@ -14,6 +14,7 @@ from sightline.stores.head import sync_folder
 
 FORMAT = 1
 MANIFEST_FILE = "manifest.json"
+DEFAULT_FOLDER = ".sightline"
 _ANEW = "Or index anew into another folder with --at."
 Kind = Literal["images", "texts"]
 
@@ -23,6 +24,7 @@ class Manifest:
     """The contents of `manifest.json`.
 
     model, sha256: the name of the model whose vectors these are, and what tells it from every other.
+    location: the folder that the model was last in, if it had one; where to look for it first.
     """
 
     format: int
@@ -30,6 +32,7 @@ class Manifest:
     model: str
     sha256: str
     shape: Shape
+    location: str = ""
 
 
 def read_manifest(at: Path) -> Manifest:

@@ -6,11 +6,9 @@ from typing import NamedTuple
 
 from sightline.collection.catalog import Catalog
 from sightline.collection.files import below
-from sightline.collection.manifest import Kind
+from sightline.collection.manifest import DEFAULT_FOLDER, Kind
 from sightline.collection.texts import TEXT_SUFFIXES
 from sightline.errors import CollectionError
-
-_DEFAULT = ".sightline"
 
 
 class Target(NamedTuple):
@@ -39,7 +37,7 @@ def default_place(places: list[Path], kind: Kind) -> Path:
         said = "several folders" if places else "no folder"
         raise CollectionError(f"{said} given, and no place for the collection", "Say where it is kept with --at DIR.")
     place = places[0]
-    return place / _DEFAULT if kind == "images" else place.with_name(f"{_DEFAULT}-{place.stem}")
+    return place / DEFAULT_FOLDER if kind == "images" else place.with_name(f"{DEFAULT_FOLDER}-{place.stem}")
 
 
 def check_there(place: Path) -> None:

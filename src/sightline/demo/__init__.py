@@ -1,56 +1,103 @@
-"""Sightline from end to end in about a minute: draw captioned pictures, train a tiny model, export it, search."""
+"""Sightline at work: the pictures that come with it are indexed, and searched by words, by a picture, and in vain."""
 
-import dataclasses
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
+from sightline.bundle.encoded import Model
+from sightline.search.results import Hit, SearchResult
 
-from sightline.bundle import Bundle, Model
-from sightline.demo.drawing import shapes, write
-from sightline.errors import SightlineError
-from sightline.media import ImageFile, find_images, load_pixels
-
-RECIPE = Path(__file__).parent / "recipe.toml"
-QUERIES = ("a red square at the top left", "bottom right: one cross that is yellow", "a blue frame")
+PICTURES = Path(__file__).parent / "pictures"
+_SHOWN = 3
 
 
-def run(folder: Path) -> Iterator[str]:
-    """Do everything in `folder`, and tell what is done and found, line by line."""
-    try:
-        from sightline.models import checkpoint
-        from sightline.training.export import export
-        from sightline.training.recipe import read_recipe
-        from sightline.training.trainer import train
-    except ImportError as error:
-        raise SightlineError(
-            f"the demo trains a model, and needs torch: {error}", "pip install 'sightline[train]'"
-        ) from error
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A search to show, and what is said before it. `image` names one of the pictures."""
 
-    learned, unseen = write(folder / "train", shapes(seed=0, copies=12)), write(folder / "val", shapes(seed=1))
-    yield "Drew 864 pictures to learn from and 72 to be tested on, with two captions each:"
-    yield f"  {next(shapes(seed=1)).captions[0]!r}, and so on.\n"
-    recipe = read_recipe(RECIPE)
-    data = dataclasses.replace(recipe.data, train=(str(learned),), val=(str(unseen),))
-    yield f"Training a tiny model from random weights, {recipe.schedule.steps} steps …"
-    trained = train(dataclasses.replace(recipe, data=data), folder / "run")
-    if trained.evaluation is not None:
-        found = trained.evaluation.text_to_image["R@1"]
-        yield f"  of the pictures it never saw, it finds the one that a caption means in {found:.0f} of 100 cases.\n"
-    retriever, tokenizer = checkpoint.load(trained.folder)
-    export(retriever, tokenizer, folder / "bundle", name="demo")
-    yield "Exported it to a bundle, which runs without torch. Asking the bundle:"
-    yield from _search(Bundle.open(folder / "bundle"), folder / "val")
+    says: str
+    text: str = ""
+    image: str = ""
+    without: str = ""
+    rerank: int | None = None
+    min_relevance: float | None = None
+
+    def command(self) -> str:
+        """The same search, as a user would type it."""
+        parts = ["sightline search"]
+        if self.text:
+            parts.append(f'"{self.text}"')
+        if self.image:
+            parts.append(f"--image {self.image}")
+        if self.without:
+            parts.append(f'--not "{self.without}"')
+        if self.rerank is not None:
+            parts.append(f"--rerank {self.rerank}")
+        if self.min_relevance is not None:
+            parts.append(f"--min-relevance {self.min_relevance:g}")
+        return " ".join(parts)
 
 
-def _search(model: Model, folder: Path) -> Iterator[str]:
-    """Rank a folder's pictures for each query by the cosine of their embeddings."""
-    paths = list(find_images(folder))
-    pixels = [
-        loaded.pixels for loaded in load_pixels(map(ImageFile, paths), model.preprocess) if loaded.pixels is not None
-    ]
-    images = model.encode_images(np.stack(pixels)).embedding
-    for query in QUERIES:
-        scores = images @ model.encode_texts([query]).embedding[0]
-        yield f"\n  {query}"
-        yield from (f"    {scores[i]:.2f}  {paths[i].name}" for i in np.argsort(-scores)[:3])
+PANDA = "a red panda on a tree"
+QUESTIONS = (
+    Question("Say what you look for. Beside each answer is how likely it is to be that:", "half a fruit in a red bowl"),
+    Question("A quick look goes by the overall impression, and is not always right:", PANDA, rerank=0),
+    Question("So, unless you say otherwise, the best twenty are looked at again, each beside your words:", PANDA),
+    Question("Say what you do not want to see:", "a woman in uniform", without="an astronaut"),
+    Question("A picture asks as well. The first answer is that picture itself:", image="cat-face.jpg"),
+    Question("And what is not there is not found:", "people playing football", min_relevance=0.1),
+)
+
+
+def run(folder: Path, model: str | Path | Model = "default") -> Iterator[str]:
+    """Index the pictures into `folder`, search them, and tell line by line what is done and found."""
+    from sightline.collection import Collection, index
+    from sightline.loading import load
+    from sightline.progress import indexing
+
+    opened = load(model) if isinstance(model, str | Path) else model
+    count = len(list(PICTURES.glob("*.jpg")))
+    yield f"{count} pictures come with Sightline. It looks at each of them once; their names play no part."
+    with indexing() as progress:
+        report = index(PICTURES, at=folder, model=opened, progress=progress)
+    yield f"  {report.new} pictures in {report.seconds:.0f} seconds. From now on, only new ones need a look."
+    with Collection.open(folder, opened) as collection:
+        for question in QUESTIONS:
+            found = collection.search(
+                question.text or None,
+                k=_SHOWN,
+                rerank=question.rerank,
+                image=PICTURES / question.image if question.image else None,
+                not_=[question.without] if question.without else [],
+                min_relevance=question.min_relevance,
+            )
+            yield from ("", question.says, f"$ {question.command()}", *_answer(found))
+    yield from (
+        "",
+        "Now your own pictures:",
+        "  cd ~/Pictures",
+        "  sightline index .",
+        '  sightline search "a dog on a beach"',
+    )
+
+
+def _answer(found: SearchResult) -> Iterator[str]:
+    """A line a hit, with how sure the model is that it was meant; or an honest no."""
+    yield from map(_line, found.hits)
+    if not found.hits:
+        best = "" if found.best_relevance is None else f" The best guess is {_percent(found.best_relevance)} likely."
+        yield f"  Nothing found.{best}"
+
+
+def _line(hit: Hit) -> str:
+    sure = f"{hit.rank}." if hit.relevance is None else _percent(hit.relevance)
+    return f"  {sure:>4}  {hit.path}"
+
+
+def _percent(chance: float) -> str:
+    """Rounded, but never to nothing: a model is never that sure.
+
+    >>> _percent(0.934), _percent(0.001)
+    ('93%', '<1%')
+    """
+    return f"{chance:.0%}" if chance >= 0.005 else "<1%"

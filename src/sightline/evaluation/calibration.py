@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from sightline.bundle.spec import Calibration
 from sightline.errors import EvaluationError
+from sightline.search.relevance import relevance
 from sightline.search.scoring import sigmoid
 
 Floats = npt.NDArray[np.floating]
@@ -42,10 +43,11 @@ def fit_calibration(scores: Floats, right: Bools, steps: int = 100) -> Calibrati
     return Calibration(float(scale), float(weights[1] - scale * middle))
 
 
-def cross_calibrated(scores: Floats, right: Bools, groups: npt.NDArray[np.integer]) -> Calibration:
+def cross_calibrated(scores: Floats, right: Bools, groups: npt.NDArray[np.integer], items: int) -> Calibration:
     """Fit to all scores [queries, candidates]; its `error` comes from fits to one half, judged on the other.
 
     groups: [queries], what must not be torn apart: the image that each query was written for. Even groups are one half.
+    items: how many there were to choose from.
     """
     fitted = fit_calibration(scores, right)
     half = groups % 2 == 0
@@ -54,12 +56,7 @@ def cross_calibrated(scores: Floats, right: Bools, groups: npt.NDArray[np.intege
         if 0 < right[learn].sum() < right[learn].size and judge.any():
             chances = relevance(scores[judge], fit_calibration(scores[learn], right[learn]))
             errors.append(calibration_error(chances, right[judge]))
-    return replace(fitted, error=float(np.mean(errors)) if errors else None)
-
-
-def relevance(scores: Floats, calibration: Calibration) -> npt.NDArray[np.float64]:
-    """The probability that each score's item is what was asked for."""
-    return sigmoid(calibration.scale * np.asarray(scores, dtype=np.float64) + calibration.bias)
+    return replace(fitted, error=float(np.mean(errors)) if errors else None, items=items)
 
 
 def calibration_error(chances: Floats, right: Bools, bins: int = 15) -> float:

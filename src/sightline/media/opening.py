@@ -48,6 +48,19 @@ def open_image(source: ImageSource, *, at_least: int | None = None, max_pixels: 
     return open_framed(source, at_least, max_pixels).image
 
 
+def check_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> None:
+    """Refuse what is no picture, or one whose header promises too many pixels, before a single one is decoded."""
+    data = source.read()
+    kind = recognise(data)
+    decoder = _decoder(source.name, kind)
+    try:
+        with warnings_ignored():
+            image = decoder(io.BytesIO(data), "")
+    except Exception as error:  # as in open_framed
+        raise explain(source.name, kind, data, error, max_pixels) from error
+    check_pixels(source.name, image.size, max_pixels)
+
+
 def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> Framed:
     """Open a picture as `open_image` does, and say where in its pixels the whole picture lies."""
     if at_least is not None and at_least < 1:

@@ -46,14 +46,14 @@ def finish(
     by_image = Direction(query_images(image_of), _best(images.embedding[query_images(image_of)], texts.embedding))
     right_images = by_text.shortlist.items == image_of[:, None]
     right_texts = image_of[by_image.shortlist.items] == by_image.queries[:, None]
-    calibration = {"embed": cross_calibrated(by_text.shortlist.embed, right_images, image_of)}
+    calibration = {"embed": cross_calibrated(by_text.shortlist.embed, right_images, image_of, len(images))}
     fusion = Fusion()
     if matches:
         scorer = match_scorer(bundle, texts, images, 32, progress)
         for_text, for_image = score_both(by_text, by_image, CANDIDATES, scorer)
         fusion = _fusion(by_text, for_text, right_images, by_image, for_image, right_texts)
         fused = fuse(fusion.rule, by_text.shortlist.embed, for_text, fusion.weight)
-        calibration["match"] = cross_calibrated(fused, right_images, image_of)
+        calibration["match"] = cross_calibrated(fused, right_images, image_of, len(images))
     spec = dataclasses.replace(read_spec(folder), fusion=fusion, calibration=calibration)
     write_spec(folder, spec)
     return spec

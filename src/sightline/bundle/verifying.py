@@ -1,0 +1,45 @@
+"""Whether a bundle's files are the ones that were exported, without reading a hundred megabytes at every start."""
+
+import time
+from pathlib import Path
+
+from sightline.bundle.spec import BundleSpec, check_file
+from sightline.cache import recall, remember
+
+Looks = list[int]
+
+_FILE = "verified"
+_SETTLED_NS = 2_000_000_000  # a file younger than this may change again without looking different
+_MOST = 1_000  # files that are remembered
+
+
+def check_once(folder: Path, spec: BundleSpec) -> None:
+    """Refuse a bundle in which a file is not the one that was exported.
+
+    A file that was read and found right is remembered by how it looked: its size, its times and its place on the disk.
+    While it looks the same it is not read again. The time of the last change of any kind is among them, which writing
+    to a file changes even where its visible time is set back.
+    """
+    known = recall(_FILE)
+    news = {}
+    for name, expected in spec.files.items():
+        path = str((folder / name).absolute())
+        looks = _looks(folder / name)
+        if looks is None or known.get(path) != [expected, *looks]:
+            check_file(folder, name, expected)
+            if looks is not None and looks == _looks(folder / name) and _is_settled(looks):
+                news[path] = [expected, *looks]
+    if news:
+        remember(_FILE, dict(list({**known, **news}.items())[-_MOST:]))
+
+
+def _looks(path: Path) -> Looks | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev]
+
+
+def _is_settled(looks: Looks) -> bool:
+    return time.time_ns() - max(looks[1], looks[2]) > _SETTLED_NS

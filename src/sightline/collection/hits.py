@@ -1,0 +1,78 @@
+"""From ids to results with names, and from a filter to ids: where a search meets the catalog."""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from sightline.collection.catalog import Catalog
+from sightline.collection.files import File, Item
+from sightline.errors import QueryError
+from sightline.search.cascade import Ranking
+from sightline.search.results import Hit, Stage
+from sightline.search.where import Condition
+from sightline.stores.base import Ids
+
+_FROM = "FROM files f JOIN contents c ON c.id = f.content WHERE"
+_Named = tuple[int, Path, str]
+
+
+def ids_where(catalog: Catalog, condition: Condition) -> Ids:
+    """The ids of the items that have a file for which a condition holds, in ascending order."""
+    rows = _select(catalog, f"DISTINCT f.content {_FROM} {condition.sql} ORDER BY 1", condition.values)
+    return np.array([id for (id,) in rows], dtype=np.int64)
+
+
+def hits_of(
+    catalog: Catalog, ranking: Ranking, count: int, items: Mapping[int, Item], condition: Condition | None = None
+) -> tuple[Hit, ...]:
+    """The first `count` of a ranking as results. Of an item's files, those that a filter asked for come first."""
+    ids = [int(id) for id in ranking.candidates.ids[:count]]
+    asked_for = _files_where(catalog, condition, ids) if condition else set()
+    return tuple(_hit(place, ranking, items, asked_for) for place in range(count))
+
+
+def _hit(place: int, ranking: Ranking, items: Mapping[int, Item], asked_for: set[_Named]) -> Hit:
+    candidates = ranking.candidates
+    item = items[int(candidates.ids[place])]
+    file, *others = sorted(item.files, key=lambda file: (item.id, file.root, file.path) not in asked_for)
+    folded = [other for id in candidates.folded[place] for other in items[id].files]
+    return Hit(
+        rank=place + 1,
+        id=item.id,
+        path=file.path,
+        file=file.where,
+        root=file.root,
+        score=float(candidates.scores[place]),
+        relevance=None if ranking.relevances is None else float(ranking.relevances[place]),
+        stage=cast("Stage", candidates.stages[place]),
+        text=item.text,
+        line=file.line,
+        key=file.key,
+        copies=_paths(others),
+        folded=_paths(folded),
+        width=item.width,
+        height=item.height,
+        taken=item.taken,
+    )
+
+
+def _paths(files: Sequence[File]) -> tuple[Path, ...]:
+    return tuple(file.where for file in files)
+
+
+def _files_where(catalog: Catalog, condition: Condition, ids: Sequence[int]) -> set[_Named]:
+    """The files of some items for which a condition holds."""
+    roots = catalog.roots()
+    chosen = ", ".join(map(str, ids))
+    query = f"f.content, f.root, f.path {_FROM} f.content IN ({chosen}) AND ({condition.sql})"
+    return {(id, roots[root], path) for id, root, path in _select(catalog, query, condition.values) if root in roots}
+
+
+def _select(catalog: Catalog, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+    try:
+        return catalog.connection.execute(f"SELECT {query}", values).fetchall()
+    except sqlite3.Error as error:
+        raise QueryError(f"the filter cannot be answered: {error}", "Make it simpler or shorter.") from error

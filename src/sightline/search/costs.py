@@ -1,0 +1,106 @@
+"""What the stages of a search cost on this machine, learnt from the searches made so far, to keep to a time limit."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from sightline.cache import recall, remember
+
+Stage = Literal["late", "match"]
+Sample = tuple[int, float]
+"""How many items a stage judged, and in how many seconds."""
+
+_FILE = "costs"
+_KEPT = 25  # samples of a stage, the latest
+_FEW = 5  # samples that are too precious to lose
+_SAVE_SECONDS = 10.0  # between two savings of more
+
+
+class Cost(NamedTuple):
+    """Seconds that a stage takes: `fixed`, however few items it judges, and `each` for every one."""
+
+    fixed: float
+    each: float
+
+    def affordable(self, seconds: float) -> int:
+        """How many items can be judged in so much time."""
+        return max(0, int((seconds - self.fixed) / self.each)) if self.each > 0 else 1_000_000
+
+
+def fit(samples: list[Sample]) -> Cost:
+    """The line through samples that half of them lie above, whatever the others say: medians, not means.
+
+    >>> fit([(1, 0.03), (11, 0.13), (21, 0.23), (20, 9.0)])
+    Cost(fixed=0.02, each=0.01)
+    """
+    slopes = [
+        (later[1] - earlier[1]) / (later[0] - earlier[0])
+        for place, later in enumerate(samples)
+        for earlier in samples[:place]
+        if later[0] != earlier[0]
+    ]
+    each = float(np.median(slopes)) if slopes else 0.0
+    if each <= 0:
+        each = float(np.median([seconds / items for items, seconds in samples]))
+    fixed = float(np.median([seconds - each * items for items, seconds in samples]))
+    return Cost(round(max(0.0, fixed), 9), round(each, 9))
+
+
+class Costs:
+    """The costs of one model's stages, remembered from run to run. Several threads may share one."""
+
+    def __init__(self, model: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.model = model
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._samples: dict[str, list[Sample]] | None = None
+        self._saved = -_SAVE_SECONDS
+
+    def of(self, stage: Stage) -> Cost | None:
+        """What a stage costs; None where it has never been measured."""
+        with self._lock:
+            samples = self._known().get(stage)
+            return fit(samples) if samples else None
+
+    def affordable(self, stage: Stage, seconds: float) -> int | None:
+        """How many items a stage can judge in so much time; None where it has never been measured.
+
+        Where it has only ever judged that many, one more is tried, once: the cost of each item can be told from what
+        the stage costs in any case only by samples of different sizes.
+        """
+        with self._lock:
+            samples = self._known().get(stage)
+            if not samples:
+                return None
+            count = fit(samples).affordable(seconds)
+            return count + 1 if {items for items, _ in samples} == {count} else count
+
+    def note(self, stage: Stage, items: int, seconds: float) -> None:
+        """Take in that a stage judged so many items in so much time."""
+        if items < 1:
+            return
+        with self._lock:
+            samples = self._known()
+            samples[stage] = [*samples.get(stage, []), (items, seconds)][-_KEPT:]
+            if len(samples[stage]) <= _FEW or self._clock() - self._saved >= _SAVE_SECONDS:
+                self._saved = self._clock()
+                remember(_FILE, {**recall(_FILE), self.model: samples})
+
+    def _known(self) -> dict[str, list[Sample]]:
+        if self._samples is None:
+            self._samples = _checked(recall(_FILE).get(self.model))
+        return self._samples
+
+
+def _checked(found: object) -> dict[str, list[Sample]]:
+    """Samples as they were remembered; whatever else the file holds counts for nothing."""
+    try:
+        return {
+            str(stage): [(int(items), float(seconds)) for items, seconds in samples if items >= 1 and seconds >= 0]
+            for stage, samples in found.items()  # type: ignore[attr-defined]
+        }
+    except (AttributeError, TypeError, ValueError):
+        return {}

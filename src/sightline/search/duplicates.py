@@ -1,0 +1,87 @@
+"""Pictures that are the same to the eye: resized, recompressed or slightly edited copies, shown as one.
+
+Embeddings alone cannot tell: those of a small picture and of its copy saved at half the quality have cosines down to
+0.85, and so have those of two photos of dogs in snow. What is stored for the matcher can, for it keeps its place: patch
+by patch, copies agree with a mean cosine of 0.8 to 0.95, and other pictures, however alike, hardly with 0.6.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.errors import QueryError
+from sightline.stores.base import Ids, Singles, Store
+
+Duplicates = Literal["fold", "show"]
+Bools = npt.NDArray[np.bool_]
+IsSame = Callable[[int, Ids], Bools]
+"""Tells of one picture and some others, by their places, which of the others are the same."""
+
+ALIKE = 0.75
+"""Mean cosine of patches from which pictures count as the same, and cosine of embeddings from which that is asked."""
+
+IDENTICAL = 0.95
+"""Cosine of embeddings from which pictures count as the same where nothing is stored of their patches."""
+
+
+def check_duplicates(choice: str) -> None:
+    """Refuse what is neither `fold` nor `show`."""
+    if choice not in get_args(Duplicates):
+        raise QueryError(f"duplicates {choice!r}", f"Give one of {', '.join(get_args(Duplicates))}.")
+
+
+def leaders(embeddings: Singles, least: float, is_same: IsSame | None = None) -> Ids:
+    """For each of the pictures [n, dim], best first, the first picture that it is the same as; that may be itself.
+
+    least: the cosine from which two may be the same. is_same: looks more closely at such pictures.
+
+    Every picture is held against leaders only, never against followers: so a long row of small changes, such as the
+    frames of a film, does not become one picture.
+
+    >>> leaders(np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32), 0.95).tolist()
+    [0, 1, 0]
+    """
+    found = np.arange(len(embeddings))
+    led = np.empty_like(embeddings)
+    places = np.empty(len(embeddings), dtype=np.int64)
+    count = 0
+    for item, embedding in enumerate(embeddings):
+        alike = places[:count][led[:count] @ embedding >= least]
+        if is_same is not None and len(alike):
+            alike = alike[is_same(item, alike)]
+        if len(alike):
+            found[item] = alike[0]
+        else:
+            led[count], places[count] = embedding, item
+            count += 1
+    return found
+
+
+@dataclass(slots=True)
+class Patches:
+    """Compares pictures of a store, by their places in `ids`, patch by patch. What was read once is kept."""
+
+    store: Store
+    ids: Ids
+    read: dict[int, Singles] = field(default_factory=dict)
+
+    def is_same(self, one: int, others: Ids) -> Bools:
+        """Whether each of the others has the same patches in the same places."""
+        own = self._patches(one)
+        return np.array([_agreement(own, self._patches(int(other))) >= ALIKE for other in others], dtype=np.bool_)
+
+    def _patches(self, place: int) -> Singles:
+        """The states [patches, width] of a picture, each of unit length."""
+        if place not in self.read:
+            values = self.store.fetch(self.ids[place : place + 1], "states").values[0]
+            lengths = np.linalg.norm(values, axis=-1, keepdims=True)
+            self.read[place] = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
+        return self.read[place]
+
+
+def _agreement(one: Singles, other: Singles) -> float:
+    """The mean cosine of patches; summed without threads, which cost more than they save on so little."""
+    return float((one * other).sum()) / max(1, len(one)) if one.shape == other.shape else 0.0

@@ -1,0 +1,99 @@
+"""How a question is to be answered: how many results, by which stages, in what time; and how much of it is spent."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from sightline.bundle import Bundle
+from sightline.bundle.encoded import Ability, Model
+from sightline.bundle.spec import Fusion as FusionSpec
+from sightline.errors import ModelError, QueryError
+from sightline.search.scoring import Fusion, check_fusion
+
+USUAL_RERANK = 20
+MOST_RERANK = 100
+"""How many of the best are matched when nobody says: without a time limit, and at most with one."""
+
+_CAUTION = 0.9  # of the time that is left is planned with
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a question is answered.
+
+    k: how many results are wanted.
+    late, rerank: how many of the best are rescored by late interaction, and then by matching. `rerank` None stands for
+        as many as are usual, where the model can match; with `budget_ms` both are upper limits.
+    budget_ms: how long the whole search may take. None: as long as it takes.
+    fusion, weight: how the matcher's logit and the cosine are joined; None for what the model's makers chose.
+    """
+
+    k: int = 10
+    late: int | None = None
+    rerank: int | None = None
+    budget_ms: float | None = None
+    fusion: Fusion | None = None
+    weight: float | None = None
+
+    def check(self, model: Model) -> None:
+        """Refuse what cannot be done, before any work is."""
+        if self.k < 1:
+            raise QueryError(f"the best {self.k} are asked for", "Ask for at least one.")
+        self._check_stage("late", self.late, "fragments", model)
+        self._check_stage("rerank", self.rerank, "match", model)
+        if self.budget_ms is not None and not self.budget_ms > 0:
+            raise QueryError(f"a time limit of {self.budget_ms} milliseconds", "Give more, or leave it out.")
+        joined = self.joined(model)
+        check_fusion(joined.rule, joined.weight)
+
+    def joined(self, model: Model) -> FusionSpec:
+        """How scores are joined, from what was asked and what the model's makers chose."""
+        own = model.spec.fusion if isinstance(model, Bundle) else FusionSpec()
+        rule = self.fusion or own.rule
+        if self.weight is not None:
+            return FusionSpec(rule, self.weight)
+        return FusionSpec(rule, own.weight if rule == own.rule else 0.5)
+
+    @staticmethod
+    def _check_stage(option: str, k: int | None, ability: Ability, model: Model) -> None:
+        if not k:
+            return
+        if k < 0:
+            raise QueryError(f"{option} {k}", "Give how many of the best to look at more closely, or 0.")
+        if ability not in model.abilities:
+            there = ", ".join(sorted(model.abilities))
+            raise ModelError(
+                f"{option} {k} needs the ability {ability!r}, and {model.name} has only {there}",
+                f"Leave out {option}, or index anew with another model.",
+            )
+
+
+@dataclass(slots=True)
+class Watch:
+    """Adds up how long each part of a search takes, and knows when its time is over."""
+
+    clock: Callable[[], float] = time.perf_counter
+    budget_ms: float | None = None
+    took_ms: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(("encode", "retrieve", "interact", "match"), 0.0)
+    )
+    began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began = self.clock()
+
+    @contextmanager
+    def __call__(self, part: str) -> Iterator[None]:
+        """Time what is done inside as a part of the work."""
+        began = self.clock()
+        try:
+            yield
+        finally:
+            self.took_ms[part] += 1000 * (self.clock() - began)
+
+    def left(self) -> float:
+        """Seconds that may still be planned with."""
+        if self.budget_ms is None:
+            return float("inf")
+        return _CAUTION * (self.budget_ms / 1000 - (self.clock() - self.began))

@@ -1,0 +1,280 @@
+"""A filter in words, such as `taken >= '2023-06-01' and path like 'holiday/%'`, made into SQL that can only filter.
+
+    expression   conjunction, or …
+    conjunction  condition, and …
+    condition    not condition | ( expression ) | COLUMN test
+    test         = != < <= > >= and a VALUE or COLUMN | is [not] null | [not] like TEXT
+                 | [not] in ( VALUE, … ) | [not] between VALUE and VALUE
+
+Texts stand in single or double quotes. Dates are texts, and as exact as they are written: `taken = '2023-06'` is all of
+June, `taken <= '2023'` ends with the year. What is not known of an item, such as the place of a picture without one,
+passes no test but `is null`. `like` knows % (anything) and _ (one character), and a letter is its capital.
+
+Words of the user never become a part of the SQL: columns are looked up, and values are handed over beside it.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from sightline.errors import QueryError
+
+Kind = Literal["text", "number", "date"]
+Value = str | int | float
+
+_FOLDER = "rtrim(f.path, replace(f.path, '/', ''))"
+_COLUMNS: dict[str, tuple[Kind, str]] = {
+    "path": ("text", "f.path"),
+    "folder": ("text", f"rtrim({_FOLDER}, '/')"),
+    "name": ("text", f"substr(f.path, length({_FOLDER}) + 1)"),
+    "taken": ("date", "c.taken"),
+    "modified": ("date", "strftime('%Y-%m-%dT%H:%M:%S', f.mtime_ns / 1000000000, 'unixepoch', 'localtime')"),
+    "width": ("number", "c.width"),
+    "height": ("number", "c.height"),
+    "size": ("number", "f.size"),
+    "latitude": ("number", "c.latitude"),
+    "longitude": ("number", "c.longitude"),
+    "text": ("text", "c.text"),
+    "id": ("number", "c.id"),
+}
+COLUMNS: tuple[str, ...] = tuple(_COLUMNS)
+
+_COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_KEYWORDS = {"and", "or", "not", "like", "in", "between", "is", "null"}
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")"""
+    r"""|(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![\w.]))"""
+    r"""|(?P<word>[^\W\d]\w*)|(?P<mark><=|>=|!=|<>|==|[=<>(),]))"""
+)
+_DATE = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d)?)?)?)?)?", re.ASCII)
+_DEEPEST = 50
+_MOST = 5_000  # tokens
+
+
+class Condition(NamedTuple):
+    """SQL over `files f` and `contents c`, and the values of its question marks."""
+
+    sql: str
+    values: tuple[Value, ...]
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    start: int
+    end: int
+
+    @property
+    def word(self) -> str:
+        """A keyword or mark as the grammar writes it; nothing for a text or number."""
+        return self.text.lower() if self.kind in ("word", "mark") else ""
+
+
+def compile_where(expression: str) -> Condition:
+    """Turn a filter into SQL; an error shows the place that cannot be understood.
+
+    >>> compile_where("width > 1000 and not folder = 'raw'")
+    Condition(sql="(c.width > ? AND NOT rtrim(rtrim(f.path, replace(f.path, '/', '')), '/') = ?)", values=(1000, 'raw'))
+    >>> compile_where("heigth > 1000")
+    Traceback (most recent call last):
+        ...
+    sightline.errors.QueryError: the filter has no column "heigth":
+      heigth > 1000
+      ^^^^^^
+    Did you mean "height"?
+    """
+    parser = _Parser(expression, list(_tokens(expression)))
+    sql = parser.expression()
+    if parser.here.kind != "end":
+        raise parser.wrong(
+            parser.here,
+            "the filter goes on where it should end",
+            "Join conditions by and, or; put texts and dates in quotes.",
+        )
+    return Condition(sql, tuple(parser.values))
+
+
+def _tokens(expression: str) -> Iterator[_Token]:
+    place, count = 0, 0
+    while place < len(expression.rstrip()):
+        found = _TOKEN.match(expression, place)
+        if not found or count > _MOST:
+            start = place + len(expression[place:]) - len(expression[place:].lstrip())
+            raise _unreadable(expression, start) if not found else QueryError("the filter is too long", "Shorten it.")
+        kind = found.lastgroup or ""
+        yield _Token(kind, found[kind], found.start(kind), found.end(kind))
+        place, count = found.end(), count + 1
+    end = len(expression.rstrip())
+    yield _Token("end", "", end, end + 1)
+
+
+def _unreadable(expression: str, start: int) -> QueryError:
+    if expression[start] in "'\"":
+        what, way_out = "a text in the filter has no end", f"Close it with another {expression[start]}"
+    else:
+        what, way_out = f"the filter cannot be understood at {expression[start]!r}", "Put texts and dates in quotes."
+    return _pointing(expression, start, start + 1, what, way_out)
+
+
+def _pointing(expression: str, start: int, end: int, what: str, way_out: str) -> QueryError:
+    shown = "".join(
+        " " if character.isspace() or not character.isprintable() else character for character in expression
+    )
+    return QueryError(f"{what}:\n  {shown}\n  {' ' * start}{'^' * (end - start)}", way_out)
+
+
+@dataclass(slots=True)
+class _Parser:
+    """Reads tokens from left to right and writes SQL; one method for each rule of the grammar."""
+
+    source: str
+    tokens: list[_Token]
+    place: int = 0
+    depth: int = 0
+    values: list[Value] = field(default_factory=list)
+
+    @property
+    def here(self) -> _Token:
+        return self.tokens[self.place]
+
+    def wrong(self, token: _Token, what: str, way_out: str = "") -> QueryError:
+        return _pointing(self.source, token.start, token.end, what, way_out)
+
+    def take(self) -> _Token:
+        token = self.here
+        self.place += token.kind != "end"
+        return token
+
+    def has(self, word: str) -> bool:
+        """Step over a keyword or mark, where it is the next."""
+        if self.here.word != word:
+            return False
+        self.place += 1
+        return True
+
+    def must_have(self, word: str) -> None:
+        if not self.has(word):
+            raise self.wrong(self.here, f"the filter needs {word!r} here")
+
+    def expression(self) -> str:
+        return self._joined("or", lambda: self._joined("and", self.condition))
+
+    def _joined(self, word: str, part: Callable[[], str]) -> str:
+        parts = [part()]
+        while self.has(word):
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else f"({f' {word.upper()} '.join(parts)})"
+
+    def condition(self) -> str:
+        if self.here.word not in ("not", "("):
+            return self.test()
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise self.wrong(self.here, "the filter is nested too deeply", "Leave out some parentheses.")
+        if self.has("not"):
+            sql = f"NOT {self.condition()}"
+        else:
+            self.must_have("(")
+            sql = f"({self.expression()})"
+            self.must_have(")")
+        self.depth -= 1
+        return sql
+
+    def test(self) -> str:
+        token = self.take()
+        kind, sql = self.column(token)
+        if self.here.word in _COMPARISONS:
+            return self.compared(kind, sql, _COMPARISONS[self.take().word])
+        if self.has("is"):
+            negated = "NOT " if self.has("not") else ""
+            self.must_have("null")
+            return f"{sql} IS {negated}NULL"
+        negated = "NOT " if self.has("not") else ""
+        if self.has("like"):
+            return f"{negated}{self.like(token, kind, sql)}"
+        if self.has("in"):
+            return f"{negated}{self.within(kind, sql)}"
+        if self.has("between"):
+            low = self.compared(kind, sql, ">=")
+            self.must_have("and")
+            return f"{negated}({low} AND {self.compared(kind, sql, '<=')})"
+        raise self.wrong(
+            self.here, f"{token.text} is compared with nothing", "Go on with =, <, like, in, between, is …"
+        )
+
+    def column(self, token: _Token) -> tuple[Kind, str]:
+        name = token.text.lower()
+        if token.kind == "word" and name in _COLUMNS:
+            return _COLUMNS[name]
+        if token.kind != "word" or name in _KEYWORDS:
+            raise self.wrong(token, "the filter needs a column here", f"There are {', '.join(COLUMNS)}.")
+        near = difflib.get_close_matches(name, COLUMNS, n=1)
+        hint = f'Did you mean "{near[0]}"?' if near else f"There are {', '.join(COLUMNS)}."
+        raise self.wrong(token, f'the filter has no column "{token.text}"', hint)
+
+    def compared(self, kind: Kind, sql: str, sign: str) -> str:
+        """A comparison with a value or another column; dates are cut to the length of the one that is written."""
+        token = self.take()
+        if token.kind == "word" and token.text.lower() in _COLUMNS:
+            other_kind, other = _COLUMNS[token.text.lower()]
+            if other_kind != kind:
+                raise self.wrong(token, f"a {kind} cannot be compared with a {other_kind}")
+            return f"{sql} {sign} {other}"
+        value = self.value(token, kind)
+        self.values.append(value)
+        return f"substr({sql}, 1, {len(str(value))}) {sign} ?" if kind == "date" else f"{sql} {sign} ?"
+
+    def like(self, column: _Token, kind: Kind, sql: str) -> str:
+        if kind == "number":
+            raise self.wrong(column, f"{column.text} is a number, and like compares texts", "Use =, < or >.")
+        self.values.append(self.text(self.take()))
+        return f"{sql} LIKE ?"
+
+    def within(self, kind: Kind, sql: str) -> str:
+        self.must_have("(")
+        values = [self.value(self.take(), kind)]
+        while self.has(","):
+            values.append(self.value(self.take(), kind))
+        self.must_have(")")
+        self.values += values
+        if kind != "date":
+            return f"{sql} IN ({', '.join('?' * len(values))})"
+        return f"({' OR '.join(f'substr({sql}, 1, {len(str(value))}) = ?' for value in values)})"
+
+    def value(self, token: _Token, kind: Kind) -> Value:
+        if kind == "number":
+            return self.number(token)
+        if kind == "date":
+            return self.date(token)
+        return self.text(token)
+
+    def text(self, token: _Token) -> str:
+        if token.kind != "text":
+            raise self.wrong(token, "the filter needs a text here", "Put it in quotes.")
+        quote, inner = token.text[0], token.text[1:-1]
+        if not inner.isascii() and not _is_unicode(inner):
+            raise self.wrong(token, "this is no readable text", "Use like, with _ for characters that cannot be typed.")
+        return inner.replace(quote * 2, quote)
+
+    def date(self, token: _Token) -> str:
+        written = token.text if token.kind == "number" else self.text(token)
+        if not _DATE.fullmatch(written):
+            raise self.wrong(token, "this is no date", "Write it as '2023', '2023-06', '2023-06-01' or with a time.")
+        return written.replace(" ", "T")
+
+    def number(self, token: _Token) -> int | float:
+        if token.kind != "number":
+            raise self.wrong(token, "the filter needs a number here")
+        if re.fullmatch(r"[+-]?[0-9]{1,18}", token.text):
+            return int(token.text)
+        return float(token.text)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

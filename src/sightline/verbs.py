@@ -1,0 +1,49 @@
+"""The verbs of search, for a line of Python each."""
+
+from pathlib import Path
+from typing import Any
+
+from sightline.bundle.encoded import Model
+from sightline.collection.collection import Collection
+from sightline.search.results import SearchResult
+
+
+def open(at: str | Path | None = None, *, model: str | Path | Model | None = None) -> Collection:
+    """Open a collection to search in.
+
+    at: the collection's folder, or the folder of pictures that it is of; by default the nearest to the current folder.
+    model: where the model is that made it, if it is neither where it was nor the bundled one.
+
+    >>> import tempfile, sightline
+    >>> from PIL import Image
+    >>> photos = Path(tempfile.mkdtemp())
+    >>> for colour in ("red", "green", "blue"):
+    ...     Image.new("RGB", (40, 30), colour).save(photos / f"{colour}.png")
+    >>> sightline.index(photos, model=tiny_bundle).new
+    3
+    >>> with sightline.open(photos) as collection:
+    ...     result = collection.search("a red square", k=2)
+    >>> [hit.rank for hit in result]
+    [1, 2]
+    """
+    return Collection.open(at, model)
+
+
+def search(
+    text: str | None = None,
+    *,
+    at: str | Path | None = None,
+    model: str | Path | Model | None = None,
+    **options: Any,
+) -> SearchResult:
+    """Open a collection, search it once, and close it; `options` are those of `Collection.search`.
+
+    >>> import tempfile, sightline
+    >>> notes = Path(tempfile.mkdtemp()) / "notes.txt"
+    >>> _ = notes.write_text("two cats")
+    >>> report = sightline.index(notes, model=tiny_bundle)
+    >>> sightline.search("two cats", at=report.at)[0].text
+    'two cats'
+    """
+    with open(at, model=model) as collection:
+        return collection.search(text, **options)

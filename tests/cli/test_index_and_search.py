@@ -1,0 +1,210 @@
+"""`sightline index` and `sightline search` as a user meets them: what they print, where, and what they leave alone."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from collection.made_up import picture, put
+from sightline import cli
+from sightline.bundle import Bundle
+from sightline.bundle.spec import Calibration, write_spec
+from sightline.collection import IndexingInterrupted, Report
+from sightline.errors import CollectionError, QueryError, SightlineError
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def bundle(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = Path(shutil.copytree(tiny_bundle, tmp_path_factory.mktemp("bundles") / "calibrated"))
+    spec = Bundle.open(folder).spec
+    write_spec(folder, dataclasses.replace(spec, calibration={"embed": Calibration(3, -1), "match": Calibration(1, 0)}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def photos(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five pictures, one with an odd name, and a broken one, indexed."""
+    folder = tmp_path_factory.mktemp("holiday") / "photos"
+    for number in range(4):
+        put(folder / ("beach" if number % 2 else "town") / f"{number}.png", picture(number))
+    put(folder / os.fsdecode(b"new\nline \xff.png"), picture(9))
+    put(folder / "broken.jpg", b"not a picture")
+    done = run("index", folder, "--model", bundle)
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_indexing_tells_what_was_done_what_is_broken_and_what_to_type_next(photos: Path, bundle: Path) -> None:
+    done = run("index", photos)
+    assert done.exit_code == 0, done.output
+    first, *rest = done.stdout.splitlines()
+    assert first.startswith("5 unchanged, 1 broken;")
+    assert rest[0] == "Cannot be read:"
+    assert rest[1].startswith(f"  {photos / 'broken.jpg'}: ")
+    assert rest[-1].startswith("Next: sightline search ")
+    assert ".sightline" in rest[-1]
+
+
+def test_indexing_again_uses_the_model_of_the_first_time(photos: Path, bundle: Path) -> None:
+    """Not the bundled one, which may not even be there."""
+    assert run("index", photos, "--retry").exit_code == 0
+    assert run("index", "--at", photos / ".sightline").exit_code == 0
+
+
+def test_an_interrupted_run_says_that_it_can_go_on(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise IndexingInterrupted(Report(photos / ".sightline", "images", new=3))
+
+    monkeypatch.setattr("sightline.collection.sync.index", stop)
+    done = run("index", photos)
+    assert done.exit_code == 130
+    assert "3 new" in done.stderr
+    assert "go on" in done.stderr
+
+
+def test_a_search_shows_rank_relevance_name_and_size(photos: Path) -> None:
+    done = run("search", "a", "red", "ball", "--at", photos, "-k", "3")
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["1", "2", "3"]
+    assert all("%" in line and "12 x 9" in line and ".png" in line for line in lines)
+    assert "\x1b" not in done.stdout
+
+
+def test_json_is_all_that_stdout_holds(photos: Path) -> None:
+    done = run("search", "a red ball", "--at", photos, "--json", "--not", "snow", "--not", "a cat", "-k", "4")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["query"], found["not"]) == ("a red ball", ["snow", "a cat"])
+    assert [hit["rank"] for hit in found["hits"]] == [1, 2, 3, 4]
+    assert all(0 <= hit["relevance"] <= 1 and hit["stage"] == "match" for hit in found["hits"])
+
+
+@pytest.mark.parametrize(("option", "end"), [((), b"\n"), (("--null",), b"\0"), (("-0",), b"\0")])
+def test_paths_are_exact_to_the_byte(photos: Path, option: tuple[str, ...], end: bytes) -> None:
+    done = run("search", "a red ball", "--at", photos, "--paths", "--duplicates", "show", *option)
+    assert done.exit_code == 0, done.output
+    expected = {os.fsencode(path) + end for path in photos.rglob("*.png")}
+    assert len(done.stdout_bytes) == sum(map(len, expected))
+    assert all(path in done.stdout_bytes for path in expected)
+
+
+def test_stages_filters_and_limits_reach_the_search(photos: Path) -> None:
+    arguments = ("search", "a red ball", "--at", photos, "--json", "--duplicates", "show")
+    stages = [hit["stage"] for hit in json.loads(run(*arguments, "--rerank", "1", "--late", "2").stdout)["hits"]]
+    assert stages == ["match", "late", "embed", "embed", "embed"]
+    assert {hit["stage"] for hit in json.loads(run(*arguments, "--rerank", "0").stdout)["hits"]} == {"embed"}
+    filtered = json.loads(run(*arguments, "--where", "folder = 'beach'").stdout)["hits"]
+    assert sorted(hit["path"] for hit in filtered) == ["beach/1.png", "beach/3.png"]
+    assert json.loads(run(*arguments, "--budget-ms", "5000").stdout)["hits"]
+
+
+def test_a_picture_is_asked_for_alone_or_with_words(photos: Path) -> None:
+    image = photos / "beach" / "1.png"
+    found = json.loads(run("search", "--image", image, "--at", photos, "--json").stdout)
+    assert found["hits"][0]["path"] == "beach/1.png"
+    assert "relevance" not in found["hits"][0]
+    both = run("search", "a dog", "--image", image, "--image-weight", "0.9", "--at", photos, "--json")
+    assert json.loads(both.stdout)["image"] == str(image)
+
+
+def test_nothing_found_is_said_and_is_no_error(photos: Path) -> None:
+    done = run("search", "a red ball", "--at", photos, "--min-relevance", "1")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "Nothing found" in done.stderr
+    assert "the best is" in done.stderr
+    as_json = run("search", "a red ball", "--at", photos, "--min-relevance", "1", "--json")
+    assert json.loads(as_json.stdout)["hits"] == []
+    assert json.loads(as_json.stdout)["best_relevance"] < 1
+    filtered = run("search", "a red ball", "--at", photos, "--where", "width > 9999")
+    assert "the filter" in filtered.stderr
+
+
+def test_the_nearest_collection_is_searched(photos: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(photos / "beach")
+    done = run("search", "a red ball", "-k", "1", "--where", "folder = 'beach'")
+    assert done.exit_code == 0, done.output
+    assert "  1.png" in done.stdout or "  3.png" in done.stdout
+    monkeypatch.chdir(tmp_path)
+    lost = run("search", "a red ball")
+    assert isinstance(lost.exception, CollectionError)
+    assert "--at" in lost.exception.way_out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["search"], "nothing is asked for"),
+        (["search", "a dog", "--where", "fodler = 'x'"], "^^^^^^"),
+        (["search", "a dog", "--image-weight", "2", "--image", "x.png"], "image weight"),
+        (["search", "a dog", "--min-relevance", "70"], "from 0 to 1"),
+        (["search", "--image", "no-such.png"], "no such file"),
+        (["search", "a dog", "--model", "no-such-model"], "no such folder"),
+    ],
+)
+def test_what_cannot_be_done_is_said_clearly(arguments: list[str], message: str, photos: Path) -> None:
+    done = run(*arguments, "--at", photos)
+    assert isinstance(done.exception, SightlineError), done.output
+    assert message in str(done.exception)
+
+
+def test_an_error_in_a_filter_is_a_query_error(photos: Path) -> None:
+    assert isinstance(run("search", "x", "--where", "(", "--at", photos).exception, QueryError)
+
+
+def test_a_folder_that_is_not_there_is_no_collection(tmp_path: Path) -> None:
+    done = run("index", tmp_path / "nowhere")
+    assert isinstance(done.exception, CollectionError)
+    several = run("index", tmp_path, tmp_path / "x")
+    assert "--at" in str(several.exception)
+
+
+def test_texts_are_shown_as_what_they_say(tmp_path: Path, bundle: Path) -> None:
+    captions = tmp_path / "captions.txt"
+    captions.write_text("a red ball\na cat\n")
+    done = run("index", captions, "--model", bundle)
+    assert done.exit_code == 0, done.output
+    assert "--image photo.jpg" in done.stdout
+    shown = run("search", "a cat", "--at", tmp_path / ".sightline-captions")
+    assert shown.stdout.splitlines()[0].split()[:2] == ["1", "captions.txt:2"]
+    assert "a cat" in shown.stdout
+    listed = run("search", "a cat", "--at", tmp_path / ".sightline-captions", "--paths", "-k", "1")
+    assert listed.stdout == f"{captions}:2\n"
+
+
+def test_a_reader_that_has_seen_enough_ends_the_command_in_peace(photos: Path) -> None:
+    command = f"{sys.executable} -m sightline search ball --at '{photos}' --paths | true"
+    done = subprocess.run(["bash", "-c", f"{command}; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout.strip() == "0"
+
+
+def test_searching_for_words_loads_neither_torch_nor_the_image_graph(photos: Path) -> None:
+    script = """
+import sys
+from sightline import cli
+from sightline.bundle import Bundle
+loaded = []
+load = Bundle._load
+Bundle._load = lambda self, graph: (loaded.append(graph), load(self, graph))[1]
+sys.argv = ["sightline", "search", "a red ball", "--at", sys.argv[1], "--json"]
+try:
+    cli.main()
+except SystemExit:
+    pass
+heavy = [name for name in ("torch", "transformers", "rich", "faiss", "datasets") if name in sys.modules]
+print(loaded, heavy, file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", script, str(photos)], capture_output=True, text=True)
+    assert json.loads(done.stdout)["hits"]
+    assert done.stderr.strip() == "['text', 'match'] []"

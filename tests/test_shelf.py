@@ -1,0 +1,109 @@
+"""Which models `sightline models` lists, and what it says of them."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from sightline import cli, loading
+from sightline.bundle.spec import read_spec, write_spec
+from sightline.errors import ModelError
+from sightline.shelf import shelf
+
+RESULT = {
+    "model": "tiny",
+    "data": "flickr8k-test",
+    "stages": ["embed", "match@20"],
+    "text_to_image": {"R@1": 41.24},
+    "image_to_text": {"R@1": 52.6},
+}
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner(env={"COLUMNS": "200"}).invoke(cli.app, list(arguments))
+
+
+@pytest.fixture(autouse=True)
+def machine(tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder, with a bundled model elsewhere and an empty hub."""
+    bundled = Path(shutil.copytree(tiny_bundle, tmp_path / "bundled"))
+    monkeypatch.setattr(loading, "_bundled", lambda: bundled)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    return here
+
+
+def test_bundles_are_found_in_every_known_place_and_called_as_commands_call_them(
+    machine: Path, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    hub = tmp_path / "hub" / "models--someone--their-model"
+    (hub / "refs").mkdir(parents=True)
+    (hub / "refs" / "main").write_text("abc")
+    shutil.copytree(tiny_bundle, hub / "snapshots" / "abc")
+    shutil.copytree(tiny_bundle, hub / "snapshots" / "old")
+    for place in ("mine", "bundles/ours", "runs/first/bundle"):
+        shutil.copytree(tiny_bundle, machine / place)
+    bundles = {one.model: one for one in shelf()}
+    assert bundles["hf:someone/their-model"].folder == hub / "snapshots" / "abc"
+    found = list(bundles)
+    assert found == ["default", "hf:someone/their-model", "mine", "bundles/ours", "runs/first/bundle"]
+    for model in found:
+        if not model.startswith("hf:"):
+            assert loading.load(model).name == "tiny"
+
+
+def test_the_bundled_model_is_listed_once_though_it_lies_in_the_working_folder(
+    machine: Path, tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(tiny_bundle, machine / "bundles" / "default")
+    monkeypatch.setattr(loading, "_bundled", lambda: machine / "bundles" / "default")
+    assert [one.model for one in shelf()] == ["default"]
+
+
+def test_the_table_tells_abilities_size_and_results(tmp_path: Path) -> None:
+    folder = tmp_path / "bundled"
+    assert "not measured" in run("models").output
+    write_spec(folder, dataclasses.replace(read_spec(folder), results=({**RESULT, "stages": ["embed"]}, RESULT)))
+    told = run("models").output
+    for words in (
+        "default",
+        "embed, fragments, match",
+        "float32",
+        "en",
+        "41.2 / 52.6 (flickr8k-test, embed + match@20)",
+    ):
+        assert words in told
+
+
+def test_json_tells_everything(tmp_path: Path) -> None:
+    folder = tmp_path / "bundled"
+    write_spec(folder, dataclasses.replace(read_spec(folder), results=(RESULT,)))
+    (told,) = json.loads(run("models", "--json").stdout)["models"]
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.name != "sightline.json") / 1e6
+    assert told["megabytes"] == pytest.approx(size, abs=0.05)
+    assert (told["model"], told["name"], told["folder"]) == ("default", "tiny", str(folder))
+    assert told["abilities"] == ["embed", "fragments", "match"]
+    assert told["results"] == [RESULT]
+
+
+def test_a_bundle_that_cannot_be_read_is_told_and_the_others_are_listed(machine: Path) -> None:
+    (machine / "odd").mkdir()
+    (machine / "odd" / "sightline.json").write_text("{}")
+    done = run("models")
+    assert done.exit_code == 0
+    assert "skipped: odd" in done.stderr
+    assert "default" in done.stdout
+
+
+def test_without_any_model_the_list_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> Path:
+        raise ModelError("this installation has no bundled model")
+
+    monkeypatch.setattr(loading, "_bundled", missing)
+    assert shelf() == []
+    assert "No models here" in run("models").output

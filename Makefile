@@ -31,7 +31,7 @@ demo: $(SEARCH)
 	$(BIN)/sightline demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -192,7 +192,11 @@ def test_the_commands_for_a_gpu_train_with_towers_that_fit_a_test(
     captions = str(write(tmp_path / "photos", shapes(seed=0)))
     embed, match, export, *_ = lines(ON_GPU)
     towers = {"image": {"config": {**tiny.VISION, "num_hidden_layers": 12}}, "text": {"config": tiny.TEXT}}
-    towers |= {"preprocess": settings.plain(tiny.PREPROCESS), "text_input": {"max_length": tiny.MAX_LENGTH}}
+    towers |= {
+        "matcher_tower": {"config": tiny.TEXT},
+        "preprocess": settings.plain(tiny.PREPROCESS),
+        "text_input": {"max_length": tiny.MAX_LENGTH},
+    }
     first, second = recipe_of(embed), recipe_of(match)
     train(small(first, captions, pool_to=2, **towers), Path("runs", first.name))
     trained = train(small(second, captions), Path("runs", second.name))

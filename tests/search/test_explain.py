@@ -8,9 +8,10 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
 from sightline.bundle import Bundle, Tokenizer
+from sightline.bundle.tokenizing import Word
 from sightline.errors import ModelError, QueryError
 from sightline.media import Preprocess
-from sightline.search.explain import explain, seen_box
+from sightline.search.explain import _matches, explain, seen_box
 from sightline.search.scoring import maxsim
 
 IMAGE = np.eye(4, 8, dtype=np.float32)  # four parts, a grid of two rows and two columns
@@ -53,6 +54,13 @@ def test_each_word_has_its_cosine_with_each_part(bundle: Bundle) -> None:
     total = sum(match.score for match in found) + sum(cosines.max() for cosines in specials)
     late = maxsim(encoded.fragments[0], encoded.mask[0], IMAGE[None], np.ones((1, 4), dtype=np.bool_))
     assert total == pytest.approx(late[0], abs=1e-5)
+
+
+def test_a_word_is_as_much_alike_as_the_most_alike_of_its_tokens() -> None:
+    cosines = np.array([[[0.1, 0.9]], [[0.5, 0.2]], [[1.0, 1.0]]], dtype=np.float32)
+    (match,) = _matches("dogs", [Word(0, 4, (0, 1))], cosines)
+    assert match.grid.tolist() == [[0.5, np.float32(0.9)]]
+    assert match.score == pytest.approx(0.9)
 
 
 def test_json_tells_it_all(bundle: Bundle) -> None:

@@ -1,0 +1,100 @@
+"""The application: a service behind its guard, described by OpenAPI."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import cache
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from sightline import __version__
+from sightline.errors import SightlineError
+from sightline.server import routes
+from sightline.server.access import Doorkeeper
+from sightline.server.guard import Guard
+from sightline.server.lanes import BusyError
+from sightline.server.problems import Problem, RefusedError, answer
+from sightline.server.service import Service
+from sightline.server.static import page_files
+
+_ABOUT = "Find images by words and words by images. Whatever goes wrong is answered as RFC 9457 has it."
+
+
+def create_app(
+    service: Service,
+    *,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+    start: Callable[[], None] | None = None,
+    stop: Callable[[], None] | None = None,
+) -> FastAPI:
+    """Make the ASGI application of a service.
+
+    host: the address that it is served at; it decides what names the server goes by and whether clients are counted.
+    token: what clients must show; None only where no other machine can reach the address.
+    start, stop: are called when the server comes up and when it has answered its last request.
+    """
+    files = page_files()
+    doorkeeper = Doorkeeper(host, token, service.limits, frozenset({"/healthz", *files}))
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if start:
+            start()
+        yield
+        if stop:
+            stop()
+
+    app = FastAPI(
+        title="Sightline",
+        version=__version__,
+        description=_ABOUT,
+        docs_url=None,  # FastAPI's own pages load scripts from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+    app.add_middleware(Guard, doorkeeper=doorkeeper, limits=service.limits, metrics=service.metrics)
+    for kind in (RefusedError, SightlineError, BusyError, RequestValidationError, ValidationError):
+        app.add_exception_handler(kind, answer)
+    app.add_exception_handler(HTTPException, _wrong_address)
+    app.include_router(routes.searching(service))
+    app.include_router(routes.items(service))
+    app.include_router(routes.programs(service))
+    app.include_router(routes.upkeep(service, doorkeeper))
+    app.include_router(routes.page(files, lambda: app.openapi()))
+    _describe(app, needs_token=token is not None)
+    return app
+
+
+def _describe(app: FastAPI, *, needs_token: bool) -> None:
+    """Complete the OpenAPI document: the shape of problems, and how a token is shown."""
+    generated = app.openapi
+
+    @cache
+    def openapi() -> dict[str, Any]:
+        document = generated()
+        problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        schemas.update({**problem.pop("$defs"), "Problem": problem})
+        if needs_token:
+            document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            document["security"] = [{"token": []}]
+            document["paths"]["/healthz"]["get"]["security"] = []
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+async def _wrong_address(request: Request, error: Exception) -> Response:
+    """The answer to a path or a method that does not exist; the framework knows only one of an address's methods."""
+    response = await answer(request, error)
+    described = request.app.openapi()["paths"].get(getattr(request.scope.get("route"), "path", ""))
+    if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED and described:
+        response.headers["Allow"] = ", ".join(sorted(method.upper() for method in described))
+    return response

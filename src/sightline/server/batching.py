@@ -1,0 +1,109 @@
+"""Many small requests made few large ones: what waits at the same time is run together."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting(Generic[T, R]):
+    item: T
+    size: int
+    future: "Future[R]"
+
+
+class Batcher(Generic[T, R]):
+    """Runs a function of many items on threads of its own, for any number of threads with one item each.
+
+    A lone item is run at once. Only when the batch before had company are others waited for, for a few milliseconds:
+    then some are likely to be on their way. What comes in while all threads run makes up the next batches. Each begins
+    with the item that has waited longest; its company are those most like it in size, because what is run together is
+    padded to the largest.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[list[T]], Sequence[R]],
+        *,
+        most: int,
+        gather_seconds: float = 0.0,
+        workers: int = 1,
+        size: Callable[[T], int] = lambda item: 0,
+        note: Callable[[int], None] | None = None,
+    ) -> None:
+        """Start the threads. most: items of one run. note: is told how many each run has."""
+        self._run, self._most, self._gather, self._size, self._note = run, most, gather_seconds, size, note
+        self._changed = threading.Condition()
+        self._waiting: list[_Waiting[T, R]] = []
+        self._had_company = False
+        self._is_open = True
+        self._threads = [
+            threading.Thread(target=self._work, name=f"sightline-batch-{number}", daemon=True)
+            for number in range(workers)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, item: T) -> "Future[R]":
+        """Hand in an item; the future has its result, or the error of the whole batch. One cancelled is not run."""
+        waiting: _Waiting[T, R] = _Waiting(item, self._size(item), Future())
+        with self._changed:
+            if not self._is_open:
+                raise RuntimeError("the batcher was closed")
+            self._waiting.append(waiting)
+            self._changed.notify_all()
+        return waiting.future
+
+    def close(self) -> None:
+        """Run what was handed in, and end the threads."""
+        with self._changed:
+            self._is_open = False
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while batch := self._next():
+            begun = [waiting for waiting in batch if waiting.future.set_running_or_notify_cancel()]
+            if begun:
+                self._answer(begun)
+
+    def _next(self) -> list[_Waiting[T, R]]:
+        """The next batch; an empty one when there will be no more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or not self._is_open)
+            if self._had_company:
+                self._changed.wait_for(lambda: self._is_full() or not self._is_open, self._gather)
+                self._changed.wait_for(lambda: self._waiting or not self._is_open)  # another thread may have been first
+            if not self._waiting:
+                return []
+            batch = _alike(self._waiting, self._most)
+            self._waiting = [waiting for waiting in self._waiting if waiting not in batch]
+            self._had_company = len(batch) > 1
+            return batch
+
+    def _is_full(self) -> bool:
+        return len(self._waiting) >= self._most
+
+    def _answer(self, batch: list[_Waiting[T, R]]) -> None:
+        if self._note:
+            self._note(len(batch))
+        try:
+            results = self._run([waiting.item for waiting in batch])
+        except BaseException as error:
+            for waiting in batch:
+                waiting.future.set_exception(error)
+            return
+        for waiting, result in zip(batch, results, strict=True):
+            waiting.future.set_result(result)
+
+
+def _alike(waiting: list[_Waiting[T, R]], most: int) -> list[_Waiting[T, R]]:
+    """The one that came first, and those that are most like it in size."""
+    first = waiting[0]
+    return sorted(waiting, key=lambda other: abs(other.size - first.size) if other is not first else -1)[:most]

@@ -1,0 +1,93 @@
+"""The collection as it is now: when it has changed, new searches get it anew, and running ones finish with the old."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sightline.bundle.encoded import Model
+from sightline.collection import Collection
+from sightline.collection.collection import VECTORS_FOLDER
+from sightline.errors import SightlineError
+from sightline.stores.head import HEAD_FILE
+
+_log = logging.getLogger(__name__)
+
+
+class CurrentCollection:
+    """Opens a collection, and opens it again when it has changed; nobody ever waits for anybody."""
+
+    def __init__(self, at: Path, model: Model) -> None:
+        self._at = at
+        self._model = model
+        self._lock = threading.Lock()
+        self._users: dict[Collection, int] = {}
+        self._stamp = _stamp(at)
+        self._now = _opened(at, model)
+        self._users[self._now] = 0
+
+    @contextmanager
+    def use(self) -> Iterator[Collection]:
+        """The collection as it is now, and stays until the end of the block."""
+        with self._lock:
+            used = self._now
+            self._users[used] += 1
+        try:
+            yield used
+        finally:
+            with self._lock:
+                self._users[used] -= 1
+            self._close_unused()
+
+    def renew(self) -> bool:
+        """See what has been indexed since; says whether there was anything. What cannot be opened changes nothing."""
+        stamp = _stamp(self._at)
+        if stamp == self._stamp:
+            return False
+        try:
+            opened = _opened(self._at, self._model)
+        except SightlineError as error:
+            _log.warning("going on with the collection as it was: %s", error)
+            return False
+        with self._lock:
+            self._now, self._stamp = opened, stamp
+            self._users[opened] = 0
+        self._close_unused()
+        return True
+
+    def close(self) -> None:
+        """Close the collection; to be called when nobody uses it any more."""
+        with self._lock:
+            opened = list(self._users)
+            self._users.clear()
+        for collection in opened:
+            collection.close()
+
+    def _close_unused(self) -> None:
+        with self._lock:
+            unused = [old for old, users in self._users.items() if not users and old is not self._now]
+            for old in unused:
+                del self._users[old]
+        for old in unused:
+            old.close()
+
+
+def _opened(at: Path, model: Model) -> Collection:
+    """Open a collection, unless another model made it."""
+    opened = Collection.open(at, model)
+    try:
+        opened.check_model(model)
+    except SightlineError:
+        opened.close()
+        raise
+    return opened
+
+
+def _stamp(at: Path) -> tuple[int, int] | None:
+    """What changes whenever vectors are written: their head is replaced by another file."""
+    try:
+        found = (at / VECTORS_FOLDER / HEAD_FILE).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns

@@ -1,0 +1,175 @@
+"""What stands around every request: who may ask, how much may be sent, how long it may take, and what is counted."""
+
+import asyncio
+import logging
+import time
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sightline.server.access import Doorkeeper
+from sightline.server.limits import Limits
+from sightline.server.metrics import Metrics
+from sightline.server.problems import RefusedError, refusal
+
+_log = logging.getLogger(__name__)
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+        "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+"""Of every answer, whatever it is."""
+
+_JSON, _FORM = "application/json", "multipart/form-data"
+_CONTENT_TYPES = {"/v1/search": (_JSON, _FORM), "/v1/embed": (_JSON,), "/v1/match": (_JSON,)}
+
+
+class ClientGoneError(Exception):
+    """The client closed the connection."""
+
+
+class Guard:
+    """An ASGI application around another, which sees only requests that are allowed, whole and small enough.
+
+    A client that leaves, and one whose time is up, has its work cancelled. Nothing that goes wrong inside reaches a
+    client but as a problem, and nothing at all once an answer has begun.
+    """
+
+    def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper, limits: Limits, metrics: Metrics) -> None:
+        self._app = app
+        self._doorkeeper = doorkeeper
+        self._limits = limits
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on one request, or answer it here."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        sender = _Sender(send)
+        began = time.perf_counter()
+        self._metrics.begin()
+        try:
+            await self._answered(scope, receive, sender)
+        finally:
+            route = getattr(scope.get("route"), "path", "none")
+            self._metrics.end(route, sender.status, time.perf_counter() - began)
+
+    async def _answered(self, scope: Scope, receive: Receive, sender: "_Sender") -> None:
+        try:
+            headers = Headers(scope=scope)
+            self._doorkeeper.check(scope["path"], headers, (scope.get("client") or ("unknown", 0))[0])
+            _check_content_type(scope, headers)
+            deadline = asyncio.get_running_loop().time() + self._limits.seconds
+            body = await self._body_by(deadline, headers, receive)
+            async with asyncio.timeout_at(deadline):
+                await _unless_gone(self._app, scope, body, receive, sender)
+        except ClientGoneError:
+            _log.info("a client left before its answer")
+        except TimeoutError:
+            way_out = "Ask for less: a smaller rerank, or a budget_ms."
+            await sender.refuse(RefusedError(503, f"not done in {self._limits.seconds:g} s", way_out), scope, receive)
+        except Exception as error:
+            await sender.refuse(refusal(error), scope, receive)  # also logs what is no client's fault
+
+    async def _body_by(self, deadline: float, headers: Headers, receive: Receive) -> bytes:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._body(headers, receive)
+        except TimeoutError as error:
+            refused = RefusedError(408, f"not all sent in {self._limits.seconds:g} s", headers={"Connection": "close"})
+            raise refused from error
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+        """The whole body of a request; one that is too large is refused as soon as that is known."""
+        length = headers.get("content-length", "0")
+        if length.isdecimal() and int(length[:20]) > self._limits.upload_bytes:
+            raise self._too_large()
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGoneError
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > self._limits.upload_bytes:
+                raise self._too_large()
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+    def _too_large(self) -> RefusedError:
+        most = f"{self._limits.upload_bytes / 2**20:g} MB"
+        return RefusedError(
+            413, f"more than {most} were sent", "Send a smaller picture.", headers={"Connection": "close"}
+        )
+
+
+class _Sender:
+    """Sends an answer with the headers that all have, and remembers its status; 0 while there is none."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+            headers.setdefault("Cache-Control", "no-store")
+        await self._send(message)
+
+    async def refuse(self, refused: RefusedError, scope: Scope, receive: Receive) -> None:
+        """Answer with a problem, unless another answer has begun already."""
+        if not self.status:
+            await refused.response()(scope, receive, self)
+
+
+async def _unless_gone(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+    """Run an application on a request that was read whole; cancel it when the client leaves."""
+    is_read = False
+
+    async def replay() -> Message:
+        nonlocal is_read
+        if is_read:
+            return await asyncio.shield(leaving)
+        is_read = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    leaving = asyncio.ensure_future(_disconnect(receive))
+    working = asyncio.ensure_future(app(scope, replay, send))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientGoneError
+        working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _disconnect(receive: Receive) -> Message:
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return message
+
+
+def _check_content_type(scope: Scope, headers: Headers) -> None:
+    allowed = _CONTENT_TYPES.get(scope["path"], ())
+    if scope["method"] != "POST" or not allowed:
+        return
+    found = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if found not in allowed:
+        raise RefusedError(415, f"a request of the type {found or 'none'}", f"Send {' or '.join(allowed)}.")

@@ -1,0 +1,70 @@
+"""Who works on what: threads in lanes, so that slow requests hold up one another but nobody else."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
+
+
+class BusyError(Exception):
+    """So many requests wait for their turn already that another would not get it in time."""
+
+
+class GivenUpError(Exception):
+    """Nobody waits for the answer any more: the client has gone, or its time was up."""
+
+
+def stop_if_given_up() -> None:
+    """Raise `GivenUpError` where nobody waits for what this thread works on; to be called before every long step."""
+    event = _given_up.get()
+    if event is not None and event.is_set():
+        raise GivenUpError
+
+
+class Lane:
+    """A few threads, and a queue in front of them that has an end."""
+
+    def __init__(self, name: str, threads: int, waiting: int) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"sightline-{name}")
+        self._most = threads + waiting
+        self._count = 0
+
+    async def run(self, work: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
+        """Do some work on one of the threads; when the caller is cancelled, the work is dropped or told to stop."""
+        if self._count >= self._most:
+            raise BusyError
+        event = threading.Event()
+        context = copy_context()
+        context.run(_given_up.set, event)
+        try:
+            future = self._pool.submit(context.run, work, *arguments, **options)  # type: ignore[arg-type]
+        except RuntimeError as error:  # the pool was closed
+            raise BusyError from error
+        self._count += 1
+        loop = asyncio.get_running_loop()
+        future.add_done_callback(lambda _: _on(loop, self._left))
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            event.set()
+            raise
+
+    def _left(self) -> None:
+        self._count -= 1
+
+    def close(self) -> None:
+        """Finish what is running, and drop what is not."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+def _on(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    """Call back on the loop's thread, if the loop still runs."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(callback)

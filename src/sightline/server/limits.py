@@ -1,0 +1,37 @@
+"""How much one client may ask of the server, so that others are served too and the machine stays up."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Everything that is bounded.
+
+    upload_bytes: of the body of a request. pixels: of a picture that is sent.
+    picture_bytes: of a file of the collection that is sent back.
+    items: texts, pictures or pairs in one request for other programs. characters: of one text.
+    results, rerank, late: of one search.
+    seconds: from the first byte of a request to the last of its answer.
+    waiting: requests of one kind that wait for their turn; more are turned away.
+    rate, burst: requests a second that one client of a public server may make in the long run, and at once.
+    batch: texts encoded at once. encoders: how many such batches at the same time; 0 for one a processor.
+    gather_ms: how long others are waited for, when there are others.
+    thumbnail_bytes: of all thumbnails that are kept on the disk.
+    """
+
+    upload_bytes: int = 20 * 2**20
+    pixels: int = 50_000_000
+    picture_bytes: int = 256 * 2**20
+    items: int = 64
+    characters: int = 1_000
+    results: int = 200
+    rerank: int = 100
+    late: int = 1_000
+    seconds: float = 30.0
+    waiting: int = 512
+    rate: float = 20.0
+    burst: int = 300
+    batch: int = 8
+    encoders: int = 0
+    gather_ms: float = 3.0
+    thumbnail_bytes: int = 500 * 2**20

@@ -1,0 +1,104 @@
+"""What goes wrong, in the one JSON shape that RFC 9457 describes: no stack trace, no path of this machine."""
+
+import json
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from sightline.errors import EvaluationError, MediaError, ModelError, QueryError, SightlineError
+from sightline.server.lanes import BusyError
+
+MEDIA_TYPE = "application/problem+json"
+_log = logging.getLogger(__name__)
+_CLIENTS_OWN = (QueryError, ModelError, EvaluationError)
+
+
+class Wrong(BaseModel):
+    """One part of a request that is wrong: where it is, and what is wrong with it."""
+
+    where: str
+    what: str
+
+
+class Problem(BaseModel):
+    """Why there is no answer, as RFC 9457 has it; `way_out` says what to do about it."""
+
+    type: str = "about:blank"
+    title: str = Field(description="What the status means.")
+    status: int
+    detail: str
+    way_out: str | None = None
+    errors: list[Wrong] | None = None
+
+
+class RefusedError(Exception):
+    """A request that gets a problem for an answer; `headers` go with it."""
+
+    def __init__(
+        self, status: int, detail: str, way_out: str = "", *, headers: dict[str, str] | None = None, errors: Any = None
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.way_out, self.headers, self.errors = status, detail, way_out, headers, errors
+
+    def response(self) -> Response:
+        """The answer."""
+        status = HTTPStatus(self.status)
+        body: dict[str, Any] = {"type": "about:blank", "title": status.phrase, "status": status.value}
+        body["detail"] = self.detail
+        if self.way_out:
+            body["way_out"] = self.way_out
+        if self.errors:
+            body["errors"] = self.errors
+        data = json.dumps(body).encode()
+        return Response(data, self.status, {"Cache-Control": "no-store", **(self.headers or {})}, MEDIA_TYPE)
+
+
+def not_found(id: int) -> RefusedError:
+    """An id that no item has, or none any more."""
+    return RefusedError(404, f"no item has the id {id}", "It may have been deleted since: search again.")
+
+
+def invalid(errors: Any) -> RefusedError:
+    """A request whose parts are of the wrong form; `errors` as pydantic lists them."""
+    wrong = [{"where": _place(error["loc"]), "what": str(error["msg"])} for error in errors]
+    told = "; ".join(f"{one['where']}: {one['what']}" for one in wrong[:3])
+    return RefusedError(422, told.encode("utf-8", "replace").decode(), "See /docs.", errors=wrong)
+
+
+def refusal(error: Exception) -> RefusedError:
+    """What a client is told of an error. What it cannot help is written to the log, and told in general terms only."""
+    if isinstance(error, RefusedError):
+        return error
+    if isinstance(error, RequestValidationError | ValidationError):
+        return invalid(error.errors())
+    if isinstance(error, HTTPException):
+        return RefusedError(error.status_code, str(error.detail), headers=dict(error.headers or {}))
+    if isinstance(error, _CLIENTS_OWN):
+        return RefusedError(422, error.what, error.way_out)
+    if isinstance(error, MediaError):
+        return RefusedError(422, f"the picture {error.reason}", error.way_out)
+    if isinstance(error, BusyError):
+        return RefusedError(503, "too many requests are waiting", "Try again soon.", headers={"Retry-After": "1"})
+    if isinstance(error, SightlineError):
+        _log.error("%s", error)
+    else:
+        _log.error("a request failed", exc_info=error)
+    return RefusedError(
+        500, "something went wrong here", "The server's log says what. Try again, or ask whoever runs it."
+    )
+
+
+async def answer(_: Request, error: Exception) -> Response:
+    """The answer to a request that failed."""
+    return refusal(error).response()
+
+
+def _place(parts: tuple[Any, ...]) -> str:
+    """Where something stands, as people write it; pydantic's names for the parts of a request are left out."""
+    return ".".join(str(part) for part in parts if part not in ("query", "body", "path")) or "the request"

@@ -1,0 +1,184 @@
+"""What can be asked for, and by which address."""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi import Path as InPath
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from sightline.server import answers
+from sightline.server.access import Doorkeeper
+from sightline.server.asking import SEARCH_BODY, Embed, Id, Match, Search, Text, read_form
+from sightline.server.metrics import CONTENT_TYPE
+from sightline.server.pictures import SIDES, Sent, is_known
+from sightline.server.problems import MEDIA_TYPE
+from sightline.server.reference import reference
+from sightline.server.service import Service
+from sightline.server.static import content_type, tag
+
+ItemId = Annotated[Id, InPath(description="The id of an item, as results have it.")]
+IfNoneMatch = Annotated[str | None, Header(include_in_schema=False)]
+_PICTURE_AGE = 300  # seconds for which a browser need not ask again; an id keeps its picture while its collection lives
+
+
+def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {
+        status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": schema}}}
+        for status in (400, 401, 408, 413, 415, 421, 422, 429, 500, 503, *statuses)
+    }
+
+
+_USUAL, _OF_ITEMS = _problems(), _problems(404)
+_PICTURE: dict[int | str, dict[str, Any]] = {
+    **_OF_ITEMS,
+    200: {"description": "The picture.", "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}},
+    304: {"description": "The client has it already."},
+}
+
+
+def searching(service: Service) -> APIRouter:
+    """Searches, and why they found what they found."""
+    router = APIRouter(prefix="/v1", tags=["search"], responses=_USUAL)
+
+    @router.get("/search", response_model=answers.SearchAnswer)
+    async def search(asked: Annotated[Search, Query()]) -> Response:
+        """Find items by words."""
+        return JSONResponse(await service.lane_of(asked).run(service.search, asked))
+
+    @router.post("/search", response_model=answers.SearchAnswer, openapi_extra=SEARCH_BODY)
+    async def search_by_more(request: Request) -> Response:
+        """Find items by words, sent as JSON, or by words, a picture or both, sent as a form."""
+        asked: Search
+        image = None
+        if request.headers["content-type"].lower().startswith("application/json"):
+            asked = Search.model_validate_json(await request.body(), strict=True)
+        else:
+            asked, image = await read_form(request, service.limits)
+        return JSONResponse(await service.lane_of(asked, image).run(service.search, asked, image))
+
+    @router.get("/explain", response_model=answers.ExplainAnswer, responses=_OF_ITEMS)
+    async def explain(q: Annotated[Text, Query()], id: Annotated[Id, Query()]) -> Response:
+        """Tell for every word of a query how much it resembles each part of a picture, as a grid of cosines."""
+        return JSONResponse(await service.quick.run(service.explain, q, id))
+
+    return router
+
+
+def items(service: Service) -> APIRouter:
+    """Items, by their ids alone."""
+    router = APIRouter(prefix="/v1/items", tags=["items"], responses=_OF_ITEMS)
+
+    @router.get("/{id}", response_model=answers.ItemAnswer)
+    async def item(id: ItemId) -> Response:
+        """What is known of an item."""
+        return JSONResponse(await service.quick.run(service.item, id))
+
+    @router.get("/{id}/similar", response_model=answers.SearchAnswer)
+    async def similar(id: ItemId, k: Annotated[int, Query(ge=1, le=service.limits.results)] = 10) -> Response:
+        """The items most like this one."""
+        return JSONResponse(await service.quick.run(service.similar, id, k))
+
+    @router.get("/{id}/image", responses=_PICTURE, response_class=Response)
+    async def image(id: ItemId, if_none_match: IfNoneMatch = None) -> Response:
+        """The picture itself, if its file is still what was indexed; rare kinds as JPEG."""
+        return _sent(*await service.pictures.run(service.image, id, _knows(if_none_match)))
+
+    @router.get("/{id}/thumbnail", responses=_PICTURE, response_class=Response)
+    async def thumbnail(
+        id: ItemId,
+        side: Annotated[int, Query(ge=1, le=SIDES[-1], description="Of the longer side, in pixels; rounded up.")] = 320,
+        if_none_match: IfNoneMatch = None,
+    ) -> Response:
+        """A small version of the picture."""
+        rounded = next(one for one in SIDES if one >= side)
+        return _sent(*await service.pictures.run(service.thumbnail, id, rounded, _knows(if_none_match)))
+
+    return router
+
+
+def programs(service: Service) -> APIRouter:
+    """For other programs: the model's abilities, many items at once."""
+    router = APIRouter(prefix="/v1", tags=["for other programs"], responses=_OF_ITEMS)
+
+    @router.post("/embed", response_model=answers.EmbedAnswer)
+    async def embed(asked: Embed) -> Response:
+        """Embed texts and pictures: unit vectors whose dot product is a cosine."""
+        lane = service.slow if asked.images else service.quick
+        return JSONResponse(await lane.run(service.embed, asked))
+
+    @router.post("/match", response_model=answers.MatchAnswer)
+    async def match(asked: Match) -> Response:
+        """Tell how well texts and pictures fit, pair by pair."""
+        return JSONResponse(await service.slow.run(service.match, asked))
+
+    @router.get("/collection", response_model=answers.CollectionAnswer)
+    async def collection() -> Response:
+        """What there is to search, and what the model can do."""
+        return JSONResponse(await service.quick.run(service.about))
+
+    return router
+
+
+def upkeep(service: Service, doorkeeper: Doorkeeper) -> APIRouter:
+    """For whoever runs the server."""
+    router = APIRouter(tags=["upkeep"], responses=_USUAL)
+
+    @router.get("/healthz", response_model=answers.HealthAnswer)
+    async def healthz() -> Response:
+        """Whether the server is up. Needs no token."""
+        return JSONResponse({"status": "ok"})
+
+    @router.get(
+        "/metrics",
+        response_class=Response,
+        responses={
+            200: {"description": "Text for Prometheus.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+        },
+    )
+    async def metrics() -> Response:
+        """What the server has counted, for Prometheus."""
+        about = await service.quick.run(service.about)
+        return Response(service.metrics.text(about["items"]), media_type=CONTENT_TYPE)
+
+    @router.post("/v1/session", status_code=204, response_class=Response)
+    async def session() -> Response:
+        """Give a browser that shows the token a cookie, because the pictures of a page carry no headers."""
+        return Response(status_code=204, headers={"Set-Cookie": doorkeeper.session})
+
+    return router
+
+
+def page(files: dict[str, Path], document: Callable[[], dict[str, Any]]) -> APIRouter:
+    """The page for people, and the description of all this."""
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/docs")
+    async def docs() -> Response:
+        return HTMLResponse(reference(document()))
+
+    async def file(request: Request, if_none_match: IfNoneMatch = None) -> Response:
+        path = files[request.scope["route"].path]
+        data = path.read_bytes()
+        headers = {"ETag": tag(data), "Cache-Control": "no-cache"}
+        if is_known(headers["ETag"], if_none_match):
+            return Response(status_code=304, headers=headers)
+        return Response(data, headers={**headers, "Content-Type": content_type(path)})
+
+    for place in files:
+        router.add_api_route(place, file, methods=["GET"])
+    return router
+
+
+def _knows(header: str | None) -> Callable[[str], bool]:
+    return lambda etag: is_known(etag, header)
+
+
+def _sent(etag: str, sent: Sent | None) -> Response:
+    headers = {"ETag": etag, "Cache-Control": f"private, max-age={_PICTURE_AGE}"}
+    if sent is None:
+        return Response(status_code=304, headers=headers)
+    return Response(sent.data, headers={**headers, "Content-Disposition": "inline"}, media_type=sent.content_type)

@@ -1,0 +1,191 @@
+"""What the server does, without HTTP: each method answers one kind of request from one of its threads."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sightline.bundle import Bundle
+from sightline.bundle.encoded import Encoded
+from sightline.collection import Collection, Item
+from sightline.errors import ModelError, StoreError
+from sightline.media import ImageBytes, to_pixels
+from sightline.media.loading import usable_cpus
+from sightline.search.explain import explain, seen_box
+from sightline.search.relevance import relevance
+from sightline.search.scoring import fuse
+from sightline.server import answers
+from sightline.server.asking import Embed, Match, PictureSearch, Search, check_upload, decoded
+from sightline.server.current import CurrentCollection
+from sightline.server.engine import SharedBundle
+from sightline.server.lanes import Lane
+from sightline.server.likeness import similar
+from sightline.server.limits import Limits
+from sightline.server.metrics import Metrics
+from sightline.server.pictures import Sent, Thumbnails, etag, picture
+from sightline.server.problems import RefusedError, not_found
+from sightline.stores.base import Part, Parts
+
+_QUICK, _SLOW = 32, 32
+Known = Callable[[str], bool]
+"""Says whether a client has what a tag stands for."""
+
+
+class Service:
+    """A collection and its model, and the lanes in which requests are worked on.
+
+    quick: searches by embeddings, which take milliseconds. slow: everything that matches, or reads a picture that was
+    sent. pictures: files and thumbnails.
+    """
+
+    def __init__(self, current: CurrentCollection, model: SharedBundle, limits: Limits, metrics: Metrics) -> None:
+        self.current, self.model, self.limits, self.metrics = current, model, limits, metrics
+        self.thumbnails = Thumbnails(limits)
+        self.quick = Lane("quick", _QUICK, limits.waiting)
+        self.slow = Lane("slow", _SLOW, limits.waiting)
+        self.pictures = Lane("pictures", usable_cpus(), limits.waiting)
+
+    def close(self) -> None:
+        """Finish what is running, and end all threads."""
+        for lane in (self.quick, self.slow, self.pictures):
+            lane.close()
+        self.model.close()
+
+    def lane_of(self, search: Search, image: ImageBytes | None = None) -> Lane:
+        """Where a search belongs: slow if a matcher, late interaction or a picture takes part in it."""
+        matches = search.rerank != 0 and "match" in self.model.abilities
+        return self.slow if matches or search.late or image else self.quick
+
+    def search(self, asked: Search, image: ImageBytes | None = None) -> dict[str, Any]:
+        """Search by words, a picture or both."""
+        weight = asked.image_weight if isinstance(asked, PictureSearch) else 0.5
+        if image is not None:
+            check_upload(image, self.limits)
+        with self.current.use() as collection:
+            result = collection.search(asked.q, image=image, image_weight=weight, **asked.options())
+            self.metrics.search(result.took_ms)
+            return answers.search_answer(result, collection.kind)
+
+    def item(self, id: int) -> dict[str, Any]:
+        """What is known of an item."""
+        with self.current.use() as collection:
+            return answers.item_answer(_item(collection, id), collection)
+
+    def image(self, id: int, known: Known) -> tuple[str, Sent | None]:
+        """The tag of an item's picture, and the picture unless `known` says that the client has it."""
+        with self.current.use() as collection:
+            item = _item(collection, id)
+            tag = etag(collection, item, "image")
+            return tag, None if known(tag) else picture(collection, item, self.limits)
+
+    def thumbnail(self, id: int, side: int, known: Known) -> tuple[str, Sent | None]:
+        """The tag of an item's thumbnail, and the thumbnail unless `known` says that the client has it."""
+        with self.current.use() as collection:
+            item = _item(collection, id)
+            tag = etag(collection, item, str(side))
+            return tag, None if known(tag) else self.thumbnails.get(collection, item, side)
+
+    def similar(self, id: int, k: int) -> dict[str, Any]:
+        """The items most like one of them."""
+        with self.current.use() as collection:
+            hits, took_ms = similar(collection, id, k)
+            shown = [answers.hit_answer(hit, collection.kind) for hit in hits]
+            spent = {part: round(ms, 2) for part, ms in took_ms.items()}
+            return {"query": f"like item {id}", "took_ms": spent, "hits": shown}
+
+    def explain(self, text: str, id: int) -> dict[str, Any]:
+        """For every word, how much it resembles each part of an item's picture."""
+        with self.current.use() as collection:
+            item = _item(collection, id)
+            if collection.kind != "images" or not item.width or not item.height:
+                raise RefusedError(422, f"item {id} is no picture, and only pictures have parts")
+            stored = _stored(collection, id, "fragments")
+            words = explain(text, self.model.encode_texts([text]), self.model, stored.values[0][stored.mask[0]])
+            box = seen_box(self.model.preprocess, item.width, item.height)
+        rows, columns = words[0].grid.shape
+        return {
+            "query": text,
+            "id": id,
+            "rows": rows,
+            "columns": columns,
+            "box": dict(zip(("left", "top", "right", "bottom"), box, strict=True)),
+            "words": [word.to_json() for word in words],
+        }
+
+    def embed(self, asked: Embed) -> dict[str, Any]:
+        """Embed texts and pictures."""
+        texts = self.model.encode_texts(asked.texts).embedding.tolist() if asked.texts else []
+        images = [self._encoded(decoded(data)).embedding[0].tolist() for data in asked.images]
+        return {"model": self.model.name, "dim": self.model.spec.embedding_dim, "texts": texts, "images": images}
+
+    def match(self, asked: Match) -> dict[str, Any]:
+        """Match texts with pictures, pair by pair."""
+        if "match" not in self.model.abilities:
+            raise RefusedError(422, f"{self.model.name} cannot match", "Use /v1/embed.")
+        texts = self.model.encode_texts([pair.text for pair in asked.pairs])
+        scores = []
+        with self.current.use() as collection:
+            for row, pair in enumerate(asked.pairs):
+                image = self._encoded(decoded(pair.image)) if pair.image else _stored_item(collection, pair.id or 0)
+                scores.append(self._score(texts, row, image))
+        return {"model": self.model.name, "scores": scores}
+
+    def _encoded(self, image: ImageBytes) -> Encoded:
+        check_upload(image, self.limits)
+        return self.model.encode_images(to_pixels(image, self.model.preprocess, self.limits.pixels)[None])
+
+    def _score(self, texts: Encoded, row: int, image: Encoded) -> dict[str, Any]:
+        if texts.states is None or image.states is None:
+            raise ModelError(f"{self.model.name} gave no states to match", "Use /v1/embed.")
+        own = slice(row, row + 1)
+        logit = self.model.match(texts.states[own], texts.mask[own], image.states, image.mask)
+        cosine = texts.embedding[own] @ image.embedding.T
+        found = {"cosine": float(cosine[0, 0]), "logit": float(logit[0])}
+        chance = _relevance(self.model, cosine[0], logit)
+        return found if chance is None else {**found, "relevance": chance}
+
+    def about(self) -> dict[str, Any]:
+        """What there is to search, and what the model can do."""
+        from sightline import __version__
+
+        with self.current.use() as collection:
+            return {
+                "kind": collection.kind,
+                "items": len(collection),
+                "model": self.model.name,
+                "abilities": sorted(self.model.abilities),
+                "version": __version__,
+            }
+
+
+def _relevance(model: Bundle, cosine: Any, logit: Any) -> float | None:
+    """The probability that a pair belongs together, where the model's calibration is one of single pairs."""
+    fusion, calibration = model.spec.fusion, model.spec.calibration.get("match")
+    if calibration is None or fusion.rule == "norm_add":
+        return None
+    return round(float(relevance(fuse(fusion.rule, cosine, logit, fusion.weight), calibration)[0]), 4)
+
+
+def _item(collection: Collection, id: int) -> Item:
+    found = collection.items([id])
+    if id not in found:
+        raise not_found(id)
+    return found[id]
+
+
+def _stored(collection: Collection, id: int, part: Part) -> Parts:
+    """What is stored of an item; one that was deleted, or is not searchable yet, is not found."""
+    if not getattr(collection.store.shape, part):
+        raise RefusedError(422, f"the collection keeps no {part}", "Index anew with a model that makes them.")
+    try:
+        return collection.store.fetch(np.array([id], dtype=np.int64), part)
+    except StoreError as error:
+        raise not_found(id) from error
+
+
+def _stored_item(collection: Collection, id: int) -> Encoded:
+    _item(collection, id)
+    if collection.kind != "images":
+        raise RefusedError(422, f"item {id} is no picture", "Match it with a picture that you send.")
+    states = _stored(collection, id, "states")
+    return Encoded(_stored(collection, id, "embedding").values[:, 0], states.mask, None, states.values)

@@ -1,0 +1,266 @@
+"""Requests that come in together are encoded together, and nobody notices but the clock."""
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sightline
+from server.made_up import application, ask, fill, limits
+from sightline.bundle import Bundle
+from sightline.collection import Collection
+from sightline.server.batching import Batcher
+from sightline.server.current import CurrentCollection
+from sightline.server.engine import SharedBundle, _rows_are_independent
+from sightline.server.serving import Opened
+
+TEXTS = ["a dog", "two large birds above the blue water", "snow", "a man with a red ball", "the small cat"] * 4
+
+
+class Slow:
+    """Doubles numbers, a batch at a time, once it is let go; and remembers the batches."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.go = threading.Event()
+        self.began = threading.Event()
+
+    def __call__(self, items: list[int]) -> list[int]:
+        self.batches.append(items)
+        self.began.set()
+        assert self.go.wait(10)
+        if 13 in items:
+            raise ValueError("thirteen")
+        return [2 * item for item in items]
+
+
+@pytest.fixture
+def slow() -> Slow:
+    return Slow()
+
+
+def test_what_comes_in_during_a_run_makes_up_the_next_batch(slow: Slow) -> None:
+    batcher = Batcher(slow, most=4, gather_seconds=0.0)
+    first = batcher.submit(0)
+    assert slow.began.wait(10)
+    rest = [batcher.submit(number) for number in range(1, 8)]
+    slow.go.set()
+    assert [future.result(10) for future in (first, *rest)] == [0, 2, 4, 6, 8, 10, 12, 14]
+    batcher.close()
+    assert slow.batches == [[0], [1, 2, 3, 4], [5, 6, 7]]
+
+
+def test_a_lone_item_waits_for_nobody() -> None:
+    batcher = Batcher(lambda items: items, most=8, gather_seconds=5.0)
+    began = time.monotonic()
+    for number in range(5):
+        assert batcher.submit(number).result(10) == number
+    assert time.monotonic() - began < 2
+    batcher.close()
+
+
+def test_after_a_batch_with_company_others_are_waited_for(slow: Slow) -> None:
+    batcher = Batcher(slow, most=3, gather_seconds=5.0)
+    batcher.submit(0)
+    assert slow.began.wait(10)
+    for number in (1, 2, 3):
+        batcher.submit(number)
+    slow.go.set()
+    late = [batcher.submit(4)]
+    time.sleep(0.05)
+    late += [batcher.submit(5), batcher.submit(6)]
+    assert [future.result(10) for future in late] == [8, 10, 12]
+    batcher.close()
+    assert slow.batches == [[0], [1, 2, 3], [4, 5, 6]]
+
+
+def test_an_error_reaches_everybody_in_its_batch_and_nobody_else(slow: Slow) -> None:
+    batcher = Batcher(slow, most=2, gather_seconds=0.0)
+    futures = [batcher.submit(0)]
+    assert slow.began.wait(10)
+    futures += [batcher.submit(number) for number in (13, 1, 2)]
+    slow.go.set()
+    assert [type(future.exception(10)) for future in futures] == [type(None), ValueError, ValueError, type(None)]
+    batcher.close()
+
+
+def test_what_was_cancelled_is_not_run_and_closing_runs_the_rest(slow: Slow) -> None:
+    batcher = Batcher(slow, most=8, gather_seconds=0.0)
+    batcher.submit(0)
+    assert slow.began.wait(10)
+    dropped, kept = batcher.submit(1), batcher.submit(2)
+    assert dropped.cancel()
+    slow.go.set()
+    batcher.close()
+    assert kept.result(0) == 4
+    assert slow.batches == [[0], [2]]
+    with pytest.raises(RuntimeError):
+        batcher.submit(3)
+
+
+def test_what_is_run_together_is_of_about_the_same_size_and_nobody_waits_for_ever(slow: Slow) -> None:
+    batcher = Batcher(slow, most=3, size=lambda number: number)
+    batcher.submit(0)
+    assert slow.began.wait(10)
+    futures = [batcher.submit(number) for number in (50, 1, 52, 2, 90, 51, 3)]
+    slow.go.set()
+    assert [future.result(10) for future in futures] == [100, 2, 104, 4, 180, 102, 6]
+    batcher.close()
+    assert slow.batches == [[0], [50, 51, 52], [1, 2, 3], [90]]
+
+
+def test_several_threads_run_at_the_same_time() -> None:
+    both = threading.Barrier(2, timeout=10)
+
+    def meet(items: list[int]) -> list[int]:
+        both.wait()
+        return items
+
+    batcher = Batcher(meet, most=1, workers=2)
+    assert [future.result(10) for future in [batcher.submit(1), batcher.submit(2)]] == [1, 2]
+    batcher.close()
+
+
+def shared(bundle: Bundle, **changes: Any) -> tuple[SharedBundle, list[int]]:
+    sizes: list[int] = []
+    return SharedBundle(bundle, limits(**changes), sizes.append), sizes
+
+
+def test_texts_of_many_threads_are_encoded_together_and_as_if_alone(bundle: Bundle) -> None:
+    model, sizes = shared(bundle, gather_ms=20)
+    with ThreadPoolExecutor(len(TEXTS)) as pool:
+        found = list(pool.map(lambda text: model.encode_texts([text]), TEXTS))
+    model.close()
+    assert sum(sizes) == len(TEXTS)
+    assert max(sizes) > 1
+    for text, own in zip(TEXTS, found, strict=True):
+        alone = bundle.encode_texts([text])
+        assert own.mask.shape == alone.mask.shape
+        assert np.allclose(own.embedding, alone.embedding, atol=1e-5)
+        assert alone.fragments is not None
+        assert own.fragments is not None
+        assert np.allclose(own.fragments, alone.fragments, atol=1e-4)
+        assert alone.states is not None
+        assert own.states is not None
+        assert np.allclose(own.states, alone.states, atol=1e-3)
+
+
+def test_the_graph_of_texts_is_loaded_once(opened: Opened) -> None:
+    with opened.current.use() as collection:
+        for _ in range(2):
+            collection.search("a dog", rerank=2)
+    assert set(opened.service.model._sessions) <= {"image", "match"}
+
+
+def test_several_texts_of_one_caller_keep_their_order_and_shape(bundle: Bundle) -> None:
+    model, _ = shared(bundle)
+    found, expected = model.encode_texts(TEXTS[:4]), bundle.encode_texts(TEXTS[:4])
+    model.close()
+    assert np.array_equal(found.mask, expected.mask)
+    assert np.allclose(found.embedding, expected.embedding, atol=1e-5)
+    assert found.states is not None
+    assert expected.states is not None
+    assert np.allclose(found.states[found.mask], expected.states[found.mask], atol=1e-3)
+
+
+def test_a_model_that_mixes_up_the_texts_of_a_batch_gets_them_one_by_one(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _rows_are_independent(bundle)
+    encode = Bundle.encode_texts
+
+    def mixed(own: Bundle, texts: Sequence[str]) -> Any:
+        found = encode(own, texts)
+        found.embedding[:] += 0.01 * (len(texts) - 1)
+        return found
+
+    monkeypatch.setattr(Bundle, "encode_texts", mixed)
+    model, sizes = shared(bundle, gather_ms=20)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda text: model.encode_texts([text]), TEXTS))
+    model.close()
+    assert set(sizes) == {1}
+
+
+def test_searches_of_many_threads_find_what_each_finds_alone(opened: Opened, collection: Collection) -> None:
+    app = application(opened)
+    queries = [(text, rerank) for text in set(TEXTS) for rerank in (0, 5)]
+
+    def asked(query: tuple[str, int]) -> list[int]:
+        answer = ask(app, "GET", "/v1/search", params={"q": query[0], "rerank": query[1], "k": 4})
+        return [hit["id"] for hit in answer.json()["hits"]]
+
+    with ThreadPoolExecutor(len(queries)) as pool:
+        found = list(pool.map(asked, queries))
+    assert found == [[hit.id for hit in collection.search(text, rerank=rerank, k=4)] for text, rerank in queries]
+
+
+def test_queries_without_a_rerank_overtake_those_with_one(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = application(opened)
+    free, began = threading.Event(), threading.Event()
+    match = Bundle.match
+
+    def stuck(own: Bundle, *arguments: Any) -> Any:
+        began.set()
+        assert free.wait(20)
+        return match(own, *arguments)
+
+    monkeypatch.setattr(Bundle, "match", stuck)
+    with ThreadPoolExecutor(4) as pool:
+        slow = [pool.submit(ask, app, "GET", "/v1/search?q=a dog") for _ in range(4)]
+        assert began.wait(10)
+        for path in (
+            "/v1/search?q=a dog&rerank=0",
+            "/v1/items/1/similar",
+            "/v1/items/1/thumbnail",
+            "/v1/explain?q=a&id=1",
+        ):
+            assert ask(app, "GET", path).status_code == 200
+        assert ask(app, "POST", "/v1/embed", json={"texts": ["a dog"]}).status_code == 200
+        assert not any(future.done() for future in slow)
+        free.set()
+        assert [future.result(20).status_code for future in slow] == [200] * 4
+
+
+def test_a_collection_that_changes_is_shown_anew_and_searches_finish_with_the_old(
+    tmp_path: Path, tiny_bundle: Path
+) -> None:
+    photos = fill(tmp_path / "photos", 2)
+    at = sightline.index(photos, model=tiny_bundle).at
+    current = CurrentCollection(at, Bundle.open(tiny_bundle))
+    assert not current.renew()
+    with current.use() as old:
+        fill(photos, 4)
+        sightline.index(photos, model=tiny_bundle)
+        assert current.renew()
+        with current.use() as new:
+            assert len(new.store.ids()) == 4
+        assert len(old.search("a dog", k=9, duplicates="show")) == 2
+    with pytest.raises(sightline.errors.StoreError):
+        old.store.ids()
+    assert not current.renew()
+    current.close()
+
+
+def test_a_collection_that_was_made_anew_by_another_model_changes_nothing(
+    tmp_path: Path, tiny_bundle: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    import json
+    import os
+
+    photos = fill(tmp_path / "photos", 2)
+    at = sightline.index(photos, model=tiny_bundle).at
+    current = CurrentCollection(at, Bundle.open(tiny_bundle))
+    manifest = json.loads((at / "manifest.json").read_text())
+    (at / "manifest.json").write_text(json.dumps({**manifest, "sha256": "0" * 64}))
+    os.utime(at / "vectors" / "head.json", ns=(1, 1))
+    assert not current.renew()
+    assert "made by the model" in caplog.text
+    with current.use() as collection:
+        assert len(collection.search("a dog", k=2, duplicates="show")) == 2
+    current.close()

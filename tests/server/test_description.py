@@ -1,0 +1,56 @@
+"""The OpenAPI document is true: whatever it allows is answered as it says, whatever it forbids is refused."""
+
+from typing import Any
+
+import httpx
+import hypothesis
+import pytest
+import schemathesis
+from schemathesis import GenerationMode
+from schemathesis.checks import positive_data_acceptance
+
+OPERATIONS = [
+    ("GET", "/v1/search"),
+    ("POST", "/v1/search"),
+    ("GET", "/v1/explain"),
+    ("GET", "/v1/items/{id}"),
+    ("GET", "/v1/items/{id}/image"),
+    ("GET", "/v1/items/{id}/thumbnail"),
+    ("GET", "/v1/items/{id}/similar"),
+    ("POST", "/v1/embed"),
+    ("POST", "/v1/match"),
+    ("GET", "/v1/collection"),
+    ("POST", "/v1/session"),
+    ("GET", "/healthz"),
+    ("GET", "/metrics"),
+]
+WITHOUT_INPUT = {"/v1/collection", "/v1/session", "/healthz", "/metrics"}
+SETTINGS = hypothesis.settings(
+    max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(hypothesis.HealthCheck)
+)
+
+
+@pytest.fixture(scope="module")
+def described(client: httpx.Client) -> Any:
+    return schemathesis.openapi.from_url(f"{client.base_url}/openapi.json")
+
+
+@pytest.mark.filterwarnings("ignore")  # the tester's own
+@pytest.mark.parametrize(
+    ("method", "path", "mode"),
+    [(*operation, GenerationMode.POSITIVE) for operation in OPERATIONS]
+    + [(*operation, GenerationMode.NEGATIVE) for operation in OPERATIONS if operation[1] not in WITHOUT_INPUT],
+)
+def test_the_server_keeps_to_its_description(described: Any, method: str, path: str, mode: GenerationMode) -> None:
+    @SETTINGS
+    @hypothesis.given(case=described[path][method].as_strategy(generation_mode=mode))
+    def holds(case: schemathesis.Case) -> None:
+        # What a filter may say is a language of its own, which no schema tells; so valid requests may be refused.
+        case.call_and_validate(excluded_checks=[positive_data_acceptance], timeout=20)
+
+    holds()
+
+
+def test_every_address_is_described(client: httpx.Client) -> None:
+    paths = set(client.get("/openapi.json").json()["paths"])
+    assert paths == {path for _, path in OPERATIONS}

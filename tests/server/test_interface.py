@@ -1,0 +1,230 @@
+"""What the server answers is what the library finds."""
+
+import base64
+import io
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+from server.made_up import picture
+from sightline.bundle import Bundle
+from sightline.collection import Collection
+from sightline.media import ImageBytes, to_pixels
+from sightline.server.serving import Opened
+
+
+def names(answer: httpx.Response) -> list[str]:
+    assert answer.status_code == 200, answer.text
+    return [hit["path"] for hit in answer.json()["hits"]]
+
+
+def test_a_search_by_words_finds_what_the_library_finds(client: httpx.Client, collection: Collection) -> None:
+    expected = collection.search("a red dog", k=5, rerank=3)
+    answer = client.get("/v1/search", params={"q": "a red dog", "k": 5, "rerank": 3})
+    assert names(answer) == [hit.path for hit in expected]
+    found = answer.json()
+    assert found["query"] == "a red dog"
+    assert set(found["took_ms"]) == {"encode", "retrieve", "interact", "match"}
+    assert [hit["stage"] for hit in found["hits"]] == [hit.stage for hit in expected]
+    assert [hit["score"] for hit in found["hits"]] == pytest.approx([hit.score for hit in expected], abs=1e-4)
+
+
+def test_the_same_search_as_json_finds_the_same(client: httpx.Client) -> None:
+    query = {"q": "a dog", "not": ["snow", "water"], "where": "folder = 'beach'", "k": 3, "rerank": 0}
+    by_query = client.get("/v1/search", params=query)
+    assert names(client.post("/v1/search", json=query)) == names(by_query)
+    assert all(name.startswith("beach/") for name in names(by_query))
+
+
+def test_what_is_not_wanted_and_filters_are_passed_on(client: httpx.Client, collection: Collection) -> None:
+    for options in ({"not": "a blue circle"}, {"where": "name = '3.png'"}, {"duplicates": "show"}, {"late": 8}):
+        answer = client.get("/v1/search", params={"q": "a dog", "rerank": 0, "k": 4, **options})
+        asked = {"not_" if name == "not" else name: value for name, value in options.items()}
+        assert names(answer) == [hit.path for hit in collection.search("a dog", rerank=0, k=4, **asked)]
+
+
+def test_a_search_by_picture_finds_that_picture(client: httpx.Client) -> None:
+    answer = client.post("/v1/search", files={"image": ("5.png", picture(5), "image/png")}, data={"k": "2"})
+    assert names(answer)[0] == "beach/5.png"
+
+
+def test_a_search_by_words_and_picture_finds_what_the_library_finds(
+    client: httpx.Client, collection: Collection
+) -> None:
+    expected = collection.search("a small bird", image=picture(5), image_weight=0.3, not_=["snow"], k=4)
+    answer = client.post(
+        "/v1/search",
+        files={"image": ("x.png", picture(5), "image/png")},
+        data={"q": "a small bird", "image_weight": "0.3", "not": "snow", "k": "4"},
+    )
+    assert names(answer) == [hit.path for hit in expected]
+
+
+def test_results_name_no_path_of_the_machine(client: httpx.Client, photos: Path) -> None:
+    answer = client.get("/v1/search", params={"q": "a dog", "k": 9, "duplicates": "show"})
+    assert str(photos) not in answer.text
+    hits = {hit["path"]: hit for hit in answer.json()["hits"]}
+    assert hits["town/0.png"]["copies"] == ["town/copy.png"]
+
+
+def test_an_item_tells_what_is_known_of_it(client: httpx.Client, ids: dict[str, int]) -> None:
+    found = client.get(f"/v1/items/{ids['town/0.png']}").json()
+    assert (found["path"], found["copies"], found["width"], found["height"]) == (
+        "town/0.png",
+        ["town/copy.png"],
+        40,
+        30,
+    )
+    assert client.get(found["image"]).status_code == client.get(found["thumbnail"]).status_code == 200
+
+
+def test_more_like_this_is_nearest_first_and_leaves_out_the_item_itself(
+    client: httpx.Client, collection: Collection, ids: dict[str, int]
+) -> None:
+    id = ids["beach/3.png"]
+    answer = client.get(f"/v1/items/{id}/similar", params={"k": 4})
+    all_ids = np.array(collection.catalog.ids())
+    vectors = collection.store.fetch(all_ids, "embedding").values[:, 0]
+    cosines = dict(zip(all_ids.tolist(), vectors @ vectors[all_ids.tolist().index(id)], strict=True))
+    found = {hit["id"]: hit["score"] for hit in answer.json()["hits"]}
+    assert len(found) == 4
+    assert id not in found
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+    assert found == {other: pytest.approx(cosines[other], abs=1e-4) for other in found}
+    assert next(iter(found)) == max(cosines.keys() - {id}, key=lambda other: cosines[other])
+
+
+def test_a_picture_comes_back_byte_for_byte(client: httpx.Client, ids: dict[str, int]) -> None:
+    answer = client.get(f"/v1/items/{ids['beach/3.png']}/image")
+    assert answer.headers["content-type"] == "image/png"
+    assert answer.content == picture(3)
+
+
+def test_a_picture_that_browsers_do_not_show_comes_as_a_jpeg(client: httpx.Client, ids: dict[str, int]) -> None:
+    answer = client.get(f"/v1/items/{ids['rare.tiff']}/image")
+    assert answer.headers["content-type"] == "image/jpeg"
+    assert Image.open(io.BytesIO(answer.content)).size == (40, 30)
+
+
+def test_a_thumbnail_is_made_once_and_not_sent_twice(
+    client: httpx.Client, ids: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"/v1/items/{ids['beach/7.png']}/thumbnail?side=100"
+    first = client.get(address)
+    assert max(Image.open(io.BytesIO(first.content)).size) == 40
+    monkeypatch.setattr("sightline.server.pictures.open_image", None)
+    assert client.get(address).content == first.content
+    again = client.get(address, headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
+    assert client.get(address, headers={"If-None-Match": '"another"'}).status_code == 200
+
+
+def test_thumbnails_that_take_too_much_room_are_deleted_oldest_first(
+    opened: Opened, collection: Collection, tmp_path: Path
+) -> None:
+    from server.made_up import limits
+    from sightline.server.pictures import Thumbnails
+
+    items = list(collection.items(collection.catalog.ids()).values())
+    thumbnails = Thumbnails(limits(thumbnail_bytes=1500), tmp_path)
+    for item in items:
+        thumbnails.get(collection, item, 160)
+    thumbnails._tidy()
+    left = sum(path.stat().st_size for path in tmp_path.rglob("*.jpg"))
+    assert 0 < left <= 1500
+    assert thumbnails._place(collection.catalog.hash_of(items[-1].id) or b"", 160).exists()
+
+
+def test_texts_and_pictures_are_embedded_as_the_model_does(client: httpx.Client, bundle: Bundle) -> None:
+    texts = ["a dog", "two large birds above the blue water"]
+    answer = client.post("/v1/embed", json={"texts": texts, "images": [base64.b64encode(picture(1)).decode()]}).json()
+    assert (answer["model"], answer["dim"]) == ("tiny", 16)
+    assert np.allclose(answer["texts"], [bundle.encode_texts([text]).embedding[0] for text in texts], atol=1e-5)
+    pixels = to_pixels(ImageBytes("1", picture(1)), bundle.preprocess)[None]
+    assert np.allclose(answer["images"], bundle.encode_images(pixels).embedding, atol=1e-5)
+
+
+def test_pairs_are_matched_whether_the_picture_is_sent_or_stored(
+    client: httpx.Client, bundle: Bundle, ids: dict[str, int]
+) -> None:
+    sent = {"text": "a red ball", "image": base64.b64encode(picture(1)).decode()}
+    stored = {"text": "a red ball", "id": ids["beach/1.png"]}
+    by_upload, by_id = client.post("/v1/match", json={"pairs": [sent, stored]}).json()["scores"]
+    text = bundle.encode_texts(["a red ball"])
+    image = bundle.encode_images(to_pixels(ImageBytes("1", picture(1)), bundle.preprocess)[None])
+    assert text.states is not None
+    assert image.states is not None
+    expected = bundle.match(text.states, text.mask, image.states, image.mask)[0]
+    assert by_upload["logit"] == pytest.approx(expected, abs=1e-4)
+    assert by_id["logit"] == pytest.approx(expected, abs=0.05)  # states are stored in 127 steps
+    assert by_upload["cosine"] == pytest.approx((text.embedding @ image.embedding.T).item(), abs=1e-4)
+
+
+def test_an_explanation_is_late_interaction_word_by_word(
+    client: httpx.Client, collection: Collection, bundle: Bundle, ids: dict[str, int]
+) -> None:
+    id = ids["town/2.png"]
+    answer = client.get("/v1/explain", params={"q": "a dog, running", "id": id}).json()
+    assert [word["word"] for word in answer["words"]] == ["a", "dog", "running"]
+    assert "a dog, running"[answer["words"][2]["start"] : answer["words"][2]["end"]] == "running"
+    fragments = bundle.encode_texts(["a dog, running"]).fragments
+    stored = collection.store.fetch(np.array([id]), "fragments").values[0]
+    assert fragments is not None
+    expected = fragments[0] @ stored.T  # rows: [CLS] a dog , running [SEP]
+    for row, word in zip((1, 2, 4), answer["words"], strict=True):
+        assert np.allclose(word["grid"], expected[row].reshape(answer["rows"], answer["columns"]), atol=1e-3)
+        assert word["score"] == pytest.approx(expected[row].max(), abs=1e-3)
+
+
+def test_the_collection_is_described(client: httpx.Client) -> None:
+    found = client.get("/v1/collection").json()
+    assert (found["kind"], found["items"], found["model"]) == ("images", 9, "tiny")
+
+
+def test_health_and_metrics_are_told(client: httpx.Client) -> None:
+    assert client.get("/healthz").json() == {"status": "ok"}
+    client.get("/v1/items/4711")
+    lines = client.get("/metrics").text.splitlines()
+    values = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+    assert values['sightline_requests_total{route="/v1/items/{id}",status="404"}'] >= 1
+    assert values["sightline_items"] == 9
+    assert values["sightline_requests_in_flight"] == 1
+    health = 'sightline_request_seconds_{}{{route="/healthz"{}}}'
+    assert values[health.format("bucket", ',le="+Inf"')] == values[health.format("count", "")] >= 1
+
+
+def test_the_page_and_the_description_need_nothing_from_elsewhere(client: httpx.Client) -> None:
+    page = client.get("/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert client.get("/", headers={"If-None-Match": page.headers["etag"]}).status_code == 304
+    described = client.get("/docs").text
+    assert "/v1/search" in described
+    assert "<script" not in described
+    assert "http" not in described.replace("http-equiv", "")
+
+
+def test_a_collection_of_texts_is_served_too(tmp_path: Path, tiny_bundle: Path) -> None:
+    import sightline
+    from server.made_up import LIMITS, application, ask
+
+    (tmp_path / "notes.txt").write_text("a dog on the beach\ntwo cats\na red ball")
+    report = sightline.index(tmp_path / "notes.txt", model=tiny_bundle)
+    opened = Opened.open(report.at, None, LIMITS)
+    try:
+        app = application(opened)
+        hit = ask(app, "GET", "/v1/search?q=two cats&k=1").json()["hits"][0]
+        assert (hit["text"], hit["line"]) == ("two cats", 2)
+        assert "image" not in hit
+        assert ask(app, "GET", f"/v1/items/{hit['id']}").json()["text"] == "two cats"
+        for part in ("image", "thumbnail"):
+            assert ask(app, "GET", f"/v1/items/{hit['id']}/{part}").status_code == 404
+        assert ask(app, "GET", f"/v1/explain?q=cats&id={hit['id']}").status_code == 422
+        assert ask(app, "POST", "/v1/match", json={"pairs": [{"text": "a", "id": hit["id"]}]}).status_code == 422
+        assert len(ask(app, "GET", f"/v1/items/{hit['id']}/similar").json()["hits"]) == 2
+        upload = {"image": ("x.png", picture(1), "image/png")}
+        assert ask(app, "POST", "/v1/search", files=upload).json()["hits"][0]["stage"] == "match"
+    finally:
+        opened.close()

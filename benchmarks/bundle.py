@@ -12,29 +12,17 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 from provenance import provenance
 from sightline.bundle import Bundle
 from sightline.bundle.spec import read_spec, write_spec
 from sightline.datasets import read_all
-from sightline.evaluation import Evaluation, evaluate
-from sightline.evaluation.resampling import paired_difference
+from sightline.evaluation import evaluate
 from sightline.models import checkpoint
 from sightline.training.export import export
 from sightline.training.finish import finish
 
 FOUR_BITS = r"self_attn\.[qk]_proj"  # the products that choose where to look bear it best
-
-
-def gains(before: Evaluation, after: Evaluation) -> dict[str, Any]:
-    """What the second stage adds to each recall, in points, with its paired 95 % interval."""
-    (one,), (other,) = before.folds, after.folds
-    found = {
-        "text_to_image": paired_difference(one.text_to_image, other.text_to_image, one.caption_of, seed=0),
-        "image_to_text": paired_difference(one.image_to_text, other.image_to_text, seed=0),
-    }
-    return {way: {name: dataclasses.asdict(d) for name, d in recalls.items()} for way, recalls in found.items()}
 
 
 def main() -> None:
@@ -65,7 +53,10 @@ def main() -> None:
     print("rerank", rerank.text_to_image, rerank.image_to_text, round(time.perf_counter() - started), "s", flush=True)
     results = [embed.to_json(), rerank.to_json()]
     write_spec(arguments.out, dataclasses.replace(read_spec(arguments.out), results=tuple(results)))
-    gained = gains(embed, rerank)
+    gained = {
+        way: {name: dataclasses.asdict(gain) for name, gain in recalls.items()}
+        for way, recalls in embed.gain_of(rerank).items()
+    }
     print("gain of reranking", gained, flush=True)
     whole = {"experiment": "bundle", **provenance(0, ["flickr8k-val", "flickr8k-test"]), "rows": results}
     arguments.results.mkdir(parents=True, exist_ok=True)

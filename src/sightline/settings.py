@@ -3,8 +3,10 @@
 import dataclasses
 import difflib
 import inspect
+import json
 import types
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from sightline.errors import SightlineError
@@ -45,6 +47,26 @@ def call(kind: type[T], data: Mapping[str, object], where: str, error: type[Sigh
         if name not in data and parameter.default is inspect.Parameter.empty:
             raise error(f'{where}: "{name}" is missing')
     return kind(**{key: _value(hints[key], value, f"{where}.{key}", error) for key, value in data.items()})
+
+
+def read(kind: type[T], path: Path, what: str, format: int, error: type[SightlineError], way_out: str = "") -> T:
+    """Read a JSON file that describes `what` in a format of its own number, or say why it cannot be.
+
+    A file that is not there is left to the caller as `FileNotFoundError`: only the caller knows what that means.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as trouble:
+        raise error(f"{path}: cannot be read: {trouble}", way_out) from trouble
+    found = data.get("format") if isinstance(data, dict) else None
+    if found != format:
+        raise error(
+            f"{path}: {what} format {found!r}, but this version of Sightline reads format {format}",
+            f"Update Sightline. {way_out}".strip(),
+        )
+    return parse(kind, data, str(path), error)
 
 
 def plain(value: object) -> Any:

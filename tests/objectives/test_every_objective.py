@@ -13,7 +13,7 @@ import tiny
 from objectives.batches import BATCHES, batch, gradients, shards, sources, value
 from sightline.models import Tokens
 from sightline.models.retriever import Retriever
-from sightline.objectives import OBJECTIVES, Contrastive, Matching, Objective, Pairs, Triplet
+from sightline.objectives import OBJECTIVES, Contrastive, Listwise, Matching, Objective, Pairs, Triplet
 
 CUTS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=3)
 EVERY: dict[str, Callable[[], Objective]] = {
@@ -29,6 +29,8 @@ EVERY: dict[str, Callable[[], Objective]] = {
     "matching hard": lambda: Matching("hard", "both"),
     "matching hard one": lambda: Matching("hard", "one"),
     "matching in chunks": lambda: Matching("hard", "both", chunk=2),
+    "listwise": lambda: Listwise(2),
+    "listwise in chunks": lambda: Listwise(2, chunk=3),
 }
 
 
@@ -78,7 +80,7 @@ def test_the_same_generator_gives_the_same_loss(name: str) -> None:
     assert value(objective, pairs, seed=5) == value(objective, pairs, seed=5)
 
 
-@pytest.mark.parametrize("name", ["triplet distance", "matching random", "matching hard"])
+@pytest.mark.parametrize("name", ["triplet distance", "matching random", "matching hard", "listwise"])
 def test_another_generator_gives_other_negatives(name: str) -> None:
     pairs, objective = batch([0, 0, 1, 2, 3], [0, 1, 2, 3]), EVERY[name]()
     assert len({value(objective, pairs, seed).item() for seed in range(8)}) > 1
@@ -105,11 +107,12 @@ def test_it_trains_a_real_model(name: str, architecture: str) -> None:
     assert sum(gradient.abs().sum() for gradient in found) > 0
 
 
-def test_chunks_of_a_real_model_give_the_same_gradients() -> None:
+@pytest.mark.parametrize("kind", [Matching, Listwise])
+def test_chunks_of_a_real_model_give_the_same_gradients(kind: type[Matching | Listwise]) -> None:
     found = []
     for chunk in (0, 4):
         model = tiny.retriever(tiny.DUAL)
-        Matching(chunk=chunk)(encode(model), model, torch.Generator().manual_seed(0)).backward()
+        kind(chunk=chunk)(encode(model), model, torch.Generator().manual_seed(0)).backward()
         found.append({name: p.grad for name, p in model.named_parameters() if p.grad is not None})
     assert found[0].keys() == found[1].keys()
     for name, gradient in found[0].items():

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from sightline.errors import ModelError
 from sightline.media import Preprocess
 
 Ability = Literal["embed", "fragments", "match"]
@@ -32,6 +33,13 @@ class Encoded:
 
     def __len__(self) -> int:
         return len(self.embedding)
+
+
+def check_ability(model: "Model", ability: Ability, asked: str, way_out: str) -> None:
+    """Refuse what was `asked` of a model without this ability."""
+    if ability not in model.abilities:
+        there = ", ".join(sorted(model.abilities))
+        raise ModelError(f"{asked} needs the ability {ability!r}, and {model.name} has only {there}", way_out)
 
 
 class Model(Protocol):

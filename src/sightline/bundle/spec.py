@@ -84,20 +84,11 @@ class BundleSpec:
 
 def read_spec(folder: Path) -> BundleSpec:
     """Read and check `sightline.json` of a bundle's folder; the other files are checked by `check_files`."""
-    path = folder / SPEC_FILE
+    way_out = "Or export the model again with this version."
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        return settings.read(BundleSpec, folder / SPEC_FILE, "bundle", FORMAT, BundleError, way_out)
     except FileNotFoundError as error:
         raise BundleError(f"{folder}: not a bundle: it has no {SPEC_FILE}") from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise BundleError(f"{path}: cannot be read: {error}") from error
-    found = data.get("format") if isinstance(data, dict) else None
-    if found != FORMAT:
-        raise BundleError(
-            f"{path}: bundle format {found!r}, but this version of Sightline reads format {FORMAT}",
-            "Update Sightline, or export the model again with this version.",
-        )
-    return settings.parse(BundleSpec, data, str(path), BundleError)
 
 
 def write_spec(folder: Path, spec: BundleSpec) -> None:

@@ -37,23 +37,13 @@ class Manifest:
 
 def read_manifest(at: Path) -> Manifest:
     """Read and check the manifest of a collection's folder."""
-    path = at / MANIFEST_FILE
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        return settings.read(Manifest, at / MANIFEST_FILE, "collection", FORMAT, CollectionError, _ANEW)
     except FileNotFoundError as error:
         raise CollectionError(
             f"{at}: not a collection: it has no {MANIFEST_FILE}",
             "Give the folder of a collection with --at, or make one first: sightline index FOLDER",
         ) from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise CollectionError(f"{path}: cannot be read: {error}", f"Bring it back. {_ANEW}") from error
-    found = data.get("format") if isinstance(data, dict) else None
-    if found != FORMAT:
-        raise CollectionError(
-            f"{path}: collection format {found!r}, but this version of Sightline reads format {FORMAT}",
-            f"Update Sightline. {_ANEW}",
-        )
-    return settings.parse(Manifest, data, str(path), CollectionError)
 
 
 def write_manifest(at: Path, manifest: Manifest) -> None:

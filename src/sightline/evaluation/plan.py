@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from sightline.bundle.encoded import Ability, Model
-from sightline.errors import EvaluationError, ModelError
+from sightline.bundle.encoded import Ability, Model, check_ability
+from sightline.errors import EvaluationError
 from sightline.evaluation.encoding import Needs
 from sightline.search.scoring import Fusion, check_fusion
 
@@ -49,9 +49,4 @@ class Plan:
             return
         if k < 1:
             raise EvaluationError(f"{option} {k}", "Give how many of the best to rescore, or leave it out.")
-        if ability not in model.abilities:
-            there = ", ".join(sorted(model.abilities))
-            raise ModelError(
-                f"{option} {k} needs the ability {ability!r}, and {model.name} has only {there}",
-                f"Leave out {option}, or choose another model.",
-            )
+        check_ability(model, ability, f"{option} {k}", f"Leave out {option}, or choose another model.")

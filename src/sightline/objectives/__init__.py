@@ -1,9 +1,15 @@
 from sightline.objectives.contrastive import Contrastive
+from sightline.objectives.listwise import Listwise
 from sightline.objectives.matching import Matching
 from sightline.objectives.objective import Field, Objective, Pairs
 from sightline.objectives.triplet import Triplet
 
-OBJECTIVES: dict[str, type[Objective]] = {"triplet": Triplet, "contrastive": Contrastive, "matching": Matching}
+OBJECTIVES: dict[str, type[Objective]] = {
+    "triplet": Triplet,
+    "contrastive": Contrastive,
+    "matching": Matching,
+    "listwise": Listwise,
+}
 """Every objective by its name in a recipe; the arguments of its constructor are the recipe's settings."""
 
-__all__ = ["OBJECTIVES", "Contrastive", "Field", "Matching", "Objective", "Pairs", "Triplet"]
+__all__ = ["OBJECTIVES", "Contrastive", "Field", "Listwise", "Matching", "Objective", "Pairs", "Triplet"]

@@ -32,6 +32,19 @@ def draw(log_weights: Tensor, allowed: Tensor, numbers: Tensor) -> Tensor:
     return torch.where(sound, drawn, weights.argmax(1))
 
 
+@torch.no_grad()
+def draw_several(log_weights: Tensor, allowed: Tensor, numbers: Tensor, count: int) -> Tensor:
+    """Draw `count` different items a row, one after another in proportion to the exponential of their log-weights.
+
+    log_weights, allowed, numbers: [rows, items]; gives [rows, count], or fewer columns where there are fewer items.
+    The items with the largest log-weight + Gumbel noise are such a draw (Kool et al. 2019). A row that allows fewer
+    than `count` ends in some that are not allowed.
+    """
+    noise = -(-numbers.clamp(min=torch.finfo(numbers.dtype).tiny).log()).log()
+    lowest = torch.finfo(log_weights.dtype).min
+    return (log_weights + noise).masked_fill(~allowed, lowest).topk(min(count, log_weights.shape[1])).indices
+
+
 def masked_softmax(log_weights: Tensor, allowed: Tensor) -> Tensor:
     """Softmax of each row [rows, items] over what is allowed; zeros in a row that allows nothing."""
     lowest = torch.finfo(log_weights.dtype).min

@@ -5,11 +5,11 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from sightline.errors import ModelError
 from sightline.models.retriever import Retriever
 from sightline.objectives.drawing import draw, uniform
+from sightline.objectives.judging import check_chunk, judge
 from sightline.objectives.objective import Objective, Pairs
 
 Negatives = Literal["random", "hard"]
@@ -78,33 +78,16 @@ class Matching(Objective):
             )
         if temperature <= 0:
             raise ModelError(f"matching temperature {temperature}", "Give a number above 0.")
-        if chunk < 0:
-            raise ModelError(f"matching chunk {chunk}", "Give a number of pairs, or 0 for all at once.")
         self.negatives = negatives
         self.per_positive = per_positive
         self.temperature = temperature
-        self.chunk = chunk
+        self.chunk = check_chunk(chunk)
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
         """Give this process's share of the weighted mean of the cross-entropy."""
-        text_states, image_states = pairs.texts.states, pairs.images.states
-        if text_states is None or image_states is None:
-            raise ModelError("matching needs states to match, and this model has none", "Build it with a matcher.")
         chosen = self.choose(pairs, generator)
-        if not len(chosen.texts):
-            return (text_states[:0].sum() + image_states[:0].sum()).float()
-
-        def judge(texts: Tensor, images: Tensor) -> Tensor:
-            return model.match(
-                text_states[texts], pairs.texts.mask[texts], image_states[images], pairs.images.mask[images]
-            )
-
-        if 0 < self.chunk < len(chosen.texts):
-            parts = zip(torch.split(chosen.texts, self.chunk), torch.split(chosen.images, self.chunk), strict=True)
-            logits = torch.cat([checkpoint(judge, *part, use_reentrant=False) for part in parts])
-        else:
-            logits = judge(chosen.texts, chosen.images)
-        return F.binary_cross_entropy_with_logits(logits.float(), chosen.labels, chosen.weights, reduction="sum")
+        logits = judge(pairs, model, chosen.texts, chosen.images, self.chunk)
+        return F.binary_cross_entropy_with_logits(logits, chosen.labels, chosen.weights, reduction="sum")
 
     @torch.no_grad()
     def choose(self, pairs: Pairs, generator: torch.Generator) -> Candidates:

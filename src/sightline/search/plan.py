@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sightline.bundle import Bundle
-from sightline.bundle.encoded import Ability, Model
+from sightline.bundle.encoded import Ability, Model, check_ability
 from sightline.bundle.spec import Fusion as FusionSpec
-from sightline.errors import ModelError, QueryError
+from sightline.errors import QueryError
 from sightline.search.scoring import Fusion, check_fusion
 
 USUAL_RERANK = 20
@@ -61,12 +61,7 @@ class Plan:
             return
         if k < 0:
             raise QueryError(f"{option} {k}", "Give how many of the best to look at more closely, or 0.")
-        if ability not in model.abilities:
-            there = ", ".join(sorted(model.abilities))
-            raise ModelError(
-                f"{option} {k} needs the ability {ability!r}, and {model.name} has only {there}",
-                f"Leave out {option}, or index anew with another model.",
-            )
+        check_ability(model, ability, f"{option} {k}", f"Leave out {option}, or index anew with another model.")
 
 
 @dataclass(slots=True)

@@ -31,20 +31,10 @@ class Head:
 
 def read_head(folder: Path) -> Head | None:
     """Read the head of a store's folder; None where there is none yet."""
-    path = folder / HEAD_FILE
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        return settings.read(Head, folder / HEAD_FILE, "store", FORMAT, StoreError, _ANEW)
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise StoreError(f"{path}: cannot be read: {error}", _ANEW) from error
-    found = data.get("format") if isinstance(data, dict) else None
-    if found != FORMAT:
-        raise StoreError(
-            f"{path}: store format {found!r}, but this version of Sightline reads format {FORMAT}",
-            f"Update Sightline. {_ANEW}",
-        )
-    return settings.parse(Head, data, str(path), StoreError)
 
 
 def write_head(folder: Path, head: Head) -> None:

@@ -18,7 +18,7 @@ from sightline.datasets import read_all
 from sightline.evaluation import Evaluation, evaluate
 from sightline.models.engine import TorchModel
 
-WEIGHTS = (0.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 80.0)
+WEIGHTS = (0.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 80.0, 120.0, 180.0)
 
 
 def numbers(evaluation: Evaluation) -> str:

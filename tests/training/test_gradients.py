@@ -122,3 +122,20 @@ def test_layers_that_are_frozen_get_no_gradient_and_those_above_do() -> None:
     assert all(".layers.3." in name or "post_layernorm" in name for name in trained)
     with pytest.raises(RecipeError, match="no encoder"):
         make_optimizer(OptimizerRecipe(frozen_layers={"pictures": 3}), model, [])
+
+
+def test_dropout_of_one_encoder_leaves_the_others_alone() -> None:
+    model = tiny.retriever(tiny.PIXEL_MODELS["dual-own"])
+    make_optimizer(OptimizerRecipe(dropout={"matcher": 0.25}), model, [])
+    found = {
+        part: {place.p for place in encoder.modules() if isinstance(place, torch.nn.Dropout)}
+        for part, encoder in model.parts().items()
+    }
+    assert found["matcher"] == {0.25}
+    assert 0.25 not in found["text"]
+    with pytest.raises(RecipeError, match="no encoder"):
+        make_optimizer(OptimizerRecipe(dropout={"pictures": 0.2}), model, [])
+    with pytest.raises(RecipeError, match="no place"):
+        make_optimizer(OptimizerRecipe(dropout={"image": 0.2}), model, [])
+    with pytest.raises(RecipeError, match="below 1"):
+        OptimizerRecipe(dropout={"matcher": 1.0})

@@ -25,7 +25,7 @@ def parts_of(model: Retriever) -> dict[str, list[nn.Parameter]]:
 
 
 def make_optimizer(recipe: OptimizerRecipe, model: Retriever, objectives: Iterable[nn.Module]) -> torch.optim.AdamW:
-    """Freeze the parts whose rate is zero, and make an optimiser of the others.
+    """Set dropout, freeze the parts whose rate is zero, and make an optimiser of the others.
 
     Vectors (biases, norms, temperatures) do not decay. What is frozen already (a temperature that is not learned)
     stays frozen at any rate.
@@ -36,11 +36,14 @@ def make_optimizer(recipe: OptimizerRecipe, model: Retriever, objectives: Iterab
         if name not in parts:
             raise RecipeError(f'optimizer.rates: this model has no part "{name}"', nearest(name, parts))
     for name, count in recipe.frozen_layers.items():
-        encoder = model.parts().get(name)
-        if encoder is None:
-            raise RecipeError(f'optimizer.frozen_layers: this model has no encoder "{name}"', nearest(name, parts))
-        for parameter in towers.before(encoder, count):
+        for parameter in towers.before(_encoder(model, name, "frozen_layers"), count):
             parameter.requires_grad_(False)
+    for name, share in recipe.dropout.items():
+        places = [m for m in _encoder(model, name, "dropout").modules() if isinstance(m, nn.Dropout)]
+        if not places:
+            raise RecipeError(f'optimizer.dropout: the encoder "{name}" has no place for it')
+        for place in places:
+            place.p = share
     groups = []
     for name, parameters in parts.items():
         rate = recipe.rates.get(name, recipe.lr)
@@ -55,3 +58,10 @@ def make_optimizer(recipe: OptimizerRecipe, model: Retriever, objectives: Iterab
     if not groups:
         raise RecipeError("optimizer: every part is frozen: there is nothing to train")
     return torch.optim.AdamW(groups, betas=recipe.betas)
+
+
+def _encoder(model: Retriever, name: str, setting: str) -> nn.Module:
+    encoders = model.parts()
+    if name not in encoders:
+        raise RecipeError(f'optimizer.{setting}: this model has no encoder "{name}"', nearest(name, encoders))
+    return encoders[name]

@@ -77,6 +77,7 @@ class OptimizerRecipe:
     rates: learning rates of parts: image, text, matcher, transformer (the encoders that there are), heads (the rest of
     the model), objectives (such as a learned temperature). A part at 0 is frozen.
     frozen_layers: for an encoder, how many of its first layers stay as they are, with the embeddings below them.
+    dropout: for an encoder, the share of what its layers give that is left out at random; others keep their own.
     clip: the gradient's greatest norm; 0 leaves it alone.
     chunk: items encoded at once, with gradients cached, so that a large batch fits a small GPU; 0 encodes the whole
     batch at once. The gradients are the same.
@@ -85,6 +86,7 @@ class OptimizerRecipe:
     lr: float = 5e-5
     rates: Mapping[str, float] = field(default_factory=dict)
     frozen_layers: Mapping[str, int] = field(default_factory=dict)
+    dropout: Mapping[str, float] = field(default_factory=dict)
     weight_decay: float = 0.05
     betas: tuple[float, float] = (0.9, 0.999)
     clip: float = 1.0
@@ -97,6 +99,9 @@ class OptimizerRecipe:
             _at_least(0, f"optimizer.rates.{part}", rate)
         for part, count in self.frozen_layers.items():
             _at_least(1, f"optimizer.frozen_layers.{part}", count)
+        for part, share in self.dropout.items():
+            if not 0 <= share < 1:
+                raise RecipeError(f"optimizer.dropout.{part} is {share}", "Give a share from 0 to below 1.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from typing import Any
 
 from reporting.estimates import Estimate
 from reporting.findings import ON_PAR
-from reporting.markdown import MISSING, Finding, findings_of_ours, links, number, paragraph, sources, table
+from reporting.markdown import MISSING, Finding, findings_of_ours, number, paragraph, sources, table
 from reporting.replica import Section
-from reporting.results import R_SUM, RECALLS, WAYS, ResultFile, estimate, read_folder
+from reporting.results import R_SUM, ResultFile, estimate, read_folder
 from sightline.evaluation.report import compare
 
 PLACES = {"flickr8k-test": "Flickr8k", "coco-val": "COCO", "stamps": "stamps"}
@@ -21,7 +21,7 @@ def sections(results: Path, bundle: Path, root: Path, plots: Mapping[str, str]) 
     """The candidates, what reranking adds, and the bundle that ships; each says so where it has nothing to show."""
     return [
         _candidates(read_folder(results / "candidates"), root, plots),
-        *_reranking(read_folder(results / "reranking"), root),
+        _reranking(read_folder(results / "reranking"), root),
         _shipped(read_folder(results / "default"), bundle, root),
     ]
 
@@ -96,56 +96,40 @@ def _of(row: Mapping[str, Any] | None) -> Estimate:
     return Estimate({}) if row is None else estimate({0: row}, R_SUM)
 
 
-def _reranking(files: Sequence[ResultFile], root: Path) -> list[Section]:
+def _reranking(files: Sequence[ResultFile], root: Path) -> Section:
+    """What matchers add, beside the honest control: a second bi-encoder, whose vectors are joined to the first's."""
+    title = "Reranking: the matchers that were tried"
     if not files:
-        return [Section("Reranking", "Left out: there is nothing in `benchmarks/results/reranking` yet.")]
-    return [_reranked(file, root) for file in files]
-
-
-def _reranked(file: ResultFile, root: Path) -> Section:
-    """What a matcher adds, beside the honest control: a second bi-encoder, whose vectors are joined to the first's."""
-    note = str(file.content.get("note", ""))
+        return Section(title, "Left out: there is nothing in `benchmarks/results/reranking` yet.")
     words = paragraph(
-        f"{note[:1].upper()}{note[1:]}{'.' if note else ''} The 20 best by embedding, reranked by the matcher alone or "
-        "by its logit plus a weighted cosine (fused). *Two bi-encoders* joins the vectors of a second bi-encoder to "
-        "those of the first: it tells what is gained by matching from what is gained by having two models. Weights "
-        "were chosen on val."
+        "The 20 best by embedding, reranked by a matcher alone, or by its logit plus a weighted cosine (fused; the "
+        "weight was chosen on val). *Two bi-encoders* joins the vectors of a second bi-encoder to those of the first: "
+        "it tells what is gained by matching from what is gained by having two models. *default* is the one that ships."
     )
-    by_place: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for row in file.content["rows"]:
-        by_place.setdefault(row["data"], {})[row["system"]] = row
-    cells = [
-        [PLACES[place], system, *(number(row[way][recall]) for way, recall in RECALLS), number(row["rSum"])]
-        for place in PLACES
-        for system, row in by_place.get(place, {}).items()
-    ]
-    recalls = [f"{way} R@{k}" for way in ("t2i", "i2t") for k in (1, 5, 10)]
-    findings = []
-    for place, name in PLACES.items():
-        rows = by_place.get(place, {})
-        fused = _of(rows.get("fused"))
-        findings += [
-            Finding(f"{name}: reranking lifts the embedding (rSum)", fused.minus(_of(rows.get("embed")))),
-            Finding(
-                f"{name}: more than a second bi-encoder does (rSum)", fused.minus(_of(rows.get("two bi-encoders")))
-            ),
-        ]
-    findings = [one for one in findings if one.gain.by_seed]
-    shown = table(["data", "system", *recalls, "rSum"], cells, words=2)
-    parts = [words, shown, findings_of_ours(findings), sources([file], root)]
-    return Section(f"Reranking: {file.path.stem}", "\n\n".join(parts), tuple(findings))
+    rows = {file.path.stem: _by_place_and_system(file) for file in files}
+    heads = ["matcher", "system", *(f"{place} {what}" for place in PLACES.values() for what in ("t2i R@1", "rSum"))]
+    systems = ("embed", "match alone", "fused", "two bi-encoders")
+    cells = []
+    for name, found in rows.items():
+        for system in systems:
+            at = {place: row for (place, its), row in found.items() if its == system}
+            if at:
+                cells.append([name, system, *_at_places(at)])
+    told = table(
+        ["matcher", "how it was made"], [[file.path.stem, file.content.get("note", "")] for file in files], words=2
+    )
+    parts = [words, told, table(heads, cells, words=2), sources(files, root)]
+    return Section(title, "\n\n".join(parts))
+
+
+def _by_place_and_system(file: ResultFile) -> dict[tuple[str, str], Mapping[str, Any]]:
+    return {(row["data"], row["system"]): row for row in file.content["rows"]}
 
 
 def _shipped(files: Sequence[ResultFile], bundle: Path, root: Path) -> Section:
     """What `sightline eval` found of the bundle in the repository, and how its scores become probabilities."""
     title = "The bundle that ships"
-    parts = []
-    evaluated = [file for file in files if set(WAYS) <= file.content.keys()]
-    if evaluated:
-        parts += [
-            compare([file.content for file in evaluated]).rstrip(),
-            f"By `sightline eval`: {links(evaluated, root)}.",
-        ]
+    parts = [_gains(file, root) for file in files if "gain_of_reranking" in file.content]
     if (bundle / "sightline.json").is_file():
         spec = json.loads((bundle / "sightline.json").read_text(encoding="utf-8"))
         if spec["results"]:
@@ -159,3 +143,16 @@ def _shipped(files: Sequence[ResultFile], bundle: Path, root: Path) -> Section:
     else:
         parts.append("There is no bundle in `bundles/default` yet.")
     return Section(title, "\n\n".join(parts))
+
+
+def _gains(file: ResultFile, root: Path) -> str:
+    """What reranking changes in each recall, query by query: an interval that excludes zero is no accident."""
+    cells = [
+        [way.replace("_", " "), name, f"{gain['value']:+.2f}", f"[{gain['low']:+.2f}, {gain['high']:+.2f}]"]
+        for way, gains in file.content["gain_of_reranking"].items()
+        for name, gain in gains.items()
+    ]
+    words = "What reranking gains, paired query by query, with 95 % intervals (bootstrap over the test images):"
+    return "\n\n".join(
+        [words, table(["direction", "recall", "gain", "interval"], cells, words=2), sources([file], root)]
+    )

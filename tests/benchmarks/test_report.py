@@ -221,13 +221,15 @@ def test_the_shipped_bundle_is_shown_with_its_results_and_its_calibration(tmp_pa
         "lang": "en",
         "protocol": "karpathy",
     }
+    gains = {"text_to_image": {"R@1": {"value": 1.25, "low": -0.5, "high": 2.0}}}
+    measured = {"rows": [found], "gain_of_reranking": gains, "commit": "0" * 40, "machine": made_up.MACHINE}
     (tmp_path / "results/default").mkdir(parents=True)
-    (tmp_path / "results/default/flickr8k.json").write_text(json.dumps(found))
+    (tmp_path / "results/default/flickr8k.json").write_text(json.dumps(measured))
     (tmp_path / "bundle").mkdir()
     spec = {"results": [found | {"model": "of itself"}], "calibration": {"match": {"scale": 0.7123, "bias": -3.0}}}
     (tmp_path / "bundle/sightline.json").write_text(json.dumps(spec))
     text = section(written(tmp_path), "The bundle that ships")
-    assert cells(text, "default")[-1] == "429.0"
+    assert "| text to image | R@1 | +1.25 | [-0.50, +2.00] |" in text
     assert cells(text, "of itself")[-1] == "429.0"
     assert cells(text, "match") == ["0.712", "-3"]
     assert "results/default/flickr8k.json" in text

@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 SEARCH := $(VENV)/.search
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint results readme card bench clean
+.PHONY: help demo test lint results readme card screenshots bench clean
 
 help:
 	@echo "make demo   set up and see Sightline at work"
@@ -15,6 +15,7 @@ help:
 	@echo "make results  write docs/results.md anew from benchmarks/results"
 	@echo "make readme   write what the demo prints into README.md"
 	@echo "make card     write the bundled model's card anew"
+	@echo "make screenshots  photograph the page for README.md"
 	@echo "make bench  measure speed and memory"
 
 # What searching needs: no torch, and a minute's download.
@@ -46,6 +47,9 @@ readme: $(READY)
 
 card: $(READY)
 	$(BIN)/python benchmarks/model_card.py bundles/default
+
+screenshots: $(READY)
+	$(BIN)/python benchmarks/screenshots.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/evaluation.py --json benchmarks/results/evaluation.json

@@ -1,15 +1,17 @@
-"""How the server bears many clients at once, and what encoding their queries together gains.
+"""How the server bears many clients at once, and what answering their queries together gains.
 
-    python benchmarks/serve.py --seconds 60
+    python benchmarks/serve.py
 
-Needs SIGHTLINE_DATA and a bundle (the bundled one). Serves a made-up collection (see searching.py) from a process of
-its own, and asks it real captions over as many connections as there are clients, each with one request under way. The
-clients share the machine with the server. Made-up items look alike, so duplicates are shown, not folded.
+Needs SIGHTLINE_DATA and a bundle (the bundled one). Serves a made-up collection (see searching.py) from processes of
+their own, and asks over as many connections as there are clients, each with one request under way. No query is asked
+twice: they are made up, of 2 to 15 words, as people ask for pictures. The clients share the machine with the server.
+Made-up items look alike, so duplicates are shown, not folded.
 
-Queries without a rerank are measured in four ways: those that wait together encoded together (as the server does);
-each alone but as many at the same time as there are processors; one at a time; and those of a single client, so that
-one query is answered before the next is asked. Besides the answers a second there is the processor time that the server
-spends on one, which says more where the machine is shared.
+What answering together gains is measured in short blocks that take turns, so that what else the machine does meets all
+ways alike: queries that wait together answered together (as the server does); each alone, by as many threads; one at a
+time. Then come the long runs: queries without a rerank, with one, and without one while other clients ask for one.
+Besides the answers a second there is the processor time that the server spends on one, which says more where the
+machine is shared. serve_page.py writes the results into docs/serve.md.
 """
 
 import argparse
@@ -17,12 +19,15 @@ import asyncio
 import dataclasses
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,53 +43,120 @@ from sightline.loading import locate
 from sightline.server.limits import Limits
 from sightline.server.serving import serve
 
-WARM_UP = 5.0  # seconds of load that are not counted
-EDGE = 10.0  # seconds at either end whose memory is compared
+WARM_UP, LONG_WARM_UP = 1.0, 5.0  # seconds of load at the beginning of a block, and of a long run, that do not count
+EDGE = 10.0  # seconds at either end of a long run whose memory is compared
+TOGETHER, ALONE, ONE = "together", "each alone", "one at a time"
+WAYS: dict[str, dict[str, int]] = {TOGETHER: {}, ALONE: {"batch": 1}, ONE: {"batch": 1, "encoders": 1}}
+
+KINDS = "|brown|small|big|wet|striped|spotted|lonely|tiny|colourful|quiet|elegant|curious|red|blue|green|yellow|grey"
+KINDS += "|new|beautiful|strange|famous|shiny|wooden|huge|lovely|pale|modern|ancient|round|tall|dark|bright|funny"
+THINGS = "dog|cat|horse|bird|puppy|kitten|duck|cow|sheep|goat|rabbit|squirrel|butterfly|fish|car|bus|train|boat|kite"
+THINGS += "|bicycle|motorbike|balloon|ball|umbrella|hat|guitar|piano|house|church|bridge|tower|castle|tent|bench|tree"
+THINGS += "|flower|garden|river|waterfall|mountain|cloud|rainbow|statue|market|street|station|window|door|cake|table"
+PARTS = {
+    "does": "seen from behind|in the foreground|with two children|and a woman in a red coat|with people around it"
+    "|and a man with a camera|being photographed|all alone|far away|close up|next to a yellow car|with its reflection",
+    "where": "on the beach|in the snow|in front of a church|at the airport|under a tree|in a crowded market|by the lake"
+    "|on a mountain trail|in the kitchen|at a birthday party|in the park|on a stage|in the old town|behind a fence",
+    "when": "at night|at sunset|in winter|in the rain|on a sunny day|last summer|in black and white|from above|at dawn",
+}
+PATTERNS = ("", "does", "where", "when", "does where", "where when", "does where when")
 
 
-@dataclass(frozen=True)
-class Way:
-    """A way to serve, and how many clients ask for how long."""
-
-    encoded: str
-    rerank: int
-    batch: int
-    encoders: int
-    clients: int
-    seconds: float
+def queries(seed: int) -> Iterator[str]:
+    """Queries for ever, no two the same: a thing, with some, all or none of what it does, where and when."""
+    chosen, asked = random.Random(seed), set()
+    while True:
+        thing = f"a {chosen.choice(KINDS.split('|'))} {chosen.choice(THINGS.split('|'))}".replace("  ", " ")
+        more = [chosen.choice(PARTS[part].split("|")) for part in chosen.choice(PATTERNS).split()]
+        text = " ".join([thing, *more])
+        if text not in asked:
+            asked.add(text)
+            yield text
 
 
 @dataclass
 class Load:
-    """What the clients saw: when each answer came and how long it took, failures, and the server's memory."""
+    """What clients saw: when each answer came and how long it took, failures, and what the server used meanwhile."""
 
+    seconds: float
+    warm_up: float
     began: float = field(default_factory=time.perf_counter)
     answers: list[tuple[float, float]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     memory: list[tuple[float, float]] = field(default_factory=list)
     spent: list[tuple[float, float]] = field(default_factory=list)
 
-    def row(self, seconds: float) -> dict[str, Any]:
-        """What is written of it: answers and memory after the warm-up."""
-        counted = [(at, took) for at, took in self.answers if at >= WARM_UP]
-        times = np.array([1000 * took for _, took in counted])
+    def now(self) -> float:
+        """Seconds since it began."""
+        return time.perf_counter() - self.began
+
+    def is_over(self) -> bool:
+        """Whether no more is asked."""
+        return self.now() >= self.warm_up + self.seconds
+
+    def row(self) -> dict[str, Any]:
+        """What is written of it: all that came after the warm-up."""
+        times = np.array([1000 * took for at, took in self.answers if at >= self.warm_up])
         p50, p99 = (float(np.percentile(times, share)) for share in (50, 99))
-        edge = min(EDGE, seconds / 2)
-        first = np.mean([size for at, size in self.memory if WARM_UP <= at < WARM_UP + edge])
-        last = np.mean([size for at, size in self.memory if at >= WARM_UP + seconds - edge])
-        spent = [so_far for at, so_far in self.spent if at >= WARM_UP]
+        (began, before), *_, (ended, after) = [(at, so_far) for at, so_far in self.spent if at >= self.warm_up]
+        meanwhile = sum(began <= at <= ended for at, _ in self.answers)
         return {
-            "answers": len(counted),
+            "answers": len(times),
             "errors": len(self.errors),
             "first_errors": self.errors[:3],
-            "queries_per_second": len(counted) / seconds,
-            "server_cpu_ms_per_query": 1000 * (spent[-1] - spent[0]) / len(counted),
+            "queries_per_second": len(times) / self.seconds,
+            "server_cpu_ms_per_query": 1000 * (after - before) / meanwhile,
             "p50_ms": p50,
             "p99_ms": p99,
             "p99_over_p50": p99 / p50,
-            "memory_mb": float(last) / 1e6,
-            "memory_growth": float(last / first - 1),
         }
+
+    def memory_row(self) -> dict[str, float]:
+        """How the server's memory at the end compares to that at the beginning."""
+        edge = min(EDGE, self.seconds / 2)
+        first = np.mean([size for at, size in self.memory if self.warm_up <= at < self.warm_up + edge])
+        last = np.mean([size for at, size in self.memory if at >= self.warm_up + self.seconds - edge])
+        return {"memory_mb": float(last) / 1e6, "memory_growth": float(last / first - 1)}
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server in a process of its own."""
+
+    port: int
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """The processor time that it has spent so far."""
+        ticks = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> float:
+        """The bytes that it has in use, pages of the collection's files that it has read included."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def running(at: Path, model: str, changes: dict[str, int]) -> Iterator[Server]:
+    """Serve a collection while the block runs, with some limits changed."""
+    command = [sys.executable, __file__, "--serve", str(at), "--model", model, "--limits", json.dumps(changes)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        found = re.search(r":(\d+)/", said)
+        if not found:
+            raise SystemExit(said + process.stderr.read())
+        yield Server(int(found[1]), process.pid)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def serve_here(at: Path, model: str, changes: dict[str, int]) -> None:
+    limits = dataclasses.replace(Limits(), **changes)
+    serve(at, port=0, model=model, limits=limits, told=lambda said: print(said, file=sys.stderr, flush=True))
 
 
 async def get(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> tuple[int, bytes]:
@@ -96,79 +168,81 @@ async def get(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: 
     return int(head.split(None, 2)[1]), body
 
 
-async def client(port: int, paths: list[str], load: Load, until: float) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    number = 0
-    while time.perf_counter() < until:
+async def client(server: Server, texts: Iterator[str], rerank: int, load: Load) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    while not load.is_over():
+        path = f"/v1/search?q={quote(next(texts))}&k=20&rerank={rerank}&duplicates=show"
         began = time.perf_counter()
         try:
-            status, body = await get(reader, writer, paths[number % len(paths)])
+            status, body = await get(reader, writer, path)
         except (OSError, asyncio.IncompleteReadError) as error:
             load.errors.append(repr(error))
             return
-        done = time.perf_counter()
-        if status != 200 or not json.loads(body)["hits"]:
+        load.answers.append((load.now(), time.perf_counter() - began))
+        if status != 200 or b'"rank":20' not in body:
             load.errors.append(f"{status}: {body[:200].decode()}")
-        load.answers.append((done - load.began, done - began))
-        number += 1
     writer.close()
 
 
-async def watch_server(port: int, pid: int, load: Load, until: float) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    while time.perf_counter() < until:
-        _, body = await get(reader, writer, "/metrics")
-        found = re.search(rb"^process_resident_memory_bytes (\S+)", body, re.MULTILINE)
-        if found:
-            load.memory.append((time.perf_counter() - load.began, float(found[1])))
-        ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-        load.spent.append((time.perf_counter() - load.began, sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")))
-        await asyncio.sleep(1)
-    writer.close()
+async def watch(server: Server, load: Load) -> None:
+    while not load.is_over():
+        load.memory.append((load.now(), server.memory()))
+        load.spent.append((load.now(), server.cpu_seconds()))
+        await asyncio.sleep(0.25)
 
 
-async def put_under_load(port: int, pid: int, captions: list[str], way: Way) -> dict[str, Any]:
-    options = f"&k=20&rerank={way.rerank}&duplicates=show"
-    paths = [f"/v1/search?q={quote(caption)}{options}" for caption in captions]
-    load = Load()
-    until = load.began + WARM_UP + way.seconds
-    asking = [client(port, paths[n % len(paths) :] + paths[: n % len(paths)], load, until) for n in range(way.clients)]
-    await asyncio.gather(watch_server(port, pid, load, until), *asking)
-    return load.row(way.seconds)
+async def put_under_load(
+    server: Server, texts: Iterator[str], seconds: float, clients: dict[int, int], warm_up: float = WARM_UP
+) -> list[Load]:
+    """Ask for so long; clients: how many there are for each rerank. One load for each of these."""
+    loads = [Load(seconds, warm_up) for _ in clients]
+    groups = zip(clients.items(), loads, strict=True)
+    asking = [client(server, texts, rerank, load) for (rerank, count), load in groups for _ in range(count)]
+    await asyncio.gather(*(watch(server, load) for load in loads), *asking)
+    return loads
 
 
-def measure(at: Path, model: str, captions: list[str], way: Way) -> dict[str, Any]:
-    """Serve a collection from a process of its own, and put it under load."""
-    batching = ["--batch", str(way.batch), "--encoders", str(way.encoders)]
-    command = [sys.executable, __file__, "--serve", str(at), "--model", model, *batching]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        said = process.stderr.readline()
-        found = re.search(r":(\d+)/", said)
-        if not found:
-            raise SystemExit(said + process.stderr.read())
-        row = asyncio.run(put_under_load(int(found[1]), process.pid, captions, way))
-    finally:
-        process.terminate()
-        process.wait()
-    return {**dataclasses.asdict(way), **row}
+def in_turns(at: Path, model: str, clients: int, blocks: int, seconds: float) -> list[dict[str, Any]]:
+    """Blocks of load on servers of every way, in turns."""
+    texts, rows = queries(0), []
+    with ExitStack() as stack:
+        servers = {way: stack.enter_context(running(at, model, changes)) for way, changes in WAYS.items()}
+        for number in range(-1, blocks):  # the first round loads what the others need
+            for way in WAYS if number % 2 else reversed(WAYS):
+                (load,) = asyncio.run(put_under_load(servers[way], texts, seconds, {0: clients}))
+                rows.append({"block": number, "way": way, **load.row()})
+                told(rows[-1])
+    return [row for row in rows if row["block"] >= 0]
 
 
-def serve_here(at: Path, model: str, batch: int, encoders: int) -> None:
-    limits = dataclasses.replace(Limits(), batch=batch, encoders=encoders)
-    serve(at, port=0, model=model, limits=limits, told=lambda said: print(said, file=sys.stderr, flush=True))
+def gains(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """How many times as many answers a second there are together: the median over the blocks, and its spread."""
+    rates = {way: np.array([row["queries_per_second"] for row in rows if row["way"] == way]) for way in WAYS}
+    ratios = {way: rates[TOGETHER] / rates[way] for way in (ALONE, ONE)}
+    return {
+        way: {"median": float(np.median(found)), "lowest": float(found.min()), "highest": float(found.max())}
+        for way, found in ratios.items()
+    }
 
 
-def ways(reranks: list[int], clients: int, seconds: float) -> list[Way]:
-    """What is measured: every rerank as the server does it, and for none the other ways of encoding."""
-    usual = Limits()
-    found = [Way("together", rerank, usual.batch, usual.encoders, clients, seconds) for rerank in reranks]
-    if 0 in reranks:
-        found.append(Way("each alone", 0, 1, 0, clients, seconds))
-        found.append(Way("one at a time", 0, 1, 1, clients, seconds))
-        found.append(Way("one client", 0, 1, 1, 1, seconds))
-    return found
+def long_runs(at: Path, model: str, clients: int, seconds: float) -> Iterator[dict[str, Any]]:
+    """Without a rerank, with one, and both at once; every run with a server and queries of its own."""
+    mixed = {0: clients - clients // 4, 20: clients // 4}
+    for number, groups in enumerate(({0: clients}, {20: clients}, mixed), 1):
+        with running(at, model, {}) as server:
+            loads = asyncio.run(put_under_load(server, queries(number), seconds, groups, LONG_WARM_UP))
+        for (rerank, count), load in zip(groups.items(), loads, strict=True):
+            run = {"rerank": rerank, "clients": count, "other_clients": clients - count, "seconds": seconds}
+            row = {**run, **load.row(), **load.memory_row()}
+            if count < clients:
+                del row["server_cpu_ms_per_query"]  # it cannot be told what was spent on whom
+            told(row)
+            yield row
+
+
+def told(row: dict[str, Any]) -> None:
+    shown = ((name, f"{value:.3f}" if isinstance(value, float) else value) for name, value in row.items())
+    print(", ".join(f"{name} {value}" for name, value in shown), flush=True)
 
 
 def main() -> None:
@@ -176,37 +250,33 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=10_000)
     parser.add_argument("--photos", type=int, default=32)
     parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--reranks", default="0,20")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each long run; 0 for none")
+    parser.add_argument("--blocks", type=int, default=8)
+    parser.add_argument("--block-seconds", type=float, default=5.0)
     parser.add_argument("--model", default="default")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/serve.json"))
-    for hidden, kind in (("--serve", Path), ("--batch", int), ("--encoders", int)):
-        parser.add_argument(hidden, type=kind, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--limits", type=json.loads, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
-        serve_here(arguments.serve, arguments.model, arguments.batch, arguments.encoders)
+        serve_here(arguments.serve, arguments.model, arguments.limits)
         return
     bundle = Bundle.open(locate(arguments.model))
     records = read_all([os.environ["SIGHTLINE_DATA"] + "/flickr8k-test.tar"])[: arguments.photos]
-    captions = [caption for record in records for caption in record.captions_in("en")]
     folder = Path(tempfile.mkdtemp(prefix="sightline-serve-"))
-    rows = []
+    at, load = folder / ".sightline", (arguments.model, arguments.clients)
+    result: dict[str, Any] = {"experiment": "serve", **provenance(0, ["flickr8k-test"]), "model": bundle.name}
     try:
-        make(folder / ".sightline", bundle, encoded_photos(bundle, records), arguments.items)
-        for way in ways([int(rerank) for rerank in arguments.reranks.split(",")], arguments.clients, arguments.seconds):
-            rows.append(measure(folder / ".sightline", arguments.model, captions, way))
-            print(", ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
+        make(at, bundle, encoded_photos(bundle, records), arguments.items)
+        blocks = in_turns(at, *load, arguments.blocks, arguments.block_seconds)
+        gained = gains(blocks)
+        print("together, times as many answers a second as", gained)
+        runs = list(long_runs(at, *load, arguments.seconds)) if arguments.seconds else []
     finally:
         shutil.rmtree(folder)
-    result: dict[str, Any] = {"experiment": "serve", **provenance(0, ["flickr8k-test"]), "model": bundle.name}
-    rates = {row["encoded"]: row["queries_per_second"] for row in rows if not row["rerank"]}
-    if rates:
-        gains = {way: rates["together"] / rate for way, rate in rates.items() if way != "together"}
-        print(
-            "encoded together, " + ", ".join(f"{gain:.2f} x as many a second as {way}" for way, gain in gains.items())
-        )
-        result["batching_gain"] = gains
-    arguments.json.write_text(json.dumps({**result, "items": arguments.items, "rows": rows}, indent=1) + "\n")
+    result |= {"items": arguments.items, "clients": arguments.clients}
+    result |= {"gain_of_together_over": gained, "blocks": blocks, "runs": runs}
+    arguments.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

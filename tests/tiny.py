@@ -109,6 +109,21 @@ PIXEL_MODELS: dict[str, Config] = {
     "single": SINGLE,
     "single-mean": dataclasses.replace(SINGLE, embedding_dim=0),
 }
+INFLATED_MODELS: dict[str, Config] = {
+    "dual-codes": dataclasses.replace(DUAL, codes=3, matcher="own"),
+    "dual-late-codes": dataclasses.replace(PIXEL_MODELS["dual-states"], codes=3, codes_layer=2),  # type: ignore[type-var]
+    "dual-clusters": dataclasses.replace(
+        PIXEL_MODELS["dual-states"],  # type: ignore[type-var]
+        codes=2,
+        codes_layer=1,
+        pool="kmeans",
+        pool_to=5,
+    ),
+    "dual-first": dataclasses.replace(DUAL, matcher="none", fragments=3, codes=2, text_pooling="last"),
+    "single-codes": dataclasses.replace(SINGLE, codes=3),
+    "single-first": dataclasses.replace(SINGLE, fragments=3, codes=2, pool="kmeans", pool_to=5),
+}
+"""Models whose fragments are not just their words and patches: with codes, in clusters, the first of them alone."""
 REGION_MODEL = dataclasses.replace(SINGLE, image=None, regions=RegionConfig(feature_dim=10, box_dim=6))
 
 

@@ -118,7 +118,10 @@ def search(
         int | None, typer.Option(min=0, metavar="K", help="Look closely at the K best. By default 20; 0 is fastest.")
     ] = None,
     late: Annotated[
-        int | None, typer.Option(min=0, metavar="K", help="Rescore the K best by late interaction.")
+        str | None, typer.Option(metavar="K|all", help="Rescore the K best by late interaction, or rank all by it.")
+    ] = None,
+    late_fragments: Annotated[
+        int | None, typer.Option(min=1, metavar="L", help="Only the first L fragments take part in late interaction.")
     ] = None,
     min_relevance: Annotated[
         float | None, typer.Option(metavar="P", help="Leave out what is less likely than this to be it, 0 to 1.")
@@ -150,7 +153,8 @@ def search(
             " ".join(words) if words else None,
             k=k,
             rerank=rerank,
-            late=late,
+            late=_how_many(late),
+            late_fragments=late_fragments,
             image=image,
             image_weight=image_weight,
             not_=without or (),
@@ -160,6 +164,46 @@ def search(
             duplicates=duplicates,
         )
     show(result, "json" if as_json else "null" if null else "paths" if paths else "lines", min_relevance, thumbnails)
+
+
+@app.command()
+def explain(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words.")],
+    picture: Annotated[str, typer.Argument(metavar="PICTURE", help="A file, or the id of an item of a collection.")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to draw it: a .png or .jpg.")] = None,
+    at: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="With an id: the collection. By default the nearest .sightline.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="BUNDLE", help="default, or a bundle's folder. For an id: the collection's.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write the numbers as JSON to stdout.")] = False,
+) -> None:
+    """Draw where in PICTURE each word of QUERY is found, as late interaction sees it."""
+    import sightline
+    from sightline.search.heat import check_suffix, draw
+
+    if out is None and not as_json:
+        raise typer.BadParameter("Say where to draw it, or ask for --json.", param_hint="--out")
+    if out is not None:
+        check_suffix(out)
+        _check_writable(out)
+    is_id = picture.isdecimal() and not Path(picture).exists()
+    explanation = sightline.explain(query, int(picture) if is_id else picture, at=at, model=model)
+    if out is not None:
+        draw(explanation).save(out)
+    if as_json:
+        _print_json(explanation.to_json())
+    else:
+        print(f"{out}: {', '.join(f'{word.word} {word.score:.2f}' for word in explanation.words)}")
+
+
+def _how_many(late: str | None) -> int | Literal["all"] | None:
+    if late is None:
+        return None
+    if late != "all" and not late.isdecimal():
+        raise typer.BadParameter(f"{late!r} is neither a whole number nor 'all'.", param_hint="--late")
+    return "all" if late == "all" else int(late)
 
 
 def _tell(message: str) -> None:

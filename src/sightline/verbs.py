@@ -3,8 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sightline.bundle.encoded import Model
 from sightline.collection.collection import Collection
+from sightline.errors import CollectionError
+from sightline.loading import load
+from sightline.media import ImageFile
+from sightline.search.explain import Explanation, explain_picture
 from sightline.search.results import SearchResult
 
 
@@ -47,3 +53,33 @@ def search(
     """
     with open(at, model=model) as collection:
         return collection.search(text, **options)
+
+
+def explain(
+    text: str,
+    picture: str | Path | int,
+    *,
+    at: str | Path | None = None,
+    model: str | Path | Model | None = None,
+) -> Explanation:
+    """Compare each word of a text with each part of a picture; `search.heat.draw` makes a picture of that.
+
+    picture: a file, or the id of an item of the collection `at`. model: by default, for an item the collection's, and
+    for a file the bundled one.
+
+    >>> import tempfile, sightline
+    >>> from PIL import Image
+    >>> photo = Path(tempfile.mkdtemp()) / "red.png"
+    >>> Image.new("RGB", (40, 30), "red").save(photo)
+    >>> [match.word for match in sightline.explain("a red square", photo, model=tiny_bundle).words]
+    ['a', 'red', 'square']
+    """
+    if not isinstance(picture, int):
+        opened = load(model or "default") if model is None or isinstance(model, str | Path) else model
+        return explain_picture(text, ImageFile(Path(picture)), opened)
+    with open(at, model=model) as collection:
+        if collection.kind != "images":
+            raise CollectionError(f"{collection.at}: its items are texts, which have no parts", "Give a picture.")
+        file = collection.item(picture).files[0].where
+        stored = collection.store.fetch(np.array([picture], dtype=np.int64), "fragments")
+        return explain_picture(text, ImageFile(file), collection.model, stored.values[0][stored.mask[0]])

@@ -28,11 +28,14 @@ MIXED = [
 ]
 
 
-@pytest.fixture(scope="session", params=["dual-shared", "dual-states", "dual-plain", "single"])
+@pytest.fixture(
+    scope="session", params=["dual-shared", "dual-states", "dual-plain", "single", "dual-codes", "dual-first"]
+)
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[TorchModel, Bundle]:
     """A tiny model saved, loaded by path, and exported: under torch and as a bundle."""
     folder = tmp_path_factory.mktemp("parity")
-    checkpoint.save(tiny.retriever(tiny.PIXEL_MODELS[request.param]), tiny.tokenizer(), folder / "checkpoint")
+    config = (tiny.PIXEL_MODELS | tiny.INFLATED_MODELS)[request.param]
+    checkpoint.save(tiny.retriever(config), tiny.tokenizer(), folder / "checkpoint")
     model = TorchModel.open(folder / "checkpoint")
     export(model.retriever, model.tokenizer, folder / "bundle", name=request.param)
     return model, Bundle.open(folder / "bundle")

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -310,6 +311,46 @@ def test_a_query_that_is_too_long_says_so(indexed: Path) -> None:
     with sightline.open(indexed) as collection:
         assert collection.search("a dog " * 40).truncated
         assert not collection.search("a dog").truncated
+
+
+@pytest.mark.parametrize("options", [{}, {"k": 2}, {"duplicates": "show"}, {"min_relevance": 0.3}])
+def test_texts_searched_for_together_find_what_each_finds_alone(indexed: Path, options: dict[str, Any]) -> None:
+    texts = ["a dog", "two large birds above the blue water", "snow", "dog a", "word " * 50]
+    with sightline.open(indexed) as collection:
+        together = collection.search_together(texts, **options)
+        alone = [collection.search(text, rerank=0, **options) for text in texts]
+        for one, other in zip(together, alone, strict=True):
+            assert (one.query, one.truncated) == (other.query, other.truncated)
+            assert one.best_relevance == pytest.approx(other.best_relevance, abs=1e-5)
+            assert [dataclasses.replace(hit, score=0, relevance=0) for hit in one] == [
+                dataclasses.replace(hit, score=0, relevance=0) for hit in other
+            ]
+            assert [hit.score for hit in one] == pytest.approx([hit.score for hit in other], abs=1e-6)
+        assert list(together[0].took_ms) == ["encode", "retrieve", "interact", "match"]
+        assert together[0].to_json()["hits"] == [hit.to_json() for hit in together[0]]
+        assert collection.search_together([]) == []
+
+
+def test_texts_searched_for_together_are_found_by_texts_and_another_model_is_refused(
+    tmp_path: Path, model: Instant
+) -> None:
+    notes = tmp_path / "notes.jsonl"
+    notes.write_text('"a dog"\n"two cats"\n"snow"\n')
+    with Collection.open(index(notes, model=model).at, model) as collection:
+        (found,) = collection.search_together(["snow"], k=1)
+        assert (found[0].text, found[0].relevance) == ("snow", None)
+        with pytest.raises(CollectionError):
+            collection.search_together(["snow"], model=Instant(sha256="1" * 64))
+
+
+def test_what_was_deleted_meanwhile_is_not_found_together_either(
+    collection: Collection, photos: Path, model: Instant
+) -> None:
+    before = collection.search_together(["a dog"], k=9)[0]
+    (photos / before[0].path).unlink()
+    index(photos, model=model)
+    after = collection.search_together(["a dog"], k=9)[0]
+    assert paths(after) == paths(before)[1:]
 
 
 def test_an_ability_that_the_model_lacks_is_named(collection: Collection) -> None:

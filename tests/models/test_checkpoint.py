@@ -20,9 +20,9 @@ def both_sides(model: Retriever) -> tuple[Encoded, Encoded]:
         return model.encode_images(pixels), model.encode_texts(Tokens(ids, ids != 0))
 
 
-@pytest.mark.parametrize("name", tiny.PIXEL_MODELS)
+@pytest.mark.parametrize("name", [*tiny.PIXEL_MODELS, *tiny.INFLATED_MODELS])
 def test_a_saved_model_loads_by_path_and_gives_the_same(name: str, tmp_path: Path) -> None:
-    model = tiny.retriever(tiny.PIXEL_MODELS[name])
+    model = tiny.retriever({**tiny.PIXEL_MODELS, **tiny.INFLATED_MODELS}[name])
     checkpoint.save(model, tiny.tokenizer(), tmp_path)
     loaded, tokenizer = checkpoint.load(tmp_path)
     for before, after in zip(both_sides(model), both_sides(loaded.eval()), strict=True):

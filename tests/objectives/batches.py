@@ -26,7 +26,8 @@ def encoded(rows: int, generator: torch.Generator, dim: int) -> Encoded:
 def batch(text_ids: list[int], image_ids: list[int], seed: int = 0, dim: int = 5) -> Pairs:
     generator = torch.Generator().manual_seed(seed)
     texts, images = encoded(len(text_ids), generator, dim), encoded(len(image_ids), generator, dim)
-    return Pairs(texts, images, torch.tensor(text_ids), torch.tensor(image_ids))
+    taught = 3 * torch.randn(len(text_ids), len(image_ids), generator=generator)
+    return Pairs(texts, images, torch.tensor(text_ids), torch.tensor(image_ids), taught=taught)
 
 
 BATCHES = st.builds(batch, IDS, IDS, st.integers(0, 999), st.sampled_from([3, 5, 64]))

@@ -13,7 +13,7 @@ import tiny
 from objectives.batches import BATCHES, batch, gradients, shards, sources, value
 from sightline.models import Tokens
 from sightline.models.retriever import Retriever
-from sightline.objectives import OBJECTIVES, Contrastive, Listwise, Matching, Objective, Pairs, Triplet
+from sightline.objectives import OBJECTIVES, Contrastive, Distill, Listwise, Matching, Objective, Pairs, Triplet
 
 CUTS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=3)
 EVERY: dict[str, Callable[[], Objective]] = {
@@ -21,6 +21,8 @@ EVERY: dict[str, Callable[[], Objective]] = {
     "triplet mean": lambda: Triplet(0.2, "mean"),
     "triplet sum": lambda: Triplet(0.2, "sum"),
     "triplet distance": lambda: Triplet(0.2, "distance"),
+    "triplet on fragments": lambda: Triplet(0.6, "sum", on="fragments"),
+    "triplet hardest on fragments": lambda: Triplet(0.6, "hardest", on="fragments"),
     "contrastive": lambda: Contrastive(0.1),
     "contrastive smoothed": lambda: Contrastive(0.1, label_smoothing=0.1),
     "contrastive on fragments": lambda: Contrastive(0.5, on="fragments"),
@@ -31,6 +33,9 @@ EVERY: dict[str, Callable[[], Objective]] = {
     "matching in chunks": lambda: Matching("hard", "both", chunk=2),
     "listwise": lambda: Listwise(2),
     "listwise in chunks": lambda: Listwise(2, chunk=3),
+    "distill": lambda: Distill("embedding", 2.0, 0.5),
+    "distill on fragments": lambda: Distill("fragments", 12.0, 12.0),
+    "distill over positives": lambda: Distill("embedding", 2.0, 0.5, over="positives"),
 }
 
 
@@ -70,7 +75,7 @@ def test_gradients_reach_what_it_needs_and_nothing_else(name: str) -> None:
     pairs, objective = batch([0, 0, 1, 2, 3], [0, 1, 2, 3], seed=2), EVERY[name]()
     value(objective, pairs).backward()
     for side in (pairs.texts, pairs.images):
-        for field in ("embedding", "states"):
+        for field in ("embedding", "fragments", "states"):
             assert (getattr(side, field).grad is not None) == (field in objective.needs)
 
 
@@ -92,13 +97,14 @@ def encode(model: Retriever) -> Pairs:
     ids[3:, 5:] = 0
     pixels = torch.randn(4, 3, 32, 32, generator=generator)
     texts, images = model.encode_texts(Tokens(ids, ids != 0)), model.encode_images(pixels)
-    return Pairs(texts, images, torch.tensor([0, 0, 1, 2, 3, 3]), torch.arange(4))
+    taught = torch.randn(6, 4, generator=generator)
+    return Pairs(texts, images, torch.tensor([0, 0, 1, 2, 3, 3]), torch.arange(4), taught=taught)
 
 
 @pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("architecture", ["dual-shared", "dual-own", "single"])
+@pytest.mark.parametrize("architecture", ["dual-shared", "dual-own", "single", "dual-clusters", "single-codes"])
 def test_it_trains_a_real_model(name: str, architecture: str) -> None:
-    model, objective = tiny.retriever(tiny.PIXEL_MODELS[architecture]), EVERY[name]()
+    model, objective = tiny.retriever({**tiny.PIXEL_MODELS, **tiny.INFLATED_MODELS}[architecture]), EVERY[name]()
     loss = objective(encode(model), model, torch.Generator().manual_seed(0))
     loss.backward()
     assert loss > 0

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from objectives.batches import BATCHES, batch, gradients, sources, value
 from sightline.errors import ModelError
 from sightline.objectives import Pairs, Triplet, triplet
+from sightline.objectives.objective import Scores
 
 MARGIN = 0.25
 
@@ -19,17 +20,17 @@ def terms(cosines: list[float], positives: list[bool], item: int) -> list[float]
     return [max(0.0, rival - cosines[item] + MARGIN) for rival in rivals]
 
 
-def literal(pairs: Pairs, negatives: Literal["hardest", "mean", "sum"]) -> float:
+def literal(pairs: Pairs, negatives: Literal["hardest", "mean", "sum"], on: Scores = "embedding") -> float:
     join = {"hardest": max, "mean": lambda found: sum(found) / len(found), "sum": sum}[negatives]
-    texts, images = pairs.texts.embedding.detach().double(), pairs.images.embedding.detach().double()
+    scores = pairs.scores(on).detach().double()
     total, count = 0.0, 0
     for t, text_id in enumerate(pairs.text_ids.tolist()):
         for i, image_id in enumerate(pairs.image_ids.tolist()):
             if text_id != image_id:
                 continue
             count += 1
-            of_text = terms((images @ texts[t]).tolist(), (pairs.image_ids == text_id).tolist(), i)
-            of_image = terms((texts @ images[i]).tolist(), (pairs.text_ids == image_id).tolist(), t)
+            of_text = terms(scores[t].tolist(), (pairs.image_ids == text_id).tolist(), i)
+            of_image = terms(scores[:, i].tolist(), (pairs.text_ids == image_id).tolist(), t)
             total += join(of_text) if of_text else 0
             total += join(of_image) if of_image else 0
     return total / count if count else 0.0
@@ -40,6 +41,14 @@ def literal(pairs: Pairs, negatives: Literal["hardest", "mean", "sum"]) -> float
 @given(pairs=BATCHES)
 def test_it_is_equation_2_for_every_positive_pair(pairs: Pairs, negatives: Literal["hardest", "mean", "sum"]) -> None:
     assert value(Triplet(MARGIN, negatives), pairs).item() == pytest.approx(literal(pairs, negatives), abs=2e-6)
+
+
+@pytest.mark.parametrize("negatives", ["hardest", "sum"])
+@settings(max_examples=40, deadline=None)
+@given(pairs=BATCHES)
+def test_on_fragments_it_is_equation_4_of_paper_3(pairs: Pairs, negatives: Literal["hardest", "sum"]) -> None:
+    expected = literal(pairs, negatives, on="fragments")
+    assert value(Triplet(MARGIN, negatives, on="fragments"), pairs).item() == pytest.approx(expected, abs=2e-5)
 
 
 def literal_draw(cosines: list[float], positives: list[bool], dim: int, number: float) -> int | None:
@@ -125,3 +134,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         Triplet(negatives="easiest")  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="0 to 2 apart"):
         Triplet(nearest=1.5, farthest=1.2)
+    with pytest.raises(ModelError, match="triplet on 'states'"):
+        Triplet(on="states")  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="single vectors are a distance apart"):
+        Triplet(negatives="distance", on="fragments")

@@ -103,3 +103,10 @@ def test_a_crop_shows_what_the_box_says(side: tuple[int, int]) -> None:
     seen = fit(picture, preprocess("crop")).astype(float) / 255
     assert (seen[:, 0, 0].mean(), seen[:, -1, 0].mean()) == pytest.approx((left, right), abs=0.02)
     assert (seen[0, :, 1].mean(), seen[-1, :, 1].mean()) == pytest.approx((top, bottom), abs=0.02)
+
+
+def test_fragments_beyond_the_grid_belong_to_no_part(bundle: Bundle) -> None:
+    """Such as those of codes, which look at the whole picture."""
+    encoded = bundle.encode_texts(["dog"])
+    more = np.concatenate([IMAGE, encoded.fragments[0][1:2]])  # type: ignore[index]
+    assert explain("dog", encoded, bundle, more)[0].to_json() == explain("dog", encoded, bundle, IMAGE)[0].to_json()

@@ -1,5 +1,6 @@
 """The first stage finds exactly the best, whatever is unwanted, folded, filtered or gone."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from search.made_up import DIM, MadeUp, encoded, store_of, unit, units
 from sightline.search.query import Asked, ask, encode
-from sightline.search.retrieval import retrieve
+from sightline.search.retrieval import retrieve, retrieve_together
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
 
@@ -33,6 +34,30 @@ def test_the_best_are_those_that_a_look_at_everything_finds(
     expected = embeddings @ query - np.maximum(0, shown - np.median(shown, axis=0)).sum(axis=1)
     np.testing.assert_allclose(found.scores, np.sort(expected)[::-1][:n], atol=1e-5)
     np.testing.assert_allclose(found.scores, expected[found.ids], atol=1e-5)
+    store.close()
+
+
+@given(seed=st.integers(0, 10_000), n=st.integers(1, 30), questions=st.integers(1, 9), fold=st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_questions_asked_together_find_what_each_finds_alone(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, n: int, questions: int, fold: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = np.repeat(units(rng, 40, DIM), 5, axis=0)  # so many copies that more must be looked at
+    store = store_of(tmp_path_factory.mktemp("store"), vectors, Shape(DIM))
+    gone, told = set(rng.integers(0, 200, 20).tolist()), []
+
+    def there(ids: Sequence[int]) -> set[int]:
+        told.append(ids)
+        return set(ids) - gone
+
+    every = [asked(vector) for vector in units(rng, questions, DIM)]
+    together = retrieve_together(store, every, n, there=there, fold=fold)
+    for one, found in zip(every, together, strict=True):
+        alone = retrieve(store, one, n, there=there, fold=fold)
+        assert found.ids.tolist() == alone.ids.tolist()
+        assert found.folded == alone.folded
+        np.testing.assert_allclose(found.scores, alone.scores, atol=1e-6)
     store.close()
 
 

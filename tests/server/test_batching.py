@@ -1,8 +1,8 @@
 """Requests that come in together are encoded together, and nobody notices but the clock."""
 
+import asyncio
 import threading
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,14 @@ import pytest
 import sightline
 from server.made_up import application, ask, fill, limits
 from sightline.bundle import Bundle
+from sightline.bundle.spec import read_spec
 from sightline.collection import Collection
+from sightline.loading import locate
+from sightline.search.query import row_of
 from sightline.server.batching import Batcher
 from sightline.server.current import CurrentCollection
-from sightline.server.engine import SharedBundle, _rows_are_independent
+from sightline.server.engine import Encoder, SharedBundle, _rows_are_independent
+from sightline.server.lanes import BusyError, SharedLane
 from sightline.server.serving import Opened
 
 TEXTS = ["a dog", "two large birds above the blue water", "snow", "a man with a red ball", "the small cat"] * 4
@@ -114,6 +118,17 @@ def test_what_is_run_together_is_of_about_the_same_size_and_nobody_waits_for_eve
     assert slow.batches == [[0], [50, 51, 52], [1, 2, 3], [90]]
 
 
+def test_only_what_is_of_one_kind_is_run_together(slow: Slow) -> None:
+    batcher = Batcher(slow, most=3, kind=lambda number: number % 2)
+    batcher.submit(0)
+    assert slow.began.wait(10)
+    futures = [batcher.submit(number) for number in (1, 2, 3, 4, 5, 6, 7, 8)]
+    slow.go.set()
+    assert [future.result(10) for future in futures] == [2, 4, 6, 8, 10, 12, 14, 16]
+    batcher.close()
+    assert slow.batches == [[0], [1, 3, 5], [2, 4, 6], [7], [8]]
+
+
 def test_several_threads_run_at_the_same_time() -> None:
     both = threading.Barrier(2, timeout=10)
 
@@ -150,6 +165,41 @@ def test_texts_of_many_threads_are_encoded_together_and_as_if_alone(bundle: Bund
         assert np.allclose(own.states, alone.states, atol=1e-3)
 
 
+def test_a_batch_is_never_padded_and_each_text_gets_what_it_gets_alone(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [bundle.encode_texts([text]) for text in TEXTS]
+    encoder, run, masks = Encoder(bundle.folder, bundle.spec), Bundle._run, []
+
+    def noted(own: Bundle, graph: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+        masks.append(inputs["mask"])
+        return run(own, graph, inputs)
+
+    monkeypatch.setattr(Bundle, "_run", noted)
+    found = encoder.encode_texts(TEXTS)
+    assert all(mask.all() for mask in masks)
+    assert len(masks) == len({mask.shape[1] for mask in masks}) < len(TEXTS)
+    for number, alone in enumerate(expected):
+        own = row_of(found, number)
+        assert own.mask.shape == alone.mask.shape
+        assert np.allclose(own.embedding, alone.embedding, atol=1e-6)
+        assert own.states is not None
+        assert alone.states is not None
+        assert np.allclose(own.states, alone.states, atol=1e-5)
+
+
+def test_the_bundled_int8_model_gives_a_text_the_same_numbers_in_a_batch_to_the_last_digit() -> None:
+    folder = locate("default")
+    if not (folder / "text.onnx").is_file():
+        pytest.skip("no bundled model in this checkout")
+    spec = read_spec(folder)
+    encoder = Encoder(folder, spec, threads=1)
+    texts = [*TEXTS[:5], "a cat", "three old birds over the blue lake", "rain", "a woman with a green hat"]
+    together = encoder.encode_texts(texts).embedding
+    assert spec.precision == "int8"
+    assert np.array_equal(together, np.concatenate([encoder.encode_texts([text]).embedding for text in texts]))
+
+
 def test_the_graph_of_texts_is_loaded_once(opened: Opened) -> None:
     with opened.current.use() as collection:
         for _ in range(2):
@@ -171,15 +221,14 @@ def test_several_texts_of_one_caller_keep_their_order_and_shape(bundle: Bundle) 
 def test_a_model_that_mixes_up_the_texts_of_a_batch_gets_them_one_by_one(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _rows_are_independent(bundle)
-    encode = Bundle.encode_texts
+    assert _rows_are_independent(Encoder(bundle.folder, bundle.spec))
+    run = Bundle._run
 
-    def mixed(own: Bundle, texts: Sequence[str]) -> Any:
-        found = encode(own, texts)
-        found.embedding[:] += 0.01 * (len(texts) - 1)
-        return found
+    def mixed(own: Bundle, graph: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+        found = run(own, graph, inputs)
+        return {**found, "embedding": found["embedding"] + 0.01 * (len(found["embedding"]) - 1)}
 
-    monkeypatch.setattr(Bundle, "encode_texts", mixed)
+    monkeypatch.setattr(Bundle, "_run", mixed)
     model, sizes = shared(bundle, gather_ms=20)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda text: model.encode_texts([text]), TEXTS))
@@ -198,6 +247,80 @@ def test_searches_of_many_threads_find_what_each_finds_alone(opened: Opened, col
     with ThreadPoolExecutor(len(queries)) as pool:
         found = list(pool.map(asked, queries))
     assert found == [[hit.id for hit in collection.search(text, rerank=rerank, k=4)] for text, rerank in queries]
+
+
+def test_plain_searches_that_wait_together_are_made_together(
+    opened: Opened, collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[list[str]] = []
+    search = Collection.search_together
+
+    def noted(own: Collection, texts: list[str], **options: Any) -> Any:
+        batches.append(texts)
+        time.sleep(0.1)  # until all others wait
+        return search(own, texts, **options)
+
+    monkeypatch.setattr(Collection, "search_together", noted)
+    app = application(opened)
+    asked = [(text, k) for text in set(TEXTS) for k in (2, 3)]
+
+    def found(text: str, k: int) -> list[tuple[int, float]]:
+        hits = ask(app, "GET", "/v1/search", params={"q": text, "k": k, "rerank": 0}).json()["hits"]
+        return [(hit["id"], hit["score"]) for hit in hits]
+
+    with ThreadPoolExecutor(len(asked)) as pool:
+        answers = list(pool.map(lambda query: found(*query), asked))
+    assert sum(map(len, batches)) == len(asked)
+    assert max(map(len, batches)) > 1
+    assert all(len(set(texts)) == len(texts) for texts in batches)  # a text is asked once for each k
+    for (text, k), answer in zip(asked, answers, strict=True):
+        expected = collection.search(text, k=k, rerank=0)
+        assert [id for id, _ in answer] == [hit.id for hit in expected]
+        assert [score for _, score in answer] == pytest.approx([hit.score for hit in expected], abs=2e-6)
+
+
+@pytest.mark.parametrize("more", [{"not": "snow"}, {"where": "width > 0"}, {"budget_ms": 500}, {"late": 3}])
+def test_whatever_asks_for_more_than_words_is_searched_for_alone(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(Collection, "search_together", None)
+    answer = ask(application(opened), "GET", "/v1/search", params={"q": "a dog", "rerank": 0, **more})
+    assert answer.status_code == 200
+    assert answer.json()["hits"]
+
+
+def test_an_error_of_a_plain_search_is_answered_as_a_problem(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise sightline.errors.StoreError("the disk is gone")
+
+    monkeypatch.setattr(Collection, "search_together", broken)
+    answer = ask(application(opened), "GET", "/v1/search?q=a dog&rerank=0")
+    assert answer.status_code >= 400
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_a_shared_lane_has_an_end_and_drops_what_nobody_waits_for(slow: Slow) -> None:
+    lane = SharedLane(Batcher(slow, most=1), waiting=2)
+
+    async def scene() -> None:
+        first = asyncio.create_task(lane.run(1))
+        await asyncio.to_thread(slow.began.wait, 10)
+        gone = asyncio.create_task(lane.run(2))
+        await asyncio.sleep(0)
+        with pytest.raises(BusyError):
+            await lane.run(3)
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        last = asyncio.create_task(lane.run(4))
+        await asyncio.sleep(0)
+        slow.go.set()
+        assert [await first, await last] == [2, 8]
+
+    asyncio.run(scene())
+    lane.close()
+    assert slow.batches == [[1], [4]]
+    with pytest.raises(BusyError):
+        asyncio.run(lane.run(5))
 
 
 def test_queries_without_a_rerank_overtake_those_with_one(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ OPERATIONS = [
     ("GET", "/v1/search"),
     ("POST", "/v1/search"),
     ("GET", "/v1/explain"),
+    ("GET", "/v1/filters"),
+    ("GET", "/v1/items"),
     ("GET", "/v1/items/{id}"),
     ("GET", "/v1/items/{id}/image"),
     ("GET", "/v1/items/{id}/thumbnail"),
@@ -24,7 +26,7 @@ OPERATIONS = [
     ("GET", "/healthz"),
     ("GET", "/metrics"),
 ]
-WITHOUT_INPUT = {"/v1/collection", "/v1/session", "/healthz", "/metrics"}
+WITHOUT_INPUT = {"/v1/filters", "/v1/collection", "/v1/session", "/healthz", "/metrics"}
 SETTINGS = hypothesis.settings(
     max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(hypothesis.HealthCheck)
 )

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import sightline
 from server.made_up import picture
 from sightline.bundle import Bundle
 from sightline.collection import Collection
 from sightline.media import ImageBytes, to_pixels
+from sightline.server import browsing
+from sightline.server.current import CurrentCollection
 from sightline.server.serving import Opened
 
 
@@ -228,3 +231,42 @@ def test_a_collection_of_texts_is_served_too(tmp_path: Path, tiny_bundle: Path) 
         assert ask(app, "POST", "/v1/search", files=upload).json()["hits"][0]["stage"] == "match"
     finally:
         opened.close()
+
+
+def test_some_items_are_spread_over_the_collection_or_over_what_passes_a_filter(
+    client: httpx.Client, ids: dict[str, int]
+) -> None:
+    everything = client.get("/v1/items", params={"k": 50}).json()
+    assert everything["total"] == len(set(ids.values()))
+    assert {item["id"] for item in everything["items"]} == set(ids.values())
+    assert everything["items"][0] == client.get(f"/v1/items/{everything['items'][0]['id']}").json()
+    three = client.get("/v1/items", params={"k": 3}).json()["items"]
+    in_order = sorted(set(ids.values()))
+    assert [item["id"] for item in three] == [in_order[0], in_order[len(in_order) // 2], in_order[-1]]
+    beach = client.get("/v1/items", params={"where": "folder = 'beach'", "k": 2}).json()
+    assert beach["total"] == 4
+    assert [item["path"] for item in beach["items"]] == ["beach/1.png", "beach/7.png"]
+    assert client.get("/v1/items", params={"where": "folder = 'none'"}).json() == {"total": 0, "items": []}
+    assert client.get("/v1/items", params={"where": "folder ="}).status_code == 422
+
+
+def test_filters_can_choose_from_every_folder_and_the_known_dates(
+    client: httpx.Client, tmp_path: Path, tiny_bundle: Path
+) -> None:
+    assert client.get("/v1/filters").json() == {
+        "folders": [{"path": "beach", "items": 4}, {"path": "town", "items": 5}]
+    }
+    for name, taken in (("a/b/one.jpg", "2021:05:06 07:08:09"), ("a/two.jpg", "2023:01:02 03:04:05"), ("top.jpg", "")):
+        place = tmp_path / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        exif = Image.Exif()
+        if taken:
+            exif.get_ifd(0x8769)[0x9003] = taken
+        Image.open(io.BytesIO(picture(len(name)))).save(place, exif=exif)
+    sightline.index(tmp_path, model=tiny_bundle)
+    current = CurrentCollection(tmp_path / ".sightline", Bundle.open(tiny_bundle))
+    assert browsing.choices(current) == {
+        "folders": [{"path": "a", "items": 2}, {"path": "a/b", "items": 1}],
+        "taken": {"first": "2021-05-06T07:08:09", "last": "2023-01-02T03:04:05"},
+    }
+    current.close()

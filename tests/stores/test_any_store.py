@@ -102,6 +102,17 @@ def check_whole(store: Store, plain: Plain, seed: int = 0) -> None:
     np.testing.assert_allclose(got.values[:, 0], wanted, atol=1e-3)
     check_part(store.fetch(ids, "fragments"), encoded.fragments, encoded.mask)
     check_part(store.fetch(ids, "states"), encoded.states, encoded.mask)
+    check_rows(store, ids, seed)
+
+
+def check_rows(store: Store, ids: Ids, seed: int) -> None:
+    """Assert that what is read as it is kept is what is fetched, also where only the first of each item are read."""
+    fetched, first = store.fetch(ids, "fragments"), (None, 1, 2, 9)[seed % 4]
+    mask = fetched.mask & (np.arange(fetched.mask.shape[1]) < (first or 9))
+    rows = store.rows(ids, "fragments", first)
+    assert rows.values.dtype == np.int8
+    assert rows.lengths.tolist() == mask.sum(axis=1).tolist()
+    np.testing.assert_allclose(rows.values * rows.scales[:, None], fetched.values[mask], rtol=1e-6)
 
 
 def check_part(got: Parts, wanted: np.ndarray, mask: np.ndarray) -> None:
@@ -133,6 +144,17 @@ def test_an_empty_store_finds_nothing(store: Store) -> None:
     assert store.search(queries(0, 2), 3, np.array([1, 2])).ids.tolist() == [[-1] * 3] * 2
     assert store.stats().items == 0
     assert store.fetch(np.zeros(0, dtype=np.int64), "states").values.shape == (0, 0, SHAPE.states)
+
+
+def test_rows_that_cannot_be_read_are_refused(store: Store) -> None:
+    store.add(*items(range(5)))
+    with pytest.raises(StoreError, match="id 9 is not there"):
+        store.rows(np.array([1, 9]), "fragments")
+    with pytest.raises(StoreError, match="first 0"):
+        store.rows(np.array([1]), "fragments", 0)
+    with pytest.raises(StoreError, match="whole numbers"):
+        store.rows(np.array([1]), "embedding")
+    assert store.rows(np.zeros(0, dtype=np.int64), "states").values.shape == (0, SHAPE.states)
 
 
 def test_no_queries_have_no_answers(store: Store) -> None:

@@ -20,3 +20,13 @@ def one_thread() -> Iterator[None]:
 def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twenty-four captioned pictures, for runs of a few steps."""
     return shapes.write(tmp_path_factory.mktemp("few") / "pictures", shapes.cards(seed=0))
+
+
+@pytest.fixture(scope="package")
+def teacher(few: Path) -> Path:
+    """A model for those pictures that can do all three, hardly trained."""
+    from sightline.training.recipe import parse_recipe
+    from sightline.training.trainer import train
+
+    data = shapes.recipe(few, hidden=16, schedule={"steps": 4}, data={"batch_size": 12}, objectives=shapes.JOINT)
+    return train(parse_recipe(data, "teacher"), few.parent / "teacher").folder

@@ -7,7 +7,7 @@ from torch import Tensor
 
 import tiny
 from sightline.models.retriever import Retriever, Tokens
-from sightline.objectives import Contrastive, Matching, Objective, Pairs, Triplet
+from sightline.objectives import Contrastive, Distill, Matching, Objective, Pairs, Triplet
 from sightline.training.distributed import World
 from sightline.training.gradients import Side, backward
 
@@ -16,16 +16,22 @@ IMAGE_IDS = torch.tensor([0, 1, 2, 3, 4])
 REPEATED_IDS = torch.tensor([0, 1, 2, 0, 3])
 """Images of which one is there twice, and one of no text is left."""
 
+TAUGHT = torch.randn(len(TEXT_IDS), len(IMAGE_IDS), generator=torch.Generator().manual_seed(8))
+"""What a teacher says of every text with every image."""
+
 OBJECTIVES: dict[str, list[Objective]] = {
     "triplet hardest": [Triplet(0.5)],
     "triplet mean": [Triplet(0.5, "mean")],
     "triplet sum": [Triplet(0.5, "sum")],
     "triplet distance": [Triplet(0.5, "distance", nearest=0.1, farthest=2.0)],
+    "triplet on fragments": [Triplet(0.5, "sum", on="fragments")],
     "contrastive": [Contrastive()],
     "contrastive smooth": [Contrastive(temperature=0.5, label_smoothing=0.2)],
     "matching hard": [Matching()],
     "matching random": [Matching("random", "one")],
     "matching in chunks": [Matching("hard", "both", chunk=4)],
+    "distill": [Distill("embedding", 1.0, 0.5)],
+    "distill on fragments": [Distill("fragments", 2.0, 2.0)],
     "all": [Triplet(0.5, "mean"), Contrastive(), Matching()],
 }
 
@@ -53,7 +59,7 @@ def plain_gradients(
     everything = torch.nn.ModuleDict({"model": model, **{f"{i}": objective for i, objective in enumerate(objectives)}})
     everything.zero_grad()
     texts, images = sides(model)
-    pairs = Pairs(texts.encode(slice(None)), images.encode(slice(None)), texts.ids, images.ids)
+    pairs = Pairs(texts.encode(slice(None)), images.encode(slice(None)), texts.ids, images.ids, taught=TAUGHT)
     losses = [objective(pairs, model, torch.Generator().manual_seed(3)) for objective in objectives]
     torch.stack([(0.5 + number) * loss for number, loss in enumerate(losses)]).sum().backward()  # type: ignore[no-untyped-call]
     found = {name: p.grad if p.grad is None else p.grad.clone() for name, p in everything.named_parameters()}
@@ -72,5 +78,6 @@ def gradients(
     everything = torch.nn.ModuleDict({"model": model, **named})
     everything.zero_grad()
     weighted = {name: (objective, 0.5 + int(name)) for name, objective in named.items()}
-    losses = backward(model, weighted, *sides(model, image_ids, world), seed=3, chunk=chunk, world=world)
+    both = sides(model, image_ids, world)
+    losses = backward(model, weighted, *both, seed=3, chunk=chunk, world=world, taught=TAUGHT)
     return losses, {name: p.grad if p.grad is None else p.grad.clone() for name, p in everything.named_parameters()}

@@ -68,23 +68,32 @@ def runs(few: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
     }
     hard = {"match": {"loss": "matching", "negatives": "hard"}}
     three = {"steps": 3}
+    late = {"shrink": {"loss": "distill", "on": "fragments", "student_temperature": 1.0}}
+    fast = {"shrink": {"loss": "distill", "student_temperature": 0.1}}
+    by_match = {"model": str(few.parent / "teacher" / "best"), "by": "match", "chunk": 7}
     turns = {"steps": 4, "run": "pattern", "pattern": shapes.PATTERN}
     return {
         "contrastive": (shapes.recipe(few, few, schedule=three, validation={"every": 2}, **common), {}),
         "hard matching": (shapes.recipe(few, objectives=hard, schedule=three, **common), {}),
+        "distil fragments": (
+            shapes.recipe(few, objectives=late, teacher={"model": by_match["model"]}, schedule=three, **common),
+            {},
+        ),
+        "distil matching": (shapes.recipe(few, objectives=fast, teacher=by_match, schedule=three, **common), {}),
         "turns": (shapes.recipe(few, objectives=shapes.JOINT, schedule=turns, **common), {"save_every": 2}),
     }
 
 
 @pytest.fixture(scope="module")
-def trained(few: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def trained(few: Path, teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    assert teacher.exists()
     alone, together = tmp_path_factory.mktemp("alone"), tmp_path_factory.mktemp("together")
     processes.together(processes.train_each, runs(few), together)
     processes.train_each(runs(few), alone)
     return alone, together
 
 
-@pytest.mark.parametrize("name", ["contrastive", "hard matching", "turns"])
+@pytest.mark.parametrize("name", ["contrastive", "hard matching", "distil fragments", "distil matching", "turns"])
 def test_two_processes_train_the_weights_of_one(name: str, few: Path, trained: tuple[Path, Path]) -> None:
     alone, together = (checkpoint.load(folder / name / "last")[0].state_dict() for folder in trained)
     recipe = runs(few)[name][0]

@@ -19,12 +19,15 @@ CASES = [
     *(("dual-shared", name) for name in OBJECTIVES if name not in (*ALONE, "all")),
     ("dual-states", "all"),
     ("single-mean", "all"),
+    ("dual-late-codes", "triplet on fragments"),
+    ("dual-clusters", "distill on fragments"),
+    ("single-codes", "all"),
 ]
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_chunks_give_the_gradients_of_the_whole_batch(kind: str, name: str) -> None:
-    model = tiny.retriever(tiny.PIXEL_MODELS[kind])
+    model = tiny.retriever({**tiny.PIXEL_MODELS, **tiny.INFLATED_MODELS}[kind])
     losses, whole = plain_gradients(model, OBJECTIVES[name])
     scale = max(float(g.abs().max()) for g in whole.values() if g is not None)
     assert scale > 1e-3, "nothing to compare"

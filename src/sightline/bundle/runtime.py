@@ -96,7 +96,7 @@ class Bundle:
         """Encode a batch of texts; those longer than the model reads are cut, and marked in `truncated`."""
         tokens = self.tokenizer(texts)
         out = self._run("text", {"ids": tokens.ids, "mask": tokens.mask})
-        return Encoded(out["embedding"], tokens.mask, out.get("fragments"), out.get("states"), tokens.truncated)
+        return text_encoded(out, tokens.mask, tokens.truncated)
 
     def match(
         self, text_states: Floats, text_mask: Mask, image_states: Floats, image_mask: Mask
@@ -139,6 +139,7 @@ class Bundle:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self.threads
         options.log_severity_level = 3
+        options.enable_mem_pattern = False  # texts differ in length, and a plan kept for each length only takes memory
         # Threads that wait for more work by spinning take the processor from whatever comes after the model.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         path = self.folder / f"{graph}.onnx"
@@ -146,3 +147,10 @@ class Bundle:
             return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime's own exceptions share no public base
             raise BundleError(f"{path}: ONNX Runtime cannot load it: {error}") from error
+
+
+def text_encoded(out: dict[str, Any], mask: Mask, truncated: Mask) -> Encoded:
+    """What a text graph gave; it says itself which fragments are real, where those are not just the words."""
+    return Encoded(
+        out["embedding"], out.get("fragments_mask", mask), out.get("fragments"), out.get("states"), truncated
+    )

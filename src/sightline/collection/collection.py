@@ -4,13 +4,13 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from sightline.bundle.encoded import Model
 from sightline.collection.catalog import Catalog
 from sightline.collection.files import File, Item
 from sightline.collection.finding import find_collection, model_of
-from sightline.collection.hits import hits_of, ids_where
+from sightline.collection.hits import Known, hits_of, ids_where
 from sightline.collection.manifest import Kind, Manifest, check_model, read_manifest
 from sightline.collection.sharing import Sharing
 from sightline.errors import CollectionError
@@ -92,7 +92,7 @@ class Collection:
         *,
         k: int = 10,
         rerank: int | None = None,
-        late: int | None = None,
+        late: int | Literal["all"] | None = None,
         image: Picture | None = None,
         image_weight: float = 0.5,
         not_: str | Sequence[str] = (),
@@ -102,12 +102,13 @@ class Collection:
         duplicates: Duplicates = "fold",
         fusion: Fusion | None = None,
         weight: float | None = None,
+        late_fragments: int | None = None,
         model: Model | None = None,
     ) -> SearchResult:
         """Find the k items that fit words, a picture or both best.
 
         rerank: how many of the best are looked at closely, by matching; by default 20, where the model can. 0: none.
-        late: how many of the best are rescored by late interaction before that.
+        late: how many of the best are rescored by late interaction before that; `all` ranks everything by it.
         image: a path, the bytes of a file, or any `ImageSource`. With words, it counts for `image_weight`.
         not_: what results should not show, in words; one or several.
         where: a filter, such as `taken >= '2023-06-01' and path like 'holiday/%'`; see `search.where`.
@@ -116,33 +117,62 @@ class Collection:
             then upper limits.
         duplicates: `fold` shows pictures that look the same as one.
         fusion, weight: how the scores of matching and embedding are joined, if not as the model's makers chose.
+        late_fragments: how many fragments of either side, the first ones, take part in late interaction; else all do.
         model: the collection's model, opened already; one that was given to `open` need not be given again.
 
         Pictures are found by matching words with them, and texts by matching a picture; pictures like a picture, and
         texts like a text, by their embeddings alone, and then nobody can say how relevant they are.
         """
-        query, plan = ask(text, image, image_weight, not_), Plan(k, late, rerank, budget_ms, fusion, weight)
+        query = ask(text, image, image_weight, not_)
+        plan = Plan(k, late, rerank, budget_ms, fusion, weight, late_fragments)
         condition = None if where is None else compile_where(where)
-        check_duplicates(duplicates)
-        if model is not None:
-            self.check_model(model)
-        model, watch = model or self.model, Watch(budget_ms=budget_ms)
-        found: dict[int, Item] = {}
-
-        def there(ids: Sequence[int]) -> dict[int, Item]:
-            found.update(self.items(ids))
-            return found
-
+        fold = self._folds(duplicates)
+        cascade, watch = self._cascade(model), Watch(budget_ms=budget_ms)
         with self._sharing.together():
+            there = Known(self.catalog)
             with watch("retrieve"):
                 allowed = None if condition is None else ids_where(self.catalog, condition)
-            fold = duplicates == "fold" and self.kind == "images"
-            cascade = Cascade(model, self.store, self.kind, self.costs)
             ranking = cascade.run(query, plan, allowed=allowed, there=there, fold=fold, watch=watch)
             count = min(k, relevant(ranking.relevances, min_relevance, len(ranking.candidates)))
-            hits = hits_of(self.catalog, ranking, count, found, condition)
-        best = None if ranking.relevances is None or not len(ranking.relevances) else float(ranking.relevances[0])
-        return SearchResult(query, hits, ranking.took_ms, where, best, ranking.truncated)
+            hits = hits_of(self.catalog, ranking, count, there.items, condition)
+        return SearchResult(query, hits, ranking.took_ms, where, ranking.best_relevance, ranking.truncated)
+
+    def search_together(
+        self,
+        texts: Sequence[str],
+        *,
+        k: int = 10,
+        min_relevance: float | None = None,
+        duplicates: Duplicates = "fold",
+        model: Model | None = None,
+    ) -> list[SearchResult]:
+        """Find for each of many texts what `search` finds without a rerank, in less time than one after the other.
+
+        The texts are encoded in one batch. Where a quantised model pads them to one length, its numbers differ a little
+        from those of each alone, and so may the results; `server.engine.Encoder` does not pad.
+        """
+        queries, fold, cascade = [ask(text) for text in texts], self._folds(duplicates), self._cascade(model)
+        if not queries:
+            return []
+        with self._sharing.together():
+            there = Known(self.catalog)
+            rankings = cascade.run_together(queries, k, there=there, fold=fold)
+            counts = [min(k, relevant(one.relevances, min_relevance, len(one.candidates))) for one in rankings]
+            hits = [hits_of(self.catalog, *counted, there.items) for counted in zip(rankings, counts, strict=True)]
+        return [
+            SearchResult(query, own, one.took_ms, None, one.best_relevance, one.truncated)
+            for query, own, one in zip(queries, hits, rankings, strict=True)
+        ]
+
+    def _folds(self, duplicates: Duplicates) -> bool:
+        check_duplicates(duplicates)
+        return duplicates == "fold" and self.kind == "images"
+
+    def _cascade(self, model: Model | None) -> Cascade:
+        """The stages of a model that was given, if it may be, or else of the collection's own."""
+        if model is not None:
+            self.check_model(model)
+        return Cascade(model or self.model, self.store, self.kind, self.costs)
 
     def check_model(self, model: Model) -> None:
         """Refuse a model other than the one that made the collection, with the way out."""

@@ -19,6 +19,22 @@ _FROM = "FROM files f JOIN contents c ON c.id = f.content WHERE"
 _Named = tuple[int, Path, str]
 
 
+class Known:
+    """The items that some searches came across, each read from the catalog once."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.items: dict[int, Item] = {}
+        self._catalog = catalog
+        self._asked: set[int] = set()
+
+    def __call__(self, ids: Sequence[int]) -> dict[int, Item]:
+        """All that are known, with those of these ids that are still there."""
+        if new := [id for id in ids if id not in self._asked]:
+            self._asked.update(new)
+            self.items.update(self._catalog.items(new))
+        return self.items
+
+
 def ids_where(catalog: Catalog, condition: Condition) -> Ids:
     """The ids of the items that have a file for which a condition holds, in ascending order."""
     rows = _select(catalog, f"DISTINCT f.content {_FROM} {condition.sql} ORDER BY 1", condition.values)

@@ -10,8 +10,9 @@ from sightline.bundle.encoded import Ability
 from sightline.errors import ModelError
 from sightline.media import Preprocess
 from sightline.models import towers
+from sightline.models.fragments import mask_with_codes, mask_without_codes, new_codes, with_codes
 from sightline.models.heads import ImageStates, MatchScore, UnitProjection, last_real, masked_mean
-from sightline.models.image_tower import ImageTower
+from sightline.models.image_tower import ImageTower, Pool
 from sightline.models.retriever import Encoded, Regions, Retriever, Seen, TextInput, Tokens
 from sightline.models.text_tower import TextTower
 from sightline.models.towers import TowerConfig
@@ -28,7 +29,14 @@ class DualStreamConfig:
     matcher_layer: the layer of the image tower, counted from 1, whose patches the matcher reads; 0 is the last. A tower
     that was fine-tuned on few pictures knows them by heart, and what a matcher learns from its last layer does not hold
     for others; a layer below those that were trained (`optimizer.frozen_layers`) treats all pictures alike.
-    pool_to: rows of the grid that image fragments are pooled to; 0 keeps the tower's own.
+    pool, pool_to: image fragments are pooled to a "grid" of so many rows, or by "kmeans" to so many clusters (paper 3,
+    section 5); 0 keeps the tower's own.
+    codes: learned vectors that enter each tower beside the patches or words, and come out as more fragments (paper 3,
+    section 4.1). Embeddings are pooled as without them: from the class token, or over the words alone.
+    codes_layer: they enter the image tower after this many layers; below those that are trained they would cost much
+    time and change little.
+    fragments: an item's fragments are only its first so many patches or words (paper 3, appendix); 0 is all. Codes then
+    work inside the towers only. Such a model has no matcher, which would need the others.
     """
 
     image: TowerConfig
@@ -37,7 +45,11 @@ class DualStreamConfig:
     text_input: TextInput = field(default_factory=TextInput)
     embedding_dim: int = 512
     fragment_dim: int = 128
+    pool: Pool = "grid"
     pool_to: int = 7
+    codes: int = 0
+    codes_layer: int = 0
+    fragments: int = 0
     text_pooling: Literal["mean", "first", "last"] = "mean"
     matcher: Literal["none", "shared", "own"] = "shared"
     matcher_reads: Literal["words", "states"] = "words"
@@ -53,6 +65,15 @@ class DualStreamConfig:
             raise ModelError(f'matcher_tower is given, but matcher is "{self.matcher}"', 'Set matcher = "own".')
         if self.matcher_layer < 0 or (self.matcher_layer and self.matcher == "none"):
             raise ModelError(f'matcher_layer is {self.matcher_layer} with matcher "{self.matcher}"')
+        if min(self.codes, self.fragments) < 0:
+            raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Give numbers from 0 up.")
+        if self.codes_layer and not self.codes:
+            raise ModelError(f"codes_layer is {self.codes_layer}, but there are no codes", "Set codes.")
+        if self.fragments and self.matcher != "none":
+            raise ModelError(
+                f'only the first {self.fragments} fragments are kept, and a matcher ("{self.matcher}") reads them all',
+                'Set matcher = "none", or fragments = 0.',
+            )
 
 
 class DualStream(Retriever):
@@ -65,8 +86,20 @@ class DualStream(Retriever):
         self.text_input = config.text_input
         vision, image_weight = towers.build(config.image, "vision")
         text, text_weight = towers.build(config.text, "text")
-        self.image = ImageTower(vision, config.preprocess.size, config.pool_to or None, config.matcher_layer)
+        self.image = ImageTower(
+            vision,
+            config.preprocess.size,
+            config.pool_to or None,
+            config.matcher_layer,
+            pool=config.pool,
+            codes=config.codes,
+            codes_layer=config.codes_layer,
+        )
+        self.image.check_places(config.fragments)
         self.text = TextTower(text, config.text_input.max_length)
+        if config.codes:
+            self.text.check_reads_images()
+        self.text_codes = new_codes(config.codes, self.text.hidden, self.text.word_spread())
         self.image_embedding = UnitProjection(self.image.hidden, config.embedding_dim, image_weight)
         self.text_embedding = UnitProjection(self.text.hidden, config.embedding_dim, text_weight)
         self.image_fragments = UnitProjection(self.image.hidden, config.fragment_dim)
@@ -93,9 +126,9 @@ class DualStream(Retriever):
         return frozenset(("embed", "fragments") if self.config.matcher == "none" else ("embed", "fragments", "match"))
 
     @property
-    def grid(self) -> tuple[int, int]:
-        """Rows and columns of an image's fragments."""
-        return self.image.grid
+    def grid(self) -> tuple[int, int] | None:
+        """Rows and columns of an image's first fragments; None where they are no grid."""
+        return self.image.grid if self.config.fragments in (0, self.image.places) else None
 
     @property
     def matcher(self) -> TextTower:
@@ -114,26 +147,45 @@ class DualStream(Retriever):
         mask = torch.ones(seen.patches.shape[:2], dtype=torch.bool, device=seen.patches.device)
         read = seen.patches if seen.below is None else seen.below
         states = self.image_states(read) if self.image_states is not None else None
-        return Encoded(self.image_embedding(seen.pooled), self.image_fragments(seen.patches), mask, states)
+        fragments = self.image_fragments(seen.patches)
+        return self._cut(Encoded(self.image_embedding(seen.pooled), fragments, mask, states), self.image.places)
 
     def encode_texts(self, tokens: Tokens) -> Encoded:
         """Encode tokenised texts."""
-        read = self.text(tokens)
+        read = self.text(tokens, self.text_codes)
+        count = tokens.ids.shape[1]
+        words = read[:, :count]
         if self.config.text_pooling == "mean":
-            pooled = masked_mean(read, tokens.mask)
+            pooled = masked_mean(words, tokens.mask)
         elif self.config.text_pooling == "last":
-            pooled = last_real(read, tokens.mask)
+            pooled = last_real(words, tokens.mask)
         else:
-            pooled = read[:, 0]
-        states: Tensor | None = None
-        if self.config.matcher != "none":
-            states = read if self.config.matcher_reads == "states" else self.text.words(tokens.ids)
-        return Encoded(self.text_embedding(pooled), self.text_fragments(read), tokens.mask, states)
+            pooled = words[:, 0]
+        mask = mask_with_codes(tokens.mask, self.config.codes)
+        states = self._text_states(tokens, read)
+        return self._cut(Encoded(self.text_embedding(pooled), self.text_fragments(read), mask, states), count)
+
+    def _text_states(self, tokens: Tokens, read: Tensor) -> Tensor | None:
+        """What the matcher reads of texts: what the tower made of the words, or the words themselves."""
+        if self.config.matcher == "none":
+            return None
+        if self.config.matcher_reads == "states":
+            return read
+        words = self.text.words(tokens.ids)
+        return words if self.text_codes is None else with_codes(words, self.text_codes)
+
+    def _cut(self, encoded: Encoded, count: int) -> Encoded:
+        """Keep the first fragments alone, if so configured; `count` are there before the codes."""
+        if not self.config.fragments:
+            return encoded
+        fragments, mask = (part[:, :count][:, : self.config.fragments] for part in (encoded.fragments, encoded.mask))
+        return encoded._replace(fragments=fragments, mask=mask)
 
     def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
         """Logits [batch] that text i and image i belong together."""
         if self.match_score is None:
             raise ModelError("this model has no matcher", 'Build it with matcher = "shared" or "own".')
+        text_mask, image_mask = (mask_without_codes(mask, self.config.codes) for mask in (text_mask, image_mask))
         return self.match_score(self.matcher.read(text_states, text_mask, image_states, image_mask))  # type: ignore[no-any-return]
 
     def parts(self) -> dict[str, nn.Module]:

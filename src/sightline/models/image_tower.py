@@ -1,29 +1,53 @@
-"""An image tower: pixels in, one pooled vector and a grid of patch vectors out."""
+"""An image tower: pixels in, one pooled vector and the vectors of patches out, and of codes where it has them."""
 
+from contextlib import ExitStack
+from typing import Literal
+
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from sightline.errors import ModelError
 from sightline.models import towers
+from sightline.models.fragments import clusters, new_codes, with_codes
 from sightline.models.retriever import Seen
+
+Pool = Literal["grid", "kmeans"]
+_SPREAD = 0.2  # of codes: the vectors between CLIP's layers have 0.1 below and 0.3 on top
 
 
 class ImageTower(nn.Module):
     """Wraps any vision encoder of transformers: CLIP, SigLIP, ViT, DINOv2, Swin, ConvNeXt and their like.
 
-    `pool_to` pools the patches to a square grid of that many rows by averaging (7 turns 14 x 14 patches into 7 x 7).
     The pooled vector is the class token where there is one, the model's own attention pooling where it has that
-    (SigLIP), and else the mean of the patches. `below` asks for the patches of that layer too, counted from 1, each
-    brought to mean 0 and variance 1.
+    (SigLIP), and else the mean of the patches. Codes take part in none of these, but for what attention passes on.
+
+    pool_to: how far patches are pooled, None not at all. "grid" averages them to a square grid of that many rows (7
+    turns 14 x 14 patches into 7 x 7), "kmeans" to that many clusters of like patches.
+    below: asks for the patches of that layer too, counted from 1, each brought to mean 0 and variance 1; they are
+    pooled as the last layer's are.
+    codes: how many learned vectors join the patches after the first `codes_layer` layers. Layers before that neither
+    see them nor spend time on them: where those are frozen, training never goes back through them.
     """
 
-    def __init__(self, encoder: PreTrainedModel, image_size: int, pool_to: int | None, below: int = 0) -> None:
+    def __init__(
+        self,
+        encoder: PreTrainedModel,
+        image_size: int,
+        pool_to: int | None,
+        below: int = 0,
+        *,
+        pool: Pool = "grid",
+        codes: int = 0,
+        codes_layer: int = 0,
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         self.pool_to = pool_to
+        self.pool = pool
         self.below = below
+        self.codes_layer = codes_layer
         native = getattr(encoder.config, "image_size", image_size)
         native = native if isinstance(native, int) else native[0]
         if native != image_size and encoder.config.model_type != "convnext":
@@ -31,12 +55,31 @@ class ImageTower(nn.Module):
                 f"the image tower reads {native} x {native} pixels, but image size {image_size} was asked for"
             )
         self.rows = self._rows(image_size)
-        if pool_to is not None and not 0 < pool_to <= self.rows:
-            raise ModelError(f"patches cannot be pooled to a grid of {pool_to} rows: the tower has {self.rows}")
+        most = self.rows if pool == "grid" else self.rows**2
+        if pool_to is not None and not 0 < pool_to <= most:
+            wanted = f"a grid of {pool_to} rows" if pool == "grid" else f"{pool_to} clusters"
+            raise ModelError(f"patches cannot be pooled to {wanted}: the tower has {most}")
         if below and below >= len(towers.layers(encoder)):
             raise ModelError(
                 f"layer {below} of the image tower was asked for, and it has {len(towers.layers(encoder))}",
                 "Give a layer before the last, counted from 1, or 0 for the last.",
+            )
+        if codes:
+            self._check_codes(codes_layer)
+        self.codes = new_codes(codes, self.hidden, _SPREAD)
+
+    def _check_codes(self, layer: int) -> None:
+        """Refuse codes in an encoder whose layers do not all read the same row of vectors, or after its last layer."""
+        config = self.encoder.config
+        if hasattr(config, "depths") or hasattr(config, "hidden_sizes"):
+            raise ModelError(
+                f"{config.model_type} cannot take codes: its layers merge what they read",
+                "Use a tower such as CLIP, SigLIP, ViT or DINOv2, or codes = 0.",
+            )
+        if not 0 <= layer < len(towers.layers(self.encoder)):
+            raise ModelError(
+                f"codes_layer is {layer}, and the image tower has {len(towers.layers(self.encoder))} layers",
+                "Give how many layers come before the codes: 0 for none.",
             )
 
     def _rows(self, image_size: int) -> int:
@@ -53,46 +96,90 @@ class ImageTower(nn.Module):
         return int(sizes[-1]) if sizes else int(self.encoder.config.hidden_size)
 
     @property
-    def grid(self) -> tuple[int, int]:
-        """Rows and columns of the patches given."""
+    def grid(self) -> tuple[int, int] | None:
+        """Rows and columns of the patches given, which come before the codes; None for clusters."""
+        if self.pool_to is not None and self.pool == "kmeans":
+            return None
         rows = self.pool_to or self.rows
         return rows, rows
+
+    @property
+    def places(self) -> int:
+        """How many patches, or clusters of them, are given, codes not counted."""
+        if self.pool_to is None:
+            return self.rows**2
+        return self.pool_to if self.pool == "kmeans" else self.pool_to**2
+
+    def check_places(self, count: int) -> None:
+        """Refuse to give the first `count` patches of a tower that has fewer."""
+        if count > self.places:
+            raise ModelError(f"the first {count} fragments of an image were asked for, and it has {self.places}")
 
     def forward(self, pixels: Tensor) -> Seen:
         """Look at pixels [batch, 3, size, size]."""
         below: list[Tensor] = []
-        hook = self._hook(below)
-        try:
+        with ExitStack() as hooks:
+            self._insert(hooks)
+            self._listen(hooks, below)
             out = self.encoder(pixel_values=pixels)
-        finally:
-            if hook is not None:
-                hook.remove()
         tokens = out.last_hidden_state
         if tokens.ndim == 4:  # convolutional: [batch, hidden, rows, columns]
             tokens = tokens.flatten(2).transpose(1, 2)
         if hasattr(self.encoder, "post_layernorm") and self.encoder.config.model_type == "clip_vision_model":
             tokens = self.encoder.post_layernorm(tokens)  # CLIP normalises only the class token by itself
-        extra = tokens.shape[1] - self.rows**2
-        patches = tokens[:, extra:]
+        count = 0 if self.codes is None else len(self.codes)
+        end = tokens.shape[1] - count
+        extra = end - self.rows**2
+        patches = tokens[:, extra:end]
         if extra:
             pooled = tokens[:, 0]
         elif isinstance(getattr(self.encoder, "head", None), nn.Module):
-            pooled = out.pooler_output
+            pooled = self.encoder.head(patches) if count else out.pooler_output
         else:
             pooled = patches.mean(1)
-        return Seen(pooled, self._pool(patches), self._pool(_standard(below[0][:, extra:])) if below else None)
+        shares = clusters(patches, self.pool_to)[0] if self.pool_to is not None and self.pool == "kmeans" else None
+        return Seen(
+            pooled,
+            self._joined(patches, shares, tokens[:, end:]),
+            self._joined(*self._apart(_standard(below[0]), extra, end, shares)) if below else None,
+        )
 
-    def _hook(self, into: list[Tensor]) -> RemovableHandle | None:
+    def _insert(self, hooks: ExitStack) -> None:
+        """Let codes join what one layer reads."""
+        codes = self.codes
+        if codes is None:
+            return
+
+        def join(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            return with_codes(given[0], codes), *given[1:]
+
+        hooks.callback(towers.layers(self.encoder)[self.codes_layer].register_forward_pre_hook(join).remove)
+
+    def _listen(self, hooks: ExitStack, into: list[Tensor]) -> None:
         """Overhear what one layer says, whichever way the encoder calls its layers."""
         if not self.below:
-            return None
+            return
 
         def hear(_: nn.Module, __: object, said: Tensor | tuple[Tensor, ...]) -> None:
             into.append(said if isinstance(said, Tensor) else said[0])
 
-        return towers.layers(self.encoder)[self.below - 1].register_forward_hook(hear)
+        hooks.callback(towers.layers(self.encoder)[self.below - 1].register_forward_hook(hear).remove)
+
+    def _apart(
+        self, tokens: Tensor, extra: int, end: int, shares: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Tell the patches of an earlier layer from its codes; a layer before them lends them their first values."""
+        if self.codes is not None and self.below <= self.codes_layer:
+            tokens = with_codes(tokens, self.codes)
+        return tokens[:, extra:end], shares, tokens[:, end:]
+
+    def _joined(self, patches: Tensor, shares: Tensor | None, codes: Tensor) -> Tensor:
+        """Pool the patches, and append the codes."""
+        pooled = self._pool(patches) if shares is None else shares @ patches
+        return pooled if self.codes is None else torch.cat([pooled, codes], 1)
 
     def _pool(self, patches: Tensor) -> Tensor:
+        """Average patches to the smaller grid."""
         if self.pool_to is None or self.pool_to == self.rows:
             return patches
         batch, _, hidden = patches.shape

@@ -15,8 +15,9 @@ class Encoded(NamedTuple):
 
     embedding: [batch, dim], unit length.
     fragments: [batch, n, fragment_dim], unit length (padding included: a mask, not a length, says what is real).
-    mask: [batch, n], true where a fragment is real.
-    states: [batch, n, hidden], what `match` needs of an item; None for a model without `match`.
+    mask: [batch, n], true where a fragment is real. The last true places of a model with codes are its codes.
+    states: [batch, n, hidden], what `match` needs of an item; None for a model without `match`. An item has as many
+    states as fragments; `match` leaves out those of codes.
     """
 
     embedding: Tensor
@@ -33,8 +34,9 @@ class Tokens(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What an image tower saw: pooled [batch, hidden] and patches [batch, rows x columns, hidden].
+    """What an image tower saw: pooled [batch, hidden] and patches [batch, n, hidden].
 
+    Patches are those of the grid, row by row, or clusters of them; and after them the tower's codes, if it has any.
     below: the same patches as an earlier layer of the tower saw them, where the model asks for that.
     """
 
@@ -80,7 +82,12 @@ class Retriever(nn.Module, ABC):
     @property
     @abstractmethod
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of an image's fragments; None where they are not a grid (regions)."""
+        """Rows and columns of an image's first fragments, codes follow; None where they are no grid."""
+
+    @property
+    def reads_pixels(self) -> bool:
+        """Whether its pictures are pixels, and not detected regions."""
+        return True
 
     @abstractmethod
     def look(self, pixels: Tensor) -> Seen:

@@ -9,8 +9,9 @@ from sightline.bundle.encoded import Ability
 from sightline.errors import ModelError
 from sightline.media import Preprocess
 from sightline.models import towers
+from sightline.models.fragments import clusters, mask_with_codes, mask_without_codes, new_codes, with_codes
 from sightline.models.heads import ImageStates, MatchScore, UnitProjection, masked_mean
-from sightline.models.image_tower import ImageTower
+from sightline.models.image_tower import ImageTower, Pool
 from sightline.models.retriever import Encoded, Regions, Retriever, Seen, TextInput, Tokens
 from sightline.models.text_tower import TextTower
 from sightline.models.towers import TowerConfig
@@ -32,6 +33,12 @@ class SingleStreamConfig:
     image: the vision encoder whose patch vectors are the image fragments; or
     regions: detected regions instead of a vision encoder. One of the two.
     embedding_dim: 0 takes the mean of the transformer's outputs as it is (paper 1, section 3.2).
+    pool, pool_to: image fragments are pooled before the transformer reads them, patches to a "grid" of so many rows,
+    patches or regions by "kmeans" to so many clusters (paper 3, section 5); 0 takes them as they are.
+    codes: learned vectors that the transformer reads beside the words or image fragments, others for each, and gives
+    back as more fragments (paper 3, section 4.1). The mean of the outputs leaves them out, and so does `match`.
+    fragments: an item's fragments are only its first so many, without codes (paper 3, appendix); 0 is all. Such a model
+    cannot match, for which it would need the others.
     """
 
     transformer: TowerConfig
@@ -41,9 +48,14 @@ class SingleStreamConfig:
     text_input: TextInput = field(default_factory=TextInput)
     embedding_dim: int = 0
     fragment_dim: int = 128
+    pool: Pool = "grid"
     pool_to: int = 7
+    codes: int = 0
+    fragments: int = 0
 
     def __post_init__(self) -> None:
+        if min(self.codes, self.fragments) < 0:
+            raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Give numbers from 0 up.")
         if (self.image is None) == (self.regions is None):
             raise ModelError("a single-stream model sees through either an image tower or regions, and not both")
 
@@ -64,23 +76,33 @@ class SingleStream(Retriever):
         self.image: ImageTower | None = None
         if config.image is not None:
             vision, _ = towers.build(config.image, "vision")
-            self.image = ImageTower(vision, config.preprocess.size, config.pool_to or None)
+            self.image = ImageTower(vision, config.preprocess.size, config.pool_to or None, pool=config.pool)
+            self.image.check_places(config.fragments)
             self.image_states = ImageStates(self.image.hidden, hidden, spread)
         elif config.regions is not None:
             self.image_states = ImageStates(config.regions.feature_dim + config.regions.box_dim, hidden, spread)
+        self.text_codes = new_codes(config.codes, hidden, spread)
+        self.image_codes = new_codes(config.codes, hidden, spread)
         self.project = UnitProjection(hidden, config.embedding_dim) if config.embedding_dim else None
         self.fragment = UnitProjection(hidden, config.fragment_dim)
         self.match_score = MatchScore(hidden)
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """All three."""
-        return frozenset(("embed", "fragments", "match"))
+        """All three, unless fragments are left out."""
+        return frozenset(("embed", "fragments") if self.config.fragments else ("embed", "fragments", "match"))
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of an image's fragments; None for regions."""
-        return self.image.grid if self.image is not None else None
+        """Rows and columns of an image's first fragments; None for regions, and where they are no grid."""
+        if self.image is None or self.config.fragments not in (0, self.image.places):
+            return None
+        return self.image.grid
+
+    @property
+    def reads_pixels(self) -> bool:
+        """Whether it has an image tower."""
+        return self.image is not None
 
     def look(self, pixels: Tensor) -> Seen:
         """Run the image tower alone."""
@@ -93,25 +115,46 @@ class SingleStream(Retriever):
         if isinstance(images, Regions):
             if self.image is not None:
                 raise ModelError("this model reads pixels, not regions")
-            states, mask = self.image_states(torch.cat([images.features, images.boxes], -1)), images.mask
+            given, mask = self._pooled(images)
         else:
-            patches = (images if isinstance(images, Seen) else self.look(images)).patches
-            states = self.image_states(patches)
-            mask = torch.ones(patches.shape[:2], dtype=torch.bool, device=patches.device)
+            given = (images if isinstance(images, Seen) else self.look(images)).patches
+            mask = torch.ones(given.shape[:2], dtype=torch.bool, device=given.device)
+        states = self.image_states(given)
+        if self.image_codes is not None:
+            states = with_codes(states, self.image_codes)
+        mask = mask_with_codes(mask, self.config.codes)
         return self._encoded(self.transformer.read(None, None, states, mask), mask, states)
+
+    def _pooled(self, regions: Regions) -> tuple[Tensor, Tensor]:
+        """Features and boxes of regions side by side, [batch, n, dim], or means of clusters of them; and their mask."""
+        given = torch.cat([regions.features, regions.boxes], -1)
+        if self.config.pool != "kmeans" or not self.config.pool_to:
+            return given, regions.mask
+        shares, mask = clusters(regions.features, self.config.pool_to, regions.mask)
+        return shares @ given, mask
 
     def encode_texts(self, tokens: Tokens) -> Encoded:
         """Encode tokenised texts."""
         states = self.transformer.words(tokens.ids)
-        return self._encoded(self.transformer.read(states, tokens.mask, None, None), tokens.mask, states)
+        read = self.transformer.read(states, tokens.mask, None, None, self.text_codes)
+        if self.text_codes is not None:
+            states = with_codes(states, self.text_codes)
+        return self._encoded(read, mask_with_codes(tokens.mask, self.config.codes), states)
 
     def _encoded(self, read: Tensor, mask: Tensor, states: Tensor) -> Encoded:
-        mean = masked_mean(read, mask)
+        mean = masked_mean(read, mask_without_codes(mask, self.config.codes))
         embedding = self.project(mean) if self.project is not None else nn.functional.normalize(mean, dim=-1)
-        return Encoded(embedding, self.fragment(read), mask, states)
+        fragments, first = self.fragment(read), self.config.fragments
+        if not first:
+            return Encoded(embedding, fragments, mask, states)
+        end = read.shape[1] - self.config.codes
+        return Encoded(embedding, fragments[:, :end][:, :first], mask[:, :end][:, :first], None)
 
     def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
         """Logits [batch] that text i and image i belong together."""
+        if self.config.fragments:
+            raise ModelError("this model keeps too few fragments to match by", "Build it with fragments = 0.")
+        text_mask, image_mask = (mask_without_codes(mask, self.config.codes) for mask in (text_mask, image_mask))
         return self.match_score(self.transformer.read(text_states, text_mask, image_states, image_mask))  # type: ignore[no-any-return]
 
     def parts(self) -> dict[str, nn.Module]:

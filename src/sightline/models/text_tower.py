@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from sightline.errors import ModelError
+from sightline.models.fragments import mask_with_codes, with_codes
 from sightline.models.retriever import Tokens
 
 # Encoders whose position table starts behind the padding index.
@@ -26,8 +27,8 @@ class TextTower(nn.Module):
         self.max_length = max_length
         config = encoder.config
         self.first_position = config.pad_token_id + 1 if config.model_type in _SHIFTED_POSITIONS else 0
-        # One position stands for every image fragment, the first that no word can have: fragments are a set, and what
-        # place they have in the picture is in their vectors. So the length of a text never moves them.
+        # One position stands for every image fragment and every code, the first that no word can have: they are a set,
+        # and what place they have in the picture is in their vectors. So the length of a text never moves them.
         self.image_position = self.first_position + max_length
         if self.image_position >= config.max_position_embeddings:
             raise ModelError(
@@ -46,8 +47,10 @@ class TextTower(nn.Module):
         """Root mean square of the word vectors: the scale of input that the transformer knows."""
         return float(self.encoder.get_input_embeddings().weight.detach().square().mean().sqrt())
 
-    def forward(self, tokens: Tokens) -> Tensor:
-        """Contextual word vectors [batch, n, hidden]."""
+    def forward(self, tokens: Tokens, codes: Tensor | None = None) -> Tensor:
+        """Contextual vectors [batch, n, hidden] of the words, and after them of codes [count, hidden], if any."""
+        if codes is not None:
+            return self.read(self.words(tokens.ids), tokens.mask, None, None, codes)
         out = self.encoder(input_ids=tokens.ids, attention_mask=tokens.mask.long())
         return out.last_hidden_state  # type: ignore[no-any-return]
 
@@ -55,8 +58,8 @@ class TextTower(nn.Module):
         """Refuse an encoder that takes ids only: no image fragment could be given to it."""
         if not {"inputs_embeds", "position_ids"} <= inspect.signature(self.encoder.forward).parameters.keys():
             raise ModelError(
-                f"{type(self.encoder).__name__} cannot read image fragments: it does not take word vectors",
-                'Use a BERT-type encoder, or matcher = "none".',
+                f"{type(self.encoder).__name__} cannot read image fragments or codes: it does not take word vectors",
+                'Use a BERT-type encoder, or matcher = "none" and codes = 0.',
             )
 
     def words(self, ids: Tensor) -> Tensor:
@@ -64,19 +67,28 @@ class TextTower(nn.Module):
         return self.encoder.get_input_embeddings()(ids)  # type: ignore[no-any-return]
 
     def read(
-        self, text: Tensor | None, text_mask: Tensor | None, image: Tensor | None, image_mask: Tensor | None
+        self,
+        text: Tensor | None,
+        text_mask: Tensor | None,
+        image: Tensor | None,
+        image_mask: Tensor | None,
+        codes: Tensor | None = None,
     ) -> Tensor:
         """Run the transformer over word vectors, image fragments, or [words ; fragments].
 
-        text, image: [batch, n, hidden]; masks: [batch, n], bool. Gives [batch, all n, hidden].
+        text, image: [batch, n, hidden]; masks: [batch, n], bool; codes: [count, hidden], read after the words. Gives
+        [batch, all n, hidden].
         """
         vectors, masks, positions, types = [], [], [], []
         if text is not None and text_mask is not None:
+            count = 0 if codes is None else len(codes)
             span = torch.arange(self.first_position, self.first_position + text.shape[1], device=text.device)
-            vectors.append(text)
-            masks.append(text_mask)
+            span = span.clamp(max=self.image_position)  # what a matcher does not read may stand behind the last word
+            span = torch.cat([span, span.new_full((count,), self.image_position)])
+            vectors.append(text if codes is None else with_codes(text, codes))
+            masks.append(mask_with_codes(text_mask, count))
             positions.append(span.expand(text.shape[0], -1))
-            types.append(torch.zeros_like(text_mask, dtype=torch.long))
+            types.append(torch.zeros_like(masks[-1], dtype=torch.long))
         if image is not None and image_mask is not None:
             vectors.append(image)
             masks.append(image_mask)

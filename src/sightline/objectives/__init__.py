@@ -1,4 +1,5 @@
 from sightline.objectives.contrastive import Contrastive
+from sightline.objectives.distilling import Distill
 from sightline.objectives.listwise import Listwise
 from sightline.objectives.matching import Matching
 from sightline.objectives.objective import Field, Objective, Pairs
@@ -9,7 +10,8 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "contrastive": Contrastive,
     "matching": Matching,
     "listwise": Listwise,
+    "distill": Distill,
 }
 """Every objective by its name in a recipe; the arguments of its constructor are the recipe's settings."""
 
-__all__ = ["OBJECTIVES", "Contrastive", "Field", "Listwise", "Matching", "Objective", "Pairs", "Triplet"]
+__all__ = ["OBJECTIVES", "Contrastive", "Distill", "Field", "Listwise", "Matching", "Objective", "Pairs", "Triplet"]

@@ -1,7 +1,6 @@
 """The contrastive loss: of all that the batch offers, pick what belongs (InfoNCE, as in CLIP)."""
 
 import math
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -9,9 +8,7 @@ from torch.nn import functional as F
 
 from sightline.errors import ModelError
 from sightline.models.retriever import Retriever
-from sightline.objectives.objective import Objective, Pairs
-
-Scores = Literal["embedding", "fragments"]
+from sightline.objectives.objective import Objective, Pairs, Scores, check_scores
 
 
 class Contrastive(Objective):
@@ -63,8 +60,6 @@ class Contrastive(Objective):
         on: Scores = "embedding",
     ) -> None:
         super().__init__()
-        if on not in get_args(Scores):
-            raise ModelError(f"contrastive on {on!r}", f"Give one of {', '.join(get_args(Scores))}.")
         if temperature <= 0 or max_scale <= 0:
             raise ModelError(
                 f"contrastive temperature {temperature} with scale up to {max_scale}", "Give both above 0."
@@ -77,7 +72,7 @@ class Contrastive(Objective):
         if not 0 <= label_smoothing < 1:
             raise ModelError(f"contrastive label_smoothing {label_smoothing}", "Give a share from 0 to below 1.")
         self.on = on
-        self.needs = frozenset({on})
+        self.needs = check_scores("contrastive", on)
         self.max_scale = max_scale
         self.label_smoothing = label_smoothing
         self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature)), requires_grad=learn_temperature)
@@ -90,8 +85,7 @@ class Contrastive(Objective):
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
         """Give this process's share of the mean of both directions."""
-        scores = pairs.cosines() if self.on == "embedding" else pairs.late()
-        logits, positive = self.scale() * scores, pairs.positive
+        logits, positive = self.scale() * pairs.scores(self.on), pairs.positive
         texts, images = pairs.own_texts, pairs.own_images
         of_texts = info_nce(logits[texts], positive[texts], self.label_smoothing).sum()
         of_images = info_nce(logits.T[images], positive.T[images], self.label_smoothing).sum()

@@ -2,14 +2,18 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from sightline.errors import ModelError
 from sightline.models.retriever import Encoded, Retriever
+from sightline.objectives.interaction import maxsim
 
 Field = Literal["embedding", "fragments", "states"]
+Scores = Literal["embedding", "fragments"]
+"""What a text and an image are compared by: the cosine of one vector each, or late interaction of their fragments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,8 @@ class Pairs:
 
     Where several processes train together, the batch is that of all of them, and `own_texts` and `own_images` are the
     rows that this process answers for. In a single process they are all rows.
+
+    taught: [T, I], float32, the scores that a teacher gives every text with every image, where there is one.
     """
 
     texts: Encoded
@@ -30,6 +36,7 @@ class Pairs:
     image_ids: Tensor
     own_texts: slice = field(default_factory=lambda: slice(None))
     own_images: slice = field(default_factory=lambda: slice(None))
+    taught: Tensor | None = None
 
     @property
     def positive(self) -> Tensor:
@@ -43,22 +50,13 @@ class Pairs:
             return texts.float() @ images.float().T
 
     def late(self, chunk: int = 256) -> Tensor:
-        """[T, I], float32: late interaction of every text with every image (paper 3, equation 5).
+        """[T, I], float32: late interaction of every text with every image, `chunk` texts at a time (see `maxsim`)."""
+        texts, images = self.texts, self.images
+        return maxsim(texts.fragments, texts.mask, images.fragments, images.mask, chunk)
 
-        Each word's best cosine with a patch, summed over the words. `chunk` texts at a time, so that the cosines of all
-        words with all patches are never there at once; going back needs only which patch was best.
-        """
-        words, patches = self.texts.fragments, self.images.fragments.flatten(0, 1)
-        hidden = ~self.images.mask
-        padded = bool(hidden.any())
-        rows = []
-        with torch.autocast(words.device.type, enabled=False):
-            for some, real in zip(torch.split(words, chunk), torch.split(self.texts.mask, chunk), strict=True):
-                cosines = (some.float() @ patches.float().T).view(*some.shape[:2], *hidden.shape)
-                if padded:
-                    cosines = cosines.masked_fill(hidden, -torch.inf)
-                rows.append((cosines.max(3).values * real[:, :, None]).sum(1))
-        return torch.cat(rows)
+    def scores(self, on: Scores) -> Tensor:
+        """[T, I], float32: how much every text is alike every image, by embedding or by late interaction."""
+        return self.cosines() if on == "embedding" else self.late()
 
 
 class Objective(nn.Module, ABC):
@@ -71,7 +69,16 @@ class Objective(nn.Module, ABC):
 
     needs: frozenset[Field]
     """Fields of `Encoded` that it sends gradients into, and so into the encoders. It may read others, detached."""
+    asks_teacher: bool = False
+    """Whether it reads `Pairs.taught`, so that a teacher must score the batch."""
 
     @abstractmethod
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
         """Give the loss, a scalar in float32."""
+
+
+def check_scores(loss: str, on: str) -> frozenset[Field]:
+    """Refuse what a loss cannot compare by; gives the one field that it needs then."""
+    if on not in get_args(Scores):
+        raise ModelError(f"{loss} on {on!r}", f"Give one of {', '.join(get_args(Scores))}.")
+    return frozenset({on})  # type: ignore[arg-type]

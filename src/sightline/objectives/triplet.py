@@ -9,29 +9,30 @@ from torch.nn import functional as F
 from sightline.errors import ModelError
 from sightline.models.retriever import Retriever
 from sightline.objectives.drawing import draw, inverse_density, uniform
-from sightline.objectives.objective import Objective, Pairs
+from sightline.objectives.objective import Objective, Pairs, Scores, check_scores
 
 Negatives = Literal["hardest", "mean", "sum", "distance"]
 
 
 class Triplet(Objective):
-    """Paper 1, equation 2, averaged over all positive pairs (image i, text c) of the batch.
+    """Paper 1, equation 2, or paper 3, equation 4, averaged over all positive pairs (image i, text c) of the batch.
 
         L(i, c) = [cos(i, c') - cos(i, c) + α]⁺ + [cos(i', c) - cos(i, c) + α]⁺
 
     c' is a text that does not belong to i, i' an image that does not belong to c, and [x]⁺ = max(0, x).
 
-    margin: α. Paper 1 takes 0.1, HREM 0.2.
+    margin: α. Paper 1 takes 0.1, HREM 0.2, paper 3 0.2 for embeddings and 0.6 for fragments.
     negatives: what c' and i' are, for each pair and direction:
         "hardest", the closest of the batch (paper 1's in-batch hard negatives; VSE++, HREM);
-        "mean" and "sum", all of the batch, their terms averaged or added. HREM begins with an epoch of the mean: the
-        hardest negatives of an untrained model can pull everything into one point;
+        "mean" and "sum", all of the batch, their terms averaged or added (paper 3 adds). HREM begins with an epoch of
+        the mean: the hardest negatives of an untrained model can pull everything into one point;
         "distance", one drawn for each pair so that all distances are alike likely (`inverse_density`).
     nearest, farthest: bounds of "distance". Closer negatives are as likely as those at `nearest`; those at `farthest`
         or beyond, whose term is nearly always zero, are never drawn (2 = no bound). HREM's code has 0.5, and 1.7 for
         Flickr30k or 1.9 for COCO.
+    on: what stands for cos: "embedding", the cosine of one vector each, or "fragments", late interaction.
 
-    Reads the embeddings of both sides. Where a text or an image has no negative, its term is zero.
+    Reads the embeddings, or the fragments, of both sides. Where a text or an image has no negative, its term is zero.
 
     Shares: the term of i' (a text looking among images) is answered for by the process that owns the text, that of c'
     by the one that owns the image, and both are divided by the number of positive pairs in the whole batch. Every term
@@ -50,10 +51,13 @@ class Triplet(Objective):
     The second text is closer to the other image by 0.2, and so off by 0.3; the other terms are zero; three pairs.
     """
 
-    needs = frozenset({"embedding"})
-
     def __init__(
-        self, margin: float = 0.1, negatives: Negatives = "hardest", nearest: float = 0.5, farthest: float = 1.7
+        self,
+        margin: float = 0.1,
+        negatives: Negatives = "hardest",
+        nearest: float = 0.5,
+        farthest: float = 1.7,
+        on: Scores = "embedding",
     ) -> None:
         super().__init__()
         if negatives not in get_args(Negatives):
@@ -63,6 +67,13 @@ class Triplet(Objective):
                 f"triplet distances from {nearest} to {farthest}",
                 "Unit vectors are 0 to 2 apart: give 0 < nearest < farthest <= 2.",
             )
+        self.needs = check_scores("triplet", on)
+        if on == "fragments" and negatives == "distance":
+            raise ModelError(
+                'triplet on "fragments" with negatives by "distance"',
+                'Only single vectors are a distance apart: give other negatives, or on = "embedding".',
+            )
+        self.on = on
         self.margin = margin
         self.negatives = negatives
         self.nearest = nearest
@@ -70,7 +81,7 @@ class Triplet(Objective):
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
         """Give this process's share of the mean of equation 2 over the positive pairs."""
-        cosines, positive = pairs.cosines(), pairs.positive
+        cosines, positive = pairs.scores(self.on), pairs.positive
         texts, images = pairs.own_texts, pairs.own_images
         numbers = uniform((2, len(positive), 1), generator, cosines.device).expand(2, *positive.shape)
         dim = pairs.texts.embedding.shape[1]

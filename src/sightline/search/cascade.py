@@ -5,30 +5,32 @@ about items that it has not judged: whoever a later stage has judged stands befo
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import numpy as np
 
 from sightline.bundle import Bundle
-from sightline.bundle.encoded import Encoded, Model
+from sightline.bundle.encoded import Encoded, Floats, Model
 from sightline.bundle.spec import Calibration, Graph
 from sightline.bundle.spec import Fusion as FusionSpec
 from sightline.errors import ModelError
 from sightline.search.costs import Costs, Stage
+from sightline.search.late import Late, rank_all
 from sightline.search.plan import MOST_RERANK, USUAL_RERANK, Plan
 from sightline.search.plan import Watch as Watch
-from sightline.search.query import Asked, Kind, Query, encode
+from sightline.search.query import Asked, Kind, Query, encode, encode_together
 from sightline.search.relevance import relevances
-from sightline.search.retrieval import Candidates, Doubles, There, retrieve
-from sightline.search.scoring import fuse, maxsim, maxsim_texts
+from sightline.search.retrieval import Candidates, Doubles, There, retrieve, retrieve_together
+from sightline.search.scoring import fuse
 from sightline.stores.base import Ids, Singles, Store
 
 _AT_ONCE = 128
 _PROBE = 6  # items that a stage judges to be measured, where it never was before
-_WORDS = 12  # of a text, about: late interaction adds up as many cosines
 _LOGITS_PER_COSINE = 20.0  # where no calibration says what a cosine is worth to the matcher
+_Judge = Callable[[Ids], Singles]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,11 @@ class Ranking:
     relevances: Doubles | None
     took_ms: dict[str, float]
     truncated: bool = False
+
+    @property
+    def best_relevance(self) -> float | None:
+        """How relevant the best candidate is, if there is one and that is known."""
+        return None if self.relevances is None or not len(self.relevances) else float(self.relevances[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +75,42 @@ class Cascade:
         with watch("encode"):
             asked = encode(query, self.model, self.kind)
         late, rerank = self._limits(asked, plan)
-        with watch("retrieve"):
-            n = max(plan.k, late, rerank)
-            candidates = retrieve(self.store, asked, n, allowed=allowed, there=there, fold=fold)
-        if asked.across is not None and late:
+        judge = None if asked.across is None else Late(self.store, asked.across, self.kind, plan.late_fragments)
+        n = max(plan.k, late, rerank)
+        if judge is not None and plan.late == "all" and self._can_interact:
             with watch("interact"):
-                candidates = self._late(candidates, asked.across, late, watch, 0.5 if rerank else 1.0)
+                candidates = rank_all(judge, asked, n, allowed=allowed, there=there, fold=fold)
+                self._refuse_infinite(candidates.scores)
+        else:
+            with watch("retrieve"):
+                candidates = retrieve(self.store, asked, n, allowed=allowed, there=there, fold=fold)
+        if judge is not None and late:
+            with watch("interact"):
+                candidates = self._late(candidates, judge, late, watch, 0.5 if rerank else 1.0)
         if asked.across is not None and rerank:
             with watch("match"):
                 candidates = self._match(candidates, asked.across, rerank, watch, plan.joined(self.model))
         items = self.store.stats().items if allowed is None else len(allowed)
         return Ranking(candidates, self._relevances(asked, candidates, plan, items), watch.took_ms, asked.truncated)
+
+    def run_together(
+        self, queries: Sequence[Query], k: int, *, there: There | None = None, fold: bool = False
+    ) -> list[Ranking]:
+        """Answer many questions of nothing but words by the first stage alone, each as `run` would, in less time.
+
+        Each took as long as all of them together.
+        """
+        plan, watch = Plan(k, rerank=0), Watch(self.clock)
+        plan.check(self.model)
+        with watch("encode"):
+            asked = encode_together(queries, self.model, self.kind)
+        with watch("retrieve"):
+            found = retrieve_together(self.store, asked, k, there=there, fold=fold)
+        items = self.store.stats().items
+        return [
+            Ranking(candidates, self._relevances(one, candidates, plan, items), dict(watch.took_ms), one.truncated)
+            for one, candidates in zip(asked, found, strict=True)
+        ]
 
     def _begin(self, query: Query, plan: Plan) -> None:
         """Have the model load at once everything that the question will need."""
@@ -95,65 +127,63 @@ class Cascade:
             return 0, 0
         usual = USUAL_RERANK if plan.budget_ms is None else MOST_RERANK
         can_match = "match" in self.model.abilities and self.store.shape.states > 0
-        can_interact = "fragments" in self.model.abilities and self.store.shape.fragments > 0
+        late = plan.late if isinstance(plan.late, int) and self._can_interact else 0
         rerank = usual if plan.rerank is None else plan.rerank
-        return (plan.late or 0) * can_interact, rerank * can_match
+        return late, rerank * can_match
 
-    def _late(self, candidates: Candidates, across: Encoded, limit: int, watch: Watch, share: float) -> Candidates:
-        k = self._affordable("late", candidates, across, limit, watch, share)
+    @property
+    def _can_interact(self) -> bool:
+        return "fragments" in self.model.abilities and self.store.shape.fragments > 0
+
+    def _late(self, candidates: Candidates, judge: Late, limit: int, watch: Watch, share: float) -> Candidates:
+        k = self._affordable("late", judge.scores, candidates, limit, watch, share)
         if not k:
             return candidates
-        scores = self._measured("late", across, candidates.ids[:k]).astype(np.float64)
-        words = int(across.mask.sum()) if self.kind == "images" else _WORDS
-        return candidates.reranked(scores, words, "late")
+        scores = self._measured("late", judge.scores, candidates.ids[:k]).astype(np.float64)
+        return candidates.reranked(scores, judge.worth, "late")
 
     def _match(
         self, candidates: Candidates, across: Encoded, limit: int, watch: Watch, joined: FusionSpec
     ) -> Candidates:
         if isinstance(self.model, Bundle):
             self.model.prepare("match")
-        k = self._affordable("match", candidates, across, limit, watch, 1.0)
+        judge = partial(self._logits, across)
+        k = self._affordable("match", judge, candidates, limit, watch, 1.0)
         if not k:
             return candidates
-        logits = self._measured("match", across, candidates.ids[:k])
+        logits = self._measured("match", judge, candidates.ids[:k])
         scores = fuse(joined.rule, candidates.embed[:k], logits, joined.weight)
         worth = _worth_of_a_cosine(self._calibrations(joined), joined)
         return candidates.reranked(scores, worth, "match")
 
     def _affordable(
-        self, stage: Stage, candidates: Candidates, across: Encoded, limit: int, watch: Watch, share: float
+        self, stage: Stage, judge: _Judge, candidates: Candidates, limit: int, watch: Watch, share: float
     ) -> int:
         """How many candidates a stage can judge in its share of the time that is left."""
         limit = min(limit, len(candidates))
         if watch.budget_ms is None or not limit:
             return limit
         if self.costs.of(stage) is None:
-            self._probe(stage, candidates, across, watch)
+            self._probe(stage, judge, candidates, watch)
         return min(limit, self.costs.affordable(stage, share * watch.left()) or 0)
 
-    def _probe(self, stage: Stage, candidates: Candidates, across: Encoded, watch: Watch) -> None:
+    def _probe(self, stage: Stage, judge: _Judge, candidates: Candidates, watch: Watch) -> None:
         """Learn what a stage costs that was never measured: try one item, and then some more if there is time."""
-        self._measured(stage, across, candidates.ids[:1])
+        self._measured(stage, judge, candidates.ids[:1])
         if (self.costs.affordable(stage, watch.left()) or 0) >= 2 * _PROBE:
-            self._measured(stage, across, candidates.ids[:_PROBE])
+            self._measured(stage, judge, candidates.ids[:_PROBE])
 
-    def _measured(self, stage: Stage, across: Encoded, ids: Ids) -> Singles:
+    def _measured(self, stage: Stage, judge: _Judge, ids: Ids) -> Singles:
         """Judge items, and learn how long that takes."""
         began = self.clock()
-        scores = self._interaction(across, ids) if stage == "late" else self._logits(across, ids)
+        scores = judge(ids)
         self.costs.note(stage, len(ids), self.clock() - began)
-        if not np.isfinite(scores).all():
-            raise ModelError(f"{self.model.name} gave scores that are not finite", "Check its weights and precision.")
+        self._refuse_infinite(scores)
         return scores
 
-    def _interaction(self, across: Encoded, ids: Ids) -> Singles:
-        stored = self.store.fetch(ids, "fragments")
-        if across.fragments is None:
-            raise ModelError(f"{self.model.name} gave no fragments", "Leave out late.")
-        if self.kind == "images":
-            return maxsim(across.fragments[0], across.mask[0], stored.values, stored.mask)
-        own = across.fragments[0][across.mask[0]]
-        return maxsim_texts(stored.values[stored.mask], stored.mask.sum(axis=1), own)
+    def _refuse_infinite(self, scores: Floats) -> None:
+        if not np.isfinite(scores).all():
+            raise ModelError(f"{self.model.name} gave scores that are not finite", "Check its weights and precision.")
 
     def _logits(self, across: Encoded, ids: Ids) -> Singles:
         stored = self.store.fetch(ids, "states")

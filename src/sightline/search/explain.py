@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sightline.bundle import Bundle
-from sightline.bundle.encoded import Encoded, Model
+from sightline.bundle.encoded import Encoded, Floats, Model
 from sightline.bundle.tokenizing import Word
 from sightline.errors import ModelError, QueryError
-from sightline.media import Preprocess
+from sightline.media import ImageSource, Preprocess, open_image, to_pixels
 from sightline.media.framing import Box
 
 Singles = npt.NDArray[np.float32]
@@ -41,22 +41,59 @@ class WordMatch:
         }
 
 
-def explain(text: str, encoded: Encoded, model: Model, fragments: Singles) -> list[WordMatch]:
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The words of a text beside the parts of a picture; `box` is what the grid covers of it, as `seen_box` says."""
+
+    text: str
+    picture: ImageSource
+    words: tuple[WordMatch, ...]
+    box: Box
+
+    def to_json(self) -> dict[str, Any]:
+        """What `sightline explain --json` writes."""
+        rows, columns = self.words[0].grid.shape
+        return {
+            "query": self.text,
+            "picture": self.picture.name,
+            "rows": rows,
+            "columns": columns,
+            "box": dict(zip(("left", "top", "right", "bottom"), self.box, strict=True)),
+            "words": [word.to_json() for word in self.words],
+        }
+
+
+def explain_picture(text: str, picture: ImageSource, model: Model, fragments: Floats | None = None) -> Explanation:
     """Compare the words of a text with the parts of a picture.
 
-    encoded: what the model made of the text, alone. fragments: of the picture, [parts, dim], as they are stored.
+    fragments: the picture's, [parts, dim], where they are stored; else the picture is encoded.
+    """
+    width, height = open_image(picture).size
+    if fragments is None:
+        encoded = model.encode_images(to_pixels(picture, model.preprocess)[None])
+        fragments = np.empty((0, 0), np.float32) if encoded.fragments is None else encoded.fragments[0][encoded.mask[0]]
+    words = explain(text, model.encode_texts([text]), model, fragments)
+    return Explanation(text, picture, tuple(words), seen_box(model.preprocess, width, height))
+
+
+def explain(text: str, encoded: Encoded, model: Model, fragments: Floats) -> list[WordMatch]:
+    """Compare the words of a text with the parts of a picture.
+
+    encoded: what the model made of the text, alone. fragments: of the picture, [parts, dim], as they are stored; those
+    beyond the grid belong to no part of it, and are left out.
 
     A word of several tokens is as much alike a part as the most alike of its tokens.
     """
     if not isinstance(model, Bundle) or encoded.fragments is None or model.spec.image.grid is None:
         raise ModelError(f"{model.name} does not tell the parts of a picture apart", "Search with another model.")
     rows, columns = model.spec.image.grid
-    if len(fragments) != rows * columns:
+    if len(fragments) < rows * columns:
         raise ModelError(f"{model.name} has a grid of {rows} x {columns}, and the picture {len(fragments)} parts")
     words = model.tokenizer.words(text)
     if not words:
         raise QueryError("the query has no words to explain", "Give some words.")
-    cosines = np.clip(encoded.fragments[0].astype(np.float32) @ fragments.astype(np.float32).T, -1, 1)
+    parts = fragments[: rows * columns].astype(np.float32)
+    cosines = np.clip(encoded.fragments[0].astype(np.float32) @ parts.T, -1, 1)
     return _matches(text, words, cosines.reshape(-1, rows, columns))
 
 

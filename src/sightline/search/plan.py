@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 from sightline.bundle import Bundle
 from sightline.bundle.encoded import Ability, Model, check_ability
@@ -24,23 +25,26 @@ class Plan:
 
     k: how many results are wanted.
     late, rerank: how many of the best are rescored by late interaction, and then by matching. `rerank` None stands for
-        as many as are usual, where the model can match; with `budget_ms` both are upper limits.
+        as many as are usual, where the model can match; with `budget_ms` both are upper limits. `late` may be `all`:
+        then it ranks everything, in the place of embeddings.
     budget_ms: how long the whole search may take. None: as long as it takes.
     fusion, weight: how the matcher's logit and the cosine are joined; None for what the model's makers chose.
+    late_fragments: how many fragments of either side, the first ones, take part in late interaction; None for all.
     """
 
     k: int = 10
-    late: int | None = None
+    late: int | Literal["all"] | None = None
     rerank: int | None = None
     budget_ms: float | None = None
     fusion: Fusion | None = None
     weight: float | None = None
+    late_fragments: int | None = None
 
     def check(self, model: Model) -> None:
         """Refuse what cannot be done, before any work is."""
         if self.k < 1:
             raise QueryError(f"the best {self.k} are asked for", "Ask for at least one.")
-        self._check_stage("late", self.late, "fragments", model)
+        self._check_late(model)
         self._check_stage("rerank", self.rerank, "match", model)
         if self.budget_ms is not None and not self.budget_ms > 0:
             raise QueryError(f"a time limit of {self.budget_ms} milliseconds", "Give more, or leave it out.")
@@ -54,6 +58,18 @@ class Plan:
         if self.weight is not None:
             return FusionSpec(rule, self.weight)
         return FusionSpec(rule, own.weight if rule == own.rule else 0.5)
+
+    def _check_late(self, model: Model) -> None:
+        if self.late == "all":
+            self._check_stage("late", MOST_RERANK, "fragments", model)
+        elif isinstance(self.late, str):
+            raise QueryError(f"late {self.late!r}", "Give how many of the best to look at more closely, or all.")
+        else:
+            self._check_stage("late", self.late, "fragments", model)
+        if self.late == "all" and self.budget_ms is not None:
+            raise QueryError("late interaction with all, and a time limit", "Leave out one of them.")
+        if self.late_fragments is not None and self.late_fragments < 1:
+            raise QueryError(f"late interaction of {self.late_fragments} fragments", "Give at least one.")
 
     @staticmethod
     def _check_stage(option: str, k: int | None, ability: Ability, model: Model) -> None:

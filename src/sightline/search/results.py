@@ -89,6 +89,10 @@ class SearchResult:
 
     def to_json(self) -> dict[str, Any]:
         """What `sightline search --json` writes."""
+        return {**self.about(), "hits": [hit.to_json() for hit in self.hits]}
+
+    def about(self) -> dict[str, Any]:
+        """All that `to_json` says but the hits."""
         extra = {
             "image": self.query.image.name if self.query.image else None,
             "not": list(self.query.without),
@@ -100,5 +104,4 @@ class SearchResult:
             "query": str(self.query),
             **{name: value for name, value in extra.items() if value not in (None, [])},
             "took_ms": {part: round(spent, 2) for part, spent in self.took_ms.items()},
-            "hits": [hit.to_json() for hit in self.hits],
         }

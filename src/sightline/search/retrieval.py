@@ -8,15 +8,19 @@ import numpy.typing as npt
 
 from sightline.search.duplicates import ALIKE, IDENTICAL, Patches, leaders
 from sightline.search.query import Asked
-from sightline.stores.base import Ids, Singles, Store
+from sightline.stores.base import Found, Ids, Singles, Store
 
 Doubles = npt.NDArray[np.float64]
 There = Callable[[Sequence[int]], Container[int]]
 """Tells which of some ids are still there; an item may be deleted while it is searched for."""
 
 _SAMPLED = 256  # items that tell what is typical of a collection
-_MOST = 4_000  # items that are looked at, at least, before there may be too few different ones
-_MORE = 4  # times as many are looked at where the first were not enough
+
+MOST = 4_000
+"""Items that are looked at, at least, before there may be too few different ones."""
+
+MORE = 4
+"""Times as many are looked at where the first were not enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,37 +74,72 @@ class Candidates:
 
 
 def retrieve(
-    store: Store, asked: Asked, n: int, *, allowed: Ids | None = None, there: There | None = None, fold: bool = False
+    store: Store,
+    asked: Asked,
+    n: int,
+    *,
+    allowed: Ids | None = None,
+    there: There | None = None,
+    fold: bool = False,
+    first: Found | None = None,
 ) -> Candidates:
     """Find the n best items; with `fold`, the n best of which no two are the same picture.
 
-    allowed: only these ids may be found. there: says which are still there.
+    allowed: only these ids may be found. there: says which are still there. first: what the store finds for `asked`, as
+    many as are looked at first, where that is known.
 
     What is not wanted takes from an item's cosine as much as it shows more of it than is typical of the collection.
     That never raises a score: so once the n-th best score reaches the lowest cosine that was looked at, no item
     further down can be better, and the answer is exact.
     """
-    unwanted = _Unwanted.of(asked, store, allowed)
-    want = 2 * n if fold or unwanted else n
+    unwanted = Unwanted.of(asked, store, allowed)
+    want = wanted(n, fold or unwanted is not None)
     while True:
-        found = store.search(asked.vector[None], want, allowed)
+        found, first = first or store.search(asked.vector[None], want, allowed), None
         ids, cosines = found.ids[0], found.scores[0].astype(np.float64)
         ids, cosines = ids[ids >= 0], cosines[ids >= 0]
         is_all = len(ids) < want
         lowest = -np.inf if is_all else cosines[-1]
-        if there is not None:
-            known = there(ids.tolist())
-            is_there = np.array([id in known for id in ids.tolist()], dtype=np.bool_)
-            ids, cosines = ids[is_there], cosines[is_there]
+        is_there = still_there(ids, there)
+        ids, cosines = ids[is_there], cosines[is_there]
         candidates = _judged(store, asked, ids, cosines, unwanted, fold)
         sure = int(np.count_nonzero(candidates.scores >= lowest))
-        if is_all or sure >= n or want >= _MOST:
+        if is_all or sure >= n or want >= MOST:
             return candidates.taken(np.arange(min(n, len(candidates))))
-        want *= _MORE
+        want *= MORE
+
+
+def retrieve_together(
+    store: Store, asked: Sequence[Asked], n: int, *, there: There | None = None, fold: bool = False
+) -> list[Candidates]:
+    """Find for each of many questions what `retrieve` finds; all are held against an item while it is at hand.
+
+    Nothing may be unwanted. there: is asked about the items of all questions at once.
+    """
+    found = store.search(np.stack([one.vector for one in asked]), wanted(n, fold))
+    if there is not None:
+        there(np.unique(found.ids[found.ids >= 0]).tolist())
+    firsts = [Found(found.ids[number, None], found.scores[number, None]) for number in range(len(asked))]
+    return [
+        retrieve(store, one, n, there=there, fold=fold, first=first) for one, first in zip(asked, firsts, strict=True)
+    ]
+
+
+def still_there(ids: Ids, there: There | None) -> npt.NDArray[np.bool_]:
+    """Which of some ids [n] are still there; all of them where nobody can tell."""
+    if there is None:
+        return np.ones(len(ids), dtype=np.bool_)
+    known = there(ids.tolist())
+    return np.array([id in known for id in ids.tolist()], dtype=np.bool_)
+
+
+def wanted(n: int, some_may_go: bool) -> int:
+    """How many items are looked at first, to find n."""
+    return 2 * n if some_may_go else n
 
 
 def _judged(
-    store: Store, asked: Asked, ids: Ids, cosines: Doubles, unwanted: "_Unwanted | None", fold: bool
+    store: Store, asked: Asked, ids: Ids, cosines: Doubles, unwanted: "Unwanted | None", fold: bool
 ) -> Candidates:
     """Score items by their cosines [n] and what else is asked, put them in order, and fold those that look the same."""
     embed, beside, penalty = cosines, np.zeros(len(ids)), np.zeros(len(ids))
@@ -118,10 +157,10 @@ def _judged(
         ids, scores, embed - penalty, ("embed",) * len(ids), embed, beside, penalty, (none,) * len(ids)
     )
     order = np.argsort(-scores, kind="stable")
-    return _folded(candidates.taken(order), embeddings[order], store) if fold else candidates.taken(order)
+    return folded(candidates.taken(order), embeddings[order], store) if fold else candidates.taken(order)
 
 
-def _folded(candidates: Candidates, embeddings: Singles, store: Store) -> Candidates:
+def folded(candidates: Candidates, embeddings: Singles, store: Store) -> Candidates:
     """Of pictures that look the same only the best, with the ids of the others."""
     if store.shape.states:
         leading = leaders(embeddings, ALIKE, Patches(store, candidates.ids).is_same)
@@ -135,14 +174,15 @@ def _folded(candidates: Candidates, embeddings: Singles, store: Store) -> Candid
 
 
 @dataclass(frozen=True, slots=True)
-class _Unwanted:
+class Unwanted:
     """What is not wanted, vectors [m, dim], and the cosine [m] with each that half of the collection exceeds."""
 
     vectors: Singles
     typical: Singles
 
     @staticmethod
-    def of(asked: Asked, store: Store, allowed: Ids | None) -> "_Unwanted | None":
+    def of(asked: Asked, store: Store, allowed: Ids | None) -> "Unwanted | None":
+        """What a question does not want, beside what is typical of the items that may be found; None for nothing."""
         if not len(asked.without):
             return None
         ids = np.intersect1d(allowed, store.ids()) if allowed is not None else store.ids()
@@ -150,7 +190,7 @@ class _Unwanted:
         if not len(sample):
             return None
         cosines = store.fetch(sample, "embedding").values[:, 0] @ asked.without.T
-        return _Unwanted(asked.without, np.median(cosines, axis=0))
+        return Unwanted(asked.without, np.median(cosines, axis=0))
 
     def shown_by(self, embeddings: Singles) -> Doubles:
         """How much more than typical items [n, dim] show of it, all of it together: [n]."""

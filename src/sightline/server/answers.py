@@ -67,6 +67,34 @@ class ItemAnswer(BaseModel):
     thumbnail: str | None = None
 
 
+class ItemsAnswer(BaseModel):
+    """Some items, and of how many."""
+
+    total: int
+    items: list[ItemAnswer]
+
+
+class FolderAnswer(BaseModel):
+    """A folder, and how many files are in and below it."""
+
+    path: str
+    items: int
+
+
+class TakenAnswer(BaseModel):
+    """When the first and the last picture were taken, as far as it is known."""
+
+    first: str
+    last: str
+
+
+class FiltersAnswer(BaseModel):
+    """What filters can choose from; `taken` is left out where no date is known."""
+
+    folders: list[FolderAnswer]
+    taken: TakenAnswer | None = None
+
+
 class WordAnswer(BaseModel):
     """A word, where it stands in the query, its best cosine, and its cosine with each part of the picture."""
 
@@ -139,7 +167,7 @@ class HealthAnswer(BaseModel):
 
 def search_answer(result: SearchResult, kind: str) -> dict[str, Any]:
     """What `sightline search --json` writes, less what only this machine's owner should see."""
-    return {**result.to_json(), "hits": [hit_answer(hit, kind) for hit in result.hits]}
+    return {**result.about(), "hits": [hit_answer(hit, kind) for hit in result.hits]}
 
 
 def hit_answer(hit: Hit, kind: str) -> dict[str, Any]:

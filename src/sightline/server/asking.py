@@ -38,6 +38,11 @@ class Search(BaseModel):
     budget_ms: float | None = Field(default=None, gt=0, le=30_000, description="How long the search may take.")
     duplicates: Literal["fold", "show"] = Field(default="fold", description="Pictures that look the same as one.")
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is asked but words: such searches can be made many at once."""
+        return bool(self.q) and not self.not_ and self.where is None and self.budget_ms is None
+
     def options(self) -> dict[str, Any]:
         """What `Collection.search` takes besides words and picture."""
         return self.model_dump(include=set(Search.model_fields) - {"q"})

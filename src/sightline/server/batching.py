@@ -1,7 +1,7 @@
 """Many small requests made few large ones: what waits at the same time is run together."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -13,6 +13,7 @@ R = TypeVar("R")
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiting(Generic[T, R]):
     item: T
+    kind: Hashable
     size: int
     future: "Future[R]"
 
@@ -22,8 +23,8 @@ class Batcher(Generic[T, R]):
 
     A lone item is run at once. Only when the batch before had company are others waited for, for a few milliseconds:
     then some are likely to be on their way. What comes in while all threads run makes up the next batches. Each begins
-    with the item that has waited longest; its company are those most like it in size, because what is run together is
-    padded to the largest.
+    with the item that has waited longest; its company are others of its kind, those most like it in size, because what
+    is run together is padded to the largest.
     """
 
     def __init__(
@@ -33,11 +34,16 @@ class Batcher(Generic[T, R]):
         most: int,
         gather_seconds: float = 0.0,
         workers: int = 1,
+        kind: Callable[[T], Hashable] = lambda item: None,
         size: Callable[[T], int] = lambda item: 0,
         note: Callable[[int], None] | None = None,
     ) -> None:
-        """Start the threads. most: items of one run. note: is told how many each run has."""
-        self._run, self._most, self._gather, self._size, self._note = run, most, gather_seconds, size, note
+        """Start the threads. most: items of one run. kind: only what has the same is run together.
+
+        note: is told how many each run has.
+        """
+        self._run, self._most, self._gather, self._note = run, most, gather_seconds, note
+        self._kind, self._size = kind, size
         self._changed = threading.Condition()
         self._waiting: list[_Waiting[T, R]] = []
         self._had_company = False
@@ -51,7 +57,7 @@ class Batcher(Generic[T, R]):
 
     def submit(self, item: T) -> "Future[R]":
         """Hand in an item; the future has its result, or the error of the whole batch. One cancelled is not run."""
-        waiting: _Waiting[T, R] = _Waiting(item, self._size(item), Future())
+        waiting: _Waiting[T, R] = _Waiting(item, self._kind(item), self._size(item), Future())
         with self._changed:
             if not self._is_open:
                 raise RuntimeError("the batcher was closed")
@@ -104,6 +110,7 @@ class Batcher(Generic[T, R]):
 
 
 def _alike(waiting: list[_Waiting[T, R]], most: int) -> list[_Waiting[T, R]]:
-    """The one that came first, and those that are most like it in size."""
+    """The one that came first, and those of its kind that are most like it in size."""
     first = waiting[0]
-    return sorted(waiting, key=lambda other: abs(other.size - first.size) if other is not first else -1)[:most]
+    company = [other for other in waiting[1:] if other.kind == first.kind]
+    return [first, *sorted(company, key=lambda other: abs(other.size - first.size))][:most]

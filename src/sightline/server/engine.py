@@ -10,36 +10,63 @@ import numpy.typing as npt
 
 from sightline.bundle import Bundle
 from sightline.bundle.encoded import Encoded, Floats
-from sightline.bundle.runtime import Mask
+from sightline.bundle.runtime import Mask, text_encoded
 from sightline.bundle.spec import Graph
 from sightline.media.loading import usable_cpus
+from sightline.search.query import row_of
 from sightline.server.batching import Batcher
 from sightline.server.lanes import stop_if_given_up
 from sightline.server.limits import Limits
 
 R = TypeVar("R")
 
-_PROBES = ("a", "two dogs run along a beach")
-_TOLERANCE = 1e-3
+_PROBES = ("two dogs run along a beach", "a beach along two run dogs")  # of one length, however it is counted
+_TOLERANCE = 1e-5
+
+
+class Encoder(Bundle):
+    """A bundle that never pads: of a batch of texts, those with the same number of tokens are run together.
+
+    Padding costs what words cost, and it changes what it should not: sums over more numbers are rounded differently in
+    their last digit, and where the next layer quantises its inputs, some fall on another step. Without it, a text of an
+    int8 model gets the same numbers in a batch as alone, to the last digit.
+    """
+
+    def encode_texts(self, texts: Sequence[str]) -> Encoded:
+        """Encode a batch of texts."""
+        tokens = self.tokenizer(texts)
+        lengths = tokens.mask.sum(axis=1)
+        rows: dict[int, Encoded] = {}
+        for length in np.unique(lengths):
+            places = np.flatnonzero(lengths == length)
+            mask = tokens.mask[places, :length]
+            out = self._run("text", {"ids": tokens.ids[places, :length], "mask": mask})
+            encoded = text_encoded(out, mask, tokens.truncated[places])
+            rows |= {int(place): row_of(encoded, number) for number, place in enumerate(places)}
+        return _stacked([rows[place] for place in range(len(texts))])
 
 
 class SharedBundle(Bundle):
     """A bundle whose callers are threads that each wait for their own answer.
 
-    Texts go to the encoder in batches of about the same length, each on one processor, where nothing waits for another.
-    Queries without a rerank are answered while a match is running. Matching and encoding pictures gain nothing
-    from larger batches; they take turns, first come, first served, each with all processors.
+    encoder: for callers with many texts. most: how many texts it may get at once. workers: how many such batches may
+    run at the same time; each has its share of the processors, so that none waits for another.
+
+    Texts of callers with few go to the encoder in batches of about the same length. Matching and encoding pictures gain
+    nothing from larger batches; they take turns, first come, first served, each with all processors. Texts are encoded
+    while a match is running.
     """
 
     def __init__(self, bundle: Bundle, limits: Limits, note: Callable[[int], None] | None = None) -> None:
         super().__init__(bundle.folder, bundle.spec, bundle.threads)
-        self._encoder = Bundle(bundle.folder, bundle.spec, threads=1)
-        most = limits.batch if limits.batch > 1 and _rows_are_independent(self._encoder) else 1
+        self.workers = limits.encoders or usable_cpus()
+        self.encoder = Encoder(bundle.folder, bundle.spec, threads=max(1, usable_cpus() // self.workers))
+        self.most = limits.batch if limits.batch > 1 and _rows_are_independent(self.encoder) else 1
         self._texts: Batcher[str, Encoded] = Batcher(
             self._encode_together,
-            most=most,
+            most=self.most,
             gather_seconds=limits.gather_ms / 1000,
-            workers=limits.encoders or usable_cpus(),
+            workers=self.workers,
             size=len,
             note=note,
         )
@@ -80,8 +107,8 @@ class SharedBundle(Bundle):
             pool.shutdown()
 
     def _encode_together(self, texts: list[str]) -> list[Encoded]:
-        encoded = self._encoder.encode_texts(texts)
-        return [_row(encoded, number) for number in range(len(texts))]
+        encoded = self.encoder.encode_texts(texts)
+        return [row_of(encoded, number) for number in range(len(texts))]
 
     def _in_turn(self, name: str, work: Callable[..., R], *arguments: Any) -> R:
         def unless_given_up() -> R:
@@ -96,20 +123,6 @@ def _rows_are_independent(bundle: Bundle) -> bool:
     together = bundle.encode_texts(_PROBES).embedding
     alone = np.concatenate([bundle.encode_texts([probe]).embedding for probe in _PROBES])
     return bool(np.abs(together - alone).max() < _TOLERANCE)
-
-
-def _row(encoded: Encoded, number: int) -> Encoded:
-    """One text of a batch, without the padding that the others made necessary."""
-    mask = encoded.mask[number]
-    n = int(mask.sum())
-    own = slice(number, number + 1)
-    return Encoded(
-        encoded.embedding[own].copy(),
-        encoded.mask[own, :n].copy(),
-        None if encoded.fragments is None else encoded.fragments[own, :n].copy(),
-        None if encoded.states is None else encoded.states[own, :n].copy(),
-        None if encoded.truncated is None else encoded.truncated[own].copy(),
-    )
 
 
 def _stacked(rows: list[Encoded]) -> Encoded:

@@ -5,9 +5,12 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
-from typing import ParamSpec, TypeVar
+from typing import Generic, ParamSpec, TypeVar
+
+from sightline.server.batching import Batcher
 
 P = ParamSpec("P")
+T = TypeVar("T")
 R = TypeVar("R")
 
 _given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
@@ -62,6 +65,31 @@ class Lane:
     def close(self) -> None:
         """Finish what is running, and drop what is not."""
         self._pool.shutdown(cancel_futures=True)
+
+
+class SharedLane(Generic[T, R]):
+    """A lane in which requests that wait together are worked on together; it has an end, too."""
+
+    def __init__(self, batcher: Batcher[T, R], waiting: int) -> None:
+        self._batcher, self._most, self._count = batcher, waiting, 0
+
+    async def run(self, item: T) -> R:
+        """Hand in an item and wait for its result; one whose caller is cancelled is dropped, unless it is running."""
+        if self._count >= self._most:
+            raise BusyError
+        try:
+            future = self._batcher.submit(item)
+        except RuntimeError as error:  # the batcher was closed
+            raise BusyError from error
+        self._count += 1
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            self._count -= 1
+
+    def close(self) -> None:
+        """Finish what was handed in."""
+        self._batcher.close()
 
 
 def _on(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

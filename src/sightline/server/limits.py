@@ -14,7 +14,8 @@ class Limits:
     seconds: from the first byte of a request to the last of its answer.
     waiting: requests of one kind that wait for their turn; more are turned away.
     rate, burst: requests a second that one client of a public server may make in the long run, and at once.
-    batch: texts encoded at once. encoders: how many such batches at the same time; 0 for one a processor.
+    batch: queries answered at once, from encoding to results; 1 for each alone. encoders: how many such batches at the
+        same time; 0 for one a processor.
     gather_ms: how long others are waited for, when there are others.
     thumbnail_bytes: of all thumbnails that are kept on the disk.
     """
@@ -31,7 +32,7 @@ class Limits:
     waiting: int = 512
     rate: float = 20.0
     burst: int = 300
-    batch: int = 8
+    batch: int = 16
     encoders: int = 0
     gather_ms: float = 3.0
     thumbnail_bytes: int = 500 * 2**20

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi import Path as InPath
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from sightline.server import answers
+from sightline.server import answers, browsing
 from sightline.server.access import Doorkeeper
 from sightline.server.asking import SEARCH_BODY, Embed, Id, Match, Search, Text, read_form
 from sightline.server.metrics import CONTENT_TYPE
@@ -19,6 +19,7 @@ from sightline.server.reference import reference
 from sightline.server.service import Service
 from sightline.server.static import content_type, tag
 
+Filter = Annotated[str | None, Query(max_length=2000, description="A filter, such as: folder = 'holiday'")]
 ItemId = Annotated[Id, InPath(description="The id of an item, as results have it.")]
 IfNoneMatch = Annotated[str | None, Header(include_in_schema=False)]
 _PICTURE_AGE = 300  # seconds for which a browser need not ask again; an id keeps its picture while its collection lives
@@ -47,7 +48,7 @@ def searching(service: Service) -> APIRouter:
     @router.get("/search", response_model=answers.SearchAnswer)
     async def search(asked: Annotated[Search, Query()]) -> Response:
         """Find items by words."""
-        return JSONResponse(await service.lane_of(asked).run(service.search, asked))
+        return JSONResponse(await service.found(asked))
 
     @router.post("/search", response_model=answers.SearchAnswer, openapi_extra=SEARCH_BODY)
     async def search_by_more(request: Request) -> Response:
@@ -58,12 +59,17 @@ def searching(service: Service) -> APIRouter:
             asked = Search.model_validate_json(await request.body(), strict=True)
         else:
             asked, image = await read_form(request, service.limits)
-        return JSONResponse(await service.lane_of(asked, image).run(service.search, asked, image))
+        return JSONResponse(await service.found(asked, image))
 
     @router.get("/explain", response_model=answers.ExplainAnswer, responses=_OF_ITEMS)
     async def explain(q: Annotated[Text, Query()], id: Annotated[Id, Query()]) -> Response:
         """Tell for every word of a query how much it resembles each part of a picture, as a grid of cosines."""
         return JSONResponse(await service.quick.run(service.explain, q, id))
+
+    @router.get("/filters", response_model=answers.FiltersAnswer)
+    async def filters() -> Response:
+        """The folders and dates that a filter can choose from."""
+        return JSONResponse(await service.quick.run(browsing.choices, service.current))
 
     return router
 
@@ -71,6 +77,11 @@ def searching(service: Service) -> APIRouter:
 def items(service: Service) -> APIRouter:
     """Items, by their ids alone."""
     router = APIRouter(prefix="/v1/items", tags=["items"], responses=_OF_ITEMS)
+
+    @router.get("", response_model=answers.ItemsAnswer)
+    async def some(k: Annotated[int, Query(ge=1, le=service.limits.results)] = 10, where: Filter = None) -> Response:
+        """Some items to begin with, spread evenly over the collection, or over what passes a filter."""
+        return JSONResponse(await service.quick.run(browsing.some_items, service.current, k, where))
 
     @router.get("/{id}", response_model=answers.ItemAnswer)
     async def item(id: ItemId) -> Response:

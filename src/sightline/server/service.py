@@ -16,9 +16,10 @@ from sightline.search.relevance import relevance
 from sightline.search.scoring import fuse
 from sightline.server import answers
 from sightline.server.asking import Embed, Match, PictureSearch, Search, check_upload, decoded
+from sightline.server.batching import Batcher
 from sightline.server.current import CurrentCollection
 from sightline.server.engine import SharedBundle
-from sightline.server.lanes import Lane
+from sightline.server.lanes import Lane, SharedLane
 from sightline.server.likeness import similar
 from sightline.server.limits import Limits
 from sightline.server.metrics import Metrics
@@ -34,22 +35,42 @@ Known = Callable[[str], bool]
 class Service:
     """A collection and its model, and the lanes in which requests are worked on.
 
-    quick: searches by embeddings, which take milliseconds. slow: everything that matches, or reads a picture that was
-    sent. pictures: files and thumbnails.
+    together: searches by the embeddings of words alone, which take milliseconds, and less where many are made at once.
+    quick: other requests that take no longer. slow: everything that matches, or reads a picture that was sent.
+    pictures: files and thumbnails.
     """
 
     def __init__(self, current: CurrentCollection, model: SharedBundle, limits: Limits, metrics: Metrics) -> None:
         self.current, self.model, self.limits, self.metrics = current, model, limits, metrics
         self.thumbnails = Thumbnails(limits)
+        self.together: SharedLane[Search, dict[str, Any]] = SharedLane(
+            Batcher(
+                self._search_together,
+                most=model.most,
+                gather_seconds=limits.gather_ms / 1000,
+                workers=model.workers,
+                kind=lambda asked: (asked.k, asked.min_relevance, asked.duplicates),
+                size=lambda asked: len(asked.q),
+                note=metrics.batch,
+            ),
+            _QUICK + limits.waiting,
+        )
         self.quick = Lane("quick", _QUICK, limits.waiting)
         self.slow = Lane("slow", _SLOW, limits.waiting)
         self.pictures = Lane("pictures", usable_cpus(), limits.waiting)
 
     def close(self) -> None:
         """Finish what is running, and end all threads."""
-        for lane in (self.quick, self.slow, self.pictures):
+        for lane in (self.together, self.quick, self.slow, self.pictures):
             lane.close()
         self.model.close()
+
+    async def found(self, asked: Search, image: ImageBytes | None = None) -> dict[str, Any]:
+        """Search by words, a picture or both, in the lane where that belongs."""
+        lane = self.lane_of(asked, image)
+        if lane is self.quick and asked.is_plain:
+            return await self.together.run(asked)
+        return await lane.run(self.search, asked, image)
 
     def lane_of(self, search: Search, image: ImageBytes | None = None) -> Lane:
         """Where a search belongs: slow if a matcher, late interaction or a picture takes part in it."""
@@ -65,6 +86,17 @@ class Service:
             result = collection.search(asked.q, image=image, image_weight=weight, **asked.options())
             self.metrics.search(result.took_ms)
             return answers.search_answer(result, collection.kind)
+
+    def _search_together(self, asked: list[Search]) -> list[dict[str, Any]]:
+        """Make searches that differ in nothing but their words."""
+        first = asked[0]
+        options: dict[str, Any] = {"min_relevance": first.min_relevance, "duplicates": first.duplicates}
+        with self.current.use() as collection:
+            texts = [one.q for one in asked]
+            results = collection.search_together(texts, k=first.k, model=self.model.encoder, **options)
+            for result in results:
+                self.metrics.search(result.took_ms)
+            return [answers.search_answer(result, collection.kind) for result in results]
 
     def item(self, id: int) -> dict[str, Any]:
         """What is known of an item."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from sightline.bundle import Bundle
 from sightline.collection import Collection
@@ -45,7 +46,7 @@ def serve(
     """
     check_exposure(host, token)
     limits = limits or Limits()
-    with closing(bound(host, port)) as listener:
+    with closing(bound(host, port)) as listener, threadpool_limits(1, user_api="blas"):  # batches share the processors
         opened = Opened.open(at, model, limits)
         keeper = Keeper(opened.current, opened.at, opened.bundle, watch=watch, told=told)
         app = create_app(opened.service, host=host, token=token, start=keeper.start, stop=keeper.close)

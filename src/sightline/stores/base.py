@@ -39,6 +39,18 @@ class Parts(NamedTuple):
     mask: npt.NDArray[np.bool_]
 
 
+class Rows(NamedTuple):
+    """Vectors of some items as they are kept, item after item without padding.
+
+    values: int8 [n, width]. scales: float32 [n], what one of a vector's whole numbers is worth. lengths: [items], how
+    many of the n vectors each item has.
+    """
+
+    values: npt.NDArray[np.int8]
+    scales: Singles
+    lengths: Ids
+
+
 @dataclass(frozen=True, slots=True)
 class Stats:
     """How many items a store has, how many bytes they take where they are kept, and how it searches them."""
@@ -86,6 +98,13 @@ class Store(Protocol):
         """Give the vectors of items, in the order of `ids`; an embedding is a part with one vector.
 
         An id that is not there is an error.
+        """
+        ...
+
+    def rows(self, ids: Ids, part: Part, first: int | None = None) -> Rows:
+        """Give fragments or states of items as `fetch` does, but as they are kept: in a fraction of the time.
+
+        first: only so many of each item, those that come first.
         """
         ...
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sightline.stores.base import Ids, Part, Parts, Shape
+from sightline.stores.base import Ids, Part, Parts, Rows, Shape
 from sightline.stores.columns import Column
 from sightline.stores.head import FORMAT, Head, sync_folder
 from sightline.stores.packing import Packed, kept_parts, record_type, unpack
@@ -83,7 +83,7 @@ class Generation:
         parts = {}
         for name in kept_parts(self.shape):
             places, lengths = self._places(rows)
-            parts[name] = self._columns[name].view()[places]
+            parts[name] = self._columns[name].take(places)
         return Packed(self.ids[rows], self.embeddings[rows], self.codes[rows], lengths, parts)
 
     def part(self, rows: Ids, part: Part) -> Parts:
@@ -91,11 +91,19 @@ class Generation:
         if part == "embedding":
             return Parts(self.embeddings[rows, None].astype(np.float32), np.ones((len(rows), 1), dtype=np.bool_))
         places, lengths = self._places(rows)
-        vectors = unpack(self._columns[part].view()[places])
+        vectors = unpack(self._columns[part].take(places))
         mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
+        if mask.all():
+            return Parts(vectors.reshape(*mask.shape, vectors.shape[1]), mask)
         padded = np.zeros((*mask.shape, vectors.shape[1]), dtype=np.float32)
         padded[mask] = vectors
         return Parts(padded, mask)
+
+    def rows(self, rows: Ids, part: Part, first: int | None) -> Rows:
+        """Copy one part of some rows as it is, of each row at most the first so many vectors."""
+        places, lengths = self._places(rows, first)
+        records = self._columns[part].take(places)
+        return Rows(records["values"], records["scale"], lengths)
 
     def head(self) -> Head:
         """What the head file says when everything written so far is valid."""
@@ -113,12 +121,15 @@ class Generation:
         for column in self._columns.values():
             column.close()
 
-    def _places(self, rows: Ids) -> tuple[Ids, Ids]:
-        """Where the vectors of some rows lie in the columns of parts, end to end, and how many each row has."""
+    def _places(self, rows: Ids, first: int | None = None) -> tuple[Ids, Ids]:
+        """Where the vectors of some rows lie in the columns of parts, end to end, and how many each row has.
+
+        first: of each row at most so many.
+        """
         ends = self._columns["ends"].view()
-        stops = ends[rows]
-        lengths = stops - np.where(rows > 0, ends[rows - 1], 0)
-        offsets = np.repeat(stops - np.cumsum(lengths), lengths)
+        starts = np.where(rows > 0, ends[rows - 1], 0)
+        lengths = ends[rows] - starts if first is None else np.minimum(ends[rows] - starts, first)
+        offsets = np.repeat(starts + lengths - np.cumsum(lengths), lengths)
         return np.arange(len(offsets)) + offsets, lengths
 
     def _write(self, records: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -50,7 +50,7 @@ def make_model(
     A new text encoder with random weights gets a tokenizer learned from the captions.
     """
     model, tokenizer = _model(recipe, saved, records)
-    if model.grid is None:
+    if not model.reads_pixels:
         raise RecipeError("this model reads regions, and training reads pixels only", "Give it an image tower.")
     return model, tokenizer
 
@@ -81,4 +81,16 @@ def make_objectives(recipe: Recipe) -> nn.ModuleDict:
             raise RecipeError(f"objectives.{name}.loss: {loss!r} is not a loss", nearest(str(loss), OBJECTIVES))
         chosen = {key: value for key, value in terms.items() if key not in ("loss", "weight")}
         made[name] = settings.call(OBJECTIVES[loss], chosen, f"objectives.{name}", RecipeError)
+    _check_teacher(recipe, [name for name, objective in made.items() if objective.asks_teacher])
     return made
+
+
+def _check_teacher(recipe: Recipe, asking: Sequence[str]) -> None:
+    """Refuse objectives without the teacher they ask for, and a teacher whom none of them hears."""
+    if asking and recipe.teacher is None:
+        raise RecipeError(
+            f"objectives.{asking[0]}: {recipe.objectives[asking[0]]['loss']} learns from a teacher, and there is none",
+            'Add teacher = { model = "runs/…/best" }.',
+        )
+    if recipe.teacher is not None and not asking:
+        raise RecipeError("teacher: no objective learns from it", 'Add one with loss = "distill", or leave it out.')

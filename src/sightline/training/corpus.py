@@ -22,11 +22,15 @@ _KEPT_BYTES = 6 << 30  # decoded pictures are kept up to this size; more are dec
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """A batch as drawn: the distinct pictures in it [I], and for each caption its picture [T] and its tokens."""
+    """A batch as drawn: the distinct pictures in it [I], and for each caption its picture [T] and its tokens.
+
+    captions: [T], the number of each caption among those of all pictures.
+    """
 
     images: Longs
     text_images: Longs
     tokens: Tokens
+    captions: Longs
 
 
 class Corpus:
@@ -59,9 +63,8 @@ class Corpus:
         self._pool = ThreadPoolExecutor(usable_cpus(), thread_name_prefix="sightline-train")
         side = preprocess.size
         self._device = device or torch.device("cpu")
+        self._keeps = len(self.records) * side * side * 3 <= _KEPT_BYTES
         self._kept: Tensor | None = None
-        if len(self.records) * side * side * 3 <= _KEPT_BYTES:
-            self._kept = torch.empty(len(self.records), 3, side, side, dtype=torch.uint8, device=self._device)
         self._is_kept = np.zeros(len(self.records), dtype=np.bool_)
 
     def __len__(self) -> int:
@@ -69,15 +72,24 @@ class Corpus:
 
     def draw(self, pairs: Longs) -> Draw:
         """Make a batch of pairs [n, 2] of (picture, caption) numbers, padded to its own longest caption."""
-        rows = torch.from_numpy(self._first[pairs[:, 0]] + pairs[:, 1])
-        mask = self._mask[rows]
-        longest = int(mask.sum(1).max())
-        return Draw(np.unique(pairs[:, 0]), pairs[:, 0], Tokens(self._ids[rows, :longest], mask[:, :longest]))
+        captions = self._first[pairs[:, 0]] + pairs[:, 1]
+        tokens = self.tokens(captions)
+        longest = int(tokens.mask.sum(1).max())
+        short = Tokens(tokens.ids[:, :longest], tokens.mask[:, :longest])
+        return Draw(np.unique(pairs[:, 0]), pairs[:, 0], short, captions)
+
+    def tokens(self, captions: Longs) -> Tokens:
+        """Give the tokens of captions by number, padded to the longest of all."""
+        rows = torch.from_numpy(captions)
+        return Tokens(self._ids[rows], self._mask[rows])
 
     def pixels(self, images: Longs) -> Tensor:
         """Pixels uint8 [n, 3, size, size] of pictures by number, on the device that trains."""
-        if self._kept is None:
+        if not self._keeps:
             return self._decoded(images)
+        if self._kept is None:
+            side = self.preprocess.size
+            self._kept = torch.empty(len(self.records), 3, side, side, dtype=torch.uint8, device=self._device)
         new = images[~self._is_kept[images]]
         if len(new):
             self._kept[torch.from_numpy(new).to(self._device)] = self._decoded(new)

@@ -36,7 +36,8 @@ class _TextGraph(nn.Module):
         self.retriever = retriever
 
     def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
-        return _outputs(self.retriever.encode_texts(Tokens(ids, mask)))
+        encoded = self.retriever.encode_texts(Tokens(ids, mask))
+        return _outputs(encoded) if encoded.mask is mask else (*_outputs(encoded), encoded.mask)
 
 
 class _MatchGraph(nn.Module):
@@ -64,7 +65,7 @@ def export(
     modules whose path matches the pattern `four_bits` take only four bits a weight.
     """
     out = Path(out)
-    if retriever.grid is None:
+    if not retriever.reads_pixels:
         raise ModelError("a model that reads regions cannot be exported: a bundle's image graph reads pixels")
     building = out.with_name(out.name + ".building")
     shutil.rmtree(building, ignore_errors=True)
@@ -95,7 +96,10 @@ def export(
 
 @torch.inference_mode()
 def _graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> Encoded:
-    """Trace the three graphs with a small batch; gives the encoded images, whose shapes the spec records."""
+    """Trace the three graphs with a small batch; gives the encoded images, whose shapes the spec records.
+
+    Where the fragments of a text are not its tokens one by one, the text graph says by a mask which of them are real.
+    """
     size = retriever.preprocess.size
     tokens = tokenizer(["a dog", "two children playing on a beach"])
     pixels = torch.zeros(2, 3, size, size)
@@ -103,7 +107,8 @@ def _graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> Encoded
     image, text = retriever.encode_images(pixels), retriever.encode_texts(Tokens(ids, mask))
     outputs = ["embedding", "fragments", *(["states"] if image.states is not None else [])]
     _trace(_ImageGraph(retriever), "image", {"pixels": pixels}, outputs, folder)
-    _trace(_TextGraph(retriever), "text", {"ids": ids, "mask": mask}, outputs, folder)
+    own_mask = [] if text.mask is mask else ["fragments_mask"]
+    _trace(_TextGraph(retriever), "text", {"ids": ids, "mask": mask}, [*outputs, *own_mask], folder)
     if text.states is not None and image.states is not None:
         inputs = {
             "text_states": text.states,

@@ -55,10 +55,12 @@ def backward(
     seed: int,
     chunk: int = 0,
     world: World | None = None,
+    taught: Tensor | None = None,
 ) -> dict[str, float]:
     """Add the gradients of the weighted objectives to the parameters; gives each objective's value.
 
-    seed: of everything random in this step. chunk: rows encoded at once; 0 is all of them.
+    seed: of everything random in this step. chunk: rows encoded at once; 0 is all of them. taught: a teacher's scores
+    of all texts with all images.
 
     A parameter that no objective of this step depends on gets no gradient at all, rather than one of zeros, so that
     the optimiser leaves it alone: where objectives take turns, a turn must not decay what only the others train.
@@ -68,7 +70,7 @@ def backward(
     sides = [(side, side.share(world)) for side in (texts, images)]
     encoded = [_Encoding.of(side, own, world, chunk, seed * 2 + i, fields) for i, (side, own) in enumerate(sides)]
     text, image = (part.gathered for part in encoded)
-    pairs = Pairs(text, image, texts.ids, images.ids, encoded[0].own, encoded[1].own)
+    pairs = Pairs(text, image, texts.ids, images.ids, encoded[0].own, encoded[1].own, taught)
     values = {}
     total = torch.zeros((), device=texts.ids.device)
     for name, (objective, weight) in objectives.items():

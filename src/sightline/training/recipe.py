@@ -110,18 +110,42 @@ class ValidationRecipe:
 
     every: steps between looks; 0 looks only at the end.
     metric: "rSum" (all six recalls) or "R@1" (of finding a caption's image).
-    rerank: 0 judges the embeddings alone.
+    late, rerank: how many of the best are rescored by late interaction, and then by matching; 0 is none. At least as
+    many as there are pictures and captions judges late interaction alone. Without either, it is the embeddings alone.
     """
 
     every: int = 0
     metric: Literal["rSum", "R@1"] = "rSum"
+    late: int = 0
     rerank: int = 0
     fusion: Literal["ce", "add", "norm_add", "logit_add"] = "ce"
     weight: float = 0.5
 
     def __post_init__(self) -> None:
         _at_least(0, "validation.every", self.every)
+        _at_least(0, "validation.late", self.late)
         _at_least(0, "validation.rerank", self.rerank)
+
+
+TeacherBy = Literal["embedding", "fragments", "match"]
+
+
+@dataclass(frozen=True, slots=True)
+class TeacherRecipe:
+    """Who teaches the objectives that ask for it (distill).
+
+    model: a checkpoint's folder.
+    by: what it compares texts and pictures by: "embedding", "fragments" (late interaction) or "match", which judges
+    every text of a batch with every picture, and so wants small batches.
+    chunk: how many pairs "match" judges at once.
+    """
+
+    model: str
+    by: TeacherBy = "fragments"
+    chunk: int = 4096
+
+    def __post_init__(self) -> None:
+        _at_least(1, "teacher.chunk", self.chunk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +162,8 @@ class Recipe:
     """A training run.
 
     model: `start` (a checkpoint's folder to go on from), or `kind` ("dual_stream", "single_stream") and the settings
-    of that kind. objectives: by a name of your choice, each with its `loss` (triplet, contrastive, matching), its
-    `weight` and that loss's own settings.
+    of that kind. objectives: by a name of your choice, each with its `loss` (triplet, contrastive, matching, listwise,
+    distill), its `weight` and that loss's own settings. teacher: for distill.
     """
 
     name: str
@@ -151,6 +175,7 @@ class Recipe:
     validation: ValidationRecipe = field(default_factory=ValidationRecipe)
     augment: Augment | None = None
     blend: BlendRecipe | None = None
+    teacher: TeacherRecipe | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:

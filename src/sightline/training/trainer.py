@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from sightline.errors import SightlineError
 from sightline.evaluation import Evaluation, evaluate
 from sightline.evaluation.plan import Plan
 from sightline.models.engine import TorchModel
-from sightline.models.retriever import Encoded, Tokens
+from sightline.models.retriever import Tokens
 from sightline.objectives import Objective
 from sightline.training import distributed
 from sightline.training.beginning import make_model, make_objectives, training_records, validation_records
@@ -26,7 +26,9 @@ from sightline.training.optimizer import make_optimizer
 from sightline.training.recipe import Recipe
 from sightline.training.schedule import rate_at, seed_at, weights_at
 from sightline.training.state import Standing, find_state, load_state, save_state
+from sightline.training.teaching import find_teacher
 
+Weighted = tuple[Objective, float]
 Report = Callable[[dict[str, Any]], None]
 """Told of every logged step: step, steps, loss by objective, rate, seconds, and the latest validation result."""
 
@@ -91,10 +93,11 @@ class _Run:
         self.steps = asked.steps or max(1, round(asked.epochs * self.sampler.batches_per_epoch))
         self.evaluation: Evaluation | None = None
         self.seen: SeenImages | None = None
-        frozen = not any(p.requires_grad for p in self.model.parts()["image"].parameters())
-        if frozen and recipe.augment is None:
+        if recipe.augment is None and self._sees_always_alike():
             self.model.eval()
             self.seen = SeenImages.of(self.corpus, self.model, device)
+        with self._half_precision():
+            self.teacher = find_teacher(recipe, records, self.corpus, device, world)
         if world.leads:
             self.folder.open(recipe, self.standing.step)
 
@@ -137,15 +140,17 @@ class _Run:
             group["lr"] = group["initial_lr"] * share
         self._training_mode()
         seed = seed_at(step, self.recipe)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+        objectives, pixels = self._active(step), self._pixels(batch, seed)
+        with self._half_precision():
             losses = backward(
                 self.model,
-                self._active(step),
+                objectives,
                 self._texts(batch),
-                self._images(batch, seed),
+                self._images(batch, pixels),
                 seed=seed,
                 chunk=self.recipe.optimizer.chunk,
                 world=self.world,
+                taught=self._taught(objectives, batch, pixels),
             )
         for name, loss in losses.items():
             _check_finite(f"the loss of {name}", loss, step)
@@ -157,6 +162,11 @@ class _Run:
         self.optimizer.zero_grad(set_to_none=True)
         return losses, share * self.recipe.optimizer.lr
 
+    def _sees_always_alike(self) -> bool:
+        """Whether nothing in the image tower is trained, its codes included."""
+        tower = self.model.image
+        return tower is not None and not any(p.requires_grad for p in tower.parameters())
+
     def _training_mode(self) -> None:
         """Dropout on, except in towers that are frozen."""
         self.model.train()
@@ -164,7 +174,7 @@ class _Run:
             if not any(p.requires_grad for p in part.parameters()):
                 part.eval()
 
-    def _active(self, step: int) -> dict[str, tuple[Objective, float]]:
+    def _active(self, step: int) -> dict[str, Weighted]:
         """Choose the objectives of a step, with their weights."""
         return {name: (self.objectives[name], weight) for name, weight in weights_at(step, self.recipe).items()}  # type: ignore[misc]
 
@@ -176,18 +186,26 @@ class _Run:
             torch.from_numpy(batch.text_images).to(self.device),
         )
 
-    def _images(self, batch: Draw, seed: int) -> Side:
+    def _pixels(self, batch: Draw, seed: int) -> Tensor:
+        """Give this process's pictures, augmented; nothing where they were all seen before."""
+        if self.seen is not None:
+            return torch.empty(0)
         own = self.world.share(len(batch.images))
+        return self._augmented(self.corpus.pixels(batch.images[own]), own.start, seed)
+
+    def _images(self, batch: Draw, pixels: Tensor) -> Side:
         ids = torch.from_numpy(batch.images).to(self.device)
         if self.seen is not None:
-            seen, numbers = self.seen, batch.images[own]
+            seen, numbers = self.seen, batch.images[self.world.share(len(ids))]
             return Side(lambda rows: self.model.encode_images(seen.of_images(numbers[rows])), ids)
-        pixels = self._augmented(self.corpus.pixels(batch.images[own]), own.start, seed)
+        preprocess = self.model.preprocess
+        return Side(lambda rows: self.model.encode_images(normalised(pixels[rows], preprocess)), ids)
 
-        def encode(rows: slice) -> Encoded:
-            return self.model.encode_images(normalised(pixels[rows], self.model.preprocess))
-
-        return Side(encode, ids)
+    def _taught(self, objectives: Mapping[str, Weighted], batch: Draw, pixels: Tensor) -> Tensor | None:
+        """Ask the teacher for its scores, if an objective of this step wants them."""
+        if self.teacher is None or not any(objective.asks_teacher for objective, _ in objectives.values()):
+            return None
+        return self.teacher.scores(batch, pixels if self.recipe.augment is not None else None)
 
     def _augmented(self, pixels: Tensor, before: int, seed: int) -> Tensor:
         """Augment this process's pictures; the `before` that others have draw first, so that luck is as in one."""
@@ -203,7 +221,7 @@ class _Run:
         """Refuse a validation that the model cannot do now, not after hours of training."""
         if self.val:
             asked = self.recipe.validation
-            Plan(None, asked.rerank or None, asked.fusion, asked.weight).check(self._runnable())
+            Plan(asked.late or None, asked.rerank or None, asked.fusion, asked.weight).check(self._runnable())
 
     def _validate(self) -> dict[str, Any]:
         """Evaluate on the validation data, and keep the checkpoint if it is the best so far."""
@@ -223,17 +241,21 @@ class _Run:
 
     def _evaluate(self) -> Evaluation:
         asked = self.recipe.validation
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+        with self._half_precision():
             return evaluate(
                 self._runnable(),
                 self.val,
                 data="val",
                 lang=self.recipe.data.lang,
+                late=asked.late or None,
                 rerank=asked.rerank or None,
                 fusion=asked.fusion,
                 weight=asked.weight,
                 batch_size=256 if self.device.type == "cuda" else 32,
             )
+
+    def _half_precision(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
 
     def _runnable(self) -> TorchModel:
         return TorchModel(self.model.eval(), self.tokenizer, self.recipe.name)

@@ -1,0 +1,250 @@
+"""The tables and figures of paper 3 at our scale: train its models, measure them, one JSON file a run.
+
+    python benchmarks/paper3.py --runs F,B,I32,B-F,I-F,I-B,I-B-F --seeds 0,1,2      Table 2
+    python benchmarks/paper3.py --runs F,B,I16,I32,I64 --seeds 0,1,2                Table 1
+    python benchmarks/paper3.py --runs L1,L2,L4,L8,L16,B --seeds 0                  Table 6
+    python benchmarks/paper3.py --runs B-L1,B-L2,B-L4,B-L8,B-L16 --seeds 0          Figure 3, with those above
+
+A run that learns from another trains that first, or takes it from --work. --variant swapped shrinks to a fast model at
+temperatures 12 and 2, where the paper says 2 and 12; tuned has the contrastive loss in place of the triplet loss, and
+temperatures fit for it. Choose between variants with --split val.
+
+Needs SIGHTLINE_DATA (shards) and SIGHTLINE_PRETRAINED (a CLIP image tower and MiniLM), and a GPU to be quick. --brief
+takes two steps of four images, which is enough to see on a CPU, with shards of a few images, that all of it runs.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from provenance import provenance
+from sightline.datasets import read_all
+from sightline.evaluation import Evaluation
+from sightline.evaluation.encoding import Encodings, Needs, encode_images, encode_texts
+from sightline.evaluation.metrics import CUTOFFS, image_to_text_ranks, query_images, text_to_image_ranks
+from sightline.evaluation.questions import Questions
+from sightline.evaluation.ranking import ranks_from_embeddings
+from sightline.evaluation.result import FoldRanks
+from sightline.models.engine import TorchModel
+from sightline.objectives.interaction import maxsim
+from sightline.training.recipe import read_recipe
+from sightline.training.trainer import train
+
+RECIPES = Path(__file__).parent.parent / "recipes"
+RESAMPLES = 1000
+Kind = Literal["fast", "late", "shrink-fast", "shrink-late"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A model of the paper: its recipe, what is changed in its model and its loss, and the run that teaches it.
+
+    codes, fragments: how many codes each side has, and how many fragments each side is scored by (1 is one vector).
+    """
+
+    recipe: str
+    kind: Kind
+    codes: int = 0
+    fragments: int = 32
+    model: tuple[str, ...] = ()
+    loss: tuple[str, ...] = ()
+    teacher: str = ""
+
+
+def _first(count: int, teacher: str = "") -> Run:
+    """The base model with only the first `count` words and clusters; of one, with the margin of the fast model."""
+    kept = (f"model.fragments={count}",)
+    if teacher:
+        return Run("shrink-inflated-base", "shrink-late", 0, count, kept, teacher=teacher)
+    return Run("inflate-base", "late", 0, count, kept, ("objectives.late.margin=0.2",) if count == 1 else ())
+
+
+def _inflated(codes: int) -> Run:
+    return Run("inflate-codes", "late", codes, 32 + codes, (f"model.codes={codes}",))
+
+
+RUNS: dict[str, Run] = {
+    "F": Run("inflate-fast", "fast", fragments=1),
+    "B": Run("inflate-base", "late"),
+    **{f"I{codes}": _inflated(codes) for codes in (16, 32, 64)},
+    "B-F": Run("shrink-base-fast", "shrink-fast", fragments=1, teacher="B"),
+    "I-F": Run("shrink-inflated-fast", "shrink-fast", fragments=1, teacher="I32"),
+    "I-B": Run("shrink-inflated-base", "shrink-late", teacher="I32"),
+    "I-B-F": Run("shrink-twice", "shrink-fast", fragments=1, teacher="I-B"),
+    **{f"L{count}": _first(count) for count in (1, 2, 4, 8, 16)},
+    **{f"B-L{count}": _first(count, "B") for count in (1, 2, 4, 8, 16)},
+}
+"""By the paper's names; L8 is the base model of the first 8 fragments, B-L8 the same shrunken from the base model."""
+
+_CONTRASTIVE = "{{ loss = 'contrastive', on = '{on}', temperature = {temperature} }}"
+_DISTILL = "{{ loss = 'distill', on = '{on}', teacher_temperature = {teacher}, student_temperature = {student} }}"
+VARIANTS: dict[str, dict[Kind, str]] = {
+    "paper": {},
+    "swapped": {"shrink-fast": "objectives.shrink=" + _DISTILL.format(on="embedding", teacher=12.0, student=2.0)},
+    "tuned": {
+        "fast": "objectives.embed=" + _CONTRASTIVE.format(on="embedding", temperature=0.05),
+        "late": "objectives.late=" + _CONTRASTIVE.format(on="fragments", temperature=0.5),
+        "shrink-fast": "objectives.shrink=" + _DISTILL.format(on="embedding", teacher=0.5, student=0.08),
+        "shrink-late": "objectives.shrink=" + _DISTILL.format(on="fragments", teacher=0.5, student=0.5),
+    },
+}
+"""Losses that differ from the recipes', by kind of run."""
+
+
+class Bench:
+    """A test set, and where models and results are kept."""
+
+    def __init__(self, variant: str, split: str, changes: Sequence[str], work: Path) -> None:
+        self.variant, self.changes, self.work, self.data = variant, tuple(changes), work, f"flickr8k-{split}"
+        self.questions = Questions.of(read_all([f"{os.environ['SIGHTLINE_DATA']}/{self.data}.tar"]), "en")
+        self._measured: dict[tuple[str, int], Evaluation] = {}
+
+    def folder(self, name: str, seed: int) -> Path:
+        """Where a run's checkpoint and cost are kept."""
+        return self.work / f"{self.label(name)}-{seed}"
+
+    def label(self, name: str) -> str:
+        """What to call a run: by the variant, unless neither it nor its teachers differ from the paper's."""
+        asked: str | None = name
+        while asked and RUNS[asked].kind not in VARIANTS[self.variant]:
+            asked = RUNS[asked].teacher
+        return f"{name}-{self.variant if asked else 'paper'}"
+
+    def trained(self, name: str, seed: int) -> dict[str, Any]:
+        """Train a run, and its teacher before it, unless that was done; gives what it took."""
+        run, out = RUNS[name], self.folder(name, seed)
+        if run.teacher:
+            self.trained(run.teacher, seed)
+        if not (out / "done").exists():
+            changes = self._changes(run, seed)
+            began = time.perf_counter()
+            steps = train(read_recipe(RECIPES / f"{run.recipe}.toml", changes), out, save_every=10**9).steps
+            seconds = round(time.perf_counter() - began, 1)
+            cost = {"recipe": f"recipes/{run.recipe}.toml", "changes": changes, "steps": steps, "seconds": seconds}
+            (out / "done").write_text(json.dumps(cost))
+        found: dict[str, Any] = json.loads((out / "done").read_text())
+        return found
+
+    def _changes(self, run: Run, seed: int) -> list[str]:
+        """What is changed in the recipe of a run; nothing is validated on the way, but all measured at the end."""
+        changed = VARIANTS[self.variant].get(run.kind)
+        losses = [changed] if changed else list(run.loss)
+        teacher = [f'teacher.model="{self.folder(run.teacher, seed) / "best"}"'] if run.teacher else []
+        return [*losses, *run.model, *teacher, f"seed={seed}", "data.val=[]", "validation.late=0", *self.changes]
+
+    def measured(self, name: str, seed: int) -> Evaluation:
+        """Measure a trained run by what it was trained for: one vector an item, or late interaction of all pairs."""
+        if (name, seed) not in self._measured:
+            by_embedding = RUNS[name].kind in ("fast", "shrink-fast")
+            model = TorchModel.open(self.folder(name, seed) / "best")
+            model.name = f"{self.label(name)}-{seed}"
+            needs = Needs(fragments=not by_embedding)
+            images, readable = encode_images(model, self.questions.images, needs, 256)
+            if len(readable) < len(self.questions.images):
+                raise SystemExit("some test images cannot be read")
+            texts, _ = encode_texts(model, self.questions.captions, needs, 256)
+            ranks = self._by_embedding(texts, images) if by_embedding else self._by_fragments(texts, images)
+            self._measured[name, seed] = self._evaluation(model.name, "embed" if by_embedding else "late@all", *ranks)
+        return self._measured[name, seed]
+
+    def _by_embedding(self, texts: Encodings, images: Encodings) -> tuple[Any, Any]:
+        return ranks_from_embeddings(texts.embedding, images.embedding, self.questions.image_of)
+
+    @torch.inference_mode()
+    def _by_fragments(self, texts: Encodings, images: Encodings) -> tuple[Any, Any]:
+        """Rank by late interaction of every text with every image, on the device there is."""
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        sides = []
+        for side in (texts, images):
+            if side.fragments is None:
+                raise SystemExit("the model has no fragments")
+            padded, mask = side.fragments.padded(np.arange(len(side)))
+            sides += [torch.from_numpy(padded).to(device), torch.from_numpy(mask).to(device)]
+        scores = maxsim(sides[0], sides[1], sides[2], sides[3], chunk=32).cpu().numpy()
+        image_of = self.questions.image_of
+        return text_to_image_ranks(scores, image_of), image_to_text_ranks(scores, image_of)
+
+    def _evaluation(self, model: str, stage: str, to_image: Any, to_text: Any) -> Evaluation:
+        image_of = self.questions.image_of
+        return Evaluation(
+            model=model, data=self.data, lang="en", protocol="karpathy", stages=(stage,), fusion=None, weight=None,
+            distractors=0, folds=(FoldRanks(to_image, image_of, to_text, query_images(image_of)),),
+            fingerprint=self.questions.fingerprint, problems={}, seconds={}, seed=0,
+        )  # fmt: skip
+
+
+def gain(before: Evaluation, after: Evaluation, seed: int = 0) -> dict[str, float]:
+    """How much higher rSum is after than before, with the 95 % interval of drawing images with all their captions."""
+    texts, caption_of, images, image = before.ranks()
+    other_texts, _, other_images, _ = after.ranks()
+    count = int(image.max()) + 1
+    captions = np.bincount(caption_of, minlength=count)
+    more_captions, more_images = np.zeros(count), np.zeros(count)
+    for k in CUTOFFS:
+        more_captions += np.bincount(caption_of, (other_texts <= k) * 1.0 - (texts <= k), count)
+        more_images += np.bincount(image, (other_images <= k) * 1.0 - (images <= k), count)
+    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES)
+    drawn = 100 * (draws @ more_captions / (draws @ captions) + draws @ more_images / count)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    value = 100 * (more_captions.sum() / captions.sum() + more_images.sum() / count)
+    return {"rSum": round(float(value), 3), "low": round(float(low), 3), "high": round(float(high), 3)}
+
+
+def compared_with(name: str) -> list[str]:
+    """The runs that a run is set against: the same model without shrinking, and its teacher."""
+    run = RUNS[name]
+    plain = {"shrink-fast": "F", "shrink-late": "B" if run.fragments == 32 else f"L{run.fragments}"}.get(run.kind, "")
+    inflated = "B" if run.codes else ""
+    return [other for other in (plain, inflated, run.teacher) if other]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", default="F,B,I32,B-F,I-F,I-B,I-B-F", help=f"among {', '.join(RUNS)}")
+    parser.add_argument("--variant", default="paper", choices=VARIANTS)
+    parser.add_argument("--seeds", default="0")
+    parser.add_argument("--split", default="test", choices=("test", "val"), help="what to measure on")
+    parser.add_argument("--set", action="append", default=[], dest="changes", help="a change to every recipe")
+    parser.add_argument("--brief", action="store_true", help="two steps of four images, to see that it runs")
+    parser.add_argument("--work", type=Path, default=Path("runs/paper3"), help="where checkpoints are kept")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/paper3"))
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    brief = ["schedule.epochs=0", "schedule.steps=2", "data.batch_size=4"] if arguments.brief else []
+    bench = Bench(arguments.variant, arguments.split, [*brief, *arguments.changes], arguments.work)
+    for seed in map(int, arguments.seeds.split(",")):
+        for name in arguments.runs.split(","):
+            cost, run = bench.trained(name, seed), RUNS[name]
+            found = bench.measured(name, seed)
+            there = [other for other in compared_with(name) if (bench.folder(other, seed) / "done").exists()]
+            result = {
+                "experiment": "paper3",
+                "run": name,
+                "variant": bench.label(name).rpartition("-")[2],
+                "codes": run.codes,
+                "fragments": run.fragments,
+                "teacher": run.teacher or None,
+                **provenance(seed, [bench.data]),
+                "training": cost,
+                "result": found.to_json(),
+                "gain_over": {other: gain(bench.measured(other, seed), found) for other in there},
+            }
+            path = arguments.out / f"{bench.label(name)}-{arguments.split}-seed{seed}.json"
+            path.write_text(json.dumps(result, indent=1) + "\n")
+            ways = (found.text_to_image, found.image_to_text)
+            recalls = [round(way[f"R@{k}"], 1) for way in ways for k in (1, 5, 10)]
+            print(path.name, recalls, round(found.r_sum, 1), result["gain_over"], cost["seconds"], "s", flush=True)
+    if torch.cuda.is_available():
+        print("peak GPU memory", torch.cuda.max_memory_allocated() >> 20, "MiB")
+
+
+if __name__ == "__main__":
+    main()

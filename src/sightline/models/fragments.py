@@ -1,0 +1,79 @@
+"""Which fragments an item has: codes among them, fewer by clustering.
+
+Codes (paper 3, section 4.1) are learned vectors that enter an encoder beside the words or patches of an item, and come
+out as more fragments of it. They are always an item's last fragments.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def new_codes(count: int, dim: int, spread: float) -> nn.Parameter | None:
+    """Make codes [count, dim] with random numbers of this spread: that of what else enters the encoder. None of 0."""
+    return nn.Parameter(torch.randn(count, dim) * spread) if count else None
+
+
+def with_codes(values: Tensor, codes: Tensor) -> Tensor:
+    """Append codes [count, dim] to every item of values [batch, n, dim]."""
+    return torch.cat([values, codes.to(values.dtype).expand(values.shape[0], -1, -1)], 1)
+
+
+def mask_with_codes(mask: Tensor, count: int) -> Tensor:
+    """Append `count` true places to mask [batch, n]."""
+    return torch.cat([mask, mask.new_ones(mask.shape[0], count)], 1) if count else mask
+
+
+def mask_without_codes(mask: Tensor, count: int) -> Tensor:
+    """Hide the last `count` true places of each row of mask [batch, n], which are codes, wherever padding stands.
+
+    >>> mask_without_codes(torch.tensor([[True, False, True, True], [True, True, True, False]]), 2).int().tolist()
+    [[1, 0, 0, 0], [1, 0, 0, 0]]
+    """
+    if not count:
+        return mask
+    counted = mask.long().cumsum(1)
+    return mask & (counted <= counted[:, -1:] - count)
+
+
+def clusters(values: Tensor, count: int, mask: Tensor | None = None, rounds: int = 4) -> tuple[Tensor, Tensor]:
+    """Assign values to `count` clusters by k-means: shares [batch, count, n] that average, and mask [batch, count].
+
+    values: [batch, n, dim]; mask: [batch, n], true where one is real; None where all are. `shares @ values` are the
+    clusters' means, and carry gradients into their members; who is a member is decided without gradients.
+
+    Spherical (by cosine) and deterministic: centres begin at values evenly spaced among the real ones and move in
+    `rounds` of Lloyd's algorithm. One that loses all members is its first value again. Of fewer real values than
+    clusters each is a cluster, and the mask hides the rest. Made of matrix products alone, so that ONNX can follow.
+    """
+    with torch.no_grad():
+        points = F.normalize(values.detach().float(), dim=-1)
+        seeds, real = _seeds(points, count, mask)
+        centres = seeds @ points
+        for _ in range(rounds):
+            members = _members(points, centres, real, mask)
+            centres = F.normalize(torch.where(members.any(2, keepdim=True), members @ points, seeds @ points), dim=-1)
+        members = _members(points, centres, real, mask)
+        shares = torch.where(members.any(2, keepdim=True), members, seeds)
+        return (shares / shares.sum(2, keepdim=True)).to(values.dtype), real
+
+
+def _seeds(points: Tensor, count: int, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """One-hot choice [batch, count, n] of evenly spaced real points, and which of them are not repeated."""
+    batch, n, _ = points.shape
+    steps = torch.arange(count, device=points.device)
+    if mask is None:
+        places = (steps * max(n, count) // count).clamp(max=n - 1)
+        chosen = F.one_hot(places, n).to(points.dtype).expand(batch, -1, -1)
+        return chosen, (steps < n).expand(batch, -1)
+    there = mask.sum(1, keepdim=True)
+    ranks = torch.minimum(steps * there.clamp(min=count) // count, (there - 1).clamp(min=0))
+    order = mask.long().argsort(dim=1, descending=True, stable=True)
+    return F.one_hot(order.gather(1, ranks), n).to(points.dtype), steps < there
+
+
+def _members(points: Tensor, centres: Tensor, real: Tensor, mask: Tensor | None) -> Tensor:
+    """One-hot [batch, count, n]: each point with the centre that is nearest, the first of several."""
+    cosines = (centres @ points.transpose(1, 2)).masked_fill(~real[:, :, None], -2.0)
+    nearest = F.one_hot(cosines.argmax(1), centres.shape[1]).to(points.dtype).transpose(1, 2)
+    return nearest if mask is None else nearest * mask[:, None, :]

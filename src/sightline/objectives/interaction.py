@@ -1,0 +1,47 @@
+"""Late interaction: every fragment of one item finds its best among those of another (paper 3, equation 5)."""
+
+import torch
+from torch import Tensor
+
+from sightline.errors import ModelError
+
+
+def maxsim(words: Tensor, words_mask: Tensor, patches: Tensor, patches_mask: Tensor, chunk: int = 256) -> Tensor:
+    """[T, I], float32 even under autocast: each word's best cosine with a patch, summed over the words of a text.
+
+    words: [T, n, dim] and patches: [I, m, dim], unit length; masks: [T, n] and [I, m], true where one is real.
+
+    Equation 5 sums over the words. Given images first and texts second, this is the other way round: each patch's best
+    word, summed over the patches. The paper has no use for it, as its equation 4 takes the same score both ways.
+
+    `chunk` texts at a time, so that the cosines of all words with all patches are never there at once; going back needs
+    only which patch was best.
+
+    >>> words, patches = torch.eye(2)[None], torch.tensor([[[1.0, 0.0], [0.6, 0.8]]])
+    >>> real = torch.ones(1, 2, dtype=torch.bool)
+    >>> maxsim(words, real, patches, real)  # the first word finds itself, the second 0.8 of itself
+    tensor([[1.8000]])
+    """
+    _refuse_empty(words_mask)
+    _refuse_empty(patches_mask)
+    hidden = ~patches_mask
+    padded = bool(hidden.any())
+    rows = []
+    with torch.autocast(words.device.type, enabled=False):
+        everything = patches.float().flatten(0, 1).T
+        for some, real in zip(torch.split(words, chunk), torch.split(words_mask, chunk), strict=True):
+            cosines = (some.float() @ everything).view(*some.shape[:2], *hidden.shape)
+            if padded:
+                cosines = cosines.masked_fill(hidden, -torch.inf)
+            rows.append((cosines.max(3).values * real[:, :, None]).sum(1))
+    return torch.cat(rows)
+
+
+def _refuse_empty(mask: Tensor) -> None:
+    """Refuse an item without a real fragment: a sum over nothing would score it like any other."""
+    empty = ~mask.any(1)
+    if bool(empty.any()):
+        raise ModelError(
+            f"item {int(empty.int().argmax())} of {len(mask)} has no fragments, and late interaction needs some",
+            "Leave out empty texts.",
+        )

@@ -1,0 +1,110 @@
+// Asks the server. Whatever goes wrong becomes a Problem, which says what to tell the visitor.
+
+import { pause } from "./dom.js";
+import { unwanted, where } from "./state.js";
+
+const TRIES = 4;
+
+/** Why there is no answer; `status` is 0 where the server cannot be reached. */
+export class Problem extends Error {
+  constructor(status, detail, wayOut = "") {
+    super(detail);
+    this.status = status;
+    this.wayOut = wayOut;
+  }
+}
+
+let tokenAsker = async () => { throw new Problem(401, "a token is needed"); };
+let tokenAsked = null;
+
+/** Say how a token is got from the visitor; it is asked for once, however many requests need it. */
+export function onTokenNeeded(asker) {
+  tokenAsker = asker;
+}
+
+/** Search by all that a query holds. `rerank: 0` is the quick way. */
+export function search(query, { k, rerank, signal }) {
+  const picture = query.picture?.blob;
+  const fields = { q: query.words.trim(), where: where(query), k, rerank };
+  if (!picture) return asked(`/v1/search?${parameters(fields, unwanted(query))}`, { signal });
+  const form = new FormData();
+  for (const [name, value] of parameters({ ...fields, image_weight: query.weight }, unwanted(query))) {
+    form.append(name, value);
+  }
+  form.append("image", picture, "picture");
+  return asked("/v1/search", { method: "POST", body: form, signal });
+}
+
+export const similar = (id, { k, signal }) => asked(`/v1/items/${id}/similar?k=${k}`, { signal });
+export const item = (id) => asked(`/v1/items/${id}`, {});
+export const some = (query, k) => asked(`/v1/items?${parameters({ k, where: where(query) })}`, {});
+export const collection = () => asked("/v1/collection", {});
+export const filters = () => asked("/v1/filters", {});
+export const explain = (words, id, signal) => asked(`/v1/explain?${parameters({ q: words, id })}`, { signal });
+
+/** The file of an item's picture. */
+export async function file(id, signal) {
+  return (await answered(`/v1/items/${id}/image`, { signal })).blob();
+}
+
+/** Whether the server is up. */
+export async function isUp() {
+  try {
+    return (await fetch("/healthz", { cache: "no-store" })).ok;
+  } catch {
+    return false;
+  }
+}
+
+/** Show the token; says whether it is the right one. */
+export async function showToken(token) {
+  if (!/^[\x20-\x7e]+$/.test(token)) return false; // nothing else fits into a header
+  const response = await fetch("/v1/session", { method: "POST", headers: { Authorization: `Bearer ${token}` } });
+  if (response.ok) return true;
+  if (response.status === 401) return false;
+  throw await problem(response);
+}
+
+async function asked(address, options) {
+  return (await answered(address, options)).json();
+}
+
+/** The answer; one that comes too early for a busy server is asked for again when it says so. */
+async function answered(address, options, triesLeft = TRIES) {
+  const response = await reached(address, options);
+  if (response.ok) return response;
+  if (response.status === 401) {
+    tokenAsked ??= tokenAsker().finally(() => { tokenAsked = null; });
+    await tokenAsked;
+    return answered(address, options, triesLeft);
+  }
+  const isBusy = response.status === 429 || response.status === 503;
+  if (!isBusy || triesLeft <= 1) throw await problem(response);
+  await pause(1000 * Number(response.headers.get("Retry-After") ?? 1), options.signal);
+  return answered(address, options, triesLeft - 1);
+}
+
+async function reached(address, options) {
+  try {
+    return await fetch(address, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(0, "The server cannot be reached.");
+  }
+}
+
+async function problem(response) {
+  const told = await response.json().catch(() => ({}));
+  return new Problem(response.status, sentence(told.detail ?? response.statusText), told.way_out ?? "");
+}
+
+function parameters(fields, without = []) {
+  const given = new URLSearchParams();
+  for (const [name, value] of Object.entries(fields)) {
+    if (value !== null && value !== undefined && value !== "") given.set(name, value);
+  }
+  for (const one of without) given.append("not", one);
+  return given;
+}
+
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1).replace(/[^.!?]$/, "$&.");

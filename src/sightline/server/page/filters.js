@@ -1,0 +1,73 @@
+// What narrows a search: words to leave out, a folder, dates, and how much a picture counts beside words.
+
+import * as api from "./api.js";
+import { byId, make } from "./dom.js";
+import { filterCount, isJoined } from "./state.js";
+
+const FIELDS = ["without", "folder", "from", "to"];
+
+/** The panel under the search field; `change(fields)` is told what the visitor sets, and `typing(fields)` meanwhile. */
+export class Filters {
+  #loaded = false;
+
+  constructor({ change, typing }) {
+    byId("more").addEventListener("click", () => this.#toggle(byId("filters").hidden));
+    byId("clear").addEventListener("click", () => change({ without: "", folder: "", from: "", to: "" }));
+    byId("without").addEventListener("input", () => typing(read()));
+    for (const name of [...FIELDS, "weight"]) byId(name).addEventListener("change", () => change(read()));
+  }
+
+  /** Show the filters of a query. */
+  show(query) {
+    const count = filterCount(query);
+    byId("more-count").hidden = count === 0;
+    byId("more-count").textContent = String(count);
+    byId("more").setAttribute("aria-label", count ? `Filters, ${count} set` : "Filters");
+    byId("weight-label").hidden = !isJoined(query);
+    if (query.folder && ![...byId("folder").options].some((option) => option.value === query.folder)) {
+      byId("folder").append(make("option", { value: query.folder, textContent: query.folder }));
+    }
+    for (const name of [...FIELDS, "weight"]) {
+      if (document.activeElement !== byId(name)) byId(name).value = query[name];
+    }
+    if (count && byId("filters").hidden) this.#toggle(true);
+  }
+
+  #toggle(isOpen) {
+    byId("filters").hidden = !isOpen;
+    byId("more").setAttribute("aria-expanded", String(isOpen));
+    if (isOpen) this.#load();
+  }
+
+  /** Ask once what there is to choose from; without it the rest still works. */
+  async #load() {
+    if (this.#loaded) return;
+    this.#loaded = true;
+    try {
+      offer(await api.filters());
+    } catch {
+      this.#loaded = false;
+    }
+  }
+}
+
+function read() {
+  const found = Object.fromEntries(FIELDS.map((name) => [name, byId(name).value]));
+  return { ...found, weight: Number(byId("weight").value) };
+}
+
+function offer({ folders, taken }) {
+  const chosen = byId("folder").value;
+  const options = folders.map(({ path, items }) =>
+    make("option", { value: path, textContent: `${path} (${items.toLocaleString("en")})` }));
+  byId("folder").replaceChildren(make("option", { value: "", textContent: "Any folder" }), ...options);
+  byId("folder").value = chosen;
+  byId("folder").closest("label").hidden = folders.length === 0 && !chosen;
+  for (const name of ["from", "to"]) {
+    const field = byId(name);
+    field.closest("label").hidden = !taken && !field.value;
+    if (!taken) continue;
+    field.min = taken.first.slice(0, 10);
+    field.max = taken.last.slice(0, 10);
+  }
+}

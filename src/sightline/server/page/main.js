@@ -1,0 +1,270 @@
+// The page: what the visitor does changes the query, the query is searched for, and the answer is shown.
+
+import * as api from "./api.js";
+import { showChip } from "./chip.js";
+import { byId, counted } from "./dom.js";
+import { Filters } from "./filters.js";
+import { Grid } from "./grid.js";
+import { onPicture, prepared } from "./picture.js";
+import { awaitReturn, stopAwaiting } from "./returning.js";
+import { Searcher } from "./searching.js";
+import * as state from "./state.js";
+import * as telling from "./telling.js";
+import { askForToken } from "./token.js";
+import { Viewer } from "./viewer.js";
+
+const LIKELY = 0.1; // what is less relevant stands apart
+const [FEW, ALL] = [60, 200];
+const AT_FIRST = 40;
+const SKELETON_MS = 250;
+
+let about = null; // the collection
+let query = state.nothing();
+let hits = []; // in the order in which they are shown
+let shown = ""; // the identity of the query that they answer
+let count = FEW;
+let isNewStep = true; // whether the next change of the words is a step of the history
+let hasBack = false; // whether Back leads from the enlarged view to its results
+let waiting = 0;
+
+const words = byId("words");
+const grid = new Grid({ open: view, like });
+const viewer = new Viewer({ move: turn, close: leave, like });
+const filters = new Filters({ change, typing: type });
+const searcher = new Searcher({ show: answered, fail: failed, canRerank: () => can("match") });
+
+const can = (ability) => about?.kind === "images" && about.abilities.includes(ability);
+const isCurrent = (asked) => state.identity(asked) === state.identity(query);
+
+// What the visitor does
+
+/** Change the query by something that is done at once: a step of the history. */
+function change(fields) {
+  query = { ...query, open: null, ...fields };
+  history.pushState(state.keep(query), "", state.toAddress(query));
+  isNewStep = true;
+  render();
+}
+
+/** Change the query by typing: all keystrokes until Enter, or until the field is left, are one step. */
+function type(fields) {
+  query = { ...query, ...fields };
+  const write = isNewStep ? "pushState" : "replaceState";
+  history[write](state.keep(query), "", state.toAddress(query));
+  isNewStep = false;
+  render({ typing: true });
+}
+
+/** More like an item. */
+function like(id) {
+  change({ ...state.nothing(), like: id });
+  byId("results").focus({ preventScroll: true });
+  scrollTo(0, 0);
+}
+
+/** Search by a picture, and by the words that are there. */
+async function take(file) {
+  try {
+    change({ picture: await prepared(file), like: null });
+  } catch (error) {
+    failed(error, query);
+  }
+}
+
+/** Enlarge a result; Back closes it again. */
+function view(id) {
+  query = { ...query, open: id };
+  history.pushState({ ...state.keep(query), isOpen: true }, "", state.toAddress(query));
+  isNewStep = true;
+  hasBack = true;
+  showOpened();
+}
+
+/** Go on to another result, without a step of the history for each. */
+function turn(id) {
+  query = { ...query, open: id };
+  history.replaceState(history.state, "", state.toAddress(query));
+  showOpened();
+}
+
+function leave() {
+  if (hasBack) {
+    history.back();
+    return;
+  }
+  query = { ...query, open: null };
+  history.replaceState(state.keep(query), "", state.toAddress(query));
+  render();
+}
+
+// What is shown
+
+/** Show what the query says: fields, results and the enlarged view. */
+function render({ typing = false } = {}) {
+  if (words.value.trim() !== query.words.trim()) words.value = query.words;
+  filters.show(query);
+  showChip(query, hits, about?.kind === "texts");
+  document.title = query.words.trim() ? `${query.words.trim()} – Sightline` : "Sightline";
+  telling.offerExamples(state.isEmpty(query), (example) => change({ words: example }));
+  if (query.open === null && viewer.isOpen) grid.focus(viewer.close());
+  if (shown === state.identity(query)) {
+    searcher.stop();
+    busy(false);
+    showOpened();
+    return;
+  }
+  count = FEW;
+  load({ typing });
+}
+
+/** Ask for what the query wants. */
+async function load({ typing = false } = {}) {
+  const asked = query;
+  searcher.stop();
+  busy(true);
+  try {
+    if (state.isEmpty(asked)) {
+      await begin(asked);
+      return;
+    }
+    about ??= await api.collection();
+    if (isCurrent(asked)) searcher.start(asked, { k: count, typing });
+  } catch (error) {
+    failed(error, asked);
+  }
+}
+
+/** The first screen: what there is. */
+async function begin(asked) {
+  const [collection, some] = await Promise.all([api.collection(), api.some(asked, AT_FIRST)]);
+  if (!isCurrent(asked)) return;
+  about = collection;
+  const [one, many] = telling.nouns(about.kind);
+  arrange(some.items, []);
+  telling.tell(counted(some.total, one, many));
+  if (!about.items) telling.say(`Nothing is indexed yet. Add ${many} to the folder, and run sightline index.`);
+  else if (!some.total) telling.say("Nothing passes these filters.");
+  showOpened();
+}
+
+/** Show an answer. One that is not final has only had a quick look, and is no reason yet to say that nothing fits. */
+function answered(answer, asked, isFinal) {
+  if (!isCurrent(asked)) return;
+  const found = state.isJoined(asked) ? answer.hits.map(({ relevance, ...hit }) => hit) : answer.hits;
+  const isLikely = (hit) => hit.relevance === undefined || hit.relevance >= LIKELY;
+  const likely = found.filter(isLikely);
+  const unlikely = found.filter((hit) => !isLikely(hit));
+  if (!likely.length && !isFinal) return;
+  arrange(likely, likely.length ? unlikely : []);
+  telling.tell(telling.found(likely, about.kind), { timing: telling.timing(answer), aloud: isFinal });
+  if (!likely.length) {
+    const anyway = () => { arrange(unlikely, []); grid.focus(); };
+    telling.sayNothingFound(answer.best_relevance, LIKELY, unlikely.length ? anyway : null);
+  }
+  if (!isFinal) {
+    shown = "";
+    busy(true);
+    return;
+  }
+  byId("further").hidden = !likely.length || answer.hits.length < count || count === ALL;
+  showOpened();
+}
+
+/** Put results on the page. */
+function arrange(likely, unlikely) {
+  stopAwaiting();
+  telling.say();
+  busy(false);
+  byId("divider").hidden = !unlikely.length;
+  byId("further").hidden = true;
+  grid.show(likely, unlikely);
+  hits = [...likely, ...unlikely];
+  shown = state.identity(query);
+}
+
+/** Say what went wrong. While the server cannot be reached, what is there stays, and it is tried again. */
+function failed(error, asked) {
+  if (!isCurrent(asked)) return;
+  if (error.status === undefined) throw error;
+  if (error.status !== 0 || !hits.length) arrange([], []);
+  busy(false);
+  shown = "";
+  if (error.status === 0) {
+    awaitReturn(() => load());
+  } else {
+    telling.tell("That did not work");
+    telling.sayProblem(error, () => load());
+  }
+}
+
+/** While an answer is on its way, what is there stays; where nothing is, skeletons show after a moment. */
+function busy(isBusy) {
+  clearTimeout(waiting);
+  byId("results").setAttribute("aria-busy", String(isBusy));
+  byId("progress").hidden = true;
+  if (!isBusy) return;
+  waiting = setTimeout(() => {
+    byId("progress").hidden = false;
+    if (hits.length) return;
+    telling.say();
+    grid.wait();
+  }, SKELETON_MS);
+}
+
+/** Enlarge what the address names, if it is there. */
+async function showOpened() {
+  const { open } = query;
+  if (open === null) return;
+  const found = hits.find((hit) => hit.id === open) ?? (await api.item(open).catch(() => null));
+  if (found && query.open === open) viewer.show(found, hits, can("fragments") ? query.words.trim() : "");
+}
+
+// What is listened to
+
+words.addEventListener("input", () => {
+  const isTexts = about?.kind === "texts"; // likeness to a text cannot be joined with words
+  type({ words: words.value, ...(isTexts && { like: null }) });
+});
+words.addEventListener("change", () => { isNewStep = true; });
+byId("search").addEventListener("submit", (event) => {
+  event.preventDefault();
+  isNewStep = true;
+  if (shown !== state.identity(query)) load();
+});
+byId("chip-remove").addEventListener("click", () => {
+  change({ picture: null, like: null });
+  words.focus();
+});
+byId("home").addEventListener("click", (event) => {
+  if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+  event.preventDefault();
+  change(state.nothing());
+});
+byId("further").addEventListener("click", () => {
+  count = ALL;
+  load();
+});
+document.addEventListener("keydown", (event) => {
+  const isField = event.target.matches("input, select, textarea");
+  if (event.key === "/" && !isField && !document.querySelector("dialog[open]")) {
+    event.preventDefault();
+    words.focus();
+    words.select();
+  } else if (event.key === "ArrowDown" && event.target === words) {
+    event.preventDefault();
+    grid.focus();
+  }
+});
+onPicture(take);
+api.onTokenNeeded(askForToken);
+
+/** Go to where the address leads. */
+function arrive(kept) {
+  query = state.fromAddress(location.search, kept);
+  isNewStep = true;
+  hasBack = Boolean(kept?.isOpen);
+  render();
+}
+
+addEventListener("popstate", (event) => arrive(event.state));
+arrive(history.state);

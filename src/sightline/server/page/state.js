@@ -1,0 +1,87 @@
+// What is being asked, and how it is written into the address of the page, so that a link can be shared and Back works.
+//
+// A query is { words, without, folder, from, to, like, open, weight, picture }. A picture that the visitor gave cannot
+// be in an address: it is kept here for as long as the page is, and the history knows it by its number.
+
+const pictures = new Map();
+
+/** A query for nothing at all. */
+export const nothing = () => ({
+  words: "", without: "", folder: "", from: "", to: "", like: null, open: null, weight: 0.5, picture: null,
+});
+
+/** The query that an address asks for. */
+export function fromAddress(search, kept = null) {
+  const given = new URLSearchParams(search);
+  return {
+    words: given.get("q") ?? "",
+    without: given.get("not") ?? "",
+    folder: given.get("folder") ?? "",
+    from: dateIn(given.get("from")),
+    to: dateIn(given.get("to")),
+    like: idIn(given.get("like")),
+    open: idIn(given.get("open")),
+    weight: weightIn(given.get("weight")),
+    picture: pictures.get(kept?.picture) ?? null,
+  };
+}
+
+/** The address of a query; "./" for none. */
+export function toAddress(query) {
+  const given = new URLSearchParams();
+  const put = (name, value) => value && given.set(name, value);
+  put("q", query.words.trim());
+  put("not", query.without.trim());
+  put("folder", query.folder);
+  put("from", query.from);
+  put("to", query.to);
+  put("like", query.like);
+  if (query.weight !== 0.5) given.set("weight", query.weight);
+  put("open", query.open);
+  const written = given.toString();
+  return written ? `?${written}` : "./";
+}
+
+/** What the history keeps beside the address. */
+export function keep(query) {
+  if (!query.picture) return null;
+  pictures.set(query.picture.number, query.picture);
+  return { picture: query.picture.number };
+}
+
+/** What tells a query from others, whichever of its results is looked at. */
+export const identity = (query) => `${toAddress({ ...query, open: null })} ${query.picture?.number ?? ""}`;
+
+/** Whether there is anything to search by; filters alone choose nothing. */
+export const isEmpty = (query) => !query.words.trim() && query.like === null && !query.picture;
+
+/** Whether a picture and words are searched by together; relevance would only tell how well the words fit. */
+export const isJoined = (query) => Boolean(query.words.trim()) && (query.picture !== null || query.like !== null);
+
+/** How many of the filters are set. */
+export const filterCount = (query) =>
+  [query.without.trim(), query.folder, query.from, query.to].filter(Boolean).length;
+
+/** What results should not show, one by one. */
+export const unwanted = (query) => query.without.split(",").map((part) => part.trim()).filter(Boolean).slice(0, 8);
+
+/** The filters as the server reads them; null for none. */
+export function where(query) {
+  const conditions = [];
+  if (query.from) conditions.push(`taken >= '${query.from}'`);
+  if (query.to) conditions.push(`taken <= '${query.to}'`);
+  if (query.folder) {
+    // Everything below a folder lies between "folder/" and "folder0", 0 being the character after the slash.
+    const folder = query.folder.replaceAll("'", "''");
+    conditions.push(`path >= '${folder}/' and path < '${folder}0'`);
+  }
+  return conditions.join(" and ") || null;
+}
+
+const idIn = (text) => (/^[1-9]\d{0,15}$/.test(text ?? "") ? Number(text) : null);
+const dateIn = (text) => (/^\d{4}-\d\d-\d\d$/.test(text ?? "") ? text : "");
+
+function weightIn(text) {
+  const weight = Number(text ?? 0.5);
+  return weight >= 0 && weight <= 1 ? weight : 0.5;
+}

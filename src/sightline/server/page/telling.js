@@ -1,0 +1,87 @@
+// What is said about the results: how many, how sure, how long it took, and what is wrong when something is.
+
+import { byId, counted, make, percent } from "./dom.js";
+
+const STAGES = { encode: "reading", retrieve: "search", interact: "parts", match: "close look" };
+const EXAMPLES = [
+  "a dog", "flowers", "people making music", "a building by the water", "a cup of coffee", "a cat looking at you",
+];
+
+/** Say above the results what they are, and to screen readers too. */
+export function tell(heading, { timing = "", aloud = true } = {}) {
+  byId("heading").textContent = heading;
+  byId("timing").textContent = timing;
+  if (aloud) byId("status").textContent = heading;
+}
+
+/** How long each stage took, in words; stages that had nothing to do are left out. */
+export function timing({ took_ms: took, truncated }) {
+  const parts = Object.entries(STAGES).filter(([stage]) => took[stage] >= 0.05);
+  if (!parts.length) return "";
+  const total = parts.reduce((sum, [stage]) => sum + took[stage], 0);
+  const cut = truncated ? "Only the first words were read. " : "";
+  return `${cut}${ms(total)}: ${parts.map(([stage, name]) => `${name} ${ms(took[stage])}`).join(", ")}`;
+}
+
+const ms = (value) => (value < 9.5 ? `${value.toFixed(1)} ms` : `${Math.round(value)} ms`);
+
+/** What was found, in a few words. */
+export function found(likely, kind) {
+  const [one, many] = nouns(kind);
+  if (likely.length === 0) return "Nothing found";
+  const best = likely[0].relevance;
+  return best === undefined
+    ? counted(likely.length, one, many)
+    : `${counted(likely.length, `${one} fits`, `${many} fit`)}, the best ${percent(best)} likely`;
+}
+
+/** What one and many items of a kind are called. */
+export const nouns = (kind) => (kind === "texts" ? ["text", "texts"] : ["picture", "pictures"]);
+
+/** A message in the place of results; nothing takes it away. */
+export function say(...parts) {
+  byId("message").hidden = parts.length === 0;
+  byId("message").replaceChildren(...parts);
+}
+
+/** An honest no, and the way to the best guesses. */
+export function sayNothingFound(best, least, showAnyway) {
+  const button = make("button", { type: "button", className: "quiet", textContent: "Show the nearest anyway" });
+  if (showAnyway) button.addEventListener("click", showAnyway);
+  const known = `The best guess is ${percent(best)} likely; less than ${percent(least)} is not shown.`;
+  const guess = best === undefined ? "" : known;
+  say(
+    make("p", { className: "lead", textContent: "Nothing here looks like that." }),
+    make("p", { textContent: guess }),
+    ...(showAnyway ? [button] : []),
+  );
+}
+
+/** What went wrong, what to do about it, and a button to try again. */
+export function sayProblem(error, retry) {
+  const button = make("button", { type: "button", className: "quiet", textContent: "Try again" });
+  button.addEventListener("click", retry);
+  say(
+    make("p", { className: "lead", textContent: error.message }),
+    make("p", { className: "exact", textContent: error.wayOut ?? "" }),
+    button,
+  );
+}
+
+/** A line across the page while something is wrong with the server; nothing takes it away. */
+export function banner(text = "") {
+  byId("banner").hidden = !text;
+  byId("banner").textContent = text;
+}
+
+/** A few searches to begin with. */
+export function offerExamples(isShown, choose) {
+  const place = byId("examples");
+  place.hidden = !isShown;
+  if (!isShown || place.childElementCount) return;
+  for (const words of EXAMPLES) {
+    const button = make("button", { type: "button", className: "example", textContent: words });
+    button.addEventListener("click", () => choose(words));
+    place.append(button);
+  }
+}

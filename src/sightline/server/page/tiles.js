@@ -1,0 +1,84 @@
+// One result as it stands in the grid: a picture with its relevance, or a text.
+
+import { make, percent } from "./dom.js";
+
+const AGAIN_MS = 2000;
+const [WIDEST, TALLEST] = [2.6, 0.55]; // the proportions of a tile; a panorama is cut at its sides
+
+/** The name of an item's file, without its folders. */
+export const nameOf = (hit) => hit.path.split("/").at(-1);
+
+/** A new list item for a hit. `data-id` tells which one. */
+export function tile(hit) {
+  const made = hit.thumbnail ? pictureTile(hit) : textTile(hit);
+  made.dataset.id = hit.id;
+  update(made, hit);
+  return made;
+}
+
+/** Write a hit's relevance, which changes as it is looked at more closely. */
+export function update(made, hit) {
+  const relevance = made.querySelector(".relevance");
+  const known = hit.relevance !== undefined;
+  relevance.hidden = !known;
+  relevance.textContent = known ? percent(hit.relevance) : "";
+  const likely = known ? `, ${percent(hit.relevance)} likely` : "";
+  if (hit.thumbnail) made.querySelector(".open").setAttribute("aria-label", `${nameOf(hit)}${likely}`);
+}
+
+/** A place that a result will take, of some proportions. */
+export function skeleton(ratio) {
+  const made = make("li", { className: "tile skeleton", "aria-hidden": "true" });
+  made.style.setProperty("--ratio", ratio);
+  return made;
+}
+
+function pictureTile(hit) {
+  const image = make("img", { alt: "", loading: "lazy", decoding: "async", draggable: false });
+  image.addEventListener("load", () => image.classList.add("is-there"));
+  image.addEventListener("error", () => again(image, hit));
+  image.src = `${hit.thumbnail}?side=640`;
+  const made = make(
+    "li",
+    { className: "tile" },
+    make("button", { type: "button", className: "open", tabIndex: -1 }, image),
+    make("span", { className: "relevance", "aria-hidden": "true" }),
+    likeButton(hit),
+  );
+  const ratio = hit.width && hit.height ? hit.width / hit.height : 1;
+  made.style.setProperty("--ratio", Math.min(WIDEST, Math.max(TALLEST, ratio)));
+  return made;
+}
+
+function textTile(hit) {
+  return make(
+    "li",
+    { className: "tile is-text" },
+    make(
+      "button",
+      { type: "button", className: "open", tabIndex: -1 },
+      make("span", { className: "text", textContent: hit.text ?? hit.path }),
+      make("span", { className: "source", textContent: hit.key ?? nameOf(hit) }),
+    ),
+    make("span", { className: "relevance" }),
+    likeButton(hit),
+  );
+}
+
+function likeButton(hit) {
+  const label = `More like ${hit.text ?? nameOf(hit)}`;
+  const button = make("button", { type: "button", className: "like", tabIndex: -1, textContent: "More like this" });
+  button.setAttribute("aria-label", label);
+  return button;
+}
+
+/** A thumbnail that did not come is asked for once more; then its name has to do. */
+function again(image, hit) {
+  if (image.dataset.again) {
+    image.closest(".tile").classList.add("is-missing");
+    image.alt = `${nameOf(hit)} cannot be shown`;
+    return;
+  }
+  image.dataset.again = "yes";
+  setTimeout(() => { image.src = `${hit.thumbnail}?side=320`; }, AGAIN_MS);
+}

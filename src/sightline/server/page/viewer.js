@@ -1,0 +1,181 @@
+// The enlarged view: one result in a dialog, with the words of the query and, for each, where in the picture it is.
+
+import * as api from "./api.js";
+import { byId, make, percent } from "./dom.js";
+import { draw, ownGrid, strength } from "./heatmap.js";
+import { nameOf } from "./tiles.js";
+
+/** Shows results one at a time. `move(id)`, `close()` and `like(id)` say what the visitor wants. */
+export class Viewer {
+  #dialog = byId("viewer");
+  #image = byId("viewer-image");
+  #canvas = byId("heat");
+  #hits = [];
+  #hit = null;
+  #explaining = null;
+  #explanation = null;
+  #pinned = null;
+  #move;
+
+  constructor({ move, close, like }) {
+    this.#move = move;
+    byId("viewer-close").addEventListener("click", close);
+    byId("viewer-like").addEventListener("click", () => like(this.#hit.id));
+    byId("viewer-previous").addEventListener("click", () => this.#step(-1));
+    byId("viewer-next").addEventListener("click", () => this.#step(1));
+    this.#dialog.addEventListener("keydown", (event) => this.#pressed(event));
+    this.#dialog.addEventListener("cancel", (event) => {
+      event.preventDefault();
+      close();
+    });
+    this.#dialog.addEventListener("close", () => this.#hit && !this.isOpen && close()); // by the browser, unasked
+    this.#image.addEventListener("error", () => byId("frame").classList.add("is-missing"));
+  }
+
+  get isOpen() {
+    return this.#dialog.open;
+  }
+
+  /** Show a hit among others; `words` are those of the query, if it has any and the model can place them. */
+  show(hit, hits, words) {
+    const isSame = this.isOpen && this.#hit?.id === hit.id;
+    this.#hits = hits;
+    this.#hit = hit;
+    if (!this.isOpen) this.#dialog.showModal();
+    if (isSame) return;
+    this.#describe(hit);
+    this.#explain(hit, words);
+    const held = document.activeElement; // a button that is off or gone would take the keys with it
+    if (held.disabled || !this.#dialog.contains(held)) this.#dialog.focus();
+  }
+
+  /** Close, and say what was shown last. */
+  close() {
+    const last = this.#hit;
+    this.#hit = null;
+    this.#explaining?.abort();
+    this.#dialog.close();
+    return last.id;
+  }
+
+  #describe(hit) {
+    const isText = !hit.thumbnail;
+    byId("frame").hidden = isText;
+    byId("viewer-text").hidden = !isText;
+    byId("viewer-text").textContent = hit.text ?? "";
+    byId("viewer-name").textContent = isText && hit.key ? hit.key : nameOf(hit);
+    byId("viewer-facts").replaceChildren(...facts(hit).map((fact) => make("span", { textContent: fact })));
+    byId("viewer-original").hidden = isText;
+    if (!isText) this.#picture(hit);
+    const at = this.#hits.findIndex((other) => other.id === hit.id);
+    byId("viewer-previous").disabled = at <= 0;
+    byId("viewer-next").disabled = at < 0 || at === this.#hits.length - 1;
+  }
+
+  #picture(hit) {
+    const frame = byId("frame");
+    frame.classList.remove("is-missing");
+    frame.style.setProperty("--ratio", hit.width && hit.height ? hit.width / hit.height : 1);
+    frame.style.setProperty("--natural", `${hit.width ?? 1024}px`);
+    frame.style.backgroundImage = `url("${hit.thumbnail}?side=640")`; // until the picture itself is there
+    this.#image.alt = nameOf(hit);
+    this.#image.src = hit.image;
+    byId("viewer-original").href = hit.image;
+  }
+
+  async #explain(hit, words) {
+    this.#explaining?.abort();
+    this.#explanation = null;
+    this.#light(null);
+    byId("spoken").hidden = !words;
+    if (!words) return;
+    byId("viewer-words").replaceChildren(words);
+    byId("hint").textContent = "Looking for the words in the picture …";
+    const { signal } = (this.#explaining = new AbortController());
+    try {
+      const explanation = await api.explain(words, hit.id, signal);
+      if (signal.aborted) return;
+      this.#explanation = explanation;
+      byId("viewer-words").replaceChildren(...this.#spoken(explanation));
+      byId("hint").textContent = "Point at a word to see where it was found.";
+    } catch (error) {
+      if (!signal.aborted) byId("hint").textContent = error.message;
+    }
+  }
+
+  /** The query as it was typed, each of its words a button. */
+  #spoken(explanation) {
+    const parts = [];
+    const letters = [...explanation.query]; // the server counts characters, not what they take in memory
+    let at = 0;
+    for (const word of explanation.words) {
+      parts.push(letters.slice(at, word.start).join(""), this.#wordButton(word, explanation));
+      at = word.end;
+    }
+    return [...parts, letters.slice(at).join("")];
+  }
+
+  #wordButton(word, explanation) {
+    const button = make("button", { type: "button", className: "word", textContent: word.word });
+    button.setAttribute("aria-pressed", "false");
+    button.style.setProperty("--strength", strength(explanation, word).toFixed(3));
+    button.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && this.#light(word, button));
+    button.addEventListener("pointerleave", () => this.#light(this.#pinned?.word ?? null, this.#pinned?.button));
+    button.addEventListener("focus", () => this.#light(word, button));
+    button.addEventListener("blur", () => { this.#pinned = null; this.#light(null); });
+    button.addEventListener("click", () => {
+      this.#pinned = this.#pinned?.word === word ? null : { word, button };
+      this.#light(this.#pinned ? word : null, button);
+    });
+    return button;
+  }
+
+  /** Show where a word is; null for none. */
+  #light(word, button) {
+    for (const other of byId("viewer-words").querySelectorAll(".word")) {
+      other.setAttribute("aria-pressed", String(word !== null && other === button));
+    }
+    this.#canvas.hidden = word === null;
+    this.#canvas.dataset.word = word?.word ?? "";
+    if (word === null || !this.#explanation) {
+      this.#pinned = null;
+      return;
+    }
+    this.#canvas.setAttribute("aria-label", `Where "${word.word}" was found: ${place(this.#explanation, word)}`);
+    draw(this.#canvas, this.#explanation, word, this.#hit.width / this.#hit.height);
+  }
+
+  #step(by) {
+    const next = this.#hits[this.#hits.findIndex((hit) => hit.id === this.#hit.id) + by];
+    if (next) this.#move(next.id);
+  }
+
+  #pressed(event) {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    this.#step(step);
+  }
+}
+
+function facts(hit) {
+  const found = [];
+  if (hit.relevance !== undefined) found.push(`${percent(hit.relevance)} likely to be what you meant`);
+  const folder = hit.path.split("/").slice(0, -1).join("/");
+  if (folder) found.push(folder);
+  if (hit.taken) found.push(hit.taken.slice(0, 16).replace("T", " "));
+  if (hit.width && hit.height) found.push(`${hit.width} × ${hit.height}`);
+  const same = [...(hit.copies ?? []), ...(hit.folded ?? [])];
+  if (same.length) found.push(`also: ${same.join(", ")}`);
+  return found;
+}
+
+/** Where a word's best part is, in words. */
+function place(explanation, word) {
+  const { rows, columns } = explanation;
+  const values = ownGrid(explanation, word).flat();
+  const best = values.indexOf(Math.max(...values));
+  const third = (at, count) => Math.floor((3 * (at + 0.5)) / count);
+  const down = ["top", "middle", "bottom"][third(Math.floor(best / columns), rows)];
+  return `${down} ${["left", "centre", "right"][third(best % columns, columns)]}`;
+}

@@ -1,0 +1,113 @@
+"""The runs of paper 3: their recipes are whole, their teachers exist, and their gains are counted right."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sightline.evaluation import Evaluation
+from sightline.evaluation.result import FoldRanks
+from sightline.objectives import Distill, Triplet
+from sightline.training.beginning import make_objectives
+from sightline.training.recipe import Recipe, read_recipe
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def paper3() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("paper3", BENCHMARKS / "paper3.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(BENCHMARKS))
+    sys.modules["paper3"] = module
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    return module
+
+
+@pytest.fixture(autouse=True)
+def somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIGHTLINE_DATA", "data")
+    monkeypatch.setenv("SIGHTLINE_PRETRAINED", "pretrained")
+
+
+def recipe_of(paper3: ModuleType, name: str, variant: str) -> Recipe:
+    bench = object.__new__(paper3.Bench)
+    bench.variant, bench.changes, bench.work = variant, (), Path("work")
+    run = paper3.RUNS[name]
+    return read_recipe(paper3.RECIPES / f"{run.recipe}.toml", bench._changes(run, 3))
+
+
+@pytest.mark.parametrize("variant", ["paper", "swapped", "tuned"])
+def test_every_run_has_a_recipe_for_the_model_that_its_row_names(paper3: ModuleType, variant: str) -> None:
+    for name, run in paper3.RUNS.items():
+        recipe = recipe_of(paper3, name, variant)
+        config = recipe.model_config()
+        (objective,) = make_objectives(recipe).values()
+        by_embedding = run.kind in ("fast", "shrink-fast")
+        assert objective.needs == {"embedding" if by_embedding else "fragments"}, name
+        assert config.codes == run.codes, name
+        assert run.fragments == (1 if by_embedding else config.fragments or config.pool_to + config.codes), name
+        assert (recipe.teacher is not None) == bool(run.teacher) == objective.asks_teacher, name
+        if recipe.teacher is not None:
+            assert run.teacher in paper3.RUNS
+            taught_by = "tuned" if variant == "tuned" else "paper"  # only the last step to a fast model is swapped
+            assert recipe.teacher.model == f"work/{run.teacher}-{taught_by}-3/best"
+        assert (recipe.seed, recipe.data.val) == (3, ())
+
+
+@pytest.mark.parametrize(("name", "margin"), [("F", 0.2), ("B", 0.6), ("I64", 0.6), ("L1", 0.2), ("L8", 0.6)])
+def test_margins_are_those_of_the_paper_over_all_negatives(paper3: ModuleType, name: str, margin: float) -> None:
+    (objective,) = make_objectives(recipe_of(paper3, name, "paper")).values()
+    assert isinstance(objective, Triplet)
+    assert (objective.margin, objective.negatives) == (margin, "sum")
+
+
+@pytest.mark.parametrize(
+    ("name", "temperatures"), [("I-B", (12, 12)), ("B-F", (2, 12)), ("I-F", (2, 12)), ("I-B-F", (2, 12))]
+)
+def test_temperatures_are_those_of_the_paper(paper3: ModuleType, name: str, temperatures: tuple[int, int]) -> None:
+    (objective,) = make_objectives(recipe_of(paper3, name, "paper")).values()
+    assert isinstance(objective, Distill)
+    assert (objective.teacher_temperature, objective.student_temperature) == temperatures
+
+
+def test_a_variant_trains_anew_only_what_differs(paper3: ModuleType) -> None:
+    bench = object.__new__(paper3.Bench)
+    bench.variant = "swapped"
+    assert [bench.label(name) for name in ("F", "I-B", "I-B-F")] == ["F-paper", "I-B-paper", "I-B-F-swapped"]
+    bench.variant = "tuned"
+    assert [bench.label(name) for name in ("F", "I-B")] == ["F-tuned", "I-B-tuned"]
+
+
+def evaluated(to_image: Any, to_text: Any) -> Evaluation:
+    image_of = np.repeat(np.arange(len(to_text)), 2)
+    folds = (FoldRanks(np.array(to_image), image_of, np.array(to_text), np.arange(len(to_text))),)
+    return Evaluation("it", "it", "en", "karpathy", ("embed",), None, None, 0, folds, "same", {}, {}, 0)
+
+
+def test_a_gain_is_the_difference_of_two_sums_and_its_interval_holds_it(paper3: ModuleType) -> None:
+    random = np.random.default_rng(0)
+    before = evaluated(random.integers(1, 30, 400), random.integers(1, 30, 200))
+    after = evaluated(*(np.maximum(1, ranks - 3) for ranks in (before.ranks()[0], before.ranks()[2])))
+    found = paper3.gain(before, after)
+    assert found["rSum"] == pytest.approx(after.r_sum - before.r_sum, abs=1e-3)
+    assert 0 < found["low"] < found["rSum"] < found["high"]
+    assert paper3.gain(before, before) == {"rSum": 0, "low": 0, "high": 0}
+    back = paper3.gain(after, before)
+    assert back["rSum"] == -found["rSum"]
+
+
+def test_runs_are_set_against_the_same_model_unshrunken_and_their_teacher(paper3: ModuleType) -> None:
+    assert paper3.compared_with("I-B-F") == ["F", "I-B"]
+    assert paper3.compared_with("B-L8") == ["L8", "B"]
+    assert paper3.compared_with("I64") == ["B"]
+    assert paper3.compared_with("F") == []

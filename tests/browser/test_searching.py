@@ -1,0 +1,248 @@
+"""Searching on the page: by words, by pictures and by both, narrowed, and in vain."""
+
+import io
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from PIL import Image
+from playwright.sync_api import Page, Route, expect
+
+from browser.conftest import SHOWN, TEXTS, Opener
+from browser.page import first, named, names, put, search, settled, tiles
+
+COUNT = sum(map(len, SHOWN.values()))
+
+
+class Held:
+    """Keeps requests from the server until they are let go."""
+
+    def __init__(self, page: Page, pattern: str) -> None:
+        self.routes: list[Route] = []
+        page.route(re.compile(pattern), lambda route: self.routes.append(route))
+
+    def let_go(self) -> None:
+        for route in self.routes:
+            route.continue_()
+
+
+def test_the_first_screen_shows_what_there_is_and_offers_searches(open_page: Opener) -> None:
+    page = settled(open_page())
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"{COUNT} pictures")
+    expect(tiles(page)).to_have_count(COUNT)
+    page.locator("#examples button").first.click()
+    expect(first(page)).to_have_attribute("aria-label", named("dog.jpg"))
+    expect(page.get_by_label("What to find")).to_have_value("a dog")
+    expect(page.locator("#examples")).to_be_hidden()
+    page.get_by_role("link", name="Sightline").click()
+    settled(page)
+    Held(page, "/v1/search")
+    for words, is_shown in (("a", False), ("", True)):  # taken back before there was an answer
+        page.get_by_label("What to find").fill(words)
+        expect(page.locator("#examples")).to_be_visible(visible=is_shown)
+    expect(tiles(page)).to_have_count(COUNT)
+
+
+def test_typing_searches_and_says_how_sure_it_is_and_what_took_how_long(open_page: Opener) -> None:
+    page = open_page()
+    page.get_by_label("What to find").press_sequentially("half a fruit in a red bowl", delay=5)
+    expect(first(page)).to_have_attribute("aria-label", re.compile(r"^fig-in-a-bowl.jpg, \d\d% likely$"))
+    settled(page)
+    expect(page.locator("#status")).to_have_text(re.compile(r"^\d pictures? fits?, the best \d\d% likely$"))
+    expect(page.locator("#timing")).to_have_text(
+        re.compile(r"^\d+ ms: reading [\d.]+ ms, search [\d.]+ ms, close look [\d.]+ ms$")
+    )
+    expect(tiles(page)).to_have_count(COUNT)
+    assert page.locator("#unlikely .tile").count() > COUNT / 2
+    assert page.title() == "half a fruit in a red bowl – Sightline"
+
+
+def owl_first(route: Route) -> None:
+    """Answer as the server does, but with the owl in front."""
+    answer = route.fetch().json()
+    hits = sorted(answer["hits"], key=lambda hit: not hit["path"].endswith("owl.jpg"))
+    route.fulfill(json={**answer, "hits": [{**hit, "relevance": 0.5} for hit in hits]})
+
+
+def test_a_quick_answer_comes_first_and_is_put_in_order_without_flicker(open_page: Opener) -> None:
+    page = settled(open_page())
+    held = Held(page, r"/v1/search\?(?!.*rerank=0)")
+    page.route(re.compile(r"/v1/search\?.*rerank=0"), owl_first)
+    page.get_by_label("What to find").fill("a red panda on a tree")
+    expect(first(page)).to_have_attribute("aria-label", "owl.jpg, 50% likely")
+    expect(page.locator("#results")).to_have_attribute("aria-busy", "true")
+    expect(page.locator("#progress")).to_be_visible()
+    first(page).evaluate("one => { one.isTheSame = true; }")
+    expect(page.locator("#status")).to_have_text(f"{COUNT} pictures")  # not said aloud yet
+    held.let_go()
+    expect(first(page)).to_have_attribute("aria-label", named("red-panda.jpg"))
+    settled(page)
+    owl = page.get_by_role("button", name=named("owl.jpg"))
+    assert owl.evaluate("one => one.isTheSame") is True
+
+
+def test_an_answer_that_comes_too_late_is_dropped(open_page: Opener) -> None:
+    page = settled(open_page())
+    held = Held(page, r"/v1/search\?q=a\+dog&")
+    page.get_by_label("What to find").fill("a dog")
+    expect(page.locator("#progress")).to_be_visible()
+    search(page, "a bird")
+    expect(first(page)).to_have_attribute("aria-label", re.compile("kingfisher|owl"))
+    assert len(held.routes) == 1
+    held.let_go()
+    page.get_by_label("What to find").press("Enter")
+    settled(page)
+    expect(first(page)).to_have_attribute("aria-label", re.compile("kingfisher|owl"))
+    expect(page.get_by_label("What to find")).to_have_value("a bird")
+
+
+def test_where_nothing_is_yet_skeletons_show_what_will_be(open_page: Opener) -> None:
+    for motion, moves in (("reduce", False), ("no-preference", True)):
+        page = open_page(reduced_motion=motion)
+        settled(page)
+        held = Held(page, "/v1/items")
+        page.reload()
+        expect(page.locator(".skeleton").first).to_be_visible()
+        assert bool(page.evaluate("document.getAnimations().length")) is moves
+        held.let_go()
+        expect(page.locator(".skeleton")).to_have_count(0)
+
+
+@pytest.mark.parametrize("way", ["drop", "paste", "pick"])
+def test_a_picture_finds_those_like_it(open_page: Opener, way: str) -> None:
+    page = settled(open_page())
+    if way == "pick":
+        from sightline.demo import PICTURES
+
+        with page.expect_file_chooser() as choosing:
+            page.get_by_role("button", name="Search by a picture").click()
+        choosing.value.set_files(PICTURES / "cat-face.jpg")
+    else:
+        put(page, way)
+    expect(page.locator("#chip")).to_be_visible()
+    expect(first(page)).to_have_attribute("aria-label", "cat-face.jpg")  # nobody can say how likely
+    if way != "paste":
+        return
+    search(page, "a kitten in a box")
+    expect(page.locator("#chip")).to_be_visible()
+    assert_joined(page)
+    page.get_by_role("button", name="Search without this picture").click()
+    settled(page)
+    expect(page.locator("#chip")).to_be_hidden()
+    expect(page.get_by_label("What to find")).to_have_value("a kitten in a box")
+
+
+def assert_joined(page: Page) -> None:
+    """The face of a cat and a box together: what has both comes first, and words alone rule nothing out."""
+    assert {"cat-face.jpg", "kitten-in-a-box.jpg"} == set(names(page)[:2])
+    expect(page.locator("#likely .tile")).to_have_count(COUNT)
+
+
+def test_while_a_file_is_dragged_the_page_says_so_and_other_files_are_refused(open_page: Opener) -> None:
+    page = settled(open_page())
+    put(page, "dragover")
+    expect(page.get_by_text("Drop a picture")).to_be_visible()
+    put(page, "drop", b"no picture", "text/plain")
+    expect(page.get_by_text("Drop a picture")).to_be_hidden()
+    expect(page.locator("#message")).to_contain_text("made-up.jpg is no picture.")
+    page.get_by_role("button", name="Try again").click()
+    expect(tiles(page)).to_have_count(COUNT)
+
+
+def test_a_large_picture_is_made_small_before_it_is_sent(open_page: Opener) -> None:
+    page = settled(open_page())
+    file = io.BytesIO()
+    Image.effect_noise((1800, 1200), 60).save(file, "PNG")
+    with page.expect_request("**/v1/search") as sent:
+        put(page, "drop", file.getvalue(), "image/png")
+    chip = page.locator("#chip-image")
+    expect(chip).to_have_js_property("naturalWidth", 1024)
+    expect(chip).to_have_js_property("naturalHeight", 683)
+    assert int(sent.value.all_headers()["content-length"]) < len(file.getvalue()) / 2
+    settled(page)
+
+
+def test_more_like_this_leaves_out_the_picture_itself_and_can_be_joined_with_words(open_page: Opener) -> None:
+    page = settled(open_page("?q=a+cat+face"))
+    tile = page.locator(".tile").filter(has=page.get_by_role("button", name=named("cat-face.jpg")))
+    tile.hover()
+    tile.get_by_role("button", name="More like cat-face.jpg").click()
+    expect(page.locator("#chip")).to_contain_text("like cat-face.jpg")
+    expect(page).to_have_url(re.compile(r"\?like=\d+$"))
+    expect(first(page)).to_have_attribute("aria-label", re.compile("^kitten"))
+    assert "cat-face.jpg" not in names(page)
+    expect(page.locator("#results")).to_be_focused()
+    search(page, "a kitten in a box")
+    assert_joined(page)
+
+
+def test_filters_narrow_what_is_found(open_page: Opener) -> None:
+    page = settled(open_page("?q=a+wall+on+a+mountain"))
+    page.get_by_role("button", name="Filters").click()
+    folder = page.get_by_label("Folder")
+    expect(folder.locator("option")).to_have_text(
+        ["Any folder", "animals (8)", "animals/birds (2)", "trips (3)", "trips/2021 (1)", "trips/2023 (2)"]
+    )
+    folder.select_option("trips")
+    expect(tiles(page)).to_have_count(3)
+    page.get_by_label("Taken from").fill("2022-01-01")
+    page.get_by_label("Taken from").press("Enter")
+    expect(tiles(page)).to_have_count(1)
+    assert names(page)[0].startswith("great-wall.jpg")
+    expect(page.get_by_role("button", name="Filters, 2 set")).to_be_visible()
+    asked = parse_qs(urlsplit(page.url).query)
+    assert asked == {"q": ["a wall on a mountain"], "folder": ["trips"], "from": ["2022-01-01"]}
+    page.get_by_role("button", name="Clear").click()
+    expect(tiles(page)).to_have_count(COUNT)
+
+
+def test_filters_alone_show_what_passes_them(open_page: Opener) -> None:
+    page = settled(open_page("?folder=animals/birds"))
+    for folder, count in (("animals/birds", 2), ("animals", 8)):
+        page.get_by_label("Folder").select_option(folder)
+        expect(page.get_by_role("heading", level=1)).to_have_text(f"{count} pictures")
+        expect(tiles(page)).to_have_count(count)
+    page.get_by_label("until").fill("2000-01-01")
+    page.get_by_label("until").press("Enter")
+    expect(page.locator("#message")).to_have_text("Nothing passes these filters.")
+
+
+def test_what_is_not_wanted_is_left_out(open_page: Opener) -> None:
+    page = settled(open_page("?q=a+kitten"))
+    before = names(page)
+    page.get_by_role("button", name="Filters").click()
+    with page.expect_response(re.compile(r"not=yarn&not=wool")):
+        page.get_by_label("Leave out").fill("yarn, wool")
+    settled(page)
+    place = [name.startswith("kitten-with-yarn") for name in before].index(True)
+    after = [name.startswith("kitten-with-yarn") for name in names(page)].index(True)
+    assert after > place
+
+
+def test_nothing_found_is_told_honestly(open_page: Opener) -> None:
+    page = settled(open_page("?q=people+playing+football+in+a+stadium"))
+    expect(page.get_by_role("heading", level=1)).to_have_text("Nothing found")
+    expect(page.locator("#message")).to_contain_text("The best guess is")
+    expect(page.locator("#message")).to_contain_text("less than 10% is not shown")
+    expect(tiles(page)).to_have_count(0)
+    page.get_by_role("button", name="Show the nearest anyway").click()
+    expect(tiles(page)).to_have_count(COUNT)
+    expect(first(page)).to_be_focused()
+
+
+def test_a_collection_of_texts_is_a_list_of_texts(open_page: Opener, texts_address: str) -> None:
+    page = settled(open_page(at=texts_address))
+    expect(page.get_by_role("heading", level=1)).to_have_text("5 texts")
+    expect(page.locator(".tile .text")).to_have_text(TEXTS)
+    search(page, "kittens and wool")
+    expect(page.locator(".tile .text").first).to_have_text(TEXTS[1])
+    put(page, "drop")
+    expect(page.locator("#chip")).to_be_visible()
+    page.get_by_label("What to find").fill("")
+    settled(page)
+    expect(page.locator(".tile .text").first).to_have_text(TEXTS[1])
+    first(page).click()
+    expect(page.locator("#viewer-text")).to_have_text(TEXTS[1])
+    page.locator("#viewer-like").click()
+    expect(page.locator("#viewer")).to_be_hidden()
+    expect(page.locator(".tile .text")).to_have_count(4)

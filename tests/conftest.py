@@ -2,9 +2,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from sightline.bundle import Bundle
+
+hypothesis.settings.register_profile("sightline", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("sightline")
 
 
 @pytest.fixture(scope="session", autouse=True)

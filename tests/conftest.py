@@ -1,4 +1,6 @@
+import dataclasses
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -6,6 +8,7 @@ import hypothesis
 import pytest
 
 from sightline.bundle import Bundle
+from sightline.bundle.spec import Calibration, write_spec
 
 hypothesis.settings.register_profile("sightline", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("sightline")
@@ -36,6 +39,15 @@ def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("bundles") / "tiny"
     export(tiny.retriever(tiny.DUAL), tiny.tokenizer(), folder, name="tiny")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def calibrated(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny bundle with a calibration that finds about half of everything relevant."""
+    folder = Path(shutil.copytree(tiny_bundle, tmp_path_factory.mktemp("bundles") / "calibrated"))
+    spec = Bundle.open(folder).spec
+    write_spec(folder, dataclasses.replace(spec, calibration={"embed": Calibration(3, -1), "match": Calibration(1, 0)}))
     return folder
 
 

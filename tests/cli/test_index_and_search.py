@@ -1,9 +1,7 @@
 """`sightline index` and `sightline search` as a user meets them: what they print, where, and what they leave alone."""
 
-import dataclasses
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +11,6 @@ from typer.testing import CliRunner, Result
 
 from collection.made_up import picture, put
 from sightline import cli
-from sightline.bundle import Bundle
-from sightline.bundle.spec import Calibration, write_spec
 from sightline.collection import IndexingInterrupted, Report
 from sightline.errors import CollectionError, QueryError, SightlineError
 
@@ -24,11 +20,8 @@ def run(*arguments: str | Path) -> Result:
 
 
 @pytest.fixture(scope="module")
-def bundle(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = Path(shutil.copytree(tiny_bundle, tmp_path_factory.mktemp("bundles") / "calibrated"))
-    spec = Bundle.open(folder).spec
-    write_spec(folder, dataclasses.replace(spec, calibration={"embed": Calibration(3, -1), "match": Calibration(1, 0)}))
-    return folder
+def bundle(calibrated: Path) -> Path:
+    return calibrated
 
 
 @pytest.fixture(scope="module")

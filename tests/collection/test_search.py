@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,6 @@ from PIL import Image
 import sightline
 from collection.made_up import Instant, picture, put
 from sightline.bundle import Bundle, Encoded
-from sightline.bundle.spec import Calibration, write_spec
 from sightline.collection import Collection, index
 from sightline.errors import CollectionError, ModelError, QueryError
 from sightline.evaluation import evaluate
@@ -229,15 +227,6 @@ def test_threads_may_search_while_another_process_indexes(photos: Path, model: I
 # With a real bundle, though a tiny one
 
 
-@pytest.fixture(scope="module")
-def calibrated(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny bundle with a calibration that finds about half of everything relevant."""
-    folder = Path(shutil.copytree(tiny_bundle, tmp_path_factory.mktemp("bundles") / "calibrated"))
-    spec = Bundle.open(folder).spec
-    write_spec(folder, dataclasses.replace(spec, calibration={"embed": Calibration(3, -1), "match": Calibration(1, 0)}))
-    return folder
-
-
 @pytest.fixture
 def indexed(photos: Path, calibrated: Path) -> Path:
     index(photos, model=calibrated)
@@ -447,16 +436,3 @@ def test_recalls_on_photos_are_those_of_an_evaluation(
 
     records = read_all([str(data / "flickr8k-test.tar")])[:100]
     check_recalls(Bundle.open(tiny_bundle), tmp_path / "photos", records, tolerance=0.61, **stages)
-
-
-@pytest.mark.skipif(os.environ.get("SIGHTLINE_SLOW") != "1", reason="half an hour: set SIGHTLINE_SLOW=1")
-def test_recalls_of_the_bundled_model_on_flickr8k_are_those_of_its_evaluation(data: Path, tmp_path: Path) -> None:
-    from sightline.datasets import read_all
-
-    model = sightline.load()
-    assert isinstance(model, Bundle)
-    records = read_all([str(data / "flickr8k-test.tar")])
-    fusion = model.spec.fusion
-    check_recalls(
-        model, tmp_path / "photos", records, tolerance=0.3, rerank=20, fusion=fusion.rule, weight=fusion.weight
-    )  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ def judge(pairs: Pairs, model: Retriever, texts: Tensor, images: Tensor, chunk: 
         return (text_states[:0].sum() + image_states[:0].sum()).float().expand(0)
 
     def judged(texts: Tensor, images: Tensor) -> Tensor:
-        # index_select goes back by adding rows up; plain indexing sorts them first, which takes as long as matching.
+        # A row is in many pairs: index_select goes back by adding up, where plain indexing would sort the rows first.
         return model.match(
             text_states.index_select(0, texts),
             pairs.texts.mask[texts],

@@ -1,5 +1,6 @@
 """One process writes at a time; others wait, or are told who is writing; a dead one never blocks."""
 
+import fcntl
 import json
 import os
 import subprocess
@@ -73,6 +74,24 @@ def test_a_process_that_was_killed_does_not_block(tmp_path: Path) -> None:
         began = time.monotonic()
         with writing(tmp_path, wait=5):
             assert time.monotonic() - began < 4
+
+
+def test_who_comes_between_taking_and_signing_still_learns_the_name(tmp_path: Path) -> None:
+    signed = json.dumps({"pid": 7, "host": "here", "since": "2026-01-01"})
+    with (tmp_path / LOCK_FILE).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        timer = threading.Timer(0.1, (tmp_path / LOCK_FILE).write_text, [signed])
+        timer.start()
+        with pytest.raises(CollectionError, match="process 7 on here"), writing(tmp_path, wait=False):
+            pass
+        timer.join()
+
+
+def test_a_lock_that_nobody_signs_is_another_process(tmp_path: Path) -> None:
+    with (tmp_path / LOCK_FILE).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(CollectionError, match="another process"), writing(tmp_path, wait=False):
+            pass
 
 
 def test_a_lock_can_be_taken_again_and_names_nobody_when_free(tmp_path: Path) -> None:

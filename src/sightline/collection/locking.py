@@ -18,6 +18,7 @@ LOCK_FILE = "lock"
 Told = Callable[[str], None]
 
 _POLL_SECONDS = 0.1
+_SIGNING_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -49,14 +50,19 @@ def _open(path: Path) -> IO[str]:
 
 
 def _take(file: IO[str], at: Path, wait: bool | float, told: Told) -> None:
-    deadline = time.monotonic() + float("inf" if wait is True else wait)
+    began = time.monotonic()
+    deadline = began + float("inf" if wait is True else wait)
     has_told = False
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            holder = f"{at} is being written to by {_signature(file)}"
+            signature = _signature(file)
+        if not signature and time.monotonic() < began + _SIGNING_SECONDS:
+            time.sleep(_POLL_SECONDS / 10)
+            continue
+        holder = f"{at} is being written to by {signature or 'another process'}"
         if time.monotonic() >= deadline:
             raise CollectionError(holder, "Wait until that is done, or end it, and try again.")
         if not has_told:
@@ -73,10 +79,10 @@ def _sign(file: IO[str]) -> None:
 
 
 def _signature(file: IO[str]) -> str:
-    """Who holds the lock, as they signed; they may be about to."""
+    """Who holds the lock, as they signed; nothing while they are about to sign or to let go."""
     file.seek(0)
     try:
         signed = json.loads(file.read())
         return f"process {signed['pid']} on {signed['host']} since {signed['since']}"
     except (ValueError, KeyError, TypeError):
-        return "another process"
+        return ""

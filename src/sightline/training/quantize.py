@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,13 +10,17 @@ import onnx
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
+from sightline.training.ranges import Sample, fix_ranges
+
 _SCOPES = "pkg.torch.onnx.name_scopes"  # where the exporter notes the modules that a node comes from
 
 
-def quantize(path: Path, four_bits: str = "") -> None:
+def quantize(path: Path, four_bits: str = "", samples: Iterable[Sample] = ()) -> None:
     """Rewrite the graph at `path` with int8 weights.
 
     four_bits: a pattern; matrix products of modules whose path it matches take four bits a weight.
+    samples: inputs like those to come, one item each. With them, the ranges of activations are fixed (`fix_ranges`)
+    wherever that is safe, which is a fifth faster than to find them out block by block.
 
     Matrix products get one scale for every block of weights (128, or 32 of four bits), and ONNX Runtime quantises
     their inputs in the same blocks: with one scale for a whole activation tensor, a few outliers in the second layer
@@ -30,6 +34,9 @@ def quantize(path: Path, four_bits: str = "") -> None:
         del model.graph.value_info[:]  # the exporter's shapes of folded weights are stale
         quantize_dynamic(model, path, weight_type=QuantType.QInt8, op_types_to_quantize=["Gather"])
         model = onnx.load(path)
+        samples = list(samples)
+        if samples:
+            fix_ranges(model, samples, leave=small)
         if small:
             others = [name for name in products if name not in small]
             model = _blocks(model, bits=4, block=32, leave=others)

@@ -1,0 +1,238 @@
+"""The tables and figures of paper 2 (HREM) at our scale: train its models, measure them, one JSON file a run.
+
+    python benchmarks/paper2.py --runs plain,base,fusion,standalone,full --seeds 0,1,2      Tables 1, 2 and 4
+    python benchmarks/paper2.py --runs no-fragments,no-visual,no-textual,intra,inter        Table 3a
+    python benchmarks/paper2.py --runs no-connection,no-relevance,no-consistency,no-regularisation,no-neighbours
+                                                                                            Table 3b
+    python benchmarks/paper2.py --runs lambda-0,lambda-0.5,lambda-2,k-1,k-5,k-20,tau-0.1,tau-0.25,tau-0.75
+                                                                                            Figure 6
+    python benchmarks/paper2.py --runs bigru-base,bigru --seeds 0,1,2                       texts read by a BiGRU
+    python benchmarks/paper2.py --cost                                                      relations' share of a step
+
+Every run takes the same steps over the same data, from the same initial weights where it has the same model. Each file
+has the recalls with their intervals, the gain over the run it is set against, the recalls of the hardest and the most
+infrequent queries (Table 4; chosen by the base model of the same seed, if it is there), and the losses of initial and
+of enhanced embeddings on the way (Figure 7). "full" is the mean of fusion and standalone, and trains nothing.
+
+Needs SIGHTLINE_DATA (shards) and SIGHTLINE_PRETRAINED (a CLIP image tower and MiniLM), and a GPU to be quick. --brief
+takes 12 steps of 16 images, or measures a small step: enough to see on a CPU, with shards of a few images, that all of
+it runs.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from paper3 import gain
+from provenance import provenance
+from relation_cost import measured_cost
+from sightline.datasets import read_all
+from sightline.evaluation import Evaluation
+from sightline.evaluation.encoding import Encodings, Needs, encode_images, encode_texts
+from sightline.evaluation.ensemble import beside
+from sightline.evaluation.metrics import query_images
+from sightline.evaluation.questions import Questions
+from sightline.evaluation.ranking import ranks_from_embeddings
+from sightline.evaluation.result import FoldRanks
+from sightline.evaluation.special import average_similarities, special_recalls
+from sightline.models.engine import TorchModel
+from sightline.training.recipe import read_recipe
+from sightline.training.trainer import train
+
+RECIPES = Path(__file__).parent.parent / "recipes"
+BRIEF = ("schedule.epochs=0", "schedule.steps=12", "data.batch_size=16", "data.limit=16")
+_CURVE = 50  # points of Figure 7
+Encoded = tuple[Encodings, Encodings]
+"""Texts and images of the test set, as a model encodes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A model of the paper: its recipe, what is changed in it, and the run that it is set against."""
+
+    recipe: str
+    changes: tuple[str, ...] = ()
+    against: str = "fusion"
+
+
+def _relation(**settings: float | str) -> Run:
+    """The fusion model with other settings of its loss."""
+    return Run(
+        "hrem-fusion", tuple(f"objectives.relation.{key}={json.dumps(value)}" for key, value in settings.items())
+    )
+
+
+def _fragments(**sides: bool) -> Run:
+    """The fusion model without relations among the fragments of one side, or of both."""
+    return Run("hrem-fusion", tuple(f"model.relations.{side}={json.dumps(value)}" for side, value in sides.items()))
+
+
+_BIGRU = (
+    "model.text={ config = { model_type = 'bigru', vocab_size = 8000, word_dim = 300, hidden_size = 1024 } }",
+    "optimizer.rates={ image = 0.0 }",
+)
+RUNS: dict[str, Run] = {
+    "plain": Run("hrem-base", ("model.relations.image=false", "model.relations.text=false"), against=""),
+    "base": Run("hrem-base", against="plain"),
+    "base-neighbours": Run(
+        "hrem-base", ("data.neighbours={ begin = 0.235, clusters = 64, per_cluster = 16 }",), against="base"
+    ),
+    "fusion": Run("hrem-fusion", against="base"),
+    "standalone": Run("hrem-standalone", against="base"),
+    "no-fragments": _fragments(image=False, text=False),
+    "no-visual": _fragments(image=False),
+    "no-textual": _fragments(text=False),
+    "intra": _relation(among="intra", regularisation=0.0),
+    "inter": _relation(among="inter"),
+    "no-connection": _relation(connected=1.0),
+    "no-relevance": _relation(relevance=0.0, regularisation=0.0),
+    "no-consistency": _relation(consistent=False),
+    "no-regularisation": _relation(regularisation=0.0),
+    "no-neighbours": Run("hrem-fusion", ("data.neighbours.begin=1.0",)),
+    **{f"lambda-{value:g}": _relation(relevance=value) for value in (0.0, 0.5, 1.5, 2.0)},
+    **{f"k-{value}": _relation(matches=value) for value in (1, 5, 15, 20)},
+    **{f"tau-{value}": _relation(connected=value) for value in (0.1, 0.25, 0.75)},
+    "bigru-base": Run("hrem-base", _BIGRU, against=""),
+    "bigru": Run("hrem-bigru", against="bigru-base"),
+}
+ENSEMBLES = {"full": ("fusion", "standalone")}
+"""Two trained runs that are measured together; set against the base model."""
+
+
+class Bench:
+    """A test set, and where models and results are kept."""
+
+    def __init__(self, split: str, changes: Sequence[str], work: Path) -> None:
+        self.changes, self.work, self.data = tuple(changes), work, f"flickr8k-{split}"
+        self.questions = Questions.of(read_all([f"{os.environ['SIGHTLINE_DATA']}/{self.data}.tar"]), "en")
+        self._encoded: dict[tuple[str, int], Encoded] = {}
+
+    def folder(self, name: str, seed: int) -> Path:
+        """Where a run's checkpoint, log and cost are kept."""
+        return self.work / f"{name}-{seed}"
+
+    def is_there(self, name: str, seed: int) -> bool:
+        """Whether a run, or both of an ensemble, were trained."""
+        return all((self.folder(part, seed) / "done").exists() for part in ENSEMBLES.get(name, (name,)))
+
+    def trained(self, name: str, seed: int) -> dict[str, Any]:
+        """Train a run unless that was done; gives what it took. Nothing is validated on the way."""
+        run, out = RUNS[name], self.folder(name, seed)
+        if not self.is_there(name, seed):
+            changes = [*run.changes, f"seed={seed}", "data.val=[]", *self.changes]
+            began = time.perf_counter()
+            steps = train(read_recipe(RECIPES / f"{run.recipe}.toml", changes), out, save_every=10**9).steps
+            seconds = round(time.perf_counter() - began, 1)
+            cost = {"recipe": f"recipes/{run.recipe}.toml", "changes": changes, "steps": steps, "seconds": seconds}
+            (out / "done").write_text(json.dumps(cost))
+        found: dict[str, Any] = json.loads((out / "done").read_text())
+        return found
+
+    def encoded(self, name: str, seed: int) -> Encoded:
+        """Encode the test set by a trained run, or by both of an ensemble, side by side."""
+        if (name, seed) not in self._encoded:
+            if name in ENSEMBLES:
+                (texts, images), (more_texts, more_images) = (self.encoded(part, seed) for part in ENSEMBLES[name])
+                self._encoded[name, seed] = beside(texts, more_texts), beside(images, more_images)
+            else:
+                model = TorchModel.open(self.folder(name, seed) / "best")
+                images, readable = encode_images(model, self.questions.images, Needs(), 256)
+                if len(readable) < len(self.questions.images):
+                    raise SystemExit("some test images cannot be read")
+                texts, _ = encode_texts(model, self.questions.captions, Needs(), 256)
+                self._encoded[name, seed] = texts, images
+        return self._encoded[name, seed]
+
+    def measured(self, name: str, seed: int) -> Evaluation:
+        """Rank the test set by the embeddings of a run."""
+        texts, images = self.encoded(name, seed)
+        image_of = self.questions.image_of
+        to_image, to_text = ranks_from_embeddings(texts.embedding, images.embedding, image_of)
+        return Evaluation(
+            model=f"hrem-{name}-{seed}", data=self.data, lang="en", protocol="karpathy", stages=("embed",), fusion=None,
+            weight=None, distractors=0, folds=(FoldRanks(to_image, image_of, to_text, query_images(image_of)),),
+            fingerprint=self.questions.fingerprint, problems={}, seconds={}, seed=0,
+        )  # fmt: skip
+
+    def special(self, name: str, seed: int) -> dict[str, Any] | None:
+        """Recalls of special queries by a run and by the base model, whose averages choose them; None without it."""
+        if not self.is_there("base", seed):
+            return None
+        texts, images = self.encoded("base", seed)
+        averages = average_similarities(texts.embedding, images.embedding, self.questions.image_of)
+        both = {"base": self.measured("base", seed), "run": self.measured(name, seed)}
+        return {which: special_recalls(found, *averages) for which, found in both.items()}
+
+
+def curve(log: Path) -> list[dict[str, float]]:
+    """The losses of initial and of enhanced embeddings over a run's steps, averaged over equal parts of them."""
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    told = [(entry["step"], entry["parts"]["relation"]) for entry in entries if "parts" in entry]
+    points = []
+    for some in np.array_split(np.arange(len(told)), min(_CURVE, len(told))) if told else []:
+        means = {kind: float(np.mean([told[i][1][kind] for i in some])) for kind in ("initial", "enhanced")}
+        points.append({"step": told[some[-1]][0], **{kind: round(mean, 5) for kind, mean in means.items()}})
+    return points
+
+
+def result_of(bench: Bench, name: str, seed: int) -> dict[str, Any]:
+    """Train what a run needs, measure it, and put together its result file."""
+    parts = ENSEMBLES.get(name, (name,))
+    cost = {part: bench.trained(part, seed) for part in parts}
+    found = bench.measured(name, seed)
+    against = "base" if name in ENSEMBLES else RUNS[name].against
+    rivals = (against, *parts, "base" if against == "fusion" else "")
+    others = {other for other in rivals if other and other != name and bench.is_there(other, seed)}
+    return {
+        "experiment": "paper2",
+        "run": name,
+        **provenance(seed, [bench.data]),
+        "training": cost,
+        "result": found.to_json(),
+        "gain_over": {other: gain(bench.measured(other, seed), found) for other in sorted(others)},
+        "special": bench.special(name, seed),
+        "curve": [] if name in ENSEMBLES else curve(bench.folder(name, seed) / "log.jsonl"),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", default="plain,base,fusion,standalone,full", help=f"among {', '.join(RUNS)}, full")
+    parser.add_argument("--seeds", default="0")
+    parser.add_argument("--split", default="test", choices=("test", "val"), help="what to measure on")
+    parser.add_argument("--set", action="append", default=[], dest="changes", help="a change to every recipe")
+    parser.add_argument("--cost", action="store_true", help="measure what relations cost a step, and train nothing")
+    parser.add_argument("--brief", action="store_true", help="twelve small steps, to see that it runs")
+    parser.add_argument("--work", type=Path, default=Path("runs/paper2"), help="where checkpoints are kept")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/paper2"))
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    if arguments.cost:
+        result = {"experiment": "paper2-cost", **provenance(0, []), **measured_cost(RECIPES, arguments.brief)}
+        (arguments.out / "cost.json").write_text(json.dumps(result, indent=1) + "\n")
+        print(json.dumps(result["steps"], indent=1))
+        return
+    bench = Bench(arguments.split, [*(BRIEF if arguments.brief else ()), *arguments.changes], arguments.work)
+    for seed in map(int, arguments.seeds.split(",")):
+        for name in arguments.runs.split(","):
+            result = result_of(bench, name, seed)
+            path = arguments.out / f"{name}-{arguments.split}-seed{seed}.json"
+            path.write_text(json.dumps(result, indent=1) + "\n")
+            ways = (result["result"]["text_to_image"], result["result"]["image_to_text"])
+            recalls = [round(way[f"R@{k}"], 1) for way in ways for k in (1, 5, 10)]
+            seconds = sum(cost["seconds"] for cost in result["training"].values())
+            print(path.name, recalls, result["result"]["rSum"], result["gain_over"], seconds, "s", flush=True)
+    if torch.cuda.is_available():
+        print("peak GPU memory", torch.cuda.max_memory_allocated() >> 20, "MiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Recalls of special queries: those that are like many wrong answers, and those that are like few (paper 2, Table 4).
+
+A query's average similarity is that of its embedding with all wrong items of the other kind. The queries with the
+highest are the hardest: many answers come close. Those with the lowest are the most infrequent: hardly anything like
+them is there. (The paper says of both that their average is high, which for the infrequent cannot be meant.)
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.evaluation.metrics import CUTOFFS, Floats, Ints, Ranks, query_images, recall
+from sightline.evaluation.result import Evaluation
+
+Doubles = npt.NDArray[np.float64]
+Recalls = dict[str, dict[str, dict[str, float]]]
+"""By kind ("hardest", "infrequent"), by percentage ("5%") and by cut-off ("R@1")."""
+PERCENT = (5, 10, 20)
+
+
+def average_similarities(texts: Floats, images: Floats, image_of: Ints) -> tuple[Doubles, Doubles]:
+    """Average of each caption with the images it does not belong to, and of each query image with others' captions.
+
+    texts: [captions, dim]; images: [images, dim]; image_of: [captions], as in `metrics`. Since similarities are dot
+    products, each average is one product with a sum of vectors.
+    """
+    texts, images = np.asarray(texts, dtype=np.float64), np.asarray(images, dtype=np.float64)
+    known, asked = image_of >= 0, query_images(image_of)
+    own_image = np.where(known[:, None], images[image_of], 0.0)
+    of_texts = np.einsum("td,td->t", texts, images.sum(0) - own_image) / np.maximum(len(images) - known, 1)
+    own_texts, own_count = np.zeros_like(images), np.bincount(image_of[known], minlength=len(images))
+    np.add.at(own_texts, image_of[known], texts[known])
+    rest = texts.sum(0) - own_texts[asked]
+    of_images = np.einsum("id,id->i", images[asked], rest) / np.maximum(len(texts) - own_count[asked], 1)
+    return of_texts, of_images
+
+
+def special_recalls(evaluation: Evaluation, of_texts: Doubles, of_images: Doubles) -> dict[str, Recalls]:
+    """R@K of the hardest and the most infrequent 5, 10 and 20 % of queries, in both directions.
+
+    of_texts: [captions], of_images: [query images], in the order of `Evaluation.ranks`. To compare two models, choose
+    by the averages of one of them, so that both are asked the same.
+    """
+    to_image, _, to_text, _ = evaluation.ranks()
+    return {"text_to_image": _recalls(to_image, of_texts), "image_to_text": _recalls(to_text, of_images)}
+
+
+def _recalls(ranks: Ranks, averages: Doubles) -> Recalls:
+    order = np.argsort(averages, kind="stable")
+    found: Recalls = {"hardest": {}, "infrequent": {}}
+    for percent in PERCENT:
+        count = max(1, round(len(order) * percent / 100))
+        for kind, chosen in (("hardest", order[-count:]), ("infrequent", order[:count])):
+            found[kind][f"{percent}%"] = {f"R@{k}": round(recall(ranks[chosen], k), 3) for k in CUTOFFS}
+    return found

@@ -1,0 +1,60 @@
+"""Attention and feed-forward networks as paper 2 builds them: each with a residual connection, then normalised."""
+
+import torch
+from torch import Tensor, nn
+
+from sightline.errors import ModelError
+
+
+class Attending(nn.Module):
+    """Items look at others and take from them what they find: multi-head attention with a bias.
+
+        norm(X + Att(X, Y)),    Att = softmax(QKᵀ / √d + bias) V    (paper 2, equations 1 and 12)
+
+    Q comes from X, K and V from Y, d is the width of a head, and the bias is the same for every head. Where Y is X,
+    this is self-attention.
+    """
+
+    def __init__(self, dim: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        if heads < 1 or dim % heads:
+            raise ModelError(f"{heads} heads over {dim} dimensions", "Give a number of heads that divides them.")
+        if not 0 <= dropout < 1:
+            raise ModelError(f"dropout {dropout}", "Give a share from 0 to below 1.")
+        self.heads = heads
+        self.query, self.key, self.value, self.out = (nn.Linear(dim, dim) for _ in range(4))
+        self.dropout = nn.Dropout(dropout)
+        self.norm = nn.LayerNorm(dim)
+
+    def forward(self, items: Tensor, others: Tensor, bias: Tensor) -> Tensor:
+        """Update items [..., n, dim] by others [..., m, dim]; bias: [..., n or 1, m]."""
+        query = self._split(self.query(items))
+        key, value = self._split(self.key(others)), self._split(self.value(others))
+        scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+        weights = self.dropout((scores + bias.unsqueeze(-3)).softmax(-1))
+        found = (weights.to(value.dtype) @ value).transpose(-2, -3).flatten(-2)
+        return self.norm(items + self.dropout(self.out(found)))  # type: ignore[no-any-return]
+
+    def _split(self, values: Tensor) -> Tensor:
+        """Part [..., n, dim] into heads: [..., heads, n, dim / heads]."""
+        return values.reshape(*values.shape[:-1], self.heads, -1).transpose(-2, -3)
+
+
+class FeedForward(nn.Module):
+    """norm(X + MLP(X)), twice as wide in the middle."""
+
+    def __init__(self, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(dim, 2 * dim), nn.Linear(2 * dim, dim)
+        self.dropout = nn.Dropout(dropout)
+        self.norm = nn.LayerNorm(dim)
+
+    def forward(self, items: Tensor) -> Tensor:
+        """Update items [..., dim], each on its own."""
+        middle = self.dropout(torch.relu(self.inner(items)))
+        return self.norm(items + self.dropout(self.outer(middle)))  # type: ignore[no-any-return]
+
+
+def hide(values: Tensor, shown: Tensor) -> Tensor:
+    """Make values as low as numbers go wherever `shown` is false, so that no softmax and no maximum takes them."""
+    return values.masked_fill(~shown, torch.finfo(values.dtype).min)

@@ -1,0 +1,81 @@
+"""A recurrent text encoder with word vectors of its own, for models that begin without a language model (paper 2).
+
+It is made as the encoders of transformers are, so that a tower's config names it (`model_type = "bigru"`) and
+checkpoints keep it like any other.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_outputs import BaseModelOutput
+
+
+class BiGruConfig(PretrainedConfig):  # type: ignore[misc]
+    """Sizes of the encoder: vocabulary, word vectors, and what either direction gives."""
+
+    model_type = "bigru"
+
+    def __init__(self, vocab_size: int = 10000, word_dim: int = 300, hidden_size: int = 1024, **others: Any) -> None:
+        super().__init__(**others)
+        self.vocab_size = vocab_size
+        self.word_dim = word_dim
+        self.hidden_size = hidden_size
+
+
+class BiGru(PreTrainedModel):  # type: ignore[misc]
+    """Reads a text forwards and backwards; a word's vector is the mean of what both have seen when they reach it.
+
+    The backward reader begins at the last real word: padding, on the right, never reaches it.
+    """
+
+    config_class = BiGruConfig
+    base_model_prefix = "bigru"
+
+    def __init__(self, config: BiGruConfig) -> None:
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.word_dim)
+        self.gru = nn.GRU(config.word_dim, config.hidden_size, batch_first=True, bidirectional=True)
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Leave the GRU as torch makes it, and begin with small word vectors, as VSE++ does."""
+        if isinstance(module, nn.Embedding):
+            init.uniform_(module.weight, -0.1, 0.1)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> BaseModelOutput:
+        """Read ids [batch, n] whose real ones, those of the mask [batch, n], come first."""
+        words = self.embed_tokens(input_ids)
+        counts = attention_mask.long().sum(1)
+        if torch.onnx.is_in_onnx_export():
+            there, back = self._as_onnx(words, counts)
+        else:
+            packed = pack_padded_sequence(words, counts.cpu(), batch_first=True, enforce_sorted=False)
+            read, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=words.shape[1])
+            there, back = read.chunk(2, 2)
+        return BaseModelOutput(last_hidden_state=(there + back) / 2)
+
+    def _as_onnx(self, words: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Say the same by ONNX's own operator: torch would write out one step after another, for one length alone.
+
+        ONNX has the update gate before the reset gate, torch after it.
+        """
+
+        def both(name: str) -> Tensor:
+            directions = (getattr(self.gru, f"{name}_l0{ending}") for ending in ("", "_reverse"))
+            return torch.stack([torch.cat([part.chunk(3)[i] for i in (1, 0, 2)]) for part in directions])
+
+        biases = torch.cat([both("bias_ih"), both("bias_hh")], 1)
+        batch, n, _ = words.shape
+        read = torch.onnx.ops.symbolic(
+            "GRU",
+            (words.transpose(0, 1), both("weight_ih"), both("weight_hh"), biases, counts.int()),
+            {"hidden_size": self.gru.hidden_size, "direction": "bidirectional", "linear_before_reset": 1},
+            dtype=words.dtype,
+            shape=(n, 2, batch, self.gru.hidden_size),
+        )
+        there, back = read.transpose(0, 2).unbind(1)
+        return there, back

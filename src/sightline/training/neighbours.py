@@ -1,0 +1,89 @@
+"""Epochs in which a batch is made of pictures that the model finds alike (paper 2, section 3.4)."""
+
+from collections.abc import Iterator
+from itertools import islice
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sightline.datasets import neighbours
+from sightline.models.fragments import clusters
+from sightline.models.retriever import Retriever
+from sightline.training.corpus import Corpus, Longs, SeenImages, normalised
+from sightline.training.distributed import World
+from sightline.training.recipe import NeighbourRecipe, Recipe
+from sightline.training.region_images import RegionImages
+from sightline.training.state import saved_tensor
+
+NAME = "neighbours"
+"""What the saved state calls the cluster of every picture."""
+_BATCH = 128
+_ROUNDS = 20  # of k-means: later ones move next to nothing
+
+
+class Neighbours:
+    """The clusters of the training pictures, and the batches that are drawn from them.
+
+    Clusters are found anew at the beginning of each epoch and saved with the state of the run, so that one that is
+    interrupted within an epoch goes on with the same batches.
+    """
+
+    def __init__(
+        self, asked: NeighbourRecipe, recipe: Recipe, corpus: Corpus, per_epoch: int, first_epoch: int
+    ) -> None:
+        self._asked, self._recipe, self._corpus = asked, recipe, corpus
+        self._per_epoch, self._first_epoch = per_epoch, first_epoch
+        self.cluster_of: Longs = np.zeros(len(corpus), dtype=np.int64)
+
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: Corpus, per_epoch: int, steps: int, saved: Path | None) -> "Neighbours | None":
+        """Make what a recipe asks for, if it does; `saved` is the state that a run goes on from."""
+        asked = recipe.data.neighbours
+        if asked is None:
+            return None
+        made = cls(asked, recipe, corpus, per_epoch, ceil(round(asked.begin * steps) / per_epoch))
+        found = None if saved is None else saved_tensor(saved, NAME)
+        if found is not None:
+            made.cluster_of = found.numpy()
+        return made
+
+    def has(self, epoch: int) -> bool:
+        """Whether an epoch is drawn from clusters."""
+        return epoch >= self._first_epoch
+
+    def batches(
+        self, epoch: int, start: int, model: Retriever, seen: SeenImages | RegionImages | None, world: World
+    ) -> Iterator[Longs]:
+        """Give the batches of an epoch without the first `start`; where there are all, clusters are found first.
+
+        seen: what the image tower saw in the pictures, where it looked already; or their regions.
+        """
+        if not start:
+            self.cluster_of = self._clusters(model, seen, world)
+        counts, size, seed = self._corpus.captions_per_image, self._recipe.data.batch_size, self._recipe.seed
+        drawn = neighbours(counts, self.cluster_of, size, self._asked.per_cluster, seed=seed, epoch=epoch)
+        return islice(drawn, start, self._per_epoch)
+
+    @torch.no_grad()
+    def _clusters(self, model: Retriever, seen: SeenImages | RegionImages | None, world: World) -> Longs:
+        """Put every picture into a cluster by its embedding; all processes take what the leading one found."""
+        corpus, own = self._corpus, world.share(len(self._corpus))
+        device = next(model.parameters()).device.type
+        model.eval()
+        parts = []
+        for first in range(own.start, own.stop, _BATCH):
+            numbers = np.arange(first, min(first + _BATCH, own.stop))
+            images = normalised(corpus.pixels(numbers), corpus.preprocess) if seen is None else seen.of_images(numbers)
+            with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+                parts.append(model.encode_images(images).embedding.float())
+        embeddings = world.gather(torch.cat(parts), len(corpus))
+        shares, _ = clusters(embeddings[None], min(self._asked.clusters, len(corpus)), rounds=_ROUNDS)
+        found: Longs = world.tell(shares[0].argmax(0).cpu().numpy())
+        return found
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What the state of a run must hold of this."""
+        return {NAME: torch.from_numpy(self.cluster_of)}

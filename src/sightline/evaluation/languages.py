@@ -1,0 +1,113 @@
+"""One model on one test set in several languages: mR by language, and its mean (papers 1 and 4)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sightline.bundle.encoded import Model
+from sightline.datasets import Record
+from sightline.errors import EvaluationError
+from sightline.evaluation.encoding import Needs, Progress, SharedImages
+from sightline.evaluation.measuring import evaluate
+from sightline.evaluation.metrics import CUTOFFS
+from sightline.evaluation.result import Evaluation, mean_of, plain
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Languages:
+    """An evaluation in each of several languages. All numbers of the whole are means over the languages.
+
+    Where a language has captions for some of the images only, it is asked about those: the galleries differ then, as
+    `images` of each evaluation says.
+    """
+
+    evaluations: Mapping[str, Evaluation]
+
+    @property
+    def text_to_image(self) -> dict[str, float]:
+        """R@1, R@5, R@10 and medR of finding a caption's image."""
+        return mean_of([found.text_to_image for found in self.evaluations.values()])
+
+    @property
+    def image_to_text(self) -> dict[str, float]:
+        """R@1, R@5, R@10 and medR of finding any caption of an image."""
+        return mean_of([found.image_to_text for found in self.evaluations.values()])
+
+    @property
+    def r_sum(self) -> float:
+        """Sum of the six recalls."""
+        return self._mean(lambda found: found.r_sum)
+
+    @property
+    def mean_recall(self) -> float:
+        """Mean of the six recalls; of several languages, paper 4's Meta-Ave."""
+        return self._mean(lambda found: found.mean_recall)
+
+    def _mean(self, number: Callable[[Evaluation], float]) -> float:
+        return sum(map(number, self.evaluations.values())) / len(self.evaluations)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the means under the names of a single result, mR by language, and every result whole."""
+        results = {lang: found.to_json() for lang, found in self.evaluations.items()}
+        first = next(iter(results.values()))
+        return {
+            **{name: first[name] for name in ("model", "data", "protocol", "stages")},
+            "lang": list(results),
+            "text_to_image": plain(self.text_to_image),
+            "image_to_text": plain(self.image_to_text),
+            "rSum": plain(self.r_sum),
+            "mR": plain(self.mean_recall),
+            "mR_by_language": {lang: result["mR"] for lang, result in results.items()},
+            "languages": results,
+        }
+
+
+def evaluate_languages(
+    model: Model,
+    records: Sequence[Record],
+    languages: Sequence[str],
+    *,
+    late: int | None = None,
+    rerank: int | None = None,
+    distractors: Sequence[Record] = (),
+    batch_size: int = 64,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Languages:
+    """Evaluate in several languages; the pictures are encoded once.
+
+    options: of `evaluate`. Records without captions in a language are left out, and counted, for that language.
+    """
+    if not languages or len(set(languages)) < len(languages):
+        raise EvaluationError(f"languages {list(languages)}", "Give at least one, each once.")
+    sources = [record.image for record in (*records, *distractors)]
+    needs = Needs(fragments=late is not None, states=rerank is not None and options.get("matcher") is None)
+    shared = SharedImages.of(model, sources, needs, batch_size, progress)
+    options |= {"late": late, "rerank": rerank, "distractors": distractors, "batch_size": batch_size}
+    options |= {"progress": progress, "skip_missing_language": True, "shared": shared}
+    return Languages({lang: evaluate(model, records, lang=lang, **options) for lang in languages})
+
+
+def table(found: Languages) -> "Table":
+    """Show a row for each language, and their mean."""
+    from rich.table import Table
+
+    first = next(iter(found.evaluations.values()))
+    data = f"{first.data or 'unnamed data'} ({'translated, ' if first.translated_by else ''}{first.protocol})"
+    shown = Table(title=f"{first.model} on {data}: {', '.join(first.stages)}")
+    recalls = [f"{way} R@{k}" for way in ("t2i", "i2t") for k in CUTOFFS]
+    for heading in ("", "images", *recalls, "mR"):
+        shown.add_column(heading, justify="right" if heading else "left")
+    for lang, one in found.evaluations.items():
+        shown.add_row(lang, f"{one.images:,}", *_cells(one))
+    shown.add_section()
+    shown.add_row("mean", "", *_cells(found))
+    return shown
+
+
+def _cells(found: Evaluation | Languages) -> list[str]:
+    recalls = [way[f"R@{k}"] for way in (found.text_to_image, found.image_to_text) for k in CUTOFFS]
+    return [f"{value:.1f}" for value in (*recalls, found.mean_recall)]

@@ -1,0 +1,85 @@
+"""An image side with a transformer of its own: [CLS] and places, buildable from a recipe, trained apart."""
+
+import dataclasses
+
+import pytest
+import torch
+
+import tiny
+from sightline.errors import ModelError
+from sightline.models import DualStream, DualStreamConfig, TowerConfig, towers
+from sightline.models.checkpoint import build
+
+READER = tiny.PIXEL_MODELS["dual-reader"]
+PIXELS = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(3))
+assert isinstance(READER, DualStreamConfig)
+
+
+@pytest.fixture
+def model() -> DualStream:
+    made = tiny.retriever(READER)
+    assert isinstance(made, DualStream)
+    return made
+
+
+def test_its_embedding_is_the_cls_and_its_fragments_are_what_was_read(model: DualStream) -> None:
+    assert model.image_reader is not None
+    encoded, seen = model.encode_images(PIXELS), model.look(PIXELS)
+    read = model.image_reader(seen.patches)
+    torch.testing.assert_close(encoded.embedding, model.image_embedding(read[:, 0]))
+    torch.testing.assert_close(encoded.fragments, model.image_fragments(read[:, 1:]))
+    torch.testing.assert_close(model.encode_images(seen).embedding, encoded.embedding)
+
+
+def test_fragments_are_read_at_their_places(model: DualStream) -> None:
+    """Without positions, [CLS] would not see which of two fragments is above the other."""
+    assert model.image_reader is not None
+    patches = model.look(PIXELS).patches
+    one, other = (model.image_reader(some)[:, 0] for some in (patches, patches.flip(1)))
+    assert (one - other).abs().max() > 1e-3
+
+
+def test_the_frozen_tower_stays_out_of_its_training(model: DualStream) -> None:
+    model.image.requires_grad_(False)
+    model.encode_images(PIXELS).embedding.sum().backward()
+    assert all(parameter.grad is None for parameter in model.image.parameters())
+    assert model.parts().keys() == {"image", "image_reader", "text"}
+    assert all(p.grad is not None for p in towers.layers(model.parts()["image_reader"]).parameters())
+
+
+def test_it_has_twelve_layers_if_so_configured() -> None:
+    config = dataclasses.replace(
+        READER,
+        text=TowerConfig(config={**tiny.TEXT, "num_hidden_layers": 12}),
+        image_reader=TowerConfig(config={**tiny.TEXT, "num_hidden_layers": 12, "hidden_size": 16}),
+    )
+    made = build(config)
+    assert [len(towers.layers(made.parts()[name])) for name in ("text", "image_reader")] == [12, 12]
+    assert made.encode_images(PIXELS).embedding.shape == (2, 16)
+
+
+def test_what_it_cannot_read_is_refused() -> None:
+    with pytest.raises(ModelError, match="reads patches, and no codes"):
+        dataclasses.replace(READER, codes=2)
+    with pytest.raises(ModelError, match="5 tokens need more than the 5 positions"):
+        build(dataclasses.replace(READER, image_reader=TowerConfig(config={**tiny.TEXT, "max_position_embeddings": 5})))
+    vision = TowerConfig(config=tiny.VISION)
+    with pytest.raises((ModelError, AttributeError)):
+        build(dataclasses.replace(READER, image_reader=vision))
+
+
+@pytest.mark.parametrize(("frozen", "count"), [(0, 0), (1, 1), (3, 3)])
+def test_frozen_layers_are_counted_with_all_that_is_below_them(frozen: int, count: int) -> None:
+    encoder, _ = towers.build(TowerConfig(config=tiny.VISION), "vision")
+    if frozen:
+        for parameter in towers.before(encoder, frozen):
+            parameter.requires_grad_(False)
+    assert towers.frozen_layers(encoder) == count
+
+
+def test_a_frozen_layer_above_a_trained_one_does_not_count() -> None:
+    encoder, _ = towers.build(TowerConfig(config=tiny.VISION), "vision")
+    towers.layers(encoder).requires_grad_(False)
+    assert towers.frozen_layers(encoder) == 0  # the embeddings are trained
+    encoder.requires_grad_(False)
+    assert towers.frozen_layers(encoder) == 4

@@ -1,0 +1,130 @@
+"""Features as NumPy files: one `.npz` for each picture, or those of VSE++ and SCAN, one `.npy` for each split."""
+
+import io
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.datasets.fields import clean_captions, decoded
+from sightline.datasets.files import entries_of, numbered_lines
+from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Report
+from sightline.datasets.regions.found import Floats, Found, relative
+from sightline.datasets.splits import canonical_split
+from sightline.errors import DataError
+
+_Array = npt.NDArray[Any]
+_IMAGES, _CAPTIONS, _IDS = "_ims.npy", "_caps.txt", "_ids.txt"
+_REPEATED = 5  # VSE++ repeats the features of a picture for each of its captions, of which all have five
+_FAULTS = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)  # all that a damaged file raises
+
+
+def read_npz_folder(path: Path, report: Report) -> Iterator[Found]:
+    """Read a folder in which every picture has an `.npz` of its own; see `found_in_arrays`."""
+    for file in entries_of(path):
+        if file.suffix == ".npz":
+            try:
+                yield found_in_npz(file.stem, file.read_bytes())
+            except OSError as error:
+                report(Problem(str(file), f"cannot be read: {error.strerror or error}"))
+            except BrokenRecordError as error:
+                report(Problem(str(file), str(error)))
+
+
+def found_in_npz(name: str, data: bytes) -> Found:
+    """Read the bytes of an `.npz`. What was pickled into it, as some do with class names, is not looked at."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            wanted = {"features", "norm_bb", "conf", "x", "feat", "bbox", "image_w", "image_h"}
+            return found_in_arrays(name, {key: arrays[key] for key in arrays.files if key in wanted})
+    except _FAULTS as error:
+        raise BrokenRecordError(f"not a whole .npz: {error}") from error
+
+
+def found_in_arrays(name: str, arrays: Mapping[str, _Array]) -> Found:
+    """Tell layouts by their names for arrays.
+
+    UNITER: features, norm_bb (six numbers, as shares), conf. Bottom-up attention under torch: x, bbox (in pixels),
+    image_w, image_h; some have x turned round. For captioning: feat alone.
+    """
+    features = next((arrays[key] for key in ("features", "x", "feat") if key in arrays), None)
+    if features is None:
+        raise BrokenRecordError(f"none of features, x and feat among its arrays ({', '.join(arrays) or 'none'})")
+    if "norm_bb" in arrays:
+        corners = arrays["norm_bb"]
+        if corners.ndim != 2:
+            raise BrokenRecordError(f"norm_bb {list(corners.shape)}, not [regions, 6]")
+        return Found(name, features, corners[:, :4], arrays["conf"].reshape(-1) if "conf" in arrays else None)
+    if "bbox" not in arrays:
+        return Found(name, features)
+    boxes = arrays["bbox"]
+    if boxes.ndim != 2 or not {"image_w", "image_h"} <= arrays.keys():
+        raise BrokenRecordError("bbox is not [regions, 4], or image_w or image_h is missing")
+    if features.ndim == 2 and features.shape[0] != len(boxes) == features.shape[1]:
+        features = features.T
+    return Found(name, features, relative(boxes, float(arrays["image_w"]), float(arrays["image_h"])))
+
+
+def read_precomputed(path: Path, report: Report) -> Iterator[Found]:
+    """Read a folder of `train_ims.npy`, `train_caps.txt` and the like: features without boxes, and captions.
+
+    Features are [pictures, regions, dim], or [pictures, dim] where each has one vector. Captions stand one on a line,
+    five for each picture, in the order of the pictures; where there are as many features as captions, each picture is
+    there five times. It is called as `train_ids.txt` says, if that is there, and else by its split and number.
+    """
+    for file in entries_of(path):
+        if file.name.endswith(_IMAGES):
+            yield from _of_split(file, report)
+
+
+def is_precomputed(path: Path) -> bool:
+    """Tell a folder of VSE++ or SCAN by its files."""
+    return any(file.name.endswith(_IMAGES) for file in entries_of(path))
+
+
+def _of_split(file: Path, report: Report) -> Iterator[Found]:
+    features = _mapped(file)
+    split = file.name.removesuffix(_IMAGES)
+    captions = _lines(file.with_name(split + _CAPTIONS))
+    ids = _lines(file.with_name(split + _IDS))
+    if captions and len(captions) % _REPEATED:
+        raise DataError(f"{file}: {len(captions)} captions beside it, and not five for each picture")
+    step = _REPEATED if captions and len(captions) == len(features) else 1
+    pictures = len(features) // step
+    if captions and len(captions) != _REPEATED * pictures:
+        raise DataError(
+            f"{file}: {len(features)} pictures, and {len(captions)} captions beside it",
+            "There must be five captions for each picture, or features five times over.",
+        )
+    if ids and len(ids) not in (pictures, len(features)):
+        raise DataError(f"{file}: {pictures} pictures, and {len(ids)} ids beside it")
+    for number in range(pictures):
+        place = f"{file}:{number * step}"
+        name = decoded(ids[number * (len(ids) // pictures)]).strip() if ids else f"{split}-{number:06d}"
+        own = captions[_REPEATED * number : _REPEATED * (number + 1)]
+        try:
+            texts = clean_captions([decoded(line) for line in own], place, report)
+            found = np.atleast_2d(np.array(features[number * step]))
+            if step > 1 and not np.array_equal(found, np.atleast_2d(features[(number + 1) * step - 1])):
+                raise BrokenRecordError("the five features of the picture differ")
+            yield Found(name, found, captions={DEFAULT_LANGUAGE: texts} if texts else {}, split=canonical_split(split))
+        except BrokenRecordError as error:
+            report(Problem(place, str(error)))
+
+
+def _mapped(file: Path) -> Floats:
+    try:
+        features: Floats = np.load(file, mmap_mode="r", allow_pickle=False)
+    except _FAULTS as error:
+        raise DataError(f"{file}: not a whole .npy: {error}", "Copy or download it again.") from error
+    if features.ndim not in (2, 3) or not np.issubdtype(features.dtype, np.floating):
+        raise DataError(f"{file}: {features.dtype} {list(features.shape)}, not [pictures, regions, dim]")
+    return features
+
+
+def _lines(file: Path) -> list[bytes]:
+    return [line for _, line in numbered_lines(file)] if file.is_file() else []

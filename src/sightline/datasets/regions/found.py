@@ -1,0 +1,91 @@
+"""What a detector found in one picture, as a reader gives it, and which of it is kept."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.datasets.record import BrokenRecordError, Report
+from sightline.errors import DataError
+
+Floats = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The regions of a picture.
+
+    name: the picture's, as the features are called after it: a file's name, or a number.
+    features: [n, dim]. boxes: [n, 4], left, top, right and bottom as shares of the picture's sides; None where they
+    were not published. confidence: [n], how sure the detector was, where it says.
+    captions, split: as in `Record`, where the features come with captions.
+    """
+
+    name: str
+    features: Floats
+    boxes: Floats | None = None
+    confidence: Floats | None = None
+    captions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    split: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.features.ndim != 2 or not self.features.size:
+            raise BrokenRecordError(f"features {list(self.features.shape)}, not [regions, numbers]")
+        count = len(self.features)
+        if self.boxes is not None and self.boxes.shape != (count, 4):
+            raise BrokenRecordError(f"boxes {list(self.boxes.shape)} for {count} regions")
+        if self.confidence is not None and self.confidence.shape != (count,):
+            raise BrokenRecordError(f"confidences {list(self.confidence.shape)} for {count} regions")
+        for what in ("features", "boxes", "confidence"):
+            numbers = getattr(self, what)
+            if numbers is not None and not np.isfinite(numbers).all():
+                raise BrokenRecordError(f"{what} that are not finite numbers")
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Which regions of a picture are kept: those surer than `confidence`, at least `fewest`, and at most `most`.
+
+    Surer ones go before others, and stay in the order they were in; UNITER's rule, with its numbers. Where the detector
+    does not say how sure it was, all are kept, or the first.
+    """
+
+    confidence: float = 0.2
+    fewest: int = 10
+    most: int = 100
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.fewest <= self.most:
+            raise DataError(
+                f"at least {self.fewest} and at most {self.most} regions of a picture", "Give 1 <= fewest <= most."
+            )
+
+    def __call__(self, found: Found) -> Found:
+        """Leave out the others."""
+        if found.confidence is None:
+            chosen = np.arange(min(len(found.features), self.most))
+        else:
+            sure = int((found.confidence > self.confidence).sum())
+            count = min(max(sure, self.fewest), self.most)
+            chosen = np.sort(np.argsort(-found.confidence, kind="stable")[:count])
+        return replace(
+            found,
+            features=found.features[chosen],
+            boxes=None if found.boxes is None else found.boxes[chosen],
+            confidence=None if found.confidence is None else found.confidence[chosen],
+        )
+
+
+Reader = Callable[[Path, Report], Iterator[Found]]
+"""Reads the regions of all pictures in a file or folder; a broken row is reported and passed over."""
+
+
+def relative(boxes: Floats, width: float, height: float) -> npt.NDArray[np.float32]:
+    """Turn boxes in pixels, [n, 4] or more columns, into shares of the picture's sides."""
+    if not (width > 0 and height > 0):
+        raise BrokenRecordError(f"a picture of {width:g} x {height:g} pixels")
+    sides = np.array([width, height, width, height], dtype=np.float32)
+    return np.asarray(boxes[:, :4], dtype=np.float32) / sides

@@ -1,0 +1,130 @@
+"""A store of region features: memory-mapped, whatever format they were published in.
+
+A folder with `regions.json` (what is in it), `features.bin` [regions, dim], `boxes.bin` [regions, 4] in float32, where
+there are any, and `images.jsonl`: a line for each picture with its name, its regions (the first and how many), its
+captions and its split. A store is a data set like any other: to train on, to evaluate on and to index.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from sightline import settings
+from sightline.datasets.fields import captions_of, file_name, json_object, shown
+from sightline.datasets.files import numbered_lines
+from sightline.datasets.record import BrokenRecordError, Problem, Record, Report
+from sightline.datasets.regions.found import Floats
+from sightline.errors import DataError, MediaError
+from sightline.media.regions import CORNERS, region_bytes
+
+FORMAT = 1
+SPEC_FILE, FEATURES_FILE, BOXES_FILE, IMAGES_FILE = "regions.json", "features.bin", "boxes.bin", "images.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSpec:
+    """The contents of `regions.json`: how many pictures and regions, and what the regions are like."""
+
+    format: int
+    images: int
+    regions: int
+    feature_dim: int
+    dtype: Literal["float16", "float32"]
+    boxes: bool
+
+
+class RegionStore:
+    """A store, opened: features [regions, dim] and boxes [regions, 4] of all pictures, one after the other."""
+
+    def __init__(self, folder: Path, spec: StoreSpec) -> None:
+        self.folder, self.spec = folder, spec
+        self.features = _mapped(folder / FEATURES_FILE, spec.dtype, (spec.regions, spec.feature_dim))
+        self.boxes = _mapped(folder / BOXES_FILE, "float32", (spec.regions, CORNERS)) if spec.boxes else None
+
+    @classmethod
+    def open(cls, folder: str | Path) -> "RegionStore":
+        """Open a store's folder; its files must be as long as it says."""
+        folder = Path(folder)
+        try:
+            spec = settings.read(StoreSpec, folder / SPEC_FILE, "region store", FORMAT, DataError, "Or make it again.")
+        except FileNotFoundError as error:
+            raise DataError(f"{folder}: not a store of regions: it has no {SPEC_FILE}") from error
+        return cls(folder, spec)
+
+    def records(self, report: Report) -> Iterator[Record]:
+        """Every picture, in the store's order; broken lines are reported and passed over."""
+        path = self.folder / IMAGES_FILE
+        for number, line in numbered_lines(path):
+            place = f"{path}:{number}"
+            try:
+                fields = json_object(line)
+                name = file_name(fields.get("image"), "'image'")
+                image = RegionSlice(self.folder, name, *self._span(fields.get("regions")))
+                captions = captions_of(fields, place, report) or {}
+                split = fields.get("split")
+                yield Record(name, image, captions, split if isinstance(split, str) else None)
+            except BrokenRecordError as error:
+                report(Problem(place, str(error)))
+
+    def _span(self, told: object) -> tuple[int, int]:
+        match told:
+            case [int(first), int(count)] if 0 <= first < first + count <= self.spec.regions:
+                return first, count
+        raise BrokenRecordError(f"'regions' is {shown(told)}, not the first and how many of {self.spec.regions}")
+
+
+@dataclass(frozen=True, slots=True)
+class RegionSlice:
+    """The regions of one picture: `count` of a store's, from `first` on. A source, as a picture's file is one."""
+
+    store: Path
+    image: str
+    first: int
+    count: int
+
+    @property
+    def name(self) -> str:
+        """The store's path and the picture's name."""
+        return f"{self.store}:{self.image}"
+
+    def read(self) -> bytes:
+        """The bytes that stand for these regions; see `media.regions`."""
+        try:
+            status = (self.store / SPEC_FILE).stat()
+            opened = _opened(self.store, status.st_mtime_ns, status.st_ino)
+        except (OSError, DataError) as error:
+            said = error.what if isinstance(error, DataError) else str(error)
+            raise MediaError(self.name, f"its store cannot be opened: {said}", "Make the store again.") from error
+        own = slice(self.first, self.first + self.count)
+        return region_bytes(opened.features[own], None if opened.boxes is None else opened.boxes[own])
+
+
+def is_region_store(path: Path) -> bool:
+    """Tell a store by its file."""
+    return (path / SPEC_FILE).is_file()
+
+
+def read_region_store(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
+    """Read the records of a store in its order; `images` does not matter, for a store has no pixels to look for."""
+    return RegionStore.open(path).records(report)
+
+
+@lru_cache(maxsize=16)
+def _opened(folder: Path, *_: int) -> RegionStore:
+    """A store that has not been made anew since: the stamp of its file is among the arguments."""
+    return RegionStore.open(folder)
+
+
+def _mapped(path: Path, dtype: str, shape: tuple[int, int]) -> Floats:
+    expected = shape[0] * shape[1] * np.dtype(dtype).itemsize
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}", "Make the store again.") from error
+    if size != expected or not expected:
+        raise DataError(f"{path}: has {size:,} bytes instead of {expected:,}", "Make the store again.")
+    return np.memmap(path, dtype=dtype, mode="r", shape=shape)

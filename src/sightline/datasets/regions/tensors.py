@@ -1,0 +1,100 @@
+"""Features as the tensors of torch (Oscar) and of HDF5 (M3P)."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sightline.datasets.fields import clean_captions, sequence, shown
+from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Report
+from sightline.datasets.regions.found import Found, relative
+from sightline.datasets.regions.tsv import with_boxes_at_the_end
+from sightline.datasets.splits import split_in_name
+from sightline.errors import DataError, SightlineError
+
+_COPY = "Copy or download it again."
+
+
+def read_oscar_tensors(path: Path, report: Report) -> Iterator[Found]:
+    """Read a `test_img_frcnn_feats.pt` of Oscar: tensors [n, dim + 6] by picture; and `test_captions.pt` beside it."""
+    captions = _oscar_captions(path)
+    split = split_in_name(path.name)
+    for name, tensor in _loaded(path).items():
+        place = f"{path}:{name}"
+        try:
+            if not hasattr(tensor, "numpy"):
+                raise BrokenRecordError(f"is {shown(tensor)}, not a tensor")
+            found = with_boxes_at_the_end(str(name), tensor.float().numpy())
+            texts = _texts(captions.get(name), place, report)
+            yield Found(found.name, found.features, found.boxes, captions=texts, split=split)
+        except BrokenRecordError as error:
+            report(Problem(place, str(error)))
+
+
+def read_m3p(path: Path, report: Report) -> Iterator[Found]:
+    """Read an `.h5` of M3P: image_id, wh, num_boxes, bbox and features, a row for each picture.
+
+    Boxes are in pixels. What the file calls `wh` is the height and then the width: M3P itself reads it so.
+    """
+    try:
+        import h5py
+    except ImportError as error:
+        raise SightlineError(f"M3P's features need a package: {error}", "pip install 'sightline[regions]'") from error
+    try:
+        with h5py.File(path, "r") as file:
+            lacking = {"image_id", "wh", "features"} - file.keys()
+            boxes = next((file[key] for key in ("bbox", "boxes") if key in file), None)
+            if lacking or boxes is None:
+                raise DataError(f"{path}: lacks {', '.join(sorted(lacking)) or 'bbox'}", "Give an .h5 file of M3P's.")
+            for row in range(len(file["image_id"])):
+                try:
+                    yield _m3p(file, boxes, row)
+                except (BrokenRecordError, OSError) as error:
+                    report(Problem(f"{path}:{row}", str(error)))
+    except OSError as error:
+        raise DataError(f"{path}: not a whole HDF5 file: {error}", _COPY) from error
+
+
+def _m3p(file: Any, boxes: Any, row: int) -> Found:
+    name = file["image_id"][row]
+    count = int(file["num_boxes"][row]) if "num_boxes" in file else None
+    if count is not None and not 0 < count <= file["features"].shape[1]:
+        raise BrokenRecordError(f"num_boxes is {count} of {file['features'].shape[1]}")
+    height, width = (float(side) for side in file["wh"][row])
+    features = np.asarray(file["features"][row][:count])
+    corners = relative(np.asarray(boxes[row][:count], dtype=np.float32), width, height)
+    return Found(name.decode() if isinstance(name, bytes) else str(name), features, corners)
+
+
+def _loaded(path: Path) -> Mapping[Any, Any]:
+    """Load tensors, and nothing that could run code."""
+    try:
+        import torch
+    except ImportError as error:
+        raise SightlineError(f"Oscar's tensors need torch: {error}", "pip install 'sightline[train]'") from error
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # damage shows as errors of zip files, of pickles or of torch itself
+        raise DataError(f"{path}: torch cannot load it: {error}", _COPY) from error
+    if not isinstance(loaded, dict):
+        raise DataError(f"{path}: {type(loaded).__name__}, not features by picture", "Give a file of Oscar's.")
+    return loaded
+
+
+def _oscar_captions(path: Path) -> Mapping[Any, Any]:
+    beside = path.with_name(f"{path.name.partition('_img_')[0]}_captions.pt")
+    return _loaded(beside) if beside != path and beside.is_file() else {}
+
+
+def _texts(told: object, place: str, report: Report) -> dict[str, tuple[str, ...]]:
+    """Captions of a picture: a list, or, in the older files, a list written as JSON."""
+    if told is None:
+        return {}
+    try:
+        listed = json.loads(told) if isinstance(told, str) else told
+    except ValueError as error:
+        raise BrokenRecordError(f"its captions are not JSON: {error}") from error
+    texts = clean_captions(sequence(listed, "its captions"), place, report)
+    return {DEFAULT_LANGUAGE: texts} if texts else {}

@@ -1,0 +1,95 @@
+"""Regions of a picture, as a detector found them: what some models read instead of pixels.
+
+Where pixels have a file in some format of pictures, regions have the bytes of one NumPy array, [regions, dim + 4], in
+float32: the features of each region and its box, or [regions, dim] where nobody kept the boxes. So whatever handles the
+bytes of pictures (sources, hashes, archives, collections) handles regions in the same way.
+"""
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.errors import MediaError, ModelError
+from sightline.media.kinds import ARRAY, recognise
+from sightline.media.source import ImageSource
+
+Floats = npt.NDArray[np.floating[Any]]
+Singles = npt.NDArray[np.float32]
+CORNERS = 4
+"""The numbers of a stored box: left, top, right and bottom, as shares of the picture's width and height."""
+BOX_DIMS = (0, 6, 7)
+
+
+@dataclass(frozen=True, slots=True)
+class RegionConfig:
+    """How a model wants the regions of a picture: the width of their features, and the numbers of a box.
+
+    box_dim: 6 (left, top, right, bottom, width and height: Oscar), 7 (and the area: UNITER), or 0, which leaves boxes
+    out, for features that were published without them.
+    """
+
+    feature_dim: int = 2048
+    box_dim: int = 6
+
+    def __post_init__(self) -> None:
+        if self.feature_dim < 1:
+            raise ModelError(f"regions with features of {self.feature_dim} numbers", "Give a number from 1 up.")
+        if self.box_dim not in BOX_DIMS:
+            raise ModelError(f"boxes of {self.box_dim} numbers", "Give 6, 7, or 0 for none.")
+
+    @property
+    def width(self) -> int:
+        """The numbers of a region that the model reads: its features, and then its box."""
+        return self.feature_dim + self.box_dim
+
+
+def box_numbers(boxes: Singles, box_dim: int) -> Singles:
+    """Spell out boxes [n, 4] as [n, box_dim].
+
+    >>> box_numbers(np.array([[0.25, 0.5, 0.75, 1.0]], dtype=np.float32), 7).tolist()
+    [[0.25, 0.5, 0.75, 1.0, 0.5, 0.5, 0.25]]
+    """
+    sides = boxes[:, 2:] - boxes[:, :2]
+    return np.concatenate([boxes, sides, sides[:, :1] * sides[:, 1:]], axis=1)[:, :box_dim]
+
+
+def region_bytes(features: Floats, boxes: Floats | None) -> bytes:
+    """The bytes that stand for the regions of a picture: features [n, dim] and boxes [n, 4]."""
+    both = features if boxes is None else np.concatenate([features, boxes], axis=1)
+    stream = io.BytesIO()
+    np.save(stream, np.ascontiguousarray(both, dtype=np.float32), allow_pickle=False)
+    return stream.getvalue()
+
+
+def to_regions(source: ImageSource, config: RegionConfig) -> Singles:
+    """Read the regions of a picture as a model wants them: float32 [n, width]; a `MediaError` where that cannot be."""
+    stored = _array(source)
+    dim = config.feature_dim
+    if stored.shape[1] not in (dim, dim + CORNERS):
+        raise MediaError(
+            source.name,
+            f"has regions of {stored.shape[1]} numbers, and the model reads {dim}, or {dim + CORNERS} with their boxes",
+            "Give regions of the detector that the model was trained with.",
+        )
+    if config.box_dim and stored.shape[1] == dim:
+        way_out = "Give regions with boxes, or train a model without them: model.regions.box_dim = 0."
+        raise MediaError(source.name, "has regions without boxes, and the model reads boxes", way_out)
+    return np.concatenate([stored[:, :dim], box_numbers(stored[:, dim:], config.box_dim)], axis=1)
+
+
+def _array(source: ImageSource) -> Singles:
+    data = source.read()
+    kind = recognise(data)
+    if kind is not ARRAY:
+        way_out = "Make regions of pictures first: sightline regions PICTURES --detector MODEL --out STORE"
+        raise MediaError(source.name, f"is {kind.says}, and this model reads regions", way_out)
+    try:
+        array = np.load(io.BytesIO(data), allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise MediaError(source.name, f"is a damaged array: {error}", "Make it again.") from error
+    if array.ndim != 2 or array.dtype != np.float32 or not len(array) or not np.isfinite(array).all():
+        raise MediaError(source.name, f"is an array {array.shape} of {array.dtype}, which are no regions")
+    return array  # type: ignore[no-any-return]

@@ -1,0 +1,96 @@
+"""A detector in front of models that read regions: pixels in; boxes, classes and a vector for each region out."""
+
+import inspect
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import torch
+from PIL import Image
+from torch import Tensor
+from transformers import AutoImageProcessor, AutoModelForObjectDetection, BaseImageProcessor, PreTrainedModel
+
+from sightline.datasets.record import Problem, Record, Report, stop_at
+from sightline.datasets.regions import Found
+from sightline.errors import MediaError, ModelError
+from sightline.loading import HUB_PREFIX
+from sightline.media import open_image
+
+
+class Detections(NamedTuple):
+    """What a detector found in a picture, a region for each of its queries.
+
+    boxes: [n, 4], left, top, right and bottom as shares of the picture's sides. classes: [n, labels], how the region is
+    distributed over them, given that something is there. confidence: [n], the probability of the likeliest class, that
+    nothing is there considered. features: [n, dim], the vectors of the queries as the last layer left them.
+    """
+
+    boxes: Tensor
+    classes: Tensor
+    confidence: Tensor
+    features: Tensor
+
+
+class Detector:
+    """Any DETR-type model of transformers (DETR, Deformable DETR, RT-DETR, YOLOS, …) with its processor."""
+
+    def __init__(self, model: PreTrainedModel, processor: BaseImageProcessor) -> None:
+        self.model = model.eval()
+        self.processor = processor
+        self._takes_mask = "pixel_mask" in inspect.signature(model.forward).parameters
+
+    @classmethod
+    def open(cls, source: str, device: str | None = None) -> "Detector":
+        """Open a folder in the layout of transformers, or `hf:NAME`; by default on the GPU, where there is one."""
+        name = source.removeprefix(HUB_PREFIX)
+        try:
+            processor = AutoImageProcessor.from_pretrained(name)
+            model = AutoModelForObjectDetection.from_pretrained(name)
+        except (OSError, ValueError, KeyError, ImportError) as error:
+            raise ModelError(
+                f"{source}: no detector can be loaded from it: {error}",
+                "Give the folder of a DETR-type model with its preprocessor_config.json, or hf:NAME.",
+            ) from error
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        return cls(model.to(device), processor)
+
+    @torch.inference_mode()
+    def detect(self, image: Image.Image) -> Detections:
+        """Look at one picture; alone, so that no padding has to be told from it."""
+        prepared = self.processor(images=image, return_tensors="pt").to(self.model.device)
+        inputs = {"pixel_values": prepared["pixel_values"]}
+        if self._takes_mask and "pixel_mask" in prepared:
+            inputs["pixel_mask"] = prepared["pixel_mask"]
+        out = self.model(**inputs)
+        queries = out.logits.shape[1]
+        classes, confidence = _classes(out.logits[0].float(), self.model.config.num_labels)
+        features = out.last_hidden_state[0, -queries:].float()  # YOLOS has its patches before them
+        return Detections(_corners(out.pred_boxes[0].float()), classes, confidence, features)
+
+    def find(self, records: Iterable[Record], on_problem: Report | None = None) -> Iterator[Found]:
+        """Look at every picture of a data set, which keeps its captions and its split, and is called by its key.
+
+        on_problem: told of each that cannot be opened, which is then skipped; else the first one is a `DataError`.
+        """
+        for record in records:
+            try:
+                seen = self.detect(open_image(record.image))
+            except MediaError as error:
+                (on_problem or stop_at)(Problem(record.image.name, error.reason))
+                continue
+            features, boxes, confidence = (part.cpu().numpy() for part in (seen.features, seen.boxes, seen.confidence))
+            yield Found(record.key, features, boxes, confidence, record.captions, record.split)
+
+
+def _classes(logits: Tensor, labels: int) -> tuple[Tensor, Tensor]:
+    """Distribution [n, labels] and confidence [n] from logits [n, labels], or [n, labels + 1] with "nothing" last.
+
+    Models without a class for nothing judge each class on its own.
+    """
+    each = logits.softmax(-1)[:, :labels] if logits.shape[1] > labels else logits.sigmoid()
+    return each / each.sum(-1, keepdim=True).clamp(min=1e-12), each.amax(-1)
+
+
+def _corners(boxes: Tensor) -> Tensor:
+    """From the middle, width and height of boxes [n, 4] to their corners, within the picture."""
+    middle, half = boxes[:, :2], boxes[:, 2:] / 2
+    return torch.cat([middle - half, middle + half], 1).clamp(0, 1)

@@ -1,0 +1,55 @@
+"""The regions of the training pictures: what a model of regions reads instead of pixels."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+
+from sightline.datasets.regions import RegionSlice
+from sightline.errors import DataError, MediaError, RecipeError
+from sightline.media import RegionConfig, in_a_batch, to_input, without_padding
+from sightline.media.loading import usable_cpus
+from sightline.models.retriever import Regions
+from sightline.training.corpus import Corpus, Longs
+from sightline.training.recipe import Recipe
+
+
+class RegionImages:
+    """Regions of the pictures of a corpus, read from their store whenever they are drawn: the system keeps the pages.
+
+    counts: [pictures], how many regions each has.
+    """
+
+    def __init__(self, corpus: Corpus, config: RegionConfig, device: torch.device) -> None:
+        self._records, self._config, self._device = corpus.records, config, device
+        self._pool = ThreadPoolExecutor(usable_cpus(), thread_name_prefix="sightline-regions")
+        images = [record.image for record in corpus.records]
+        self.counts = np.array([one.count if isinstance(one, RegionSlice) else 0 for one in images], dtype=np.int64)
+        if not self.counts.all():
+            raise DataError(
+                f"{images[int(self.counts.argmin())].name}: a picture, and the model to be trained reads regions",
+                "Make regions of your pictures, or of published features: sightline regions SOURCE --out STORE",
+            )
+
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: Corpus, device: torch.device) -> "RegionImages | None":
+        """Make it for a model that reads regions; None for one that reads pixels."""
+        if not isinstance(corpus.input, RegionConfig):
+            return None
+        if recipe.augment is not None:
+            raise RecipeError("augment: changes pixels, and this model reads regions", "Leave it out.")
+        return cls(corpus, corpus.input, device)
+
+    def of_images(self, images: Longs, most: int = 0) -> Regions:
+        """Give the regions of pictures by number, padded to `most` of them, or to as many as one of these has."""
+        try:
+            sources = [self._records[image].image for image in images]
+            rows = list(self._pool.map(lambda source: to_input(source, self._config), sources))
+        except MediaError as error:
+            way_out = "Mend it, or remove it and its captions from the training data; then go on with --resume."
+            raise MediaError(error.name, error.reason, error.way_out or way_out) from error
+        batch, mask = without_padding(in_a_batch(rows))
+        lacking = max(0, most - batch.shape[1])
+        regions = torch.from_numpy(np.pad(batch, ((0, 0), (0, lacking), (0, 0)))).to(self._device)
+        there = torch.from_numpy(np.pad(mask, ((0, 0), (0, lacking)))).to(self._device)
+        return Regions.of(regions, there, self._config)

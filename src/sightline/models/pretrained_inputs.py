@@ -1,0 +1,146 @@
+"""How pictures and texts reach a published model: read off the files of its processor and tokenizer."""
+
+import json
+from collections.abc import Sequence
+from math import isqrt
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from tokenizers import Regex, normalizers
+from transformers import (
+    AutoImageProcessor,
+    AutoTokenizer,
+    BertTokenizer,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+    T5Tokenizer,
+)
+
+from sightline.bundle.tokenizing import Tokenizer
+from sightline.errors import ModelError
+from sightline.media import Preprocess
+from sightline.media.pixels import Interpolation
+
+_INTERPOLATIONS: dict[int, Interpolation] = {Image.Resampling.BICUBIC: "bicubic", Image.Resampling.BILINEAR: "bilinear"}
+_PUNCTUATION = r"[!-/:-@\[-`{-~]"
+
+
+def preprocess_of(folder: Path, square: int | None = None) -> Preprocess:
+    """How a model wants its pictures, as its processor's configuration says.
+
+    square: the side for a model whose processor keeps the shape of a picture; ours are then squashed to this square.
+    """
+    said = _processor(folder)
+    if said.get("resample") not in _INTERPOLATIONS:
+        raise ModelError(f"{folder}: pictures resampled by method {said.get('resample')}", "Use bilinear or bicubic.")
+    plain = not said.get("do_normalize", True)
+    rule = {"resize": "squash", "size": square} if square else _rule(folder, said)
+    return Preprocess(
+        **rule,
+        mean=(0.0, 0.0, 0.0) if plain else said["image_mean"],
+        std=(1.0, 1.0, 1.0) if plain else said["image_std"],
+        interpolation=_INTERPOLATIONS[said["resample"]],
+    )
+
+
+def square_of_patches(folder: Path) -> int:
+    """The side of the square that a NaFlex processor makes of a square picture."""
+    said = _processor(folder)
+    return int(said["patch_size"]) * isqrt(int(said["max_num_patches"]))
+
+
+def _processor(folder: Path) -> dict[str, Any]:
+    """The settings of a model's image processor, with what its class adds to the file."""
+    try:
+        return dict(AutoImageProcessor.from_pretrained(folder).to_dict())
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(
+            f"{folder}: it does not say how its pictures are prepared: {error}",
+            "Put the model's preprocessor_config.json into the folder.",
+        ) from error
+
+
+def _rule(folder: Path, said: dict[str, Any]) -> dict[str, Any]:
+    """Which of our resize rules a processor's settings are."""
+    size, crop = said["size"], said.get("crop_size") if said.get("do_center_crop") else None
+    if crop and "shortest_edge" in size and crop["height"] == crop["width"] <= size["shortest_edge"]:
+        short = size["shortest_edge"]
+        return {"resize": "crop", "size": crop["height"], "short": None if short == crop["height"] else short}
+    if "height" in size and size["height"] == size["width"] and (not crop or crop == size):
+        return {"resize": "squash", "size": size["height"]}
+    raise ModelError(
+        f"{folder}: its processor resizes pictures to {size} and crops them to {crop or 'nothing'}",
+        "Sightline brings a picture to a square: by squashing it, or by cropping it to at most its short side.",
+    )
+
+
+def tokenizer_of(folder: Path, positions: int, before: Sequence[normalizers.Normalizer] = ()) -> Tokenizer:
+    """The tokenizer of a model that has so many positions for the tokens of a text.
+
+    That of a model's `tokenizer.json`, or else what transformers makes of older files: SentencePiece, or word lists.
+    before: what is done to a text before all else.
+    """
+    try:
+        found = _found(folder)
+    except (OSError, ValueError, ImportError) as error:
+        raise ModelError(
+            f"{folder}: no tokenizer can be loaded from it: {error}", "Put the model's tokenizer.json into the folder."
+        ) from error
+    backend = getattr(found, "backend_tokenizer", None)
+    if backend is None:
+        raise ModelError(f"{folder}: its tokenizer has no fast version (tokenizer.json), which Sightline needs")
+    if before:
+        backend.normalizer = normalizers.Sequence([*before, *([backend.normalizer] if backend.normalizer else [])])
+    return Tokenizer(backend, min(positions, found.model_max_length), found.pad_token_id or 0)
+
+
+def siglip_tokenizer_of(folder: Path, positions: int) -> Tokenizer:
+    """The tokenizer of a SigLIP, with what was done to texts in training.
+
+    That is lower case and, for the first SigLIP, no punctuation. Classes of transformers do it outside of
+    `tokenizer.json`; where it is in there as well, it does no harm twice.
+    """
+    if _settings(folder).get("padding_side", "right") != "right":
+        raise ModelError(
+            f"{folder}: its tokenizer pads texts on the left, and SigLIP was trained with the padding behind them",
+            "Set padding_side to right in tokenizer_config.json.",
+        )
+    before: list[normalizers.Normalizer] = [normalizers.Lowercase()]
+    if is_first_siglip(folder):
+        before += [
+            normalizers.Replace(Regex(_PUNCTUATION), ""),
+            normalizers.Replace(Regex(r"\s+"), " "),
+            normalizers.Strip(),
+        ]
+    return tokenizer_of(folder, positions, before)
+
+
+def is_first_siglip(folder: Path) -> bool:
+    """Whether a SigLIP's tokenizer is that of the first SigLIP, and not Gemma's, which SigLIP 2 has."""
+    return str(_settings(folder).get("tokenizer_class", "")).startswith("SiglipTokenizer")
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    path = folder / "tokenizer_config.json"
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: cannot be read: {error}") from error
+
+
+def _found(folder: Path) -> PreTrainedTokenizerBase:
+    if (folder / "tokenizer.json").is_file():
+        return PreTrainedTokenizerFast.from_pretrained(folder)
+    if (folder / "spiece.model").is_file():
+        return T5Tokenizer.from_pretrained(folder, extra_ids=0)
+    if (folder / "vocab.txt").is_file():
+        return BertTokenizer.from_pretrained(folder, do_lower_case=_is_lower_case(folder))
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def _is_lower_case(folder: Path) -> bool:
+    """Whether a BERT reads lower case: as its settings say, or else its word list, which then has no capitals."""
+    listed = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    capitals = any(piece != piece.lower() for piece in listed if not piece.startswith("["))
+    return bool(_settings(folder).get("do_lower_case", not capitals))

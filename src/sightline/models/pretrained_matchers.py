@@ -1,0 +1,80 @@
+"""Published models that read a text and a picture together: BLIP, which also embeds them, and ViLT, which does not."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sightline.models.pretrained_model import Pretrained, encoded, hiding, whole
+from sightline.models.retriever import Encoded, Seen, Tokens
+
+
+class Blip(Pretrained):
+    """BLIP's contrastive and matching heads (`BlipForImageTextRetrieval`).
+
+    The matcher is the text encoder itself, which then looks at the picture in every layer. States are the text's input
+    embeddings, and all that the image encoder gives of a picture, its class token first.
+    """
+
+    has = frozenset(("embed", "match"))
+
+    def look(self, pixels: Tensor) -> Seen:
+        """Run the image encoder."""
+        seen = self.model.vision_model(pixel_values=pixels).last_hidden_state
+        return Seen(seen[:, 0], seen)
+
+    def encode_seen(self, seen: Seen) -> Encoded:
+        """Embed the class token; keep everything for the matcher."""
+        embedding = F.normalize(self.model.vision_proj(seen.pooled), dim=-1)
+        return encoded(whole(seen.patches), embedding, seen.patches)
+
+    def encode_texts(self, tokens: Tokens) -> Encoded:
+        """Encode tokenised texts without looking at a picture."""
+        words = self.model.text_encoder.embeddings(input_ids=tokens.ids)
+        read = self.model.text_encoder(encoder_embeds=words, attention_mask=tokens.mask.long()).last_hidden_state
+        return encoded(tokens.mask, F.normalize(self.model.text_proj(read[:, 0]), dim=-1), words)
+
+    def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
+        """Logits [batch]: how much the head's "yes" exceeds its "no", whose sigmoid is its softmax."""
+        read = self.model.text_encoder(
+            encoder_embeds=text_states,
+            attention_mask=text_mask.long(),
+            encoder_hidden_states=image_states,
+            encoder_attention_mask=image_mask.long(),
+        ).last_hidden_state
+        no, yes = self.model.itm_head(read[:, 0]).unbind(-1)
+        return yes - no  # type: ignore[no-any-return]
+
+
+class Vilt(Pretrained):
+    """ViLT as a matcher (`ViltForImageAndTextRetrieval`): one transformer over words and raw patches.
+
+    States are what enters it: the embeddings of the words, and those of the patches with a class token before them.
+    Its own processor keeps the shape of a picture; here every picture is the square that it was pre-trained on.
+    """
+
+    has = frozenset(("match",))
+
+    def look(self, pixels: Tensor) -> Seen:
+        """Embed the patches: nothing of a picture is understood before a text is there."""
+        parts = self.model.vilt.embeddings
+        patches = parts.patch_embeddings(pixels).flatten(2).transpose(1, 2)
+        row = torch.cat([parts.cls_token.expand(pixels.shape[0], -1, -1), patches], 1) + parts.position_embeddings
+        states = row + parts.token_type_embeddings.weight[1]
+        return Seen(states[:, 0], states)
+
+    def encode_seen(self, seen: Seen) -> Encoded:
+        """Keep the patches for the matcher."""
+        return encoded(whole(seen.patches), None, seen.patches)
+
+    def encode_texts(self, tokens: Tokens) -> Encoded:
+        """Embed the words."""
+        parts = self.model.vilt.embeddings
+        words = parts.text_embeddings(input_ids=tokens.ids) + parts.token_type_embeddings.weight[0]
+        return encoded(tokens.mask, None, words)
+
+    def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
+        """Logits [batch] that text i and image i belong together."""
+        both = torch.cat([text_states, image_states], 1)
+        read = self.model.vilt.encoder(both, attention_mask=hiding(torch.cat([text_mask, image_mask], 1), both))
+        pooled = self.model.vilt.pooler(self.model.vilt.layernorm(read.last_hidden_state))
+        return self.model.rank_output(pooled).squeeze(-1)  # type: ignore[no-any-return]

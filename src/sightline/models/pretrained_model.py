@@ -1,0 +1,99 @@
+"""What published models have in common: they run as they were published, and do what they were trained to do."""
+
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from sightline.bundle.encoded import Ability
+from sightline.errors import ModelError
+from sightline.media import ImageInput
+from sightline.models.retriever import Encoded, Regions, Retriever, Seen, TextInput
+from sightline.models.towers import check_whole
+
+
+class Pretrained(Retriever):
+    """A published model behind the interface of a retriever, with the abilities that it was trained for and no others.
+
+    What it cannot do has no width: a model without `fragments` gives fragments [batch, n, 0], one without `embed`
+    embeddings [batch, 0].
+
+    dim: how wide its embeddings are.
+    """
+
+    has: ClassVar[frozenset[Ability]] = frozenset()
+    model: PreTrainedModel
+
+    def __init__(self, model: PreTrainedModel, preprocess: ImageInput, text_input: TextInput, dim: int = 0) -> None:
+        super().__init__()
+        self.model = model
+        self.preprocess = preprocess
+        self.text_input = text_input
+        self._dim = dim
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """What it was trained for."""
+        return self.has
+
+    @property
+    def embedding_dim(self) -> int:
+        """How wide its embeddings are; 0 where it has none."""
+        return self._dim
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """None: it has no fragments to lay out."""
+        return None
+
+    def encode_images(self, images: Tensor | Seen | Regions) -> Encoded:
+        """Encode pixels [batch, 3, size, size], or what the image side saw in them."""
+        if isinstance(images, Regions):
+            raise ModelError("this model reads pixels, not regions")
+        return self.encode_seen(images if isinstance(images, Seen) else self.look(images))
+
+    def encode_seen(self, seen: Seen) -> Encoded:
+        """Encode what `look` gave."""
+        raise NotImplementedError
+
+    def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
+        """Logits [batch] that text i and image i belong together."""
+        raise ModelError("this model has no matcher", "Leave out matching, or choose a model that has one.")
+
+    def parts(self) -> dict[str, nn.Module]:
+        """The published model, whole."""
+        return {"model": self.model}
+
+
+def encoded(mask: Tensor, embedding: Tensor | None = None, states: Tensor | None = None) -> Encoded:
+    """Items of a model without fragments: mask [batch, n], and an embedding [batch, dim], states, or both."""
+    fragments = torch.zeros(*mask.shape, 0, device=mask.device)
+    if embedding is None:
+        embedding = torch.zeros(mask.shape[0], 0, device=mask.device)
+    return Encoded(embedding, fragments, mask, states)
+
+
+def whole(values: Tensor) -> Tensor:
+    """The mask of values [batch, n, dim] that are all real: [batch, n]."""
+    return torch.ones(values.shape[:2], dtype=torch.bool, device=values.device)
+
+
+def hiding(mask: Tensor, values: Tensor) -> Tensor:
+    """What attention adds to its scores [batch, heads, n, n] so that nothing is read where mask [batch, n] is false.
+
+    It has a row for every reader, [batch, 1, n, n], though they are all alike: ONNX Runtime insists on them.
+    """
+    hidden = torch.zeros_like(mask, dtype=values.dtype).masked_fill(~mask, torch.finfo(values.dtype).min)
+    return hidden[:, None, None, :].expand(-1, -1, mask.shape[1], -1)
+
+
+def read_model(kind: type[PreTrainedModel], folder: Path) -> PreTrainedModel:
+    """Load a model of transformers in float32; a checkpoint that lacks any of its weights is refused by their names."""
+    try:
+        model, report = kind.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ModelError(f"{folder}: no {kind.__name__} can be loaded from it: {error}") from error
+    check_whole(str(folder), kind.__name__, report["missing_keys"])
+    return model.eval()

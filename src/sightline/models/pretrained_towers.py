@@ -1,0 +1,101 @@
+"""Two towers that meet in one space: CLIP, SigLIP, SigLIP 2, and pairs such as ViT or DINOv2 with BERT."""
+
+from collections.abc import Mapping
+from math import isqrt
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import PreTrainedModel
+
+from sightline.bundle.spec import Calibration
+from sightline.media import Preprocess
+from sightline.models.pretrained_model import Pretrained, encoded
+from sightline.models.retriever import Encoded, Seen, TextInput, Tokens
+
+
+class TwoTowers(Pretrained):
+    """CLIP, and pairs of a vision and a BERT-type encoder that were trained together (VisionTextDualEncoder).
+
+    CLIP's learned temperature is left out: it is that of a softmax over a batch, and says how much closer one item is
+    than the others, not how likely any of them is right.
+
+    pad_id: the token that stands where a text has none.
+    """
+
+    has = frozenset(("embed",))
+
+    def __init__(
+        self, model: PreTrainedModel, preprocess: Preprocess, text_input: TextInput, dim: int, pad_id: int
+    ) -> None:
+        super().__init__(model, preprocess, text_input, dim)
+        self.pad_id = pad_id
+
+    def look(self, pixels: Tensor) -> Seen:
+        """Run the image tower: its projected vector is all that is kept of a picture."""
+        pooled = self.model.get_image_features(pixel_values=pixels).pooler_output
+        return Seen(pooled, pooled.new_zeros(pooled.shape[0], 0, 0))
+
+    def encode_seen(self, seen: Seen) -> Encoded:
+        """Bring what the tower gave to unit length."""
+        nothing = seen.pooled.new_zeros(seen.pooled.shape[0], 0, dtype=torch.bool)
+        return encoded(nothing, F.normalize(seen.pooled, dim=-1))
+
+    def encode_texts(self, tokens: Tokens) -> Encoded:
+        """Encode tokenised texts. Where CLIP ends a text is read off its ids, so padding is made what CLIP expects."""
+        return encoded(tokens.mask, F.normalize(self.read(tokens), dim=-1))
+
+    def read(self, tokens: Tokens) -> Tensor:
+        """The text tower's projected vectors [batch, dim]."""
+        ids = torch.where(tokens.mask, tokens.ids, self.pad_id)
+        return self.model.get_text_features(input_ids=ids, attention_mask=tokens.mask.long()).pooler_output  # type: ignore[no-any-return]
+
+
+class SiglipTowers(TwoTowers):
+    """SigLIP, and SigLIP 2 of one resolution: texts were padded to `max_length` in training, and the padding was read.
+
+    So it is read here: every text is padded to the full length, without a mask.
+    """
+
+    @property
+    def calibration(self) -> Mapping[str, Calibration]:
+        """Its loss is a sigmoid of the scaled cosine, so its learned scale and bias make a probability of one."""
+        scale, bias = self.model.logit_scale, self.model.logit_bias
+        return {"embed": Calibration(float(scale.detach().exp()), float(bias.detach()))}
+
+    def read(self, tokens: Tokens) -> Tensor:
+        """The text tower's vectors [batch, dim], of texts with their padding."""
+        ids = torch.where(tokens.mask, tokens.ids, self.pad_id)
+        padding = ids.new_full((ids.shape[0], self.text_input.max_length), self.pad_id)
+        padded = torch.cat([ids, padding], 1)[:, : self.text_input.max_length]
+        return self.model.get_text_features(input_ids=padded).pooler_output  # type: ignore[no-any-return]
+
+
+class NaFlexTowers(SiglipTowers):
+    """SigLIP 2 of any resolution (NaFlex), which reads a picture as a row of patches, as many as its shape asks for.
+
+    Here every picture is a square of as many patches as the model's own processor makes of a square one.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, preprocess: Preprocess, text_input: TextInput, dim: int, pad_id: int
+    ) -> None:
+        super().__init__(model, preprocess, text_input, dim, pad_id)
+        embeddings = model.vision_model.embeddings
+        self.patch = int(embeddings.patch_size)
+        self.rows = preprocess.size // self.patch
+        known = embeddings.position_embedding.weight.detach()
+        side = isqrt(len(known))
+        positions = embeddings.resize_positional_embeddings(
+            known.reshape(side, side, -1), torch.tensor([[self.rows, self.rows]]), self.rows**2
+        )
+        self.register_buffer("positions", positions, persistent=False)
+
+    def look(self, pixels: Tensor) -> Seen:
+        """Cut pictures into patches, row by row, colours innermost, and run the image tower over them."""
+        vision, side = self.model.vision_model, (self.rows, self.patch)
+        squares = pixels.reshape(pixels.shape[0], 3, *side, *side).permute(0, 2, 4, 3, 5, 1)
+        patches = vision.embeddings.patch_embedding(squares.reshape(pixels.shape[0], self.rows**2, -1))
+        seen = vision.encoder(inputs_embeds=patches + self.positions).last_hidden_state
+        pooled = vision.head(vision.post_layernorm(seen))
+        return Seen(pooled, pooled.new_zeros(pooled.shape[0], 0, 0))

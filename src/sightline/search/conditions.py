@@ -1,0 +1,95 @@
+"""What a filter asks for, as a tree of tests, which is written here as SQL and elsewhere in other tongues."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Kind = Literal["text", "number", "date"]
+Value = str | int | float
+Sign = Literal["=", "!=", "<", "<=", ">", ">=", "like", "in", "null"]
+
+_FOLDER = "rtrim(f.path, replace(f.path, '/', ''))"
+COLUMNS: dict[str, tuple[Kind, str]] = {
+    "path": ("text", "f.path"),
+    "folder": ("text", f"rtrim({_FOLDER}, '/')"),
+    "name": ("text", f"substr(f.path, length({_FOLDER}) + 1)"),
+    "taken": ("date", "c.taken"),
+    "modified": ("date", "strftime('%Y-%m-%dT%H:%M:%S', f.mtime_ns / 1000000000, 'unixepoch', 'localtime')"),
+    "width": ("number", "c.width"),
+    "height": ("number", "c.height"),
+    "size": ("number", "f.size"),
+    "latitude": ("number", "c.latitude"),
+    "longitude": ("number", "c.longitude"),
+    "text": ("text", "c.text"),
+    "id": ("number", "c.id"),
+}
+"""The columns of a filter: of which kind each is, and how it is written over `files f` and `contents c`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A column compared with values, or with another column; `null` asks whether it is unknown."""
+
+    column: str
+    sign: Sign
+    values: tuple[Value, ...] = ()
+    other: str | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """What the column holds."""
+        return COLUMNS[self.column][0]
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """The opposite of another."""
+
+    part: "Node"
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Several, of which all must hold or any."""
+
+    word: Literal["and", "or"]
+    parts: tuple["Node", ...]
+
+
+Node = Test | Negated | Joined
+
+
+class Condition(NamedTuple):
+    """SQL over `files f` and `contents c`, and the values of its question marks."""
+
+    sql: str
+    values: tuple[Value, ...]
+
+
+def to_sql(node: Node) -> Condition:
+    """Write a tree as SQL."""
+    if isinstance(node, Test):
+        return _tested(node)
+    if isinstance(node, Negated):
+        part = to_sql(node.part)
+        return Condition(f"NOT {part.sql}", part.values)
+    parts = [to_sql(part) for part in node.parts]
+    values = tuple(value for part in parts for value in part.values)
+    return Condition(f"({f' {node.word.upper()} '.join(part.sql for part in parts)})", values)
+
+
+def _tested(test: Test) -> Condition:
+    """A test as SQL; dates are cut to the length of the one that is written."""
+    sql, values = COLUMNS[test.column][1], test.values
+    if test.sign == "null":
+        return Condition(f"{sql} IS NULL", ())
+    if test.other is not None:
+        return Condition(f"{sql} {test.sign} {COLUMNS[test.other][1]}", ())
+    if test.sign == "like":
+        return Condition(f"{sql} LIKE ?", values)
+    if test.kind == "date":
+        sign = "=" if test.sign == "in" else test.sign
+        tests = [f"substr({sql}, 1, {len(str(value))}) {sign} ?" for value in values]
+        return Condition(tests[0] if len(tests) == 1 else f"({' OR '.join(tests)})", values)
+    if test.sign == "in":
+        return Condition(f"{sql} IN ({', '.join('?' * len(values))})", values)
+    return Condition(f"{sql} {test.sign} ?", values)

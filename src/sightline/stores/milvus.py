@@ -1,0 +1,341 @@
+"""A store on a Milvus server, which any number of machines search while one writes.
+
+An item is a row of the collection NAME: its id, its embedding, and, where its owner gives them, columns to filter by
+and a note of everything else. Its fragments and states are rows of NAME_parts. Parts are written before the row and
+deleted after it, so that no row ever lacks them. What the server has acknowledged is in its log, and survives its end.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sightline.bundle.encoded import Encoded
+from sightline.errors import StoreError
+from sightline.stores import milvus_parts
+from sightline.stores.base import Found, Ids, Note, Part, Partition, Parts, Rows, Shape, Singles, Stats
+from sightline.stores.milvus_address import INDEXES, Address
+from sightline.stores.milvus_schema import (
+    EMBEDDING,
+    ID,
+    KEY,
+    LENGTH,
+    NOTE,
+    SHELF,
+    Columns,
+    check_columns,
+    load,
+    make,
+    parts_name,
+    read_description,
+)
+from sightline.stores.milvus_server import Server
+from sightline.stores.packing import Records, checked_ids, kept_parts, pack, record_type, unit, unpack
+from sightline.stores.ranking import nothing
+
+MOST = 16_384
+"""Results that Milvus gives at most."""
+
+READING, WRITING = 20.0, 300.0
+"""Seconds that a search, and a run that indexes, wait for a server that is away."""
+
+_IDS = 4_096  # in one filter
+_ITEMS = 512  # written at once
+_MARGIN = 16  # results beyond those wanted, so that equal ones can be told apart
+_SLACK = 1e-5  # how far apart two cosines are that Milvus may have taken for equal, or the other way round
+
+
+class MilvusStore:
+    """Keeps vectors on a server. Several threads may search one store at once; one process at a time writes.
+
+    Scores are the cosines of the embeddings as they are kept, rounded to float16 as in the local store, whatever index
+    found them. How many of the nearest an index finds depends on its effort; `flat` finds all of them.
+    """
+
+    def __init__(self, server: Server, address: Address, shape: Shape, columns: Columns, write: bool) -> None:
+        self.address, self._server, self._shape, self._columns = address, server, shape, columns
+        self._write, self._where, self._is_open = write, "", True
+
+    @classmethod
+    def open(
+        cls,
+        address: Address,
+        shape: Shape,
+        *,
+        write: bool,
+        columns: Columns | None = None,
+        description: str = "",
+        patience: float | None = None,
+    ) -> "MilvusStore":
+        """Open the store at an address; for writing, a store that is not there is made.
+
+        columns: what items can be filtered by. description: what the one who makes it wants remembered.
+        patience: seconds to wait for a server that is away; a writer by default waits as long as one takes to restart.
+        """
+        columns = columns or {}
+        check_columns(columns)
+        server = Server(address, patience if patience is not None else WRITING if write else READING)
+        try:
+            if write:
+                make(server, address, shape, columns, description)
+            elif read_description(server, address.name) is None:
+                raise StoreError(f"{address}: no vectors are stored here", "Index some images first.")
+            load(server, address.name)
+        except BaseException:
+            server.close()
+            raise
+        return cls(server, address, shape, columns, write)
+
+    @property
+    def shape(self) -> Shape:
+        """How wide its vectors are."""
+        return self._shape
+
+    @property
+    def partition(self) -> Partition | None:
+        """What divides the store, where anything does."""
+        return self.address.partition
+
+    def where(self, filter: str) -> "MilvusStore":
+        """The same store, as if only the items were there that pass a filter of Milvus's; for reading."""
+        view = MilvusStore(self._server, self.address, self._shape, self._columns, write=False)
+        view._where = _both(self._where, filter)
+        return view
+
+    def add(self, ids: Ids, encoded: Encoded, notes: Sequence[Note] | None = None) -> None:
+        """Add items; an id that is there already is an error, and then nothing is added.
+
+        notes: what else to keep of each. Embeddings are scaled to unit length and rounded to float16, fragments and
+        states to 127 steps either way.
+        """
+        self._check_writable()
+        packed = pack(ids, encoded, self.shape)
+        if len(there := self._among(packed.ids)):
+            raise StoreError(f"{self.address}: id {there.min()} is there already", "Delete it first to replace it.")
+        for pieces in milvus_parts.piece_rows(packed):
+            self._server.upsert(parts_name(self.address.name), pieces)
+        empty = Note("", {name: "" if kind == "text" else 0.0 for name, kind in self._columns.items()}, {})
+        rows = [
+            {ID: id, EMBEDDING: vector, LENGTH: length, **_noted(note)}
+            for id, vector, length, note in zip(
+                packed.ids.tolist(),
+                packed.embeddings.astype(np.float32),
+                packed.lengths.tolist(),
+                notes if notes is not None else [empty] * len(packed.ids),
+                strict=True,
+            )
+        ]
+        self._upsert(rows)
+
+    def annotate(self, ids: Ids, notes: Sequence[Note]) -> None:
+        """Write other notes to items; those that are not there are passed over."""
+        self._check_writable()
+        wanted = dict(zip(checked_ids(ids).tolist(), notes, strict=True))
+        rows = self._rows_of(ids, (ID, EMBEDDING, LENGTH))
+        self._upsert([{**row, **_noted(wanted[row[ID]])} for row in rows])
+
+    def notes(self, ids: Ids) -> dict[int, Mapping[str, Any]]:
+        """All there is to know of items, by id; those that are not there are left out."""
+        return {row[ID]: row[NOTE] for row in self._rows_of(ids, (ID, NOTE))}
+
+    def notes_where(self, filter: str) -> dict[int, Mapping[str, Any]]:
+        """All there is to know of the items that pass a filter, by id."""
+        self._check_open()
+        return {row[ID]: row[NOTE] for row in self._all(filter, (ID, NOTE))}
+
+    def delete(self, ids: Ids) -> None:
+        """Forget items; ids that are not there are passed over."""
+        self._check_writable()
+        lengths = {row[ID]: row[LENGTH] for row in self._rows_of(ids, (ID, LENGTH))}
+        keys = np.array(milvus_parts.keys_of(lengths, self.shape), dtype=np.int64)
+        for some in _few(np.array(list(lengths), dtype=np.int64), _IDS):
+            self._server.delete(self.address.name, f"{ID} in {some}")
+        for some in _few(keys, _IDS):
+            self._server.delete(parts_name(self.address.name), f"{KEY} in {some}")
+
+    def ids(self) -> Ids:
+        """Every id that is there, in ascending order."""
+        self._check_open()
+        return np.sort(np.array([row[ID] for row in self._all("", (ID,))], dtype=np.int64))
+
+    def search(self, vectors: Singles, k: int, where: Ids | None = None) -> Found:
+        """Find the k items with the highest cosine to each of the vectors [queries, dim]; lower ids first in a tie.
+
+        where: only these ids are looked at. The filter comes before the ranking, so it never costs results.
+        """
+        self._check_open()
+        queries = unit(vectors, self.shape.embedding)
+        if not 1 <= k <= MOST:
+            raise StoreError(f"the {k} best were asked for", f"Ask for at least one, and at most {MOST:,}.")
+        filters = [""] if where is None else [f"{ID} in {some}" for some in _few(np.unique(checked_ids(where)), _IDS)]
+        best = nothing(len(queries), k)
+        for filter in filters if len(queries) else ():
+            best = _better(best, self._search(queries, k, filter), k)
+        return best
+
+    def fetch(self, ids: Ids, part: Part) -> Parts:
+        """Give the vectors of items, in the order of `ids`; an embedding is a part with one vector.
+
+        An id that is not there is an error.
+        """
+        if part == "embedding":
+            rows = self._each(ids, (ID, EMBEDDING))
+            values = np.array([row[EMBEDDING] for row in rows], dtype=np.float32)
+            return Parts(values.reshape(len(rows), 1, self.shape.embedding), np.ones((len(rows), 1), dtype=np.bool_))
+        records, lengths = self._records(ids, part)
+        mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
+        padded = np.zeros((*mask.shape, getattr(self.shape, part)), dtype=np.float32)
+        padded[mask] = unpack(_end_to_end(records, getattr(self.shape, part)))
+        return Parts(padded, mask)
+
+    def rows(self, ids: Ids, part: Part, first: int | None = None) -> Rows:
+        """Give fragments or states of items as `fetch` does, but as they are kept: in a fraction of the time.
+
+        first: only so many of each item, those that come first.
+        """
+        if part == "embedding":
+            raise StoreError("embeddings are not kept in whole numbers", "Fetch them.")
+        if first is not None and first < 1:
+            raise StoreError(f"the first {first} of each item's {part} were asked for", "Ask for at least one.")
+        records, lengths = self._records(ids, part)
+        kept = _end_to_end([own[:first] for own in records], getattr(self.shape, part))
+        return Rows(kept["values"], kept["scale"], lengths if first is None else np.minimum(lengths, first))
+
+    def flush(self) -> None:
+        """Do nothing: what the server has acknowledged is in its log already, and survives a crash."""
+        self._check_writable()
+
+    def refresh(self) -> bool:
+        """Do nothing: every search asks the server, and sees what is there."""
+        self._check_open()
+        return False
+
+    def compact(self) -> None:
+        """Have the server write what it holds in memory into segments, which it indexes and compacts by itself."""
+        self._check_writable()
+        for name in (parts_name(self.address.name), self.address.name):
+            self._server.ask(lambda client, name=name: client.flush(name, timeout=self._server.timeout))  # type: ignore[misc]
+
+    def stats(self) -> Stats:
+        """Say how many items there are, how many bytes their embeddings take, and by which index they are found."""
+        self._check_open()
+        (row,) = self._server.query(self.address.name, self._where, ("count(*)",), self.address.consistency)
+        items = int(row["count(*)"])
+        return Stats(items, 4 * items * self.shape.embedding, f"milvus, {self.address.index}")
+
+    def close(self) -> None:
+        """Let go of the connection; a store that is closed already stays so. Views of it are closed with it."""
+        self._is_open = False
+        self._server.close()
+
+    def _search(self, queries: Singles, k: int, filter: str) -> Found:
+        """The k best that pass a filter; where the last ones found are as good as the k-th, more are looked at."""
+        limit = min(k + _MARGIN, MOST)
+        while True:
+            found = self._nearest(queries, limit, filter)
+            is_all = found.ids[:, -1] < 0
+            is_sure = found.scores[:, -1] < found.scores[:, k - 1] - _SLACK
+            if limit == MOST or (is_all | is_sure).all():
+                return Found(found.ids[:, :k], found.scores[:, :k])
+            limit = min(4 * limit, MOST)
+
+    def _nearest(self, queries: Singles, limit: int, filter: str) -> Found:
+        """What Milvus finds, in the order of cosines that do not depend on which of its servers made them."""
+        index = INDEXES[self.address.index]
+        answers = self._server.ask(
+            lambda client: client.search(
+                self.address.name,
+                data=list(queries),
+                filter=_both(self._where, filter),
+                limit=limit,
+                output_fields=[EMBEDDING],
+                search_params={"metric_type": "IP", "params": index.search(limit)},
+                anns_field=EMBEDDING,
+                consistency_level=self.address.consistency,
+                timeout=self._server.timeout,
+            )
+        )
+        found = nothing(len(queries), limit)
+        for number, hits in enumerate(answers):
+            ids = np.array([hit["id"] for hit in hits], dtype=np.int64)
+            kept = np.array([hit["entity"][EMBEDDING] for hit in hits], dtype=np.float64)
+            cosines = (kept.reshape(len(ids), queries.shape[1]) * queries[number]).sum(axis=1).astype(np.float32)
+            order = np.lexsort((ids, -cosines))
+            found.ids[number, : len(ids)], found.scores[number, : len(ids)] = ids[order], cosines[order]
+        return found
+
+    def _records(self, ids: Ids, part: Part) -> tuple[list[Records], Ids]:
+        """The records of a part of each item, and how many each has."""
+        if part not in kept_parts(self.shape):
+            raise StoreError(f"{self.address}: keeps no {part}", "Use a model that makes them, and index again.")
+        lengths = np.array([row[LENGTH] for row in self._each(ids, (ID, LENGTH))], dtype=np.int64)
+        width, collection = getattr(self.shape, part), parts_name(self.address.name)
+        records = milvus_parts.read(
+            self._server, collection, checked_ids(ids), lengths, part, width, self.address.consistency
+        )
+        for id, own, length in zip(ids, records, lengths, strict=True):
+            if len(own) != length:
+                raise self._missing(int(id))
+        return records, lengths
+
+    def _each(self, ids: Ids, fields: tuple[str, ...]) -> list[dict[str, Any]]:
+        """A row for each of some ids, in their order; all must be there."""
+        found = {row[ID]: row for row in self._rows_of(ids, fields)}
+        for id in checked_ids(ids).tolist():
+            if id not in found:
+                raise self._missing(id)
+        return [found[id] for id in ids.tolist()]
+
+    def _rows_of(self, ids: Ids, fields: tuple[str, ...]) -> list[dict[str, Any]]:
+        self._check_open()
+        consistency = self.address.consistency
+        rows: list[dict[str, Any]] = []
+        for some in _few(np.unique(checked_ids(ids)), _IDS):
+            rows += self._server.query(self.address.name, f"{ID} in {some}", fields, consistency)
+        return rows
+
+    def _all(self, filter: str, fields: tuple[str, ...]) -> list[dict[str, Any]]:
+        wanted = _both(self._where, filter)
+        return self._server.query_all(self.address.name, wanted, fields, self.address.consistency)
+
+    def _among(self, ids: Ids) -> Ids:
+        return np.array([row[ID] for row in self._rows_of(ids, (ID,))], dtype=np.int64)
+
+    def _upsert(self, rows: list[dict[str, Any]]) -> None:
+        for start in range(0, len(rows), _ITEMS):
+            self._server.upsert(self.address.name, rows[start : start + _ITEMS])
+
+    def _missing(self, id: int) -> StoreError:
+        return StoreError(f"{self.address}: id {id} is not there")
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise StoreError(f"{self.address}: the store was closed", "Open it again.")
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        if not self._write:
+            raise StoreError(f"{self.address}: was opened for reading only", "Open it with write=True.")
+
+
+def _noted(note: Note) -> dict[str, Any]:
+    return {SHELF: note.shelf, NOTE: dict(note.about), **note.columns}
+
+
+def _both(one: str, other: str) -> str:
+    return f"({one}) and ({other})" if one and other else one or other
+
+
+def _better(one: Found, other: Found, k: int) -> Found:
+    """The k best of two answers."""
+    ids, scores = np.hstack([one.ids, other.ids]), np.hstack([one.scores, other.scores])
+    order = np.lexsort((ids, -scores), axis=1)[:, :k]
+    return Found(np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1))
+
+
+def _end_to_end(records: list[Records], width: int) -> Records:
+    return np.concatenate([np.zeros(0, dtype=record_type(width)), *records])
+
+
+def _few(ids: Ids, count: int) -> list[list[int]]:
+    return [ids[start : start + count].tolist() for start in range(0, len(ids), count)]

@@ -1,0 +1,119 @@
+"""What a URL says about a Milvus store: where it is, what it is called, and how it is kept.
+
+    milvus://HOST:PORT/NAME?index=hnsw&consistency=Session&partition=year
+
+index: how vectors are searched, one of `INDEXES`. It counts when the store is made, and is remembered there.
+consistency: what a search sees of what others have just written: Strong, Session, Bounded or Eventually.
+partition: what divides the store, so that a filter by it looks at a part only: year or month of taking, or folder.
+
+A user and password, or an API key, are no part of the URL, which ends up in files: they are in `MILVUS_TOKEN`.
+"""
+
+import re
+from dataclasses import dataclass
+from math import gcd
+from typing import Any, Literal, get_args
+from urllib.parse import parse_qsl, urlsplit
+
+from sightline.errors import StoreError
+from sightline.stores.base import Partition
+
+Consistency = Literal["Strong", "Session", "Bounded", "Eventually"]
+
+SCHEME = "milvus"
+PORT = 19530
+_HOW = "Write milvus://HOST:PORT/NAME; a name has letters, digits and _ and begins with a letter."
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """How Milvus finds near vectors: a kind of index, how it is built, and how hard a search looks.
+
+    effort: the parameter that says how many vectors a search looks at, the least it is, and how many times the
+    number of results; none for an index that looks at all of them.
+    most: the highest value that Milvus takes for it.
+    """
+
+    kind: str
+    build: dict[str, Any]
+    effort: tuple[str, int, int] | None = None
+    most: int = 32_768
+
+    def building(self, dim: int) -> dict[str, Any]:
+        """The parameters to build it with, for vectors of so many numbers: a product quantiser cuts them evenly."""
+        return self.build | ({"m": gcd(self.build["m"], dim)} if "m" in self.build else {})
+
+    def search(self, limit: int) -> dict[str, Any]:
+        """The parameters of a search for so many results."""
+        if self.effort is None:
+            return {}
+        name, least, times = self.effort
+        return {name: min(max(least, times * limit), self.most)}
+
+
+INDEXES: dict[str, Index] = {
+    "flat": Index("FLAT", {}),
+    "hnsw": Index("HNSW", {"M": 32, "efConstruction": 256}, ("ef", 256, 2)),
+    "ivf-sq8": Index("IVF_SQ8", {"nlist": 1024}, ("nprobe", 64, 0), 1024),
+    "ivf-pq": Index("IVF_PQ", {"nlist": 1024, "m": 64, "nbits": 8}, ("nprobe", 64, 0), 1024),
+    "scann": Index("SCANN", {"nlist": 1024}, ("nprobe", 64, 0), 1024),
+    "diskann": Index("DISKANN", {}, ("search_list", 128, 2), 16_384),
+}
+"""`hnsw` keeps whole vectors in memory; `ivf-sq8`, `scann` and `ivf-pq` a fourth to a thirty-second of them;
+`diskann` keeps them on the servers' disks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The parts of such a URL."""
+
+    host: str
+    port: int
+    name: str
+    index: str = "hnsw"
+    consistency: Consistency = "Session"
+    partition: Partition | None = None
+
+    def __str__(self) -> str:
+        own = {"index": self.index, "consistency": self.consistency, "partition": self.partition}
+        usual = {"index": "hnsw", "consistency": "Session", "partition": None}
+        options = "&".join(f"{name}={value}" for name, value in own.items() if value != usual[name])
+        return f"{SCHEME}://{self.host}:{self.port}/{self.name}" + (f"?{options}" if options else "")
+
+
+def is_address(text: object) -> bool:
+    """Whether this names a store of Milvus, not a folder; also where it was taken for a path already."""
+    return str(text).startswith(f"{SCHEME}:/")
+
+
+def parse_address(url: str) -> Address:
+    """Read a URL; an error says what is wrong with it.
+
+    >>> parse_address("milvus://vectors.example.org/photos?index=diskann").port
+    19530
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or PORT
+        options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+    except ValueError as error:
+        raise StoreError(f"{url}: cannot be read: {error}", _HOW) from error
+    if parts.username or parts.password:
+        raise StoreError("a password in the URL of a store would end up in files", "Set MILVUS_TOKEN=user:password.")
+    name = parts.path.strip("/")
+    if parts.scheme != SCHEME or not host or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,200}", name):
+        raise StoreError(f"{url}: names no store", _HOW)
+    for option, choices in _CHOICES.items():
+        if options.get(option, choices[0]) not in choices:
+            raise StoreError(f"{url}: {option}={options[option]}", f"Choose one of {', '.join(choices)}.")
+    if unknown := options.keys() - _CHOICES.keys():
+        raise StoreError(f"{url}: no option {min(unknown)!r}", f"There are {', '.join(_CHOICES)}.")
+    shown = f"[{host}]" if ":" in host else host
+    return Address(shown, port, name, **options)  # type: ignore[arg-type]
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "index": tuple(INDEXES),
+    "consistency": get_args(Consistency),
+    "partition": get_args(Partition),
+}

@@ -1,0 +1,141 @@
+"""Talking to a Milvus server that may be busy, starting or away for a while."""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sightline.errors import StoreError
+from sightline.stores.milvus_address import Address
+
+if TYPE_CHECKING:
+    from pymilvus import MilvusClient
+
+T = TypeVar("T")
+
+TOKEN = "MILVUS_TOKEN"
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
+_CALL_SECONDS = 60.0
+_AT_ONCE = 8_192  # rows of a page; Milvus gives at most 16,384
+_NOT_READY = {1, 2, 4, 5, 8, 101, 201, *range(400, 700), *range(900, 1000)}
+"""Codes by which Milvus says that it cannot answer yet: it is starting, busy, or has lost one of its nodes."""
+
+
+class Server:
+    """A connection to a server. What fails because the server is away is tried again, waiting longer each time.
+
+    patience: the seconds after which a server that is away is given up. Every call is one that does no harm when it is
+    made twice, so it does not matter whether the server died before or after it was done.
+    """
+
+    def __init__(self, address: Address, patience: float) -> None:
+        self.address, self.patience = address, patience
+        self.timeout = min(patience, _CALL_SECONDS)
+        self._client: MilvusClient | None = None
+
+    def query(self, name: str, filter: str, fields: Sequence[str], consistency: str) -> list[dict[str, Any]]:
+        """The fields of the rows of a collection that pass a filter: at most as many as Milvus gives at once."""
+        return self.ask(
+            lambda client: list(
+                client.query(
+                    name, filter=filter, output_fields=list(fields), timeout=self.timeout, consistency_level=consistency
+                )
+            )
+        )
+
+    def query_all(self, name: str, filter: str, fields: Sequence[str], consistency: str) -> list[dict[str, Any]]:
+        """The fields of all rows that pass a filter, however many, in the order of their keys."""
+        return self.ask(lambda client: _everything(client, name, filter, list(fields), self.timeout, consistency))
+
+    def upsert(self, name: str, rows: list[dict[str, Any]]) -> None:
+        """Write rows in place of those with the same keys; once this returns the server has them in its log."""
+        self.ask(lambda client: client.upsert(name, rows, timeout=self.timeout))
+
+    def delete(self, name: str, filter: str) -> None:
+        """Delete the rows that pass a filter."""
+        self.ask(lambda client: client.delete(name, filter=filter, timeout=self.timeout))
+
+    def ask(self, call: Callable[["MilvusClient"], T]) -> T:
+        """Make a call, with the patience that there is."""
+        give_up, wait = time.monotonic() + self.patience, _FIRST_WAIT
+        while True:
+            try:
+                return call(self._connected())
+            except _theirs() as error:
+                if not _may_pass(error):
+                    raise StoreError(f"{self.address}: {_said(error)}") from error
+                if time.monotonic() + wait > give_up:
+                    raise self._away(error) from error
+            time.sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._client is not None:
+            self._client.close()
+        self._client = None
+
+    def _connected(self) -> "MilvusClient":
+        if self._client is None:
+            self._client = _client(self.address, self.timeout)
+        return self._client
+
+    def _away(self, error: Exception) -> StoreError:
+        return StoreError(
+            f"no Milvus server answers at {self.address.host}:{self.address.port}: {_said(error)}",
+            "Start it, or check the address, the network and MILVUS_TOKEN. What was written before is safe.",
+        )
+
+
+def client_package() -> Any:
+    """The client's package, which takes a second to import and may be missing."""
+    try:
+        import pymilvus
+    except ImportError as error:
+        raise StoreError(f"Milvus needs a package: {error}", "pip install 'sightline[scale]'") from error
+    return pymilvus
+
+
+def _client(address: Address, timeout: float) -> "MilvusClient":
+    package = client_package()
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it would print a traceback for each try
+    uri, token = f"http://{address.host}:{address.port}", os.environ.get(TOKEN, "")
+    return package.MilvusClient(uri=uri, token=token, timeout=timeout, dedicated=True)
+
+
+def _everything(
+    client: "MilvusClient", name: str, filter: str, fields: list[str], timeout: float, consistency: str
+) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    pages = client.query_iterator(
+        name, _AT_ONCE, filter=filter, output_fields=fields, timeout=timeout, consistency_level=consistency
+    )
+    while page := pages.next():
+        rows += page
+    pages.close()
+    return rows
+
+
+def _theirs() -> tuple[type[Exception], ...]:
+    """What pymilvus raises, and what it lets through of what grpc raises."""
+    import grpc
+    from pymilvus.exceptions import MilvusException
+
+    return MilvusException, grpc.RpcError
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether it may help to wait: the server is not there, or not ready."""
+    import grpc
+
+    found: Any = getattr(error, "code", None)
+    code = found() if callable(found) else found
+    gone = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
+    return code in gone or code in _NOT_READY
+
+
+def _said(error: Exception) -> str:
+    """What the server or its client said, in one line."""
+    said: Any = getattr(error, "message", "") or getattr(error, "details", lambda: "")() or error
+    return " ".join(str(said).split())[:300]

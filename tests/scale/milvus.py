@@ -1,0 +1,127 @@
+"""A real Milvus server, started and killed by tests.
+
+It is in an environment of its own, which `make milvus` installs in `.milvus`, or where SIGHTLINE_MILVUS says: Milvus
+2.3.5 where there is a build for the machine (Linux on x86-64, macOS), and otherwise the server of Milvus Lite 2.5.1.
+"""
+
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HOME = Path(os.environ.get("SIGHTLINE_MILVUS", Path(__file__).parents[2] / ".milvus"))
+PATIENCE = 180
+_START = '"$@" >>log 2>&1 </dev/null & echo $$'  # so that it outlives the process that starts it
+
+
+class MilvusServer:
+    """A server with its data in a folder, at a port of this machine that it keeps."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        port = folder / "port"
+        if not port.exists():
+            port.write_text(str(_free_port()))
+        self.port = int(port.read_text())
+
+    @staticmethod
+    def missing() -> str:
+        """Why there can be no server here; nothing where there can."""
+        return "" if _site("milvus") or _site("milvus_lite") else f"no Milvus server in {HOME}: make milvus"
+
+    @property
+    def kind(self) -> str:
+        return "Milvus 2.3.5" if _site("milvus") else "Milvus Lite 2.5.1"
+
+    def url(self, name: str, options: str = "index=flat") -> str:
+        return f"milvus://127.0.0.1:{self.port}/{name}?{options}"
+
+    def start(self) -> None:
+        """Start it, or start it again, and wait until it answers."""
+        command, environment = self._command()
+        started = subprocess.run(
+            ["sh", "-c", _START, "sh", *command],
+            cwd=self.folder, env=environment, start_new_session=True, check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        (self.folder / "group").write_text(started.stdout)
+        self._wait()
+
+    def kill(self) -> None:
+        """End it at once, with all its processes, as a power cut would."""
+        os.killpg(int((self.folder / "group").read_text()), signal.SIGKILL)
+        while _is_open(self.port):
+            time.sleep(0.01)
+
+    def _command(self) -> tuple[list[str], dict[str, str]]:
+        if _site("milvus"):
+            start = "import milvus; milvus.main()"
+            options = ["--data", str(self.folder), "--proxy-port", str(self.port)]
+            return [str(HOME / "bin" / "python"), "-c", start, *options], dict(os.environ)
+        lite = _site("milvus_lite")
+        assert lite
+        command = [str(lite / "lib" / "milvus"), str(self.folder / "milvus.db"), f"127.0.0.1:{self.port}", "ERROR"]
+        return command, {**os.environ, "LD_LIBRARY_PATH": str(lite / "lib")}
+
+    def _wait(self) -> None:
+        from pymilvus import MilvusClient
+
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                client = MilvusClient(f"http://127.0.0.1:{self.port}", timeout=5, dedicated=True)
+                client.list_collections(timeout=5)
+                client.close()
+                return
+            except Exception:  # whatever it is, it is not ready
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+
+@contextmanager
+def shared_server(folder: Path) -> Iterator[MilvusServer]:
+    """One server for all processes that run tests at once: the first to come starts it, the last to go ends it."""
+    server = MilvusServer(folder)
+    with _counted(folder, 1) as users:
+        if users == 1:
+            server.start()
+    try:
+        yield server
+    finally:
+        with _counted(folder, -1) as users:
+            if users == 0:
+                server.kill()
+
+
+@contextmanager
+def _counted(folder: Path, change: int) -> Iterator[int]:
+    """How many there are after a change, while nobody else changes it."""
+    with (folder / "users").open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        users = int(file.read() or 0) + change
+        yield users
+        file.truncate(0)
+        file.write(str(users))
+        file.flush()
+
+
+def _site(package: str) -> Path | None:
+    return next(iter(HOME.glob(f"lib/python3*/site-packages/{package}")), None)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _is_open(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,56 @@
+"""Pictures inside uncompressed tar archives, such as WebDataset's shards: where each lies, without reading it."""
+
+import tarfile
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple
+
+from sightline.errors import MediaError
+from sightline.media.scan import IMAGE_SUFFIXES
+
+SHARD_SUFFIX = ".tar"
+_FAULTS = (tarfile.TarError, OSError, EOFError, ValueError)  # all that a damaged archive may raise
+
+
+class Part(NamedTuple):
+    """A picture in an archive: `size` bytes from `offset`, called `member` there."""
+
+    member: str
+    offset: int
+    size: int
+
+
+class StrictMember(tarfile.TarInfo):
+    """A member whose header must be sound: `tarfile` takes a damaged one for the end and drops the rest unsaid."""
+
+    @classmethod
+    def fromtarfile(cls, tar: tarfile.TarFile) -> "StrictMember":
+        """Read the next header."""
+        try:
+            return super().fromtarfile(tar)
+        except tarfile.HeaderError as error:
+            if isinstance(error, tarfile.EOFHeaderError):  # type: ignore[attr-defined]  # the end as it should be
+                raise
+            raise tarfile.ReadError(f"{error} at byte {tar.offset}") from error
+
+
+def pictures_in(file: BinaryIO, name: str) -> Iterator[Part]:
+    """Every picture of an archive, known by its suffix, in the archive's order; only headers are read.
+
+    name: how messages call the archive. One that is damaged or cut off raises a `MediaError` where the damage is met.
+    """
+    try:
+        with tarfile.open(fileobj=file, mode="r:", tarinfo=StrictMember) as tar:
+            while (member := tar.next()) is not None:
+                # tarfile remembers every member it saw, which a long archive cannot afford.
+                tar.members.clear()  # type: ignore[attr-defined]
+                if member.size < 0:
+                    raise tarfile.ReadError(f"{member.name!r} claims {member.size} bytes")
+                if member.isfile() and not member.issparse() and _is_picture(member.name):
+                    yield Part(member.name.removeprefix("./"), member.offset_data, member.size)
+    except _FAULTS as error:
+        raise MediaError(name, f"the archive is damaged or cut off: {error}", "Copy or download it again.") from error
+
+
+def _is_picture(member: str) -> bool:
+    base = member.rpartition("/")[2]
+    return not base.startswith(".") and f".{base.rpartition('.')[2].lower()}" in IMAGE_SUFFIXES

@@ -1,0 +1,271 @@
+"""Which cascade finds most in the same time: embed -> late@K -> match@k, or embed -> match@k alone.
+
+    python benchmarks/cascade.py --work runs/cascade                  measure; when stopped, the same again goes on
+    python benchmarks/cascade.py --work runs/try --limit 20 --json try.json      a little of it, to see that it runs
+    python benchmarks/cascade.py --write bundles/default              write the cascade that was found into a bundle
+
+Needs SIGHTLINE_DATA and a bundle (the bundled one). The gallery is the test pictures of Flickr8k and distractors of
+COCO, indexed once below --work. What stages say of the best candidates of a caption is asked once, by the real runtime,
+and kept; every cascade of the grid is ranked from that. What stages cost is measured by searches of the same run.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import sightline
+from provenance import provenance
+from sightline.bundle import Bundle
+from sightline.bundle.spec import Fusion, Usual, read_spec, write_spec
+from sightline.collection import Collection
+from sightline.datasets import Record, read_all
+from sightline.evaluation.cascade import Shortlist
+from sightline.evaluation.metrics import CUTOFFS, summary
+from sightline.loading import locate
+from sightline.search.cascade import Cascade
+from sightline.search.costs import Costs, fit
+from sightline.search.late import Late
+from sightline.search.plan import Plan
+from sightline.search.query import ask, encode
+from sightline.search.retrieval import retrieve
+from sightline.search.scoring import fuse
+
+Longs = npt.NDArray[np.int64]
+Doubles = npt.NDArray[np.float64]
+LATES, RERANKS = (25, 50, 100, 200, 400), (5, 10, 20, 30)
+MORE = 5  # candidates that are matched beyond the most that a cascade asks for, to compare at equal time
+RESAMPLES = 1000
+EQUAL = 1.02  # two times that differ by less are the same
+RESULTS = Path("benchmarks/results/cascade.json")
+
+
+class Question(NamedTuple):
+    """A caption, the id of the item that it is about, and the number of its picture."""
+
+    text: str
+    right: int
+    picture: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Judged:
+    """What stages say of the best candidates of questions, by embedding: items, embed and late are [questions, n].
+
+    logits: of each question, by item, those that any cascade may want matched. right, picture: [questions].
+    """
+
+    items: Longs
+    embed: Doubles
+    late: Doubles
+    logits: list[dict[int, float]]
+    right: Longs
+    picture: Longs
+
+    def ranks(self, late: int, rerank: int, joined: Fusion) -> Doubles:
+        """Rank [questions] of the right item after a cascade, infinite beyond the candidates; ties count against it."""
+        found = Shortlist.of(self.items, self.embed)
+        if late:
+            found = found.reranked(self.late[:, :late])
+        if rerank:
+            rows = zip(self.logits, found.items[:, :rerank].tolist(), strict=True)
+            logits = np.array([[known[item] for item in row] for known, row in rows])
+            found = found.reranked(fuse(joined.rule, found.embed[:, :rerank], logits, joined.weight))
+        return found.ranks(found.items == self.right[:, None], np.full(len(self.right), np.inf))
+
+
+def gallery(asked: Sequence[Record], others: Sequence[Record], model: Bundle, work: Path) -> Path:
+    """Index the pictures of records below a folder, unless that was done; gives the collection's place."""
+    for kind, records in (("asked", asked), ("others", others)):
+        (work / "pictures" / kind).mkdir(parents=True, exist_ok=True)
+        for number, record in enumerate(records):
+            path = work / "pictures" / kind / f"{number:05}.jpg"
+            if not path.exists():
+                path.write_bytes(record.image.read())
+    return Path(sightline.index(work / "pictures", at=work / "collection", model=model, prune=True).at)
+
+
+def questions(collection: Collection, records: Sequence[Record], captions: int) -> list[Question]:
+    """The first captions of every record whose picture could be indexed."""
+    ids = {
+        file.path: id for id, item in collection.items(collection.catalog.ids()).items() for file in item.files
+    }  # an item has several files where pictures are the same
+    return [
+        Question(text, ids[f"asked/{number:05}.jpg"], number)
+        for number, record in enumerate(records)
+        if f"asked/{number:05}.jpg" in ids
+        for text in record.captions_in("en")[:captions]
+    ]
+
+
+def judge(cascade: Cascade, asked: Sequence[Question], kept: Path) -> Judged:
+    """Ask all stages about the candidates of every question; those that are kept in a file already are not asked."""
+    head = json.dumps({"model": cascade.model.sha256, "items": cascade.store.stats().items, "asked": len(asked)})
+    lines = kept.read_text().split("\n")[:-1] if kept.exists() else []
+    if lines and lines[0] != head:
+        raise SystemExit(f"{kept} is of another model or gallery: remove it, or give another --work")
+    done = [json.loads(line) for line in lines[1:]]
+    kept.write_text("\n".join([head, *lines[1:]]) + "\n")  # without half a line, where the last run was ended
+    with kept.open("a") as file:
+        for number, question in enumerate(asked[len(done) :], len(done) + 1):
+            done.append(_judged(cascade, question.text))
+            file.write(json.dumps(done[-1]) + "\n")
+            if number % 50 == 0:
+                file.flush()
+                print(f"{number} of {len(asked)} questions", flush=True)
+    logits = [{int(item): logit for item, logit in one["logits"].items()} for one in done]
+    items, embed, late = (np.array([one[name] for one in done]) for name in ("items", "embed", "late"))
+    right, picture = (np.array([getattr(question, name) for question in asked]) for name in ("right", "picture"))
+    return Judged(items, embed, late, logits, right, picture)
+
+
+def _judged(cascade: Cascade, text: str) -> dict[str, Any]:
+    """What stages say of the best candidates of one text."""
+    asked = encode(ask(text), cascade.model, "images")
+    found = retrieve(cascade.store, asked, max(LATES))
+    assert asked.across is not None
+    assert asked.across.states is not None
+    late = Late(cascade.store, asked.across, "images").scores(found.ids)
+    wanted = {*found.ids[: max(RERANKS) + MORE].tolist()}
+    for k in LATES:
+        wanted |= {*found.ids[:k][np.argsort(-late[:k], kind="stable")][: max(RERANKS)].tolist()}
+    ids = np.array(sorted(wanted))
+    stored, count = cascade.store.fetch(ids, "states"), len(ids)
+    words, mask = np.repeat(asked.across.states, count, axis=0), np.repeat(asked.across.mask, count, axis=0)
+    logits = cascade.model.match(words, mask, stored.values, stored.mask)
+    return {
+        "items": found.ids.tolist(),
+        "embed": found.embed.tolist(),
+        "late": late.tolist(),
+        "logits": dict(zip(ids.tolist(), logits.tolist(), strict=True)),
+    }
+
+
+def costs(cascade: Cascade, texts: Sequence[str]) -> dict[str, Any]:
+    """Median milliseconds of every stage, over searches for texts: of late interaction and matching by how many."""
+    took: dict[str, dict[int, list[float]]] = {"encode": {}, "retrieve": {}, "interact": {}, "match": {}}
+    for text in texts:
+        for late in (0, *LATES):
+            found = cascade.run(ask(text), Plan(10, late, 0)).took_ms
+            for part in ("encode", "retrieve", "interact"):
+                took[part].setdefault(late, []).append(found[part])
+        for rerank in RERANKS:
+            took["match"].setdefault(rerank, []).append(cascade.run(ask(text), Plan(10, 0, rerank)).took_ms["match"])
+    medians = {part: {k: median(times) for k, times in by_k.items()} for part, by_k in took.items()}
+    return {**medians, "encode": median(medians["encode"].values()), "retrieve": median(medians["retrieve"].values())}
+
+
+def milliseconds(stages: dict[str, Any], late: int, rerank: int) -> float:
+    """How long a cascade takes; of as many matches as were not measured, by the line through those that were."""
+    each = fit(list(stages["match"].items()))
+    match = stages["match"].get(rerank, each.fixed + each.each * rerank if rerank else 0.0)
+    return float(stages["encode"] + stages["retrieve"] + stages["interact"][late] + match)
+
+
+def rows(judged: Judged, stages: dict[str, Any], joined: Fusion) -> Iterator[dict[str, Any]]:
+    """Every cascade of the grid: what it finds and takes, against matching alone in the same time, and the usual."""
+    usual = judged.ranks(0, Usual().rerank, joined)
+    first = judged.picture % 2 == 0
+    for late in (0, *LATES):
+        for rerank in RERANKS:
+            found, ms = judged.ranks(late, rerank, joined), milliseconds(stages, late, rerank)
+            alone = max(k for k in range(rerank, rerank + MORE + 1) if milliseconds(stages, 0, k) <= ms or k == rerank)
+            rival = judged.ranks(0, alone, joined)
+            yield {
+                "late": late,
+                "rerank": rerank,
+                "ms": ms,
+                "text_to_image": summary(found),
+                "alone": {
+                    "rerank": alone,
+                    "ms": milliseconds(stages, 0, alone),
+                    "text_to_image": summary(rival),
+                    "gain": gain(rival, found, judged.picture),
+                },
+                "over_usual": {
+                    "first_half": gain(usual[first], found[first], judged.picture[first]),
+                    "second_half": gain(usual[~first], found[~first], judged.picture[~first]),
+                },
+            }
+
+
+def gain(before: Doubles, after: Doubles, picture: Longs) -> dict[str, dict[str, float]]:
+    """How much higher recalls and their sum are after than before, with 95 % intervals of drawing pictures."""
+    members = np.unique(picture, return_inverse=True)[1]
+    count = int(members.max()) + 1
+    sizes = np.bincount(members)
+    more = {f"R@{k}": np.bincount(members, (after <= k) * 1.0 - (before <= k), count) for k in CUTOFFS}
+    more["sum"] = np.sum(list(more.values()), axis=0)
+    draws = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), RESAMPLES)
+    found = {}
+    for name, hits in more.items():
+        low, high = np.quantile(100 * (draws @ hits) / (draws @ sizes), [0.025, 0.975])
+        value = 100 * float(hits.sum()) / len(members)
+        found[name] = {"value": round(value, 3), "low": round(float(low), 3), "high": round(float(high), 3)}
+    return found
+
+
+def chosen(result: dict[str, Any]) -> Usual:
+    """The cascade that a bundle should have, from a result of this script.
+
+    Of those that take no longer than the usual one, the best of the first half of the pictures is tried on the second
+    half: it is chosen if it finds more than the usual one there too, with an interval above zero.
+    """
+    (usual,) = [row for row in result["rows"] if (row["late"], row["rerank"]) == (0, Usual().rerank)]
+    quick = [row for row in result["rows"] if row["ms"] <= EQUAL * usual["ms"]]
+    best = max(quick, key=lambda row: row["over_usual"]["first_half"]["sum"]["value"])
+    is_better = best["over_usual"]["second_half"]["sum"]["low"] > 0
+    return Usual(best["late"], best["rerank"]) if is_better else Usual()
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Run it all; gives the result."""
+    model = Bundle.open(locate(arguments.model))
+    data = os.environ["SIGHTLINE_DATA"]
+    names = ["flickr8k-test", "coco-distractors"]
+    records, others = (read_all([f"{data}/{name}.tar"])[: arguments.limit] for name in names)
+    with Collection.open(gallery(records, others, model, arguments.work), model) as collection:
+        cascade = Cascade(model, collection.store, "images", Costs(model.sha256))
+        asked = questions(collection, records, arguments.captions)
+        judged = judge(cascade, asked, arguments.work / "judged.jsonl")
+        stages = costs(cascade, [question.text for question in asked[: arguments.timed]])
+        found = list(rows(judged, stages, model.spec.fusion))
+        items = len(collection)
+    result = {"experiment": "cascade", **provenance(0, names), "load_average": os.getloadavg()[0], "model": model.name}
+    result |= {"items": items, "questions": len(asked), "stages": stages, "rows": found}
+    return {**result, "chosen": dataclasses.asdict(chosen(result))}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="default")
+    parser.add_argument("--work", type=Path, default=Path("runs/cascade"), help="where the gallery is kept")
+    parser.add_argument("--limit", type=int, help="only the first so many test pictures, and distractors")
+    parser.add_argument("--captions", type=int, default=1, help="questions a test picture")
+    parser.add_argument("--timed", type=int, default=20, help="questions to measure times by")
+    parser.add_argument("--json", type=Path, default=RESULTS)
+    parser.add_argument("--write", type=Path, metavar="BUNDLE", help="measure nothing: write what --json has chosen")
+    arguments = parser.parse_args()
+    if arguments.write:
+        usual = chosen(json.loads(arguments.json.read_text(encoding="utf-8")))
+        write_spec(arguments.write, dataclasses.replace(read_spec(arguments.write), usual=usual))
+        return
+    result = measure(arguments)
+    for row in result["rows"]:
+        recalls = [round(row["text_to_image"][f"R@{k}"], 1) for k in CUTOFFS]
+        more = row["alone"]["gain"]["sum"]
+        told = f"{more['value']:+.2f} [{more['low']:+.2f}, {more['high']:+.2f}]"
+        print(f"late@{row['late']} match@{row['rerank']}: {row['ms']:.0f} ms, {recalls}, {told} over match alone")
+    print("chosen", result["chosen"])
+    arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

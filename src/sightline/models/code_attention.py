@@ -1,0 +1,69 @@
+"""What codes look at: the attention that they pay to the words and the patches of an item (paper 3, section 5.6)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from sightline.bundle.encoded import CodeAttention
+from sightline.errors import ModelError
+from sightline.models.dual_stream import DualStream
+from sightline.models.retriever import Retriever, Tokens
+from sightline.models.single_stream import SingleStream
+
+
+@torch.inference_mode()
+def code_attention(retriever: Retriever, tokens: Tokens, pixels: Tensor) -> CodeAttention:
+    """What each code of a model attends to, by the mean over the heads of the last layer.
+
+    tokens: of one text, [1, n]; pixels: of one picture, [1, 3, size, size].
+    """
+    if not isinstance(retriever, DualStream | SingleStream) or not retriever.config.codes:
+        raise ModelError("this model has no codes", "Train one that has: recipes/inflate-codes.toml.")
+    rows, columns = _grid(retriever)
+    with overheard(_text_encoder(retriever)) as read:
+        retriever.encode_texts(tokens)
+    with overheard(_image_encoder(retriever)) as seen:
+        retriever.encode_images(pixels)
+    count = retriever.config.codes
+    to_tokens = read[0][0, -count:, :-count]
+    to_parts = seen[0][0, -count:, :-count][:, -rows * columns :]  # before the patches may stand a class token
+    return CodeAttention(to_tokens.cpu().numpy(), to_parts.reshape(count, rows, columns).cpu().numpy())
+
+
+@contextmanager
+def overheard(encoder: PreTrainedModel) -> Iterator[list[Tensor]]:
+    """Listen to an encoder: the attention [batch, n, n] of its last layer, mean of its heads, each time that it runs.
+
+    Only the plain implementation of attention tells its weights, so that one is used meanwhile.
+    """
+    usual, heard = encoder.config._attn_implementation, []
+    hook = encoder.register_forward_hook(lambda _, __, out: heard.append(out.attentions[-1].float().mean(1)))
+    encoder.set_attn_implementation("eager")
+    encoder.config.output_attentions = True
+    try:
+        yield heard
+    finally:
+        encoder.config.output_attentions = False
+        encoder.set_attn_implementation(usual)
+        hook.remove()
+
+
+def _text_encoder(retriever: DualStream | SingleStream) -> PreTrainedModel:
+    return retriever.text.encoder if isinstance(retriever, DualStream) else retriever.transformer.encoder
+
+
+def _image_encoder(retriever: DualStream | SingleStream) -> PreTrainedModel:
+    """The encoder that the image codes enter: the image tower, or the one transformer that reads what a tower saw."""
+    return retriever.image.encoder if isinstance(retriever, DualStream) else retriever.transformer.encoder
+
+
+def _grid(retriever: DualStream | SingleStream) -> tuple[int, int]:
+    """Rows and columns of the patches that image codes attend to: all of an image tower's, or the pooled ones."""
+    if isinstance(retriever, DualStream):
+        return retriever.image.rows, retriever.image.rows
+    if retriever.image is None or retriever.image.grid is None:
+        raise ModelError("the image fragments of this model are no grid, so there is nowhere to show its attention")
+    return retriever.image.grid

@@ -1,0 +1,165 @@
+"""The part of the results page that is about paper 3: made of its result files, and honest where they are not there."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import made_up
+from benchmarks.test_report import cells, judgements, section, written
+from reporting import inflated
+from reporting.estimates import CONFIRMED, NOT_CONFIRMED, UNDECIDED
+from reporting.paper3 import COCO, FLICKR
+from reporting.results import System
+
+TITLES = [*inflated.TABLES, inflated.SPEED]
+FIRST, SECOND, SIXTH, FIGURE = inflated.TABLES
+GPU = [("base", 32, 32, "float16", 0.4), ("base", 32, 32, "int8", 0.2), ("inflated", 64, 64, "float16", 1.6)]
+
+
+def write(
+    root: Path,
+    run: str,
+    recalls: tuple[float, ...],
+    seed: int = 0,
+    variant: str = "paper",
+    gains: dict[str, tuple[float, float]] | None = None,
+    data: str = "flickr8k-test",
+) -> None:
+    """Write the file of one run; gains: low and high of what it gains over others, query by query."""
+    result = {**made_up.row(System("BE"), recalls, half=1.0), "data": data}
+    over = {other: {"rSum": (low + high) / 2, "low": low, "high": high} for other, (low, high) in (gains or {}).items()}
+    content: dict[str, Any] = {"experiment": "paper3", "run": run, "variant": variant, "seed": seed, "result": result}
+    content |= {"gain_over": over, "commit": "0" * 40, "machine": made_up.MACHINE}
+    folder = root / "results/paper3"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{run}-{variant}-{data}-seed{seed}.json").write_text(json.dumps(content))
+
+
+def write_speed(root: Path) -> None:
+    rows = [
+        {"model": model, "images": 100_000, "fragments": fragments, "words": words, "dtype": dtype, "ms": ms}
+        | {"with_top_20_ms": ms + 0.1, "ratio": 1.5}
+        for model, words, fragments, dtype, ms in [*GPU, ("fast", 1, 1, "float16", 0.05)]
+    ]
+    (root / "results").mkdir(exist_ok=True)
+    content = {"gpu": rows, "commit": "0" * 40, "machine": made_up.MACHINE}
+    (root / "results/late-gpu.json").write_text(json.dumps(content))
+
+
+def test_what_is_not_there_is_left_out_with_the_command_that_makes_it(tmp_path: Path) -> None:
+    page = written(tmp_path)
+    for title in TITLES:
+        assert "Left out: `python benchmarks/" in section(page, title), title
+    assert "--runs F,B,I32,B-F,I-F,I-B,I-B-F --seeds 0,1,2`" in section(page, SECOND)
+    assert "late.py --gpu`" in section(page, inflated.SPEED)
+
+
+def test_the_papers_own_numbers_confirm_all_that_it_says(tmp_path: Path) -> None:
+    """Of Flickr30k for the first two tables; of COCO, on a page of its own, for the others."""
+    for root, numbers, titles in (
+        (tmp_path / "flickr", FLICKR, (FIRST, SECOND)),
+        (tmp_path / "coco", COCO, (SIXTH, FIGURE)),
+    ):
+        for run, six in numbers.items():
+            write(root, run, six, gains={other: (sum(six) - sum(own), 1e3) for other, own in numbers.items()})
+        page = written(root)
+        for title in titles:
+            judged = judgements(section(page, title))
+            assert len(judged) >= 5, title
+            assert set(judged.values()) == {CONFIRMED}, judged
+            for name in inflated.TABLES[title][0]:
+                *_, ours, theirs = cells(section(page, title), name)
+                assert ours == theirs
+
+
+def test_a_run_that_nothing_can_be_compared_with_makes_no_table(tmp_path: Path) -> None:
+    for run in ("B", "L4"):
+        write(tmp_path, run, made_up.flat(60.0))
+    page = written(tmp_path)
+    assert all("Left out" in section(page, title) for title in TITLES)
+    assert not list((tmp_path / "docs/plots").iterdir())
+
+
+def test_one_seed_is_judged_by_the_same_queries_put_to_both(tmp_path: Path) -> None:
+    """Intervals of the two runs overlap by far; what one gains over the other on the same queries decides."""
+    write(tmp_path, "F", made_up.flat(60.0))
+    claim = "a shrunken fast model is far better: B->F over F (rSum)"
+    for low, high, expected in ((1.0, 5.0, CONFIRMED), (-1.0, 7.0, UNDECIDED), (-5.0, -1.0, NOT_CONFIRMED)):
+        write(tmp_path, "B-F", made_up.flat(60.5), gains={"F": (low, high)})
+        assert judgements(section(written(tmp_path), SECOND))[claim] == expected
+    write(tmp_path, "B-F", made_up.flat(60.5))
+    assert judgements(section(written(tmp_path), SECOND))[claim] == UNDECIDED, "from worst to worst"
+
+
+def test_several_seeds_are_judged_by_their_spread(tmp_path: Path) -> None:
+    for seed, (fast, shrunken) in enumerate(((60, 62), (61, 63), (60.5, 62.6))):
+        write(tmp_path, "F", made_up.flat(fast), seed)
+        write(tmp_path, "B-F", made_up.flat(shrunken), seed, gains={"F": (-99.0, 99.0)})
+    text = section(written(tmp_path), SECOND)
+    assert judgements(text)["a shrunken fast model is far better: B->F over F (rSum)"] == CONFIRMED
+    assert cells(text, "F")[-2:] == ["363.0 ± 3.0", "450.1"]
+    assert "I->F over" not in text, "what was not measured is not judged"
+
+
+def test_variants_are_shown_apart_and_share_what_does_not_differ(tmp_path: Path) -> None:
+    write(tmp_path, "F", made_up.flat(60.0))
+    write(tmp_path, "B-F", made_up.flat(50.0), gains={"F": (-70.0, -50.0)})
+    write(tmp_path, "B-F", made_up.flat(70.0), variant="swapped", gains={"F": (50.0, 70.0)})
+    write(tmp_path, "F", made_up.flat(99.0), variant="tuned", data="flickr8k-val")
+    write(tmp_path, "B", made_up.flat(65.0), gains={"F": (20.0, 40.0)})
+    page = written(tmp_path)
+    assert len(judgements(section(page, FIRST))) == 1
+    assert "student" not in section(page, FIRST), "the variant has nothing else to say there"
+    text = section(page, SECOND)
+    paper, swapped = text.split("12 for the teacher, 2 for the student.")
+    claim = "a shrunken fast model is far better: B->F over F (rSum)"
+    assert (judgements(paper)[claim], judgements(swapped)[claim]) == (NOT_CONFIRMED, CONFIRMED)
+    assert cells(swapped, "F")[-2] == cells(paper, "F")[-2] == "360.0"
+    assert "contrastive" not in text, "what was measured on val chooses, and is not shown"
+
+
+def test_the_time_of_scoring_stands_beside_the_papers(tmp_path: Path) -> None:
+    write_speed(tmp_path)
+    text = section(written(tmp_path), inflated.SPEED)
+    assert cells(text, "base, float16", "32 x 32") == ["0.400", "0.500", "1.50", "82"]
+    assert cells(text, "fast, float16", "1 x 1")[-1] == "0.4"
+    assert set(judgements(text).values()) == {CONFIRMED}
+    assert "+7.0" in text, "base takes eight times as long as fast"
+
+
+def test_the_figure_has_a_line_for_each_way_of_training(tmp_path: Path) -> None:
+    for run in ("L1", "L2", "L4", "L8", "L16", "B", "B-L1", "B-L8", "I16", "I64", "I-B", "I-B-F"):
+        write(tmp_path, run, made_up.flat(60.0))
+    text = section(written(tmp_path), FIGURE)
+    assert "](plots/fragments.svg)" in text
+    svg = (tmp_path / "docs/plots/fragments.svg").read_text()
+    assert all(label in svg for label in ("as it is", "shrunken", "inflated and shrunken"))
+    assert cells(text, "B-L8")[-1] == pytest.approx(str(round(sum(COCO["B-L8"]), 1)))
+
+
+def test_the_findings_of_paper_3_are_counted_apart(tmp_path: Path) -> None:
+    write_speed(tmp_path)
+    page = written(tmp_path)
+    assert "2 were measured: 2 confirmed" in page.replace("\n", " ")
+    assert "None of its findings was measured yet." in page, "paper 1"
+
+
+def test_the_default_cascade_is_shown_beside_the_others(tmp_path: Path) -> None:
+    assert "Left out: `python benchmarks/cascade.py`" in section(written(tmp_path), "The default cascade")
+    recalls = {"R@1": 50.0, "R@5": 70.0, "R@10": 80.0}
+
+    def row(late: int, value: float, alone: int) -> dict[str, Any]:
+        gain = {"sum": {"value": value, "low": value - 1, "high": value + 1}}
+        found = {"late": late, "rerank": 20, "ms": 100.0 + late, "text_to_image": recalls}
+        return found | {"alone": {"rerank": alone, "ms": 100.0, "text_to_image": recalls, "gain": gain}}
+
+    content = {"rows": [row(0, 0.0, 20), row(50, 2.0, 22), row(100, -3.0, 23)], "chosen": {"late": 50, "rerank": 20}}
+    content |= {"questions": 1000, "items": 4500, "commit": "0" * 40, "machine": made_up.MACHINE}
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/cascade.json").write_text(json.dumps(content))
+    text = section(written(tmp_path), "The default cascade")
+    assert cells(text, "50", "20") == ["150", "50.0", "70.0", "80.0", "22", "+2.0 [+1.0, +3.0]"]
+    assert list(judgements(text).values()) == [CONFIRMED, NOT_CONFIRMED]
+    assert "by late@50 and match@20" in text.replace("\n", " ")

@@ -6,13 +6,16 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 SEARCH := $(VENV)/.search
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint results readme card screenshots bench clean
+MILVUS := .milvus/.ready
+
+.PHONY: help demo test milvus lint results readme card screenshots bench clean
 
 help:
 	@echo "make demo   set up and see Sightline at work"
 	@echo "make test   set up and run every test"
+	@echo "make milvus   install a Milvus server for tests/scale, in an environment of its own"
 	@echo "make lint   check style and types"
-	@echo "make results  write docs/results.md anew from benchmarks/results"
+	@echo "make results  write docs/results.md and docs/scale.md anew from benchmarks/results"
 	@echo "make readme   write what the demo prints into README.md"
 	@echo "make card     write the bundled model's card anew"
 	@echo "make screenshots  photograph the page for README.md"
@@ -34,6 +37,12 @@ demo: $(SEARCH)
 test: $(READY)
 	$(BIN)/python -m pytest -n auto
 
+$(MILVUS): .ci/milvus
+	PYTHON=$(PYTHON) .ci/milvus
+	@touch $@
+
+milvus: $(MILVUS)
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -41,6 +50,7 @@ lint: $(READY)
 
 results: $(READY)
 	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/scale_page.py
 
 readme: $(READY)
 	$(BIN)/python benchmarks/readme.py
@@ -55,4 +65,4 @@ bench: $(READY)
 	$(BIN)/python benchmarks/evaluation.py --json benchmarks/results/evaluation.json
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .milvus .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -21,6 +21,7 @@ from sightline.evaluation import evaluate
 from sightline.models import checkpoint
 from sightline.training.export import export
 from sightline.training.finish import finish
+from sightline.training.ranges import pictures_of
 
 FOUR_BITS = r"self_attn\.[qk]_proj"  # the products that choose where to look bear it best
 
@@ -37,10 +38,18 @@ def main() -> None:
     if not arguments.as_is:
         retriever, tokenizer = checkpoint.load(arguments.checkpoint)
         card = json.loads(arguments.card.read_text(encoding="utf-8")) if arguments.card else {}
+        held_out = read_all([f"{data}/flickr8k-val.tar"])
         export(
-            retriever, tokenizer, arguments.out, name="default", precision="int8", four_bits=FOUR_BITS, provenance=card
+            retriever,
+            tokenizer,
+            arguments.out,
+            name="default",
+            precision="int8",
+            four_bits=FOUR_BITS,
+            pictures=pictures_of(held_out, retriever.preprocess),
+            provenance=card,
         )
-        print("calibration", finish(arguments.out, read_all([f"{data}/flickr8k-val.tar"])), flush=True)
+        print("calibration", finish(arguments.out, held_out), flush=True)
     bundle = Bundle.open(arguments.out)
     fusion = bundle.spec.fusion
     records = read_all([f"{data}/flickr8k-test.tar"])

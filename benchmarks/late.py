@@ -28,7 +28,6 @@ from sightline.loading import locate
 from sightline.media import load_pixels
 from sightline.search.late import Late, rank_all
 from sightline.search.query import Asked
-from sightline.search.scoring import maxsim
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
 
@@ -150,7 +149,7 @@ def agreement(model: str, photos: int, k: int = 20) -> dict[str, Any]:
         for caption in captions:
             text = bundle.encode_texts([caption])
             assert text.fragments is not None
-            exact = maxsim(text.fragments[0], text.mask[0], fragments, images.mask)
+            exact = _einsum(text.fragments[0], fragments)
             rounded = Late(store, text, "images").scores(ids)
             shares.append(len(set(np.argsort(-exact)[:k]) & set(np.argsort(-rounded)[:k])) / k)
         store.close()

@@ -29,7 +29,8 @@ class Repeating:
     """A bundle that encodes the first batch of pictures, and then repeats itself."""
 
     def __init__(self, bundle: Any) -> None:
-        self._bundle, self._first = bundle, None
+        self._bundle = bundle
+        self._first: Any = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._bundle, name)
@@ -40,8 +41,10 @@ class Repeating:
 
         if self._first is None or len(self._first.embedding) < len(pixels):
             self._first = self._bundle.encode_images(pixels)
-        parts = (self._first.embedding, self._first.mask, self._first.fragments, self._first.states)
-        return Encoded(*(None if part is None else part[: len(pixels)].copy() for part in parts))
+        count, first = len(pixels), self._first
+        return Encoded(
+            first.embedding[:count].copy(), first.mask[:count], first.fragments[:count], first.states[:count]
+        )
 
 
 def write_pictures(folder: Path, count: int) -> None:

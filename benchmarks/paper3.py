@@ -198,12 +198,22 @@ def gain(before: Evaluation, after: Evaluation, seed: int = 0) -> dict[str, floa
     return {"rSum": round(float(value), 3), "low": round(float(low), 3), "high": round(float(high), 3)}
 
 
+RIVALS: dict[str, tuple[str, ...]] = {
+    "B": ("F", "L16"),
+    "I64": ("I16",),
+    "I-F": ("B-F",),
+    "I-B-F": ("I-F", "B-F"),
+    **{f"L{count}": (f"L{count // 2}",) for count in (2, 4, 8, 16)},
+}
+"""Runs that the paper compares a run with, beside the same model without shrinking and its teacher."""
+
+
 def compared_with(name: str) -> list[str]:
-    """The runs that a run is set against: the same model without shrinking, and its teacher."""
+    """The runs that a run is set against: the same model without shrinking, its teacher, and its rivals."""
     run = RUNS[name]
     plain = {"shrink-fast": "F", "shrink-late": "B" if run.fragments == 32 else f"L{run.fragments}"}.get(run.kind, "")
     inflated = "B" if run.codes else ""
-    return [other for other in (plain, inflated, run.teacher) if other]
+    return [*dict.fromkeys(other for other in (plain, inflated, run.teacher, *RIVALS.get(name, ())) if other)]
 
 
 def main() -> None:

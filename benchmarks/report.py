@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from reporting import asides, bundled, plots, replica
+from reporting import asides, bundled, cascades, inflated, plots, replica
 from reporting.estimates import CONFIRMED, NOT_CONFIRMED, UNDECIDED
 from reporting.markdown import paragraph
 from reporting.replica import Section
@@ -26,8 +26,9 @@ READING = (
 )
 VERDICTS = (
     "A verdict is computed from an interval. Where both sides were run with several seeds, it is the 95 % interval "
-    "(Student's t) of their difference over seeds; with one seed it reaches from worst to worst between the bootstrap "
-    f"intervals of the two sides, which resample the test images. *{CONFIRMED}*: all of it is on the side of the "
+    "(Student's t) of their difference over seeds; with one seed it is the bootstrap interval of the difference, which "
+    "resamples the test images, where the same queries were put to both sides, and else reaches from worst to worst "
+    f"between the bootstrap intervals of the two. *{CONFIRMED}*: all of it is on the side of the "
     f"claim. *{NOT_CONFIRMED}*: all of it is on the other side. *{UNDECIDED}*: neither, which is no evidence that "
     "there is no difference."
 )
@@ -36,18 +37,23 @@ VERDICTS = (
 def page(root: Path, results: Path, bundle: Path, out: Path) -> str:
     """Make the page, and draw its plots into `out/plots`."""
     runs = Replica(read_folder(results / "paper1"))
-    drawn = plots.draw(runs, read_folder(results / "candidates"), out / "plots")
+    shrunken = read_folder(results / "paper3")
+    drawn = plots.draw(runs, read_folder(results / "candidates"), shrunken, out / "plots")
     paper, own = replica.sections(runs, root, drawn), bundled.sections(results, bundle, root, drawn)
+    paper3 = inflated.sections(shrunken, results / "late-gpu.json", root, drawn)
     parts = [
         "# Results",
         "<!-- Written by benchmarks/report.py (make results) from benchmarks/results. Do not edit. -->",
         paragraph(READING),
         paragraph(VERDICTS),
         "## Paper 1, retrieve fast and rerank smart, at our scale",
-        _tally(paper),
+        _tally(paper, "Geigle et al. 2022, https://arxiv.org/abs/2103.11920."),
         *_shown(paper),
+        "## Paper 3, inflate and shrink, at our scale",
+        _tally(paper3, "Liu et al. 2021, https://aclanthology.org/2021.emnlp-main.772."),
+        *_shown(paper3),
         "## The bundled model",
-        *_shown(own),
+        *_shown([*own, cascades.section(results / "cascade.json", root)]),
         *(f"## {section.title}\n\n{section.text}" for section in asides.sections(results, root)),
     ]
     return "\n\n".join(parts) + "\n"
@@ -57,14 +63,14 @@ def _shown(sections: Sequence[Section]) -> list[str]:
     return [f"### {section.title}\n\n{section.text}" for section in sections]
 
 
-def _tally(sections: Sequence[Section]) -> str:
-    """How many of the paper's findings were confirmed, and which were not."""
+def _tally(sections: Sequence[Section], source: str) -> str:
+    """How many of a paper's findings were confirmed, and which were not; `source` is where to read it."""
     counts = Counter(finding.verdict for section in sections for finding in section.findings)
     judged = sum(counts[verdict] for verdict in (CONFIRMED, NOT_CONFIRMED, UNDECIDED))
     if not judged:
-        return "Geigle et al. 2022, https://arxiv.org/abs/2103.11920. None of its findings was measured yet."
+        return f"{source} None of its findings was measured yet."
     return paragraph(
-        f"Geigle et al. 2022, https://arxiv.org/abs/2103.11920. Of its findings, {judged} were measured: "
+        f"{source} Of its findings, {judged} were measured: "
         f"{counts[CONFIRMED]} confirmed, {counts[NOT_CONFIRMED]} not confirmed, {counts[UNDECIDED]} undecided."
     )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from scale.milvus import MilvusServer, shared_server
 from sightline.bundle import Bundle
 from sightline.bundle.spec import Calibration, write_spec
 
@@ -54,3 +55,14 @@ def calibrated(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 @pytest.fixture
 def bundle(tiny_bundle: Path) -> Iterator[Bundle]:
     return Bundle.open(tiny_bundle)
+
+
+@pytest.fixture(scope="session")
+def milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusServer]:
+    """A real Milvus server, with whatever the tests of this session put into it."""
+    pytest.importorskip("pymilvus", reason="pymilvus is not installed: pip install 'sightline[scale]'")
+    if missing := MilvusServer.missing():
+        pytest.skip(missing)
+    base = tmp_path_factory.getbasetemp()
+    with shared_server((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "milvus") as server:
+        yield server

@@ -67,6 +67,14 @@ def test_a_checkpoint_and_its_bundle_score_alike(captions: Path, tmp_path: Path)
         assert results[0][key] == results[1][key], key
 
 
+def test_two_models_are_evaluated_as_one(tiny_bundle: Path, captions: Path, tmp_path: Path) -> None:
+    checkpoint.save(tiny.retriever(tiny.DUAL, seed=1), tiny.tokenizer(), tmp_path / "other")
+    out = tmp_path / "r.json"
+    done = run("eval", tiny_bundle, captions, "--with", tmp_path / "other", "--json", out)
+    assert done.exit_code == 0, done.output
+    assert json.loads(out.read_text())["model"] == "tiny + other"
+
+
 def test_quantised_weights_make_an_int8_bundle(tmp_path: Path) -> None:
     checkpoint.save(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "checkpoint")
     done = run("export", tmp_path / "checkpoint", "--out", tmp_path / "small", "--quantize", "int8")

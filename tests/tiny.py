@@ -11,6 +11,7 @@ from sightline.media import Preprocess
 from sightline.models import (
     DualStreamConfig,
     RegionConfig,
+    RelationConfig,
     SingleStreamConfig,
     TextInput,
     TowerConfig,
@@ -101,11 +102,14 @@ SINGLE = SingleStreamConfig(
 )
 PIXEL_MODELS: dict[str, Config] = {
     "dual-shared": DUAL,
-    "dual-own": dataclasses.replace(DUAL, matcher="own"),
+    "dual-own": dataclasses.replace(DUAL, matcher="own", matcher_layer=1, pool_layer=2),
     "dual-states": dataclasses.replace(
         DUAL, matcher="own", matcher_reads="states", matcher_layer=2, text_pooling="last"
     ),
     "dual-plain": dataclasses.replace(DUAL, matcher="none", text_pooling="first", pool_to=0),
+    "dual-reader": dataclasses.replace(
+        DUAL, image_reader=TowerConfig(config={**TEXT, "num_hidden_layers": 1}), matcher="none", text_pooling="first"
+    ),
     "single": SINGLE,
     "single-mean": dataclasses.replace(SINGLE, embedding_dim=0),
 }
@@ -124,6 +128,18 @@ INFLATED_MODELS: dict[str, Config] = {
     "single-first": dataclasses.replace(SINGLE, fragments=3, codes=2, pool="kmeans", pool_to=5),
 }
 """Models whose fragments are not just their words and patches: with codes, in clusters, the first of them alone."""
+BIGRU = {"model_type": "bigru", "vocab_size": len(WORDS), "word_dim": 12, "hidden_size": 20}
+RELATED_MODELS: dict[str, Config] = {
+    "dual-relations": dataclasses.replace(DUAL, fragment_dim=16, relations=RelationConfig(heads=4)),
+    "dual-bigru": dataclasses.replace(
+        DUAL,
+        text=TowerConfig(config=BIGRU),
+        matcher="none",
+        fragment_dim=16,
+        relations=RelationConfig(text=False, heads=2),
+    ),
+}
+"""Models whose embeddings are made of fragments that look at each other."""
 REGION_MODEL = dataclasses.replace(SINGLE, image=None, regions=RegionConfig(feature_dim=10, box_dim=6))
 
 

@@ -35,8 +35,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -
     return "\n".join("| " + " | ".join(row) + " |" for row in [heads, rule, *rows])
 
 
-def findings_of_paper(findings: Sequence[Finding]) -> str:
-    """What the paper claims, how large the gain is there and here, and whether that confirms it."""
+def findings_of_paper(findings: Sequence[Finding], paper: str = "paper 1") -> str:
+    """What a paper claims, how large the gain is there and here, and whether that confirms it."""
     rows = [
         [
             one.claim,
@@ -46,7 +46,7 @@ def findings_of_paper(findings: Sequence[Finding]) -> str:
         ]
         for one in findings
     ]
-    return table(["paper 1 finds", "there", "here", "verdict"], rows, words=4)
+    return table([f"{paper} finds", "there", "here", "verdict"], rows, words=4)
 
 
 def findings_of_ours(findings: Sequence[Finding]) -> str:

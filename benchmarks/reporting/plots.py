@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from reporting.bundled import candidate_rows
+from reporting.inflated import FIGURE, LENGTHS, TABLES
 from reporting.paper import SYSTEMS
 from reporting.replica import SIZES
 from reporting.results import T2I_1, Replica, ResultFile
+from reporting.runs3 import Runs
 
 # Colours that the colour-blind can tell apart (Okabe and Ito), and a mark of its own for each.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -27,7 +29,9 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def draw(replica: Replica, candidates: Sequence[ResultFile], folder: Path) -> dict[str, str]:
+def draw(
+    replica: Replica, candidates: Sequence[ResultFile], inflated: Sequence[ResultFile], folder: Path
+) -> dict[str, str]:
     """Replace the plots in `folder` by those there is data for; gives their names by the title of their section."""
     import matplotlib as mpl
 
@@ -42,6 +46,10 @@ def draw(replica: Replica, candidates: Sequence[ResultFile], folder: Path) -> di
         if candidates:
             _save(_home_and_away(candidates), folder / "home-and-away.svg")
             drawn["Candidates, at home and away"] = "home-and-away.svg"
+        runs = Runs(inflated)
+        if runs.files_of(*TABLES[FIGURE][0]):
+            _save(_fragments(runs), folder / "fragments.svg")
+            drawn[FIGURE] = "fragments.svg"
     return drawn
 
 
@@ -74,6 +82,28 @@ def _data_size(replica: Replica) -> Any:
     axes.set_xscale("log")
     axes.minorticks_off()
     axes.set_xticks(list(SIZES.values()), [f"{count:,}" for count in SIZES.values()])
+    axes.legend(loc="lower right")
+    return figure
+
+
+def _fragments(runs: Runs) -> Any:
+    """R@1 against the fragments that an item is scored by, a line for each way of training."""
+    figure, axes = _axes("fragments an item", "text to image R@1, Flickr8k test")
+    lines = {
+        "as it is": {**{length: f"L{length}" for length in LENGTHS}, 32: "B"},
+        "shrunken": {length: f"B-L{length}" for length in LENGTHS},
+        "inflated": {32: "B", 48: "I16", 64: "I32", 96: "I64"},
+        "inflated and shrunken": {1: "I-B-F", 32: "I-B"},
+    }
+    for (label, names), colour, mark in zip(lines.items(), _COLOURS, _MARKS, strict=False):
+        found = {count: runs.estimate(name, T2I_1) for count, name in names.items()}
+        there = {count: one for count, one in found.items() if one.by_seed}
+        spreads = [one.deviation or 0.0 for one in there.values()]
+        heights = [one.mean for one in there.values()]
+        axes.errorbar(list(there), heights, spreads, color=colour, marker=mark, capsize=3, label=label)
+    axes.set_xscale("log", base=2)
+    ticks = [*LENGTHS, 32, 64, 96]
+    axes.set_xticks(ticks, map(str, ticks))
     axes.legend(loc="lower right")
     return figure
 

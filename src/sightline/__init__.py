@@ -15,15 +15,17 @@ if TYPE_CHECKING:
     from sightline.training.export import export as export
     from sightline.training.trainer import train as train
     from sightline.verbs import explain as explain
+    from sightline.verbs import explain_codes as explain_codes
     from sightline.verbs import open as open
     from sightline.verbs import search as search
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "evaluate", "explain", "export", "index", "load", "open", "search", "train"]
+__all__ = ["__version__", "evaluate", "explain", "explain_codes", "export", "index", "load", "open", "search", "train"]
 
 _VERBS = {
     "evaluate": "sightline.evaluation",
     "explain": "sightline.verbs",
+    "explain_codes": "sightline.verbs",
     "export": "sightline.training.export",
     "index": "sightline.collection.sync",
     "load": "sightline.loading",

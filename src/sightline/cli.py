@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from sightline.datasets import Problem, Record
     from sightline.doctor import Finding
+    from sightline.models.detector import Detector
     from sightline.training.trainer import Trained
 
 app = typer.Typer(
@@ -61,7 +62,10 @@ def options(
 def index(
     folders: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FOLDER", help="Folders of pictures, or files of texts (.txt, .jsonl; a line each)."),
+        typer.Argument(
+            metavar="FOLDER",
+            help="Folders of pictures, shards (.tar), lists of URLs (.urls), region stores; or texts (.txt, .jsonl).",
+        ),
     ] = None,
     at: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the collection is kept. By default FOLDER/.sightline.")
@@ -71,6 +75,13 @@ def index(
     ] = None,
     prune: Annotated[bool, typer.Option("--prune", help="Forget what is gone, also where a whole folder is.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Read files again that could not be read before.")] = False,
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where vectors are kept, if not in DIR: milvus://HOST:PORT/NAME."),
+    ] = None,
+    workers: Annotated[
+        str | None, typer.Option(metavar="ray|ray://HOST:PORT", help="Encode on a Ray cluster, not in this process.")
+    ] = None,
 ) -> None:
     """Index pictures or texts, to be searched. What has not changed since the last time is not read again."""
     import sightline
@@ -86,7 +97,15 @@ def index(
     try:
         with indexing() as progress:
             report = sightline.index(
-                places, at=at, model=chosen, progress=progress, told=_tell, prune=prune, retry=retry
+                places,
+                at=at,
+                model=chosen,
+                progress=progress,
+                told=_tell,
+                prune=prune,
+                retry=retry,
+                workers=workers,
+                store=store,
             )
     except IndexingInterrupted as interrupted:
         _tell(f"sightline: interrupted; {interrupted.report}\nWhat is done is kept. To go on, type the same again.")
@@ -99,7 +118,8 @@ def index(
 def search(
     words: Annotated[list[str] | None, typer.Argument(metavar="QUERY", help="What to look for, in words.")] = None,
     at: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The collection. By default the nearest .sightline.")
+        str | None,
+        typer.Option(metavar="DIR|URL", help="The collection: its folder or store. By default the nearest .sightline."),
     ] = None,
     image: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A picture to look for, alone or with words.")
@@ -115,7 +135,8 @@ def search(
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many results.")] = 10,
     rerank: Annotated[
-        int | None, typer.Option(min=0, metavar="K", help="Look closely at the K best. By default 20; 0 is fastest.")
+        int | None,
+        typer.Option(min=0, metavar="K", help="Look closely at the K best; 0 is fastest. By default as fits a model."),
     ] = None,
     late: Annotated[
         str | None, typer.Option(metavar="K|all", help="Rescore the K best by late interaction, or rank all by it.")
@@ -177,10 +198,16 @@ def explain(
     model: Annotated[
         str | None, typer.Option(metavar="BUNDLE", help="default, or a bundle's folder. For an id: the collection's.")
     ] = None,
+    codes: Annotated[
+        bool, typer.Option("--codes", help="Draw instead what each code looks at; --model is then a checkpoint.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write the numbers as JSON to stdout.")] = False,
 ) -> None:
     """Draw where in PICTURE each word of QUERY is found, as late interaction sees it."""
     import sightline
+    from sightline.search.codes import CodesExplained
+    from sightline.search.codes import draw as draw_codes
+    from sightline.search.explain import Explanation
     from sightline.search.heat import check_suffix, draw
 
     if out is None and not as_json:
@@ -188,14 +215,18 @@ def explain(
     if out is not None:
         check_suffix(out)
         _check_writable(out)
-    is_id = picture.isdecimal() and not Path(picture).exists()
-    explanation = sightline.explain(query, int(picture) if is_id else picture, at=at, model=model)
-    if out is not None:
-        draw(explanation).save(out)
-    if as_json:
-        _print_json(explanation.to_json())
+    place = int(picture) if picture.isdecimal() and not Path(picture).exists() else picture
+    found: Explanation | CodesExplained
+    if codes:
+        found = sightline.explain_codes(query, place, at=at, model=model or "default")
     else:
-        print(f"{out}: {', '.join(f'{word.word} {word.score:.2f}' for word in explanation.words)}")
+        found = sightline.explain(query, place, at=at, model=model)
+    if out is not None:
+        (draw_codes(found) if isinstance(found, CodesExplained) else draw(found)).save(out)
+    if as_json:
+        _print_json(found.to_json())
+    else:
+        print(f"{out}: {found}")
 
 
 def _how_many(late: str | None) -> int | Literal["all"] | None:
@@ -213,7 +244,8 @@ def _tell(message: str) -> None:
 @app.command()
 def serve(
     at: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The collection. By default the nearest .sightline.")
+        str | None,
+        typer.Option(metavar="DIR|URL", help="The collection: its folder or store. By default the nearest .sightline."),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to serve at. Another than this machine's own needs a token.")] = (
         "127.0.0.1"
@@ -247,12 +279,22 @@ def serve(
 def evaluate(
     model: Annotated[str, typer.Argument(help="default, a bundle or checkpoint folder, or hf:NAME.")],
     data: Annotated[list[str], typer.Argument(help="Captioned images: shards, JSONL, Karpathy, COCO, …")],
-    lang: Annotated[str, typer.Option(help="Language of the captions.")] = "en",
-    protocol: Annotated[str, typer.Option(help="karpathy, coco-1k or coco-5k.")] = "karpathy",
+    partner: Annotated[
+        str | None, typer.Option("--with", metavar="MODEL", help="A second model: rank by the mean of both.")
+    ] = None,
+    lang: Annotated[str, typer.Option(help="Language of the captions; several as en,de,fr.")] = "en",
+    translate: Annotated[
+        str | None,
+        typer.Option(metavar="COMMAND", help="Translates captions from {lang}: a text a line in, a text a line out."),
+    ] = None,
+    protocol: Annotated[
+        str, typer.Option(help="karpathy, coco-1k, coco-5k, or full: test images among those of all splits.")
+    ] = "karpathy",
     split: Annotated[str | None, typer.Option(help="Only this split. By default test, where there is one.")] = None,
     images: Annotated[Path | None, typer.Option(help="Folder of the pictures, where the data only names them.")] = None,
     late: Annotated[int | None, typer.Option(min=1, help="Rescore the K best by late interaction.")] = None,
     rerank: Annotated[int | None, typer.Option(min=1, help="Rescore the K best by match.")] = None,
+    matcher: Annotated[str | None, typer.Option(metavar="MODEL", help="With --rerank: another model matches.")] = None,
     fusion: Annotated[
         Literal["ce", "add", "norm_add", "logit_add"] | None,
         typer.Option(help="How match and embed scores combine. By default as the bundle says."),
@@ -271,39 +313,98 @@ def evaluate(
     import sightline
     from sightline.bundle import Bundle
     from sightline.datasets import read_all
-    from sightline.evaluation.report import table
+    from sightline.evaluation import command_translator, languages, report
     from sightline.progress import evaluating
 
     _check_writable(json_file)
-    report = _reporter() if skip_broken else None
-    records = read_all(data, split=split, images=images, on_problem=report)
-    if split is None and any(record.split == "test" for record in records):
+    on_problem = _reporter() if skip_broken else None
+    records = read_all(data, split=split, images=images, on_problem=on_problem)
+    if split is None and protocol != "full" and any(record.split == "test" for record in records):
         records = [record for record in records if record.split == "test"]
     opened = sightline.load(model)
-    own = opened.spec.fusion if isinstance(opened, Bundle) else None
+    own = opened.spec.fusion if isinstance(opened, Bundle) and matcher is None else None
     chosen = fusion or (own.rule if own else "ce")
     if weight is None:
         weight = own.weight if own and chosen == own.rule else 0.5
+    options: dict[str, Any] = {
+        "data": ", ".join(data),
+        "protocol": protocol,
+        "late": late,
+        "rerank": rerank,
+        "fusion": chosen,
+        "weight": weight,
+        "distractors": read_all(distractors, on_problem=on_problem) if distractors else (),
+        "seed": seed,
+        "batch_size": batch_size,
+        "translate": command_translator(translate) if translate is not None else None,
+        "partner": sightline.load(partner) if partner else None,
+        "matcher": sightline.load(matcher) if matcher else None,
+    }
     with evaluating() as progress:
-        result = sightline.evaluate(
-            opened,
-            records,
-            data=", ".join(data),
-            lang=lang,
-            protocol=protocol,
-            late=late,
-            rerank=rerank,
-            fusion=chosen,
-            weight=weight,
-            distractors=read_all(distractors, on_problem=report) if distractors else (),
-            skip_missing_language=skip_missing_language,
-            seed=seed,
-            batch_size=batch_size,
-            progress=progress,
-        )
-    _show(table(result))
+        if "," in lang:
+            several = languages.evaluate_languages(opened, records, lang.split(","), progress=progress, **options)
+            shown, result = languages.table(several), several.to_json()
+        else:
+            options["skip_missing_language"] = skip_missing_language
+            one = sightline.evaluate(opened, records, lang=lang, progress=progress, **options)
+            shown, result = report.table(one), one.to_json()
+    _show(shown)
     if json_file is not None:
-        json_file.write_text(json.dumps(result.to_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        json_file.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@app.command()
+def regions(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE", help="Published features (.tsv, .pt, .h5, a folder); or, with --detector, pictures."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="STORE", help="Folder of the store to write.")],
+    captions: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DATA", help="Captioned images of the same names, whose captions the store takes over."),
+    ] = None,
+    detector: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="A DETR-type detector to look at pictures with: a folder, or hf:NAME."),
+    ] = None,
+    confidence: Annotated[float, typer.Option(metavar="P", help="Keep regions that the detector is surer of.")] = 0.2,
+    fewest: Annotated[int, typer.Option(min=1, help="Keep at least so many of a picture, the surest.")] = 10,
+    most: Annotated[int, typer.Option(min=1, help="Keep at most so many of a picture, the surest.")] = 100,
+    skip_broken: Annotated[bool, typer.Option(help="Report broken rows and go on, instead of stopping.")] = False,
+) -> None:
+    """Turn region features, or pictures that a detector looks at, into a store to train on, evaluate on and index."""
+    from itertools import chain
+
+    from sightline.datasets import read_all
+    from sightline.datasets.regions import Keep, read_regions, write_regions
+
+    on_problem = _reporter() if skip_broken else None
+    keep = Keep(confidence, fewest, most)
+    captioned = read_all(captions, on_problem=on_problem) if captions else []
+    if detector is not None:
+        found = _detector(detector).find(read_all(sources, on_problem=on_problem), on_problem)
+    else:
+        found = chain.from_iterable([read_regions(source, on_problem) for source in sources])
+    written = write_regions(found, out, captions=captioned, keep=keep, on_problem=on_problem)
+    spec = written.spec
+    boxes = "with boxes" if spec.boxes else "without boxes"
+    print(
+        f"{out}: {spec.images:,} images ({written.captioned:,} with captions), {spec.regions:,} regions of "
+        f"{spec.feature_dim} numbers, {boxes}"
+    )
+    if written.lacking:
+        print(f"no regions for {len(written.lacking):,} captioned images, such as {written.lacking[0].key}")
+
+
+def _detector(source: str) -> "Detector":
+    try:
+        from sightline.models.detector import Detector
+    except ImportError as error:
+        raise SightlineError(f"a detector needs torch: {error}", "pip install 'sightline[train]'") from error
+    return Detector.open(source)
 
 
 @app.command()
@@ -360,7 +461,9 @@ def _what_to_do_with(trained: "Trained", bundle: Path) -> str:
 
 @app.command()
 def export(
-    checkpoint: Annotated[Path, typer.Argument(help="Folder of a checkpoint.")],
+    checkpoint: Annotated[
+        str, typer.Argument(help="Folder of a checkpoint or of a published model such as CLIP, or hf:NAME.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder of the bundle to write.")],
     quantize: Annotated[Literal["int8"] | None, typer.Option(help="Smaller and faster weights.")] = None,
     four_bits: Annotated[
@@ -368,23 +471,37 @@ def export(
     ] = "",
     calibrate: Annotated[
         list[str] | None,
-        typer.Option(metavar="DATA", help="Captions not trained on, to choose the fusion and calibrate scores by."),
+        typer.Option(
+            metavar="DATA",
+            help="Captions not trained on, to choose the fusion and calibrate scores by; with int8, the image tower "
+            "also takes the ranges of its numbers from them, and is a fifth faster.",
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the bundle. By default that of its folder.")] = None,
 ) -> None:
-    """Turn CHECKPOINT into a bundle, which searches without torch."""
+    """Turn CHECKPOINT, one's own or a published model, into a bundle, which searches without torch."""
     try:
         import sightline
-        from sightline.models import checkpoint as checkpoints
+        from sightline.models.engine import read
         from sightline.training.finish import finish
+        from sightline.training.ranges import pictures_of
     except ImportError as error:
         raise SightlineError(f"exporting needs torch: {error}", "pip install 'sightline[train]'") from error
+    from sightline.loading import HUB_PREFIX, locate
     from sightline.progress import evaluating
 
-    retriever, tokenizer = checkpoints.load(checkpoint)
+    retriever, tokenizer = read(locate(checkpoint))
     held_out = _records(calibrate) if calibrate else None
+    fixes_ranges = held_out and quantize and retriever.reads_pixels
     spec = sightline.export(
-        retriever, tokenizer, out, name=name or out.name, precision=quantize or "float32", four_bits=four_bits
+        retriever,
+        tokenizer,
+        out,
+        name=name or out.name,
+        precision=quantize or "float32",
+        four_bits=four_bits,
+        pictures=pictures_of(held_out or [], retriever.preprocess) if fixes_ranges else None,
+        provenance={"initial_weights": checkpoint} if checkpoint.startswith(HUB_PREFIX) else None,
     )
     if held_out is not None:
         with evaluating() as progress:
@@ -434,16 +551,21 @@ def _show_finding(finding: "Finding") -> None:
 
 @app.command()
 def models(as_json: Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")] = False) -> None:
-    """List the models on this machine: what they can do, how large they are, how well they do."""
-    from sightline.shelf import shelf, table
+    """List the models on this machine, and known ones: what they can do, how large they are, how well they do."""
+    from sightline.known import KNOWN
+    from sightline.shelf import known_table, shelf, table
 
     bundles = shelf(on_problem=lambda error: print(f"skipped: {error}", file=sys.stderr))
     if as_json:
-        _print_json({"models": [bundle.to_json() for bundle in bundles]})
-    elif bundles:
+        found = [bundle.to_json() for bundle in bundles]
+        _print_json({"models": found, "known": [one.to_json() for one in KNOWN]})
+        return
+    if bundles:
         _show(table(bundles))
     else:
         print("No models here. Install Sightline with its model, or export one: sightline export CHECKPOINT --out DIR")
+    _show(known_table(KNOWN))
+    print("A bundle of any of these, or of another of their kind: sightline export hf:NAME --out DIR")
 
 
 def _print_json(value: object) -> None:

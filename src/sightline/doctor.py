@@ -218,8 +218,9 @@ def _collection(at: Path | None) -> Iterator[Finding]:
         yield _contents(collection)
         yield _maker(collection)
         yield _unread(collection)
-        yield _lock(collection.at)
-        yield _space(collection.at)
+        if isinstance(collection.at, Path):
+            yield _lock(collection.at)
+            yield _space(collection.at)
 
 
 def _contents(collection: "Collection") -> Finding:

@@ -7,14 +7,19 @@ from sightline.bundle.spec import SPEC_FILE
 from sightline.errors import ModelError, SightlineError
 
 CHECKPOINT_FILE = "retriever.json"
+PUBLISHED_FILE = "config.json"
 HUB_PREFIX = "hf:"
+
+# The same weights for other programs, which many models on the hub have beside their own.
+_NEVER_READ = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvino/*", "coreml/*"]
 
 
 def load(model: str | Path = "default") -> Model:
     """Open a model, ready to encode and match.
 
-    model: `default` (the one that ships with Sightline), a bundle's folder, a checkpoint's folder (needs
-    `sightline[train]`), or `hf:NAME` (a bundle or checkpoint on the hub, downloaded once).
+    model: `default` (the one that ships with Sightline), a bundle's folder, the folder of a checkpoint or of a
+    published model such as CLIP (both need `sightline[train]`), or `hf:NAME` (any of these on the hub, downloaded
+    once).
 
     >>> model = load(tiny_bundle)
     >>> sorted(model.abilities)
@@ -23,11 +28,12 @@ def load(model: str | Path = "default") -> Model:
     folder = locate(model)
     if (folder / SPEC_FILE).is_file():
         return Bundle.open(folder)
-    if (folder / CHECKPOINT_FILE).is_file():
-        return _checkpoint(folder)
+    if (folder / CHECKPOINT_FILE).is_file() or (folder / PUBLISHED_FILE).is_file():
+        return _under_torch(folder, str(model).removeprefix(HUB_PREFIX))
     raise ModelError(
-        f"{model}: neither a bundle (no {SPEC_FILE}) nor a checkpoint (no {CHECKPOINT_FILE})",
-        "Give default, the folder of a bundle or of a checkpoint, or hf:NAME.",
+        f"{model}: neither a bundle (no {SPEC_FILE}) nor a checkpoint (no {CHECKPOINT_FILE}) nor a published model "
+        f"(no {PUBLISHED_FILE})",
+        "Give default, the folder of a bundle, of a checkpoint or of a published model, or hf:NAME.",
     )
 
 
@@ -58,18 +64,18 @@ def _from_hub(name: str) -> Path:
     except ImportError as error:
         raise ModelError("models on the hub need huggingface_hub", "pip install 'sightline[train]'") from error
     try:
-        return Path(snapshot_download(name))
+        return Path(snapshot_download(name, ignore_patterns=_NEVER_READ))
     except Exception as error:  # offline, unknown, private: the library's reasons share no base
         raise ModelError(f"{HUB_PREFIX}{name}: cannot be had from the hub: {error}") from error
 
 
-def _checkpoint(folder: Path) -> Model:
-    """Only here does a search command reach for torch: when it is handed a checkpoint."""
+def _under_torch(folder: Path, called: str) -> Model:
+    """Only here does a search command reach for torch: when it is handed a checkpoint, or a published model."""
     try:
         from sightline.models.engine import TorchModel
     except ImportError as error:
         raise SightlineError(
-            f"{folder} is a checkpoint, and running one needs torch: {error}",
+            f"{folder} is no bundle, and running anything else needs torch: {error}",
             "pip install 'sightline[train]', or export it to a bundle first.",
         ) from error
-    return TorchModel.open(folder)
+    return TorchModel.open(folder, name=Path(called).name)

@@ -1,4 +1,4 @@
-"""Which bundles there are on this machine, what they can do, and how well they do it."""
+"""Which bundles there are on this machine, what they can do, and how well they do it; and what others are known."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sightline.bundle.spec import SPEC_FILE, BundleSpec, read_spec
 from sightline.errors import BundleError, ModelError
+from sightline.known import Known
 from sightline.loading import HUB_PREFIX, locate
 
 if TYPE_CHECKING:
@@ -99,6 +100,21 @@ def table(bundles: Sequence[Shelved]) -> "Table":
         spec = bundle.spec
         words = (", ".join(spec.abilities), spec.precision, ", ".join(spec.text.languages), f"{bundle.megabytes:.0f}")
         shown.add_row(bundle.model, spec.name, *words, _best(spec.results))
+    return shown
+
+
+def known_table(models: Sequence[Known]) -> "Table":
+    """Show published models one a row; nothing of theirs was measured before a bundle is made of them."""
+    from rich.table import Table
+
+    shown = Table()
+    for heading in ("published model", "abilities", "languages"):
+        shown.add_column(heading, overflow="fold")
+    shown.add_column("MB", justify="right")
+    shown.add_column("downloaded")
+    for one in models:
+        here = "yes" if (_hub() / f"models--{one.name.replace('/', '--')}").is_dir() else "no"
+        shown.add_row(one.model, ", ".join(one.abilities), ", ".join(one.languages), f"{one.megabytes:.0f}", here)
     return shown
 
 

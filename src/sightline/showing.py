@@ -53,7 +53,12 @@ def hit_lines(hits: Sequence[Hit]) -> list[str]:
 
 
 def _name(hit: Hit) -> str:
-    return printable(hit.path if hit.text is not None else _near(hit.file))
+    return printable(hit.path if hit.text is not None or _is_url(hit) else _near(hit.file))
+
+
+def _is_url(hit: Hit) -> bool:
+    """Whether a result is at a URL, which is then its path; in the path of a file, no slash follows another."""
+    return "://" in hit.path
 
 
 def _near(path: Path) -> str:
@@ -106,8 +111,8 @@ def show(result: SearchResult, form: Form, least: float | None = None, pictures:
 
 
 def exact_path(hit: Hit) -> bytes:
-    """The path of a result, byte for byte; of a text, with its line."""
-    return os.fsencode(hit.file) + (b":%d" % hit.line if hit.line else b"")
+    """The path of a result, byte for byte, or its URL; of a text, with its line."""
+    return os.fsencode(hit.path if _is_url(hit) else hit.file) + (b":%d" % hit.line if hit.line else b"")
 
 
 def _show_lines(result: SearchResult, least: float | None, pictures: bool) -> None:

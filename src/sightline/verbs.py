@@ -7,9 +7,12 @@ import numpy as np
 
 from sightline.bundle.encoded import Model
 from sightline.collection.collection import Collection
+from sightline.collection.listed import source_of
 from sightline.errors import CollectionError
 from sightline.loading import load
 from sightline.media import ImageFile
+from sightline.search.codes import CodesExplained
+from sightline.search.codes import explain_codes as explain_codes_of
 from sightline.search.explain import Explanation, explain_picture
 from sightline.search.results import SearchResult
 
@@ -75,11 +78,28 @@ def explain(
     ['a', 'red', 'square']
     """
     if not isinstance(picture, int):
-        opened = load(model or "default") if model is None or isinstance(model, str | Path) else model
-        return explain_picture(text, ImageFile(Path(picture)), opened)
+        return explain_picture(text, ImageFile(Path(picture)), _opened(model or "default"))
     with open(at, model=model) as collection:
         if collection.kind != "images":
             raise CollectionError(f"{collection.at}: its items are texts, which have no parts", "Give a picture.")
-        file = collection.item(picture).files[0].where
+        source = source_of(collection.item(picture).files[0])
         stored = collection.store.fetch(np.array([picture], dtype=np.int64), "fragments")
-        return explain_picture(text, ImageFile(file), collection.model, stored.values[0][stored.mask[0]])
+        return explain_picture(text, source, collection.model, stored.values[0][stored.mask[0]])
+
+
+def explain_codes(
+    text: str, picture: str | Path | int, *, model: str | Path | Model, at: str | Path | None = None
+) -> CodesExplained:
+    """Tell what each code of a checkpoint attends to in a text and in a picture; `search.codes.draw` draws it.
+
+    picture: a file, or the id of an item of the collection `at`. model: the checkpoint, of a model that has codes.
+    """
+    opened = _opened(model)
+    if not isinstance(picture, int):
+        return explain_codes_of(text, ImageFile(Path(picture)), opened)
+    with open(at) as collection:
+        return explain_codes_of(text, ImageFile(collection.item(picture).files[0].where), opened)
+
+
+def _opened(model: str | Path | Model) -> Model:
+    return load(model) if isinstance(model, str | Path) else model

@@ -1,7 +1,5 @@
 """The runs of paper 3: their recipes are whole, their teachers exist, and their gains are counted right."""
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -9,28 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.scripts import script
 from sightline.evaluation import Evaluation
 from sightline.evaluation.result import FoldRanks
 from sightline.objectives import Distill, Triplet
 from sightline.training.beginning import make_objectives
 from sightline.training.recipe import Recipe, read_recipe
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
 
 @pytest.fixture(scope="module")
 def paper3() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("paper3", BENCHMARKS / "paper3.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(BENCHMARKS))
-    sys.modules["paper3"] = module
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(BENCHMARKS))
-    return module
+    return script("paper3")
 
 
 @pytest.fixture(autouse=True)
@@ -106,8 +93,9 @@ def test_a_gain_is_the_difference_of_two_sums_and_its_interval_holds_it(paper3: 
     assert back["rSum"] == -found["rSum"]
 
 
-def test_runs_are_set_against_the_same_model_unshrunken_and_their_teacher(paper3: ModuleType) -> None:
-    assert paper3.compared_with("I-B-F") == ["F", "I-B"]
+def test_runs_are_set_against_the_same_model_unshrunken_their_teacher_and_rivals(paper3: ModuleType) -> None:
+    assert paper3.compared_with("I-B-F") == ["F", "I-B", "I-F", "B-F"]
     assert paper3.compared_with("B-L8") == ["L8", "B"]
-    assert paper3.compared_with("I64") == ["B"]
+    assert paper3.compared_with("I64") == ["B", "I16"]
+    assert paper3.compared_with("L8") == ["L4"]
     assert paper3.compared_with("F") == []

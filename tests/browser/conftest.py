@@ -10,7 +10,8 @@ from PIL import Image
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 import sightline
-from browser.served import LIMITS, served
+from server.made_up import limits
+from server.served import opening, served
 from sightline.demo import PICTURES
 from sightline.server.app import create_app
 from sightline.server.serving import Opened
@@ -30,6 +31,7 @@ TEXTS = (
     "a red bowl with half a fig in it",
     "an old castle beside a river",
 )
+LIMITS = limits(seconds=60)
 PATIENCE_MS = 60_000  # of a machine that has other things to do
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 Opener = Callable[..., Page]
@@ -68,9 +70,8 @@ def _copy(source: Path, target: Path, taken: str | None) -> None:
 
 @pytest.fixture(scope="session")
 def opened(photos: Path) -> Iterator[Opened]:
-    found = Opened.open(photos, None, LIMITS)
-    yield found
-    found.close()
+    with opening(photos, LIMITS) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")
@@ -86,10 +87,8 @@ def texts_address(opened: Opened, tmp_path_factory: pytest.TempPathFactory) -> I
     place = tmp_path_factory.mktemp("texts") / "captions.txt"
     place.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
     sightline.index(place, at=place.parent / "collection", model=opened.bundle)
-    found = Opened.open(place.parent / "collection", None, LIMITS)
-    with served(create_app(found.service)) as where:
+    with opening(place.parent / "collection", LIMITS) as found, served(create_app(found.service)) as where:
         yield where
-    found.close()
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +126,7 @@ def open_page(browser: Browser, address: str, allowed: list[str]) -> Iterator[Op
         page.on("console", heard)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.add_init_script("addEventListener('securitypolicyviolation', e => console.error(`CSP: ${e.blockedURI}`))")
-        page.goto(f"{at or address}{path}")
+        page.goto(f"{at or address}/{path}")
         return page
 
     yield opener

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from browser.conftest import SHOWN, Opener
 from browser.page import first, named, search, settled, tiles, word
-from browser.served import Served, served
+from server.served import Served, served
 from sightline.server.app import create_app
 from sightline.server.serving import Opened
 

@@ -29,7 +29,8 @@ MIXED = [
 
 
 @pytest.fixture(
-    scope="session", params=["dual-shared", "dual-states", "dual-plain", "single", "dual-codes", "dual-first"]
+    scope="session",
+    params=["dual-shared", "dual-states", "dual-plain", "dual-reader", "single", "dual-codes", "dual-first"],
 )
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[TorchModel, Bundle]:
     """A tiny model saved, loaded by path, and exported: under torch and as a bundle."""
@@ -65,16 +66,22 @@ def test_a_bundle_encodes_and_matches_as_its_model_does(pair: tuple[TorchModel, 
         np.testing.assert_allclose(bundle.match(*inputs), model.match(*inputs), atol=1e-4)
 
 
-def test_a_text_in_a_padded_batch_of_a_bundle_is_encoded_as_alone(pair: tuple[TorchModel, Bundle]) -> None:
+def test_a_text_that_is_padded_for_a_bundles_graph_is_encoded_as_alone(pair: tuple[TorchModel, Bundle]) -> None:
     _, bundle = pair
-    batch, alone = bundle.encode_texts(MIXED), bundle.encode_texts(MIXED[:1])
-    np.testing.assert_allclose(batch.embedding[0], alone.embedding[0], atol=1e-5)
+    tokens, alone = bundle.tokenizer(MIXED), bundle.encode_texts(MIXED[:1])
+    assert not tokens.mask[0].all()
+    padded = bundle._run("text", {"ids": tokens.ids, "mask": tokens.mask})["embedding"]
+    np.testing.assert_allclose(padded[0], alone.embedding[0], atol=1e-5)
 
 
 def test_int8_stays_close_and_is_smaller(tmp_path: Path, tiny_bundle: Path) -> None:
-    export(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "int8", name="tiny", precision="int8")
-    whole, small = Bundle.open(tiny_bundle), Bundle.open(tmp_path / "int8")
     pixels = np.random.default_rng(0).standard_normal((7, 3, 32, 32)).astype(np.float32)
+    export(
+        tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "int8", name="tiny", precision="int8", pictures=pixels
+    )
+    whole, small = Bundle.open(tiny_bundle), Bundle.open(tmp_path / "int8")
+    assert b"MatMulIntegerToFloat" in (tmp_path / "int8/image.onnx").read_bytes()
+    assert b"MatMulIntegerToFloat" not in (tmp_path / "int8/text.onnx").read_bytes()
     for one, other in (
         (whole.encode_images(pixels), small.encode_images(pixels)),
         (whole.encode_texts(MIXED), small.encode_texts(MIXED)),

@@ -11,7 +11,7 @@ import pytest
 import tiny
 from sightline.bundle import Bundle
 from sightline.bundle.spec import SPEC_FILE
-from sightline.errors import BundleError, ModelError
+from sightline.errors import BundleError
 from sightline.training.export import export
 
 
@@ -112,10 +112,14 @@ def test_only_the_graphs_that_are_needed_are_loaded(bundle: Bundle) -> None:
     assert bundle._sessions.keys() == {"text"}
 
 
-def test_a_model_of_regions_cannot_be_exported(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="regions"):
-        export(tiny.retriever(tiny.REGION_MODEL), tiny.tokenizer(), tmp_path / "out", name="regions")
-    assert not (tmp_path / "out").exists()
+@pytest.mark.parametrize("image", [{}, {"preprocess": ..., "regions": {"feature_dim": 4}}])
+def test_an_image_graph_that_reads_neither_pixels_nor_regions_or_both_is_refused(copy: Path, image: dict) -> None:
+    def change(spec: dict) -> None:
+        spec["image"] = {key: spec["image"][key] if value is ... else value for key, value in image.items()}
+
+    rewrite(copy, change)
+    with pytest.raises(BundleError, match="either pixels"):
+        Bundle.open(copy)
 
 
 def test_a_failed_export_leaves_the_earlier_bundle_alone(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from PIL import PngImagePlugin  # noqa: F401
 
 from sightline.bundle import Bundle
 from sightline.bundle.spec import read_spec
-from sightline.collection import encoding, index, writing
+from sightline.collection import batching, committing, index, writing
 
 
 def child(bundle: Path, photos: Path, at: Path, log: Path) -> None:
@@ -30,8 +30,8 @@ def child(bundle: Path, photos: Path, at: Path, log: Path) -> None:
             file.write("".join(f"{name}\n" for name in names))
 
     writing.Writer.write = noted  # type: ignore[method-assign]
-    encoding._AT_ONCE["images"] = 2
-    encoding._COMMIT_SECONDS = 0.0
+    batching.AT_ONCE["images"] = 2
+    committing._COMMIT_SECONDS = 0.0
     index(photos, at=at, model=Bundle(bundle, read_spec(bundle), threads=1))
 
 

@@ -1,11 +1,12 @@
 from collections import Counter
+from itertools import islice
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.datasets import Pair, Sampler, one_caption, shuffled_pairs
+from sightline.datasets import Pair, Sampler, neighbours, one_caption, shuffled_pairs
 from sightline.datasets.scheduling import full_rounds, rounds_needed
 from sightline.errors import DataError
 
@@ -175,3 +176,36 @@ def test_all_captions_gives_every_picture_once_with_all_it_has() -> None:
     assert sorted(rows) == [(image, caption) for image, count in enumerate(counts) for caption in range(count)]
     assert [b.tolist() for b in sampler.batches(epoch=1, start=1)] == [b.tolist() for b in batches[1:]]
     assert [b.tolist() for b in sampler.batches(epoch=2)] != [b.tolist() for b in batches]
+
+
+@given(COUNTS, SIZES, SEEDS, st.integers(1, 6), st.integers(1, 8))
+def test_batches_of_neighbours_are_full_of_different_pictures_with_captions_of_theirs(counts, size, seed, k, clusters):
+    size = min(size, np.count_nonzero(counts))
+    cluster_of = np.arange(len(counts)) % clusters
+    for batch in islice(neighbours(counts, cluster_of, size, k, seed=seed, epoch=1), 5):
+        assert batch.shape == (size, 2)
+        assert len(set(batch[:, 0].tolist())) == size
+        assert (batch[:, 1] < np.array(counts)[batch[:, 0]]).all()
+
+
+def test_neighbours_are_of_as_many_clusters_as_fit_each_with_as_many_pictures_as_told():
+    cluster_of = np.repeat(np.arange(10), 12)
+    for batch in islice(neighbours([5] * 120, cluster_of, 16, 4, seed=3, epoch=0), 20):
+        assert sorted(Counter(cluster_of[batch[:, 0]]).values()) == [4, 4, 4, 4]
+
+
+def test_every_picture_is_as_likely_to_be_among_neighbours_however_large_its_cluster():
+    cluster_of = np.repeat([0, 1, 2, 3], [40, 20, 10, 10])
+    drawn = Counter()
+    for batch in islice(neighbours([2] * 80, cluster_of, 4, 4, seed=3, epoch=0), 8000):
+        drawn.update(batch[:, 0].tolist())
+    assert all(abs(drawn[image] - 400) < 100 for image in range(80))
+
+
+def test_neighbours_follow_from_seed_and_epoch():
+    def first(seed, epoch):
+        return np.concatenate(list(islice(neighbours([3] * 20, np.arange(20) % 4, 6, 3, seed=seed, epoch=epoch), 4)))
+
+    assert np.array_equal(first(1, 2), first(1, 2))
+    assert not np.array_equal(first(1, 2), first(1, 3))
+    assert not np.array_equal(first(1, 2), first(2, 2))

@@ -5,52 +5,25 @@ import json
 import math
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import tiny
-from sightline import progress, settings
-from sightline.cli import app
+from docs.commands import ROOT, blocks, lines, recipe_of, run_shell, small, towers
+from sightline import progress
 from sightline.datasets import read_all
 from sightline.demo.drawing import shapes, write
 from sightline.models import DualStreamConfig
 from sightline.training.beginning import make_objectives
-from sightline.training.recipe import Recipe, read_recipe
 from sightline.training.trainer import train
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "fine-tune.md").read_text(encoding="utf-8")
 ON_CPU, ON_GPU = PAGE.split("## For real, on a GPU\n")
-FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-class Block(NamedTuple):
-    """A fenced block: its language, what it says, and the name under which the text before it says to save it."""
-
-    language: str
-    text: str
-    name: str
-
-
-def blocks(page: str, *languages: str) -> list[Block]:
-    found = []
-    for fence in FENCE.finditer(page):
-        named = re.search(r"Save it as `([\w.-]+)`:\n\n$", page[: fence.start()])
-        found.append(Block(fence[1], fence[2], named[1] if named else ""))
-    return [block for block in found if block.language in languages]
-
-
-def lines(page: str) -> list[str]:
-    """The commands of the shell blocks; a backslash joins a line to the next."""
-    return [line for block in blocks(page, "sh") for line in block.text.replace("\\\n", "").splitlines()]
 
 
 @contextmanager
@@ -62,16 +35,6 @@ def interrupted() -> Iterator[progress.TrainingReport]:
             raise KeyboardInterrupt
 
     yield report
-
-
-def run_shell(line: str, exit_code: int = 0) -> str:
-    """Run a line of the page; `sightline` in this process, where torch is loaded already."""
-    program, *arguments = shlex.split(line)
-    if program != "sightline":
-        return subprocess.run(line, shell=True, check=True, capture_output=True, text=True).stdout
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == exit_code, done.output
-    return done.output
 
 
 def run_python(code: str) -> str:
@@ -168,37 +131,14 @@ def test_the_two_lines_shown_are_read_as_captions(tmp_path: Path) -> None:
     assert [len(record.captions_in("en")) for record in records] == [2, 1]
 
 
-def recipe_of(command: str) -> Recipe:
-    """The recipe that a `sightline train` of the page trains by, with its changes."""
-    _, _, path, *options = shlex.split(command)
-    return read_recipe(ROOT / path, [change for flag, change in zip(options[::2], options[1::2], strict=True)])
-
-
-def small(recipe: Recipe, captions: str, **model: Any) -> Recipe:
-    """The same recipe, with a model, data and a duration that fit a test."""
-    return replace(
-        recipe,
-        model={**recipe.model, **model},
-        data=replace(recipe.data, train=(captions,), val=(captions,), batch_size=24),
-        schedule=replace(recipe.schedule, epochs=0, steps=2),
-        optimizer=replace(recipe.optimizer, chunk=16),
-    )
-
-
 def test_the_commands_for_a_gpu_train_with_towers_that_fit_a_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     captions = str(write(tmp_path / "photos", shapes(seed=0)))
     embed, match, export, *_ = lines(ON_GPU)
-    towers = {"image": {"config": {**tiny.VISION, "num_hidden_layers": 12}}, "text": {"config": tiny.TEXT}}
-    towers |= {
-        "matcher_tower": {"config": tiny.TEXT},
-        "preprocess": settings.plain(tiny.PREPROCESS),
-        "text_input": {"max_length": tiny.MAX_LENGTH},
-    }
     first, second = recipe_of(embed), recipe_of(match)
-    train(small(first, captions, pool_to=2, **towers), Path("runs", first.name))
+    train(small(first, captions, pool_to=2, matcher_tower={"config": tiny.TEXT}, **towers()), Path("runs", first.name))
     trained = train(small(second, captions), Path("runs", second.name))
     assert trained.steps == 2
     logged = json.loads(Path("runs", second.name, "log.jsonl").read_text().splitlines()[0])

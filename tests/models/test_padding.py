@@ -10,7 +10,8 @@ from sightline.models import Regions, Tokens
 from sightline.models.heads import last_real, masked_mean
 
 LENGTHS = st.lists(st.integers(1, 8), min_size=1, max_size=4)
-MODELS = {name: tiny.retriever(config) for name, config in {**tiny.PIXEL_MODELS, **tiny.INFLATED_MODELS}.items()}
+CONFIGS = {**tiny.PIXEL_MODELS, **tiny.INFLATED_MODELS, **tiny.RELATED_MODELS}
+MODELS = {name: tiny.retriever(config) for name, config in CONFIGS.items()}
 REGION_MODEL = tiny.retriever(tiny.REGION_MODEL)
 
 

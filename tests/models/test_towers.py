@@ -17,6 +17,7 @@ from sightline.models.heads import UnitProjection
 from sightline.models.image_tower import ImageTower
 from sightline.models.text_tower import TextTower
 
+PIXELS = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 VISION: dict[str, dict[str, Any]] = {
     "clip_vision_model": {**SMALL, "image_size": 32, "patch_size": 8},
@@ -220,3 +221,63 @@ def test_a_tower_loads_by_hub_name_from_the_hub_cache(tmp_path: Path) -> None:
     environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == pytest.approx(encoder.encoder.layer[1].output.dense.weight.sum().item(), abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["clip_vision_model", "siglip_vision_model", "vit", "dinov2"])
+@torch.inference_mode()
+def test_patches_pooled_between_layers_are_fewer_for_those_above_alone(kind: str) -> None:
+    torch.manual_seed(0)
+    settings = {"model_type": kind, **SMALL, "image_size": 32, "patch_size": 8, "num_hidden_layers": 3}
+    encoder, _ = towers.build(TowerConfig(config=settings), "vision")
+    whole = ImageTower(encoder.eval(), 32, 2, below=1)(PIXELS)
+    early = ImageTower(encoder, 32, 2, below=1, pool_layer=1)(PIXELS)
+    assert early.patches.shape == whole.patches.shape == (2, 4, 32)
+    assert early.below is not None
+    assert whole.below is not None
+    torch.testing.assert_close(early.below, whole.below)
+    assert (early.patches - whole.patches).abs().max() > 1e-5
+    read: list[int] = []
+    for layer in towers.layers(encoder):
+        layer.register_forward_hook(lambda _, given, __: read.append(given[0].shape[1]))
+    tower = ImageTower(encoder, 32, 2, below=2, pool_layer=1)
+    above = tower(PIXELS).below
+    assert above is not None
+    assert above.shape == (2, 4, 32)
+    assert read[0] - read[1] == 16 - 4
+    assert read[1] == read[2]
+    torch.testing.assert_close(ImageTower(encoder, 32, 2)(PIXELS).patches, whole.patches)  # no hook stays behind
+
+
+@torch.inference_mode()
+def test_what_was_pooled_between_layers_is_the_mean_of_each_square() -> None:
+    torch.manual_seed(0)
+    settings = {"model_type": "vit", **SMALL, "image_size": 32, "patch_size": 8, "num_hidden_layers": 2}
+    encoder, _ = towers.build(TowerConfig(config=settings), "vision")
+    first, second = towers.layers(encoder.eval())
+    given: list[torch.Tensor] = []
+    first.register_forward_hook(lambda _, __, out: given.append(out))
+    tower = ImageTower(encoder, 32, 2, pool_layer=1)
+    second.register_forward_hook(lambda _, read, __: given.append(read[0]))
+    tower(PIXELS)
+    said, read = given
+    squares = [
+        said[:, [1 + 4 * row + column for row in rows for column in columns]].mean(1)
+        for rows in ((0, 1), (2, 3))
+        for columns in ((0, 1), (2, 3))
+    ]
+    torch.testing.assert_close(read, torch.stack([said[:, 0], *squares], 1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"pool_to": 2, "pool_layer": 4}, "pool_layer is 4, and the image tower has 4 layers"),
+        ({"pool_to": None, "pool_layer": 1}, "pools patches to a grid"),
+        ({"pool_to": 3, "pool": "kmeans", "pool_layer": 1}, "no clusters"),
+        ({"pool_to": 2, "codes": 1, "pool_layer": 1}, "no codes"),
+    ],
+)
+def test_pooling_between_layers_that_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:
+    encoder, _ = towers.build(TowerConfig(config=tiny.VISION), "vision")
+    with pytest.raises(ModelError, match=said):
+        ImageTower(encoder, 32, **changes)

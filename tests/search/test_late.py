@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from search.made_up import DIM, PIXEL, MadeUp, store_of, unit, units
+from search.slow_reference import maxsim
 from sightline.bundle.encoded import Encoded
 from sightline.errors import ModelError, QueryError
 from sightline.search import late as stage
@@ -19,7 +20,6 @@ from sightline.search.costs import Costs
 from sightline.search.late import Late, rank_all
 from sightline.search.plan import Plan
 from sightline.search.query import Asked, ask
-from sightline.search.scoring import maxsim, maxsim_texts
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
 
@@ -76,9 +76,9 @@ def test_scores_are_those_of_the_fragments_as_they_are_fetched(tmp_path: Path, f
     stored = store.fetch(ids, "fragments")
     values, mask = stored.values[:, :first], stored.mask[:, :first]
     assert own.fragments is not None
-    words, seen = own.fragments[0][:, :], own.mask[0] & (np.arange(5) < (first or 5))
-    images = maxsim(words, seen, values, mask)
-    texts = maxsim_texts(values[mask], mask.sum(axis=1), words[seen])
+    words = own.fragments[0][own.mask[0]][:first]
+    images = [maxsim(words, item[real]) for item, real in zip(values, mask, strict=True)]
+    texts = [maxsim(item[real], words) for item, real in zip(values, mask, strict=True)]
     np.testing.assert_allclose(Late(store, own, "images", first).scores(ids), images, rtol=1e-5)
     np.testing.assert_allclose(Late(store, own, "texts", first).scores(ids), texts, rtol=1e-5)
     assert Late(store, own, "images", first).scores(ids[:0]).shape == (0,)
@@ -127,7 +127,8 @@ def test_ranking_all_is_scoring_everything_at_once(model: MadeUp, store: LocalSt
     found = run(model, store, "all", k=ITEMS).candidates
     stored, text = store.fetch(np.arange(ITEMS), "fragments"), model.encode_texts(["dog"])
     assert text.fragments is not None
-    scores = maxsim(text.fragments[0], text.mask[0], stored.values, stored.mask)
+    words = text.fragments[0][text.mask[0]]
+    scores = np.array([maxsim(words, item[real]) for item, real in zip(stored.values, stored.mask, strict=True)])
     assert found.ids.tolist() == np.argsort(-scores, kind="stable").tolist()
     np.testing.assert_allclose(found.scores, np.sort(scores)[::-1], atol=1e-6)
     assert found.stages == ("late",) * ITEMS

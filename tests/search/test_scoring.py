@@ -3,28 +3,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from search.slow_reference import maxsim
 from sightline.errors import EvaluationError
-from sightline.search.scoring import FUSIONS, cosine, fuse, maxsim, maxsim_texts, sigmoid
+from sightline.search.scoring import FUSIONS, cosine, fuse, maxsim_texts, sigmoid
 
 
 def units(rng: np.random.Generator, *shape: int) -> np.ndarray:
     vectors = rng.standard_normal(shape)
     return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
-
-
-def slow_maxsim(words: np.ndarray, patches: np.ndarray) -> float:
-    return sum(max(float(np.dot(word, patch)) for patch in patches) for word in words)
-
-
-def masked_case(seed: int, dtype: type = np.float32) -> tuple[np.ndarray, ...]:
-    """Seven words and six images of up to five patches; where a mask is false stands what would win if it counted."""
-    rng = np.random.default_rng(seed)
-    text_mask = np.array([True, True, False, True, True, False, False])
-    image_masks = np.arange(5) < np.array([5, 1, 3, 2, 5, 4])[:, None]
-    text, images = units(rng, 7, 16), units(rng, 6, 5, 16)
-    images[~image_masks] = 100 * text[0]
-    text[~text_mask] = 100 * images[0, 0]
-    return text.astype(dtype), text_mask, images.astype(dtype), image_masks
 
 
 def test_cosine_of_unit_vectors_is_their_dot_product() -> None:
@@ -35,69 +21,35 @@ def test_cosine_of_unit_vectors_is_their_dot_product() -> None:
     assert cosine(texts.astype(np.float16), images.astype(np.float16)).dtype == np.float32
 
 
-def test_maxsim_sums_each_words_best_patch_and_never_looks_behind_a_mask() -> None:
-    text, text_mask, images, image_masks = masked_case(1)
-    expected = [slow_maxsim(text[text_mask], image[mask]) for image, mask in zip(images, image_masks, strict=True)]
-    np.testing.assert_allclose(maxsim(text, text_mask, images, image_masks), expected, rtol=1e-5)
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(1, 5), st.integers(1, 6), st.integers(0, 999))
+@settings(deadline=None)
+def test_texts_are_scored_as_the_naive_triple_loop_does(lengths: list[int], patches: int, dim: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows, image = units(rng, sum(lengths), dim), units(rng, patches, dim)
+    expected = [maxsim(text, image) for text in np.split(rows, np.cumsum(lengths)[:-1])]
+    np.testing.assert_allclose(maxsim_texts(rows, np.array(lengths), image), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_maxsim_is_the_same_in_blocks_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = masked_case(2)
-    whole = maxsim(*case)
-    monkeypatch.setattr("sightline.search.scoring._BLOCK", 1)
-    np.testing.assert_allclose(maxsim(*case), whole, rtol=1e-6)
-
-
-def test_padding_more_changes_no_score() -> None:
-    text, text_mask, images, image_masks = masked_case(3)
-    longer = np.concatenate([images, np.full((6, 4, 16), 9, np.float32)], axis=1)
-    mask = np.concatenate([image_masks, np.zeros((6, 4), bool)], axis=1)
-    np.testing.assert_allclose(maxsim(text, text_mask, longer, mask), maxsim(text, text_mask, images, image_masks))
-
-
-def test_maxsim_adds_up_in_float32_whatever_it_is_given() -> None:
+def test_words_add_up_in_float32_whatever_is_given() -> None:
     """Half precision cannot add 0.1 to 300: it would stop growing long before 4,000 words."""
-    words = np.full((4000, 1), 1, np.float16)
-    patch = np.full((1, 1, 1), 0.1, np.float16)
-    score = maxsim(words, np.ones(4000, bool), patch, np.ones((1, 1), bool))
+    words, patch = np.full((4000, 1), 1, np.float16), np.full((1, 1), 0.1, np.float16)
+    score = maxsim_texts(words, np.array([4000]), patch)
     assert score.dtype == np.float32
     assert score[0] == pytest.approx(4000 * float(np.float16(0.1)), rel=1e-4)
 
 
-def test_many_texts_with_one_image_score_as_one_text_with_many_images() -> None:
-    rng = np.random.default_rng(4)
-    lengths = np.array([3, 1, 7, 2])
-    rows, image = units(rng, lengths.sum(), 16), units(rng, 5, 16)
-    texts = np.split(rows, np.cumsum(lengths)[:-1])
-    expected = [maxsim(t, np.ones(len(t), bool), image[None], np.ones((1, 5), bool))[0] for t in texts]
-    np.testing.assert_allclose(maxsim_texts(rows, lengths, image), expected, rtol=1e-5)
-
-
-def test_a_text_without_words_is_refused() -> None:
-    text, text_mask, images, image_masks = masked_case(5)
-    with pytest.raises(EvaluationError, match="text without fragments"):
-        maxsim(text, np.zeros_like(text_mask), images, image_masks)
+def test_without_fragments_there_is_nothing_to_score() -> None:
+    words, image = np.ones((2, 3), np.float32), np.ones((1, 3), np.float32)
     with pytest.raises(EvaluationError, match="text 1 has no fragments"):
-        maxsim_texts(text[:2], np.array([2, 0]), images[0])
-
-
-def test_an_image_without_patches_is_refused() -> None:
-    text, text_mask, images, image_masks = masked_case(6)
-    image_masks[3] = False
-    with pytest.raises(EvaluationError, match="image 3 has no fragments"):
-        maxsim(text, text_mask, images, image_masks)
+        maxsim_texts(words, np.array([2, 0]), image)
     with pytest.raises(EvaluationError, match="image without fragments"):
-        maxsim_texts(text[:2], np.array([2]), images[0, :0])
+        maxsim_texts(words, np.array([2]), image[:0])
+    assert maxsim_texts(words[:0], np.empty(0, np.int64), image).shape == (0,)
 
 
 def test_lengths_that_do_not_add_up_are_refused() -> None:
     with pytest.raises(EvaluationError, match="3 text fragments"):
         maxsim_texts(np.ones((3, 2), np.float32), np.array([2, 2]), np.ones((1, 2), np.float32))
-
-
-def test_no_images_give_no_scores() -> None:
-    text, text_mask, images, image_masks = masked_case(7)
-    assert maxsim(text, text_mask, images[:0], image_masks[:0]).shape == (0,)
 
 
 EMBED = np.array([[0.9, 0.5, 0.1], [0.2, 0.2, 0.2]], np.float32)

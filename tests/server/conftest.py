@@ -6,7 +6,8 @@ import pytest
 from fastapi import FastAPI
 
 import sightline
-from server.made_up import LIMITS, application, fill, picture, running
+from server.made_up import application, fill, picture
+from server.served import opening, served
 from sightline.collection import Collection
 from sightline.server.serving import Opened
 
@@ -30,9 +31,8 @@ def photos(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def opened(photos: Path) -> Iterator[Opened]:
-    found = Opened.open(photos, None, LIMITS)
-    yield found
-    found.close()
+    with opening(photos) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +43,7 @@ def app(opened: Opened) -> FastAPI:
 @pytest.fixture(scope="session")
 def client(app: FastAPI) -> Iterator[httpx.Client]:
     """Asks a real server on a port of this machine."""
-    with running(app) as address, httpx.Client(base_url=address, timeout=30) as found:
+    with served(app) as address, httpx.Client(base_url=address, timeout=30) as found:
         yield found
 
 

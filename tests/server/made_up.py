@@ -3,22 +3,17 @@
 import asyncio
 import dataclasses
 import io
-import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
-import uvicorn
 from fastapi import FastAPI
 from PIL import Image
 
 from sightline.server.app import create_app
 from sightline.server.limits import Limits
-from sightline.server.serving import Opened, configured
+from sightline.server.serving import Opened
 
 LIMITS = Limits(seconds=20)
 TOKEN = "correct horse battery staple"
@@ -62,22 +57,6 @@ def ask(app: FastAPI, method: str, path: str, *, client: str = "203.0.113.7", **
             return await asking.request(method, path, **options)
 
     return asyncio.run(request())
-
-
-@contextmanager
-def running(app: FastAPI) -> Iterator[str]:
-    """Serve an application on a free port of this machine; gives its address."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(configured(app, LIMITS))
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(timeout=30)
-        listener.close()
-    assert not thread.is_alive()
 
 
 def limits(**changes: Any) -> Limits:

@@ -13,13 +13,10 @@ import pytest
 import sightline
 from server.made_up import application, ask, fill, limits
 from sightline.bundle import Bundle
-from sightline.bundle.spec import read_spec
 from sightline.collection import Collection
-from sightline.loading import locate
-from sightline.search.query import row_of
 from sightline.server.batching import Batcher
 from sightline.server.current import CurrentCollection
-from sightline.server.engine import Encoder, SharedBundle, _rows_are_independent
+from sightline.server.engine import SharedBundle, _rows_are_independent
 from sightline.server.lanes import BusyError, SharedLane
 from sightline.server.serving import Opened
 
@@ -165,41 +162,6 @@ def test_texts_of_many_threads_are_encoded_together_and_as_if_alone(bundle: Bund
         assert np.allclose(own.states, alone.states, atol=1e-3)
 
 
-def test_a_batch_is_never_padded_and_each_text_gets_what_it_gets_alone(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = [bundle.encode_texts([text]) for text in TEXTS]
-    encoder, run, masks = Encoder(bundle.folder, bundle.spec), Bundle._run, []
-
-    def noted(own: Bundle, graph: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-        masks.append(inputs["mask"])
-        return run(own, graph, inputs)
-
-    monkeypatch.setattr(Bundle, "_run", noted)
-    found = encoder.encode_texts(TEXTS)
-    assert all(mask.all() for mask in masks)
-    assert len(masks) == len({mask.shape[1] for mask in masks}) < len(TEXTS)
-    for number, alone in enumerate(expected):
-        own = row_of(found, number)
-        assert own.mask.shape == alone.mask.shape
-        assert np.allclose(own.embedding, alone.embedding, atol=1e-6)
-        assert own.states is not None
-        assert alone.states is not None
-        assert np.allclose(own.states, alone.states, atol=1e-5)
-
-
-def test_the_bundled_int8_model_gives_a_text_the_same_numbers_in_a_batch_to_the_last_digit() -> None:
-    folder = locate("default")
-    if not (folder / "text.onnx").is_file():
-        pytest.skip("no bundled model in this checkout")
-    spec = read_spec(folder)
-    encoder = Encoder(folder, spec, threads=1)
-    texts = [*TEXTS[:5], "a cat", "three old birds over the blue lake", "rain", "a woman with a green hat"]
-    together = encoder.encode_texts(texts).embedding
-    assert spec.precision == "int8"
-    assert np.array_equal(together, np.concatenate([encoder.encode_texts([text]).embedding for text in texts]))
-
-
 def test_the_graph_of_texts_is_loaded_once(opened: Opened) -> None:
     with opened.current.use() as collection:
         for _ in range(2):
@@ -221,7 +183,7 @@ def test_several_texts_of_one_caller_keep_their_order_and_shape(bundle: Bundle) 
 def test_a_model_that_mixes_up_the_texts_of_a_batch_gets_them_one_by_one(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _rows_are_independent(Encoder(bundle.folder, bundle.spec))
+    assert _rows_are_independent(bundle)
     run = Bundle._run
 
     def mixed(own: Bundle, graph: Any, inputs: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import pytest
 from PIL import Image
 
 import sightline
-from server.made_up import picture
+from server.made_up import application, ask, limits, picture
+from server.served import opening
 from sightline.bundle import Bundle
 from sightline.collection import Collection
 from sightline.media import ImageBytes, to_pixels
@@ -47,6 +48,23 @@ def test_what_is_not_wanted_and_filters_are_passed_on(client: httpx.Client, coll
         answer = client.get("/v1/search", params={"q": "a dog", "rerank": 0, "k": 4, **options})
         asked = {"not_" if name == "not" else name: value for name, value in options.items()}
         assert names(answer) == [hit.path for hit in collection.search("a dog", rerank=0, k=4, **asked)]
+
+
+def test_everything_is_ranked_by_its_parts_where_that_is_asked_for(
+    client: httpx.Client, collection: Collection, opened: Opened
+) -> None:
+    asked = {"q": "a red dog", "late": "all", "rerank": 2, "k": 9}
+    expected = collection.search("a red dog", late="all", rerank=2, k=9)
+    for answer in (client.get("/v1/search", params=asked), client.post("/v1/search", json=asked)):
+        assert names(answer) == [hit.path for hit in expected]
+        found = answer.json()
+        assert [hit["stage"] for hit in found["hits"]] == ["match"] * 2 + ["late"] * (len(expected) - 2)
+        assert found["took_ms"]["interact"] > found["took_ms"]["retrieve"]
+    assert client.get("/v1/search", params={**asked, "late": "some"}).status_code == 422
+    few = application(opened, limits(late_all=len(collection) - 1))
+    refused = ask(few, "GET", "/v1/search", params=asked)
+    assert refused.status_code == 422
+    assert "late all of" in refused.json()["detail"]
 
 
 def test_a_search_by_picture_finds_that_picture(client: httpx.Client) -> None:
@@ -210,13 +228,9 @@ def test_the_page_and_the_description_need_nothing_from_elsewhere(client: httpx.
 
 
 def test_a_collection_of_texts_is_served_too(tmp_path: Path, tiny_bundle: Path) -> None:
-    import sightline
-    from server.made_up import LIMITS, application, ask
-
     (tmp_path / "notes.txt").write_text("a dog on the beach\ntwo cats\na red ball")
     report = sightline.index(tmp_path / "notes.txt", model=tiny_bundle)
-    opened = Opened.open(report.at, None, LIMITS)
-    try:
+    with opening(report.at) as opened:
         app = application(opened)
         hit = ask(app, "GET", "/v1/search?q=two cats&k=1").json()["hits"][0]
         assert (hit["text"], hit["line"]) == ("two cats", 2)
@@ -229,8 +243,6 @@ def test_a_collection_of_texts_is_served_too(tmp_path: Path, tiny_bundle: Path) 
         assert len(ask(app, "GET", f"/v1/items/{hit['id']}/similar").json()["hits"]) == 2
         upload = {"image": ("x.png", picture(1), "image/png")}
         assert ask(app, "POST", "/v1/search", files=upload).json()["hits"][0]["stage"] == "match"
-    finally:
-        opened.close()
 
 
 def test_some_items_are_spread_over_the_collection_or_over_what_passes_a_filter(

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from server.made_up import LIMITS, application, limits, picture, running
+from server.made_up import LIMITS, application, limits, picture
+from server.served import served
 from sightline import cli
 from sightline.server.serving import Opened
 
@@ -26,7 +27,7 @@ def test_every_question_of_the_page_is_answered(opened: Opened, tmp_path: Path) 
     questions = [line for line in LINES if line.startswith("curl ")]
     assert len(questions) == 10
     for options in ({}, {"host": "0.0.0.0", "token": TOKEN}):
-        with running(application(opened, LIMITS, **options)) as address:  # type: ignore[arg-type]
+        with served(application(opened, LIMITS, **options)) as address:  # type: ignore[arg-type]
             for line in questions:
                 if ("Bearer" in line) == bool(options):
                     assert_answered(line.replace("http://127.0.0.1:8000", address), tmp_path)

@@ -16,7 +16,8 @@ import pytest
 from fastapi import FastAPI
 
 import sightline
-from server.made_up import LIMITS, TOKEN, application, ask, bomb, limits, picture, running
+from server.made_up import LIMITS, TOKEN, application, ask, bomb, limits, picture
+from server.served import opening, served
 from sightline.errors import ServeError
 from sightline.server import access
 from sightline.server.access import Rate, check_exposure, is_loopback
@@ -110,9 +111,8 @@ def changing(tmp_path: Path, tiny_bundle: Path) -> Iterator[tuple[FastAPI, Path]
     path.parent.mkdir()
     path.write_bytes(ONLY_HERE)
     sightline.index(path.parent, model=tiny_bundle)
-    opened = Opened.open(path.parent, None, LIMITS)
-    yield application(opened), path
-    opened.close()
+    with opening(path.parent) as opened:
+        yield application(opened), path
 
 
 def test_a_file_is_sent_only_while_it_is_what_was_indexed(changing: tuple[FastAPI, Path], tmp_path: Path) -> None:
@@ -471,7 +471,7 @@ def test_a_request_that_takes_too_long_is_given_up(opened: Opened, stuck: Stuck)
 
 def test_a_body_that_comes_too_slowly_is_given_up(opened: Opened) -> None:
     app = application(opened, limits(seconds=0.3))
-    with running(app) as address, connected(address) as connection:
+    with served(app) as address, connected(address) as connection:
         connection.sendall(
             b"POST /v1/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             b"Content-Length: 1000\r\n\r\n{"

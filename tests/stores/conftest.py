@@ -1,15 +1,19 @@
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
-from stores.places import BY_SIGNS, EXACT, LocalPlace, Place
+from stores.places import BY_SIGNS, EXACT, LocalPlace, MilvusPlace, Place
 
 
-@pytest.fixture(params=["local, exact", "local, by signs"])
+@pytest.fixture(params=["local, exact", "local, by signs", pytest.param("milvus", marks=pytest.mark.scale)])
 def store_factory(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Place]:
     """Makes a new place for a store each time it is called, for every kind of store there is."""
-    effort = EXACT if request.param == "local, exact" else BY_SIGNS
     numbers = count()
+    if request.param == "milvus":
+        milvus = request.getfixturevalue("milvus")
+        return lambda: MilvusPlace(milvus.url(f"store_{next(numbers)}_{uuid4().hex}"))
+    effort = EXACT if request.param == "local, exact" else BY_SIGNS
     return lambda: LocalPlace(tmp_path / f"store-{next(numbers)}", effort)

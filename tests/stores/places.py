@@ -1,4 +1,4 @@
-"""Where a store under test lives. A store of another engine joins the suite by a class like `LocalPlace`."""
+"""Where a store under test lives. A store of another engine joins the suite by a class like these."""
 
 import shutil
 from dataclasses import dataclass
@@ -7,6 +7,8 @@ from typing import Protocol
 
 from sightline.stores.base import Shape, Store
 from sightline.stores.local import LocalStore
+from sightline.stores.milvus import MilvusStore
+from sightline.stores.milvus_address import parse_address
 from sightline.stores.searching import Effort
 
 EXACT = Effort()
@@ -18,6 +20,7 @@ class Place(Protocol):
     """Somewhere for one store."""
 
     tolerance: float  # how far scores may lie from those of vectors rounded to float16
+    lives: int  # how many a store goes through, in which anything may happen to it
 
     def open(self, shape: Shape) -> Store:
         """Open the store for reading and writing; the same place holds the same store."""
@@ -33,6 +36,7 @@ class LocalPlace:
     folder: Path
     effort: Effort
     tolerance: float = 2e-6
+    lives: int = 150
     crashes: int = 0
 
     def open(self, shape: Shape) -> LocalStore:
@@ -43,3 +47,16 @@ class LocalPlace:
         copy = self.folder.with_name(f"{self.folder.name}-crash-{self.crashes}")
         shutil.copytree(self.folder, copy)
         return LocalStore.open(copy, shape, write=True, effort=self.effort)
+
+
+@dataclass
+class MilvusPlace:
+    url: str
+    tolerance: float = 2e-6
+    lives: int = 3
+
+    def open(self, shape: Shape) -> MilvusStore:
+        return MilvusStore.open(parse_address(self.url), shape, write=True)
+
+    def after_crash(self, shape: Shape) -> None:
+        """The server goes on when its client dies; what happens when it dies itself is tried in tests/scale."""

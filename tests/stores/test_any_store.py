@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
@@ -124,8 +124,14 @@ def check_part(got: Parts, wanted: np.ndarray, mask: np.ndarray) -> None:
 
 
 def test_a_store_does_what_a_dict_does_whatever_happens_to_it(store_factory: Factory) -> None:
+    lives = store_factory().lives
     quick = settings(
-        max_examples=150, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), database=None
+        max_examples=lives,
+        stateful_step_count=30,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+        phases=list(Phase) if lives > 50 else [Phase.generate],  # a server is too slow to look for a shorter life
     )
     run_state_machine_as_test(lambda: Life(store_factory()), settings=quick)
 

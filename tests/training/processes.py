@@ -1,7 +1,8 @@
-"""Runs in processes of their own: two that train as one, and one that is killed."""
+"""Runs in processes of their own: several that train as one, and one that is killed."""
 
 import multiprocessing
 import os
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -23,23 +24,29 @@ def start(work: Callable[..., None], *arguments: Any) -> Any:
     return process
 
 
-def together(work: Callable[..., None], *arguments: Any) -> None:
-    """Run `work` in two processes that know of each other as torchrun would tell them, and wait for both."""
+def together(work: Callable[..., None], *arguments: Any, count: int = 2) -> None:
+    """Run `work` in processes that know of each other as torchrun would tell them, and wait for all to end well."""
+    codes = ended(work, *arguments, count=count)
+    assert codes == [0] * count, f"the processes ended with {codes}"
+
+
+def ended(work: Callable[..., None], *arguments: Any, count: int) -> list[int | None]:
+    """Run `work` in as many processes, and give the exit codes of all; one that hangs is killed."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    both = []
-    for rank in (0, 1):
-        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    started = []
+    for rank in range(count):
+        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         around = {**os.environ, **{name: str(value) for name, value in place.items()}}
-        both.append(_context.Process(target=_alone, args=(around, work, arguments), daemon=True))
-        both[-1].start()
-    for process in both:
+        started.append(_context.Process(target=_alone, args=(around, work, arguments), daemon=True))
+        started[-1].start()
+    for process in started:
         process.join(timeout=120)
-    codes = [process.exitcode for process in both]
-    for process in both:
+    codes = [process.exitcode for process in started]
+    for process in started:
         process.kill()
-    assert codes == [0, 0], f"the two processes ended with {codes}"
+    return codes
 
 
 def _alone(around: dict[str, str], work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
@@ -66,3 +73,19 @@ def train_slowly(recipe: dict[str, Any], out: Path, save_every: int) -> None:
     from sightline.training.trainer import train
 
     train(parse_recipe(recipe, "slow"), out, save_every=save_every, report=lambda _: time.sleep(0.1))
+
+
+def train_until_killed(recipe: dict[str, Any], out: Path, step: int) -> None:
+    """Train, saving after every step, and have the second of the processes killed once `step` is done."""
+    from sightline.training import trainer
+    from sightline.training.recipe import parse_recipe
+
+    save = trainer._Run._save
+
+    def save_and_die(run: trainer._Run) -> None:
+        save(run)
+        if run.world.rank == 1 and run.standing.step == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    trainer._Run._save = save_and_die  # type: ignore[method-assign]
+    trainer.train(parse_recipe(recipe, "run"), out, save_every=1)

@@ -1,13 +1,14 @@
 """A small batch of texts and images for a model, and its gradients, computed by one process or its share of two."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 import tiny
 from sightline.models.retriever import Retriever, Tokens
-from sightline.objectives import Contrastive, Distill, Matching, Objective, Pairs, Triplet
+from sightline.objectives import Contrastive, Distill, Matching, Objective, Pairs, Relation, Triplet
 from sightline.training.distributed import World
 from sightline.training.gradients import Side, backward
 
@@ -18,6 +19,16 @@ REPEATED_IDS = torch.tensor([0, 1, 2, 0, 3])
 
 TAUGHT = torch.randn(len(TEXT_IDS), len(IMAGE_IDS), generator=torch.Generator().manual_seed(8))
 """What a teacher says of every text with every image."""
+
+
+def _relation(mechanism: Literal["fusion", "standalone"], chunk: int) -> Relation:
+    """A relation loss for the tiny models, with the same weights in every process."""
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        relation = Relation(mechanism, 0.5, "hardest", heads=4, matches=3, dropout=0.2, chunk=chunk)
+        relation.fit(tiny.retriever(tiny.DUAL))
+    return relation
+
 
 OBJECTIVES: dict[str, list[Objective]] = {
     "triplet hardest": [Triplet(0.5)],
@@ -32,6 +43,8 @@ OBJECTIVES: dict[str, list[Objective]] = {
     "matching in chunks": [Matching("hard", "both", chunk=4)],
     "distill": [Distill("embedding", 1.0, 0.5)],
     "distill on fragments": [Distill("fragments", 2.0, 2.0)],
+    "relation fusion": [_relation("fusion", 0)],
+    "relation standalone": [_relation("standalone", 3)],
     "all": [Triplet(0.5, "mean"), Contrastive(), Matching()],
 }
 

@@ -71,6 +71,11 @@ def runs(few: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
     late = {"shrink": {"loss": "distill", "on": "fragments", "student_temperature": 1.0}}
     fast = {"shrink": {"loss": "distill", "student_temperature": 0.1}}
     by_match = {"model": str(few.parent / "teacher" / "best"), "by": "match", "chunk": 7}
+    related = {"relation": {"loss": "relation", "heads": 4, "dropout": 0.2, "chunk": 8}}
+    like = {"batch_size": 15, "neighbours": {"clusters": 4, "per_cluster": 3}}
+    fragments = {"loss": "masked_fragments", "target": "classes", "classes": 8}
+    masked = {"words": {"loss": "masked_words", "chunk": 3}, "fragments": fragments}
+    below = {"optimizer": {**common["optimizer"], "frozen_layers": {"image": 1}}}
     turns = {"steps": 4, "run": "pattern", "pattern": shapes.PATTERN}
     return {
         "contrastive": (shapes.recipe(few, few, schedule=three, validation={"every": 2}, **common), {}),
@@ -81,6 +86,8 @@ def runs(few: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
         ),
         "distil matching": (shapes.recipe(few, objectives=fast, teacher=by_match, schedule=three, **common), {}),
         "turns": (shapes.recipe(few, objectives=shapes.JOINT, schedule=turns, **common), {"save_every": 2}),
+        "masked": (shapes.recipe(few, objectives=masked, schedule=three, **common | below), {}),
+        "relation": (shapes.recipe(few, objectives=related, schedule=three, **common | {"data": like}), {}),
     }
 
 
@@ -93,7 +100,9 @@ def trained(few: Path, teacher: Path, tmp_path_factory: pytest.TempPathFactory) 
     return alone, together
 
 
-@pytest.mark.parametrize("name", ["contrastive", "hard matching", "distil fragments", "distil matching", "turns"])
+@pytest.mark.parametrize(
+    "name", ["contrastive", "hard matching", "distil fragments", "distil matching", "turns", "masked", "relation"]
+)
 def test_two_processes_train_the_weights_of_one(name: str, few: Path, trained: tuple[Path, Path]) -> None:
     alone, together = (checkpoint.load(folder / name / "last")[0].state_dict() for folder in trained)
     recipe = runs(few)[name][0]
@@ -101,11 +110,12 @@ def test_two_processes_train_the_weights_of_one(name: str, few: Path, trained: t
     start = checkpoint.build(parse_recipe(recipe, name).model_config()).state_dict()
     moved = max(float((alone[key] - start[key]).abs().max()) for key in start)
     assert moved > 1e-3, "nothing was trained"
+    limit = 1e-4 if name == "relation" else 1e-5  # its gradients are sums of far more, and rounded as often
     for key, value in alone.items():
         # A bias of keys shifts all scores of a query alike, which softmax does not see: its gradient is what rounding
         # leaves, and AdamW makes whole steps of that.
         if not key.endswith(("k_proj.bias", "key.bias")):
-            assert float((together[key] - value).abs().max()) <= 1e-5, key
+            assert float((together[key] - value).abs().max()) <= limit, key
 
 
 def test_two_processes_keep_one_log_and_one_best_checkpoint(trained: tuple[Path, Path]) -> None:

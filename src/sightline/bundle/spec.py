@@ -10,7 +10,7 @@ from typing import Any, Literal
 from sightline import settings
 from sightline.bundle.encoded import Ability
 from sightline.errors import BundleError
-from sightline.media import Preprocess
+from sightline.media import ImageInput, Preprocess, RegionConfig
 
 FORMAT = 1
 SPEC_FILE = "sightline.json"
@@ -19,10 +19,25 @@ Graph = Literal["image", "text", "match"]
 
 @dataclass(frozen=True, slots=True)
 class ImageSpec:
-    """How pictures reach the image graph, and the grid that its fragments form (rows, columns)."""
+    """How pictures reach the image graph, and the grid that its fragments form (rows, columns).
 
-    preprocess: Preprocess
+    preprocess: how they are sized and normalised; or
+    regions: what the regions are like that the graph reads instead of pixels. One of the two.
+    """
+
+    preprocess: Preprocess | None = None
     grid: tuple[int, int] | None = None
+    regions: RegionConfig | None = None
+
+    def __post_init__(self) -> None:
+        if (self.preprocess is None) == (self.regions is None):
+            raise BundleError("image: an image graph reads either pixels (preprocess) or regions, and not both")
+
+    @property
+    def input(self) -> ImageInput:
+        """How the graph wants its pictures."""
+        wanted: ImageInput | None = self.preprocess or self.regions
+        return wanted  # type: ignore[return-value]  # one of them is there
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +73,19 @@ class Fusion:
 
 
 @dataclass(frozen=True, slots=True)
+class Usual:
+    """How many of the best late interaction, and then matching, look at where nobody says; 0 leaves a stage out."""
+
+    late: int = 0
+    rerank: int = 20
+
+
+@dataclass(frozen=True, slots=True)
 class BundleSpec:
     """The contents of `sightline.json`.
 
     files: sha256 of every other file of the bundle, by name.
+    usual: the cascade of a search where nobody says; benchmarks/cascade.py measures which finds most in its time.
     calibration: by stage ("embed", "match").
     provenance: recipe, data, seed, initial weights, licences.
     results: evaluation results, as `sightline eval` writes them.
@@ -77,6 +101,7 @@ class BundleSpec:
     precision: Literal["float32", "int8"] = "float32"
     fragment_dim: int = 0
     fusion: Fusion = field(default_factory=Fusion)
+    usual: Usual = field(default_factory=Usual)
     calibration: Mapping[str, Calibration] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     results: tuple[Mapping[str, Any], ...] = ()

@@ -11,13 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sightline.collection.files import Facts, File, Found, Item, Stamp, Status, shown
 from sightline.collection.metadata import Place
 from sightline.collection.schema import CATALOG_FILE, connect
-from sightline.errors import CollectionError
+from sightline.errors import CollectionError, QueryError
+from sightline.search.where import compile_where
+from sightline.stores.base import Ids, Store
 
 _FACTS = "c.id, c.width, c.height, c.taken, c.latitude, c.longitude, c.text"
 _FILE = "f.root, f.path, f.raw, f.status, f.reason, f.line, f.key"
+FROM = "FROM files f JOIN contents c ON c.id = f.content WHERE"
+"""Where filters are asked."""
+
 _AT_ONCE = 500  # variables in one statement; old versions of SQLite allow 999
 
 
@@ -31,6 +38,7 @@ class Row:
     content: int | None
     status: Status
     reason: str
+    key: str | None = None
 
 
 class Catalog:
@@ -88,7 +96,7 @@ class Catalog:
         """The items of these ids, with all their files; ids that no file has any more are left out."""
         files = self._files_of(ids)
         query = f"SELECT {_FACTS} FROM contents c WHERE c.id IN"
-        return {row[0]: _item(row, tuple(files[row[0]])) for row in self._each(query, ids) if row[0] in files}
+        return {row[0]: _item(row, tuple(files[row[0]])) for row in self.each(query, ids) if row[0] in files}
 
     def files(self, status: Status | None = None) -> list[File]:
         """Every file, or every ready or broken one, by root and path."""
@@ -111,14 +119,35 @@ class Catalog:
 
     def rows(self, root: int) -> Iterator[Row]:
         """Everything known of the files of a root."""
-        query = "SELECT id, raw, size, mtime_ns, content, status, reason FROM files WHERE root = ?"
+        query = "SELECT id, raw, size, mtime_ns, content, status, reason, key FROM files WHERE root = ?"
         return (_row(row) for row in self.connection.execute(query, (root,)))
 
     def row(self, root: int, raw: bytes) -> Row | None:
         """What is known of one file."""
-        query = "SELECT id, raw, size, mtime_ns, content, status, reason FROM files WHERE root = ? AND raw = ?"
+        query = "SELECT id, raw, size, mtime_ns, content, status, reason, key FROM files WHERE root = ? AND raw = ?"
         found = self.connection.execute(query, (root, raw)).fetchone()
         return None if found is None else _row(found)
+
+    def ids_where(self, where: str) -> Ids:
+        """The ids of the items that have a file for which a filter holds, in ascending order."""
+        sql, values = compile_where(where)
+        rows = self.select(f"DISTINCT f.content {FROM} {sql} ORDER BY 1", values)
+        return np.array([id for (id,) in rows], dtype=np.int64)
+
+    def narrowed(self, store: Store, where: str) -> tuple[Store, Ids | None]:
+        """A store, and the ids in it that a filter lets pass; None where all that are left in it do."""
+        return store, self.ids_where(where)
+
+    def select(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        """The rows that a filter chooses; an error where it is more than SQLite can answer."""
+        try:
+            return self.connection.execute(f"SELECT {query}", values).fetchall()
+        except sqlite3.Error as error:
+            raise QueryError(f"the filter cannot be answered: {error}", "Make it simpler or shorter.") from error
+
+    def everything(self) -> sqlite3.Connection:
+        """The tables, for a question about all items."""
+        return self.connection
 
     def content(self, hash: bytes) -> int | None:
         """The id of the content with this hash."""
@@ -202,7 +231,7 @@ class Catalog:
         roots = self.roots()
         files: dict[int, list[File]] = {}
         query = f"SELECT {_FILE}, f.content FROM files f WHERE f.content IN"
-        for row in self._each(query, ids, "ORDER BY f.root, f.line, f.raw"):
+        for row in self.each(query, ids, "ORDER BY f.root, f.line, f.raw"):
             files.setdefault(row[-1], []).append(_file(roots, row[:-1]))
         return files
 
@@ -219,7 +248,7 @@ class Catalog:
     def _all(self, query: str) -> list[tuple[Any, ...]]:
         return self.connection.execute(query).fetchall()
 
-    def _each(self, query: str, ids: Sequence[int], order: str = "") -> Iterator[tuple[Any, ...]]:
+    def each(self, query: str, ids: Sequence[int], order: str = "") -> Iterator[tuple[Any, ...]]:
         """Rows of a query that ends in `IN`, for any number of ids."""
         for start in range(0, len(ids), _AT_ONCE):
             some = [int(id) for id in ids[start : start + _AT_ONCE]]
@@ -227,8 +256,8 @@ class Catalog:
 
 
 def _row(row: tuple[Any, ...]) -> Row:
-    id, raw, size, mtime_ns, content, status, reason = row
-    return Row(id, raw, None if mtime_ns is None else Stamp(size, mtime_ns), content, status, reason)
+    id, raw, size, mtime_ns, content, status, reason, key = row
+    return Row(id, raw, None if mtime_ns is None else Stamp(size, mtime_ns), content, status, reason, key)
 
 
 def _file(roots: dict[int, Path], row: tuple[Any, ...]) -> File:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -9,8 +10,8 @@ from typing import Literal, Self
 from sightline.bundle.encoded import Model
 from sightline.collection.catalog import Catalog
 from sightline.collection.files import File, Item
-from sightline.collection.finding import find_collection, model_of
-from sightline.collection.hits import Known, hits_of, ids_where
+from sightline.collection.finding import located, model_of
+from sightline.collection.hits import Known, hits_of
 from sightline.collection.manifest import Kind, Manifest, check_model, read_manifest
 from sightline.collection.sharing import Sharing
 from sightline.errors import CollectionError
@@ -23,6 +24,7 @@ from sightline.search.relevance import relevant
 from sightline.search.results import SearchResult
 from sightline.search.scoring import Fusion
 from sightline.search.where import compile_where
+from sightline.stores.base import Ids, Store
 from sightline.stores.local import LocalStore
 
 VECTORS_FOLDER = "vectors"
@@ -37,10 +39,10 @@ class Collection:
 
     def __init__(
         self,
-        at: Path,
+        at: Path | str,
         manifest: Manifest,
         catalog: Catalog,
-        store: LocalStore,
+        store: Store,
         model: str | Path | Model | None = None,
     ) -> None:
         self.at = at
@@ -57,15 +59,21 @@ class Collection:
     def open(cls, at: str | Path | None = None, model: str | Path | Model | None = None) -> "Collection":
         """Open a collection, for reading.
 
-        at: its folder, or the folder of pictures that it is in; by default the nearest to the current folder.
+        at: its folder, or the folder of pictures that it is in; by default the nearest to the current folder. On a
+            machine that has not indexed it, the URL of its store.
         model: the model that made it, opened or as `load` takes it; by default it is looked for when a search needs it.
         """
-        at = find_collection(at).resolve()
-        manifest = read_manifest(at)
-        catalog = Catalog.open(at)
+        place = located(at)
+        if isinstance(place, str):
+            from sightline.collection.remote import open_remote
+            from sightline.collection.shared import SharedCatalog
+
+            manifest, remote = open_remote(place)
+            return cls(place, manifest, SharedCatalog(remote), remote, model)
+        manifest = read_manifest(place)
+        catalog = Catalog.open(place)
         try:
-            store = LocalStore.open(at / VECTORS_FOLDER, manifest.shape, write=False)
-            return cls(at, manifest, catalog, store, model)
+            return cls(place, manifest, catalog, _store(place, manifest), model)
         except BaseException:
             catalog.close()
             raise
@@ -107,8 +115,10 @@ class Collection:
     ) -> SearchResult:
         """Find the k items that fit words, a picture or both best.
 
-        rerank: how many of the best are looked at closely, by matching; by default 20, where the model can. 0: none.
-        late: how many of the best are rescored by late interaction before that; `all` ranks everything by it.
+        rerank: how many of the best are looked at closely, by matching; by default as many as the model's makers chose,
+            often 20. 0: none.
+        late: how many of the best are rescored by late interaction before that; `all` ranks everything by it. By
+            default, where `rerank` is left out too, as many as the model's makers chose, often none.
         image: a path, the bytes of a file, or any `ImageSource`. With words, it counts for `image_weight`.
         not_: what results should not show, in words; one or several.
         where: a filter, such as `taken >= '2023-06-01' and path like 'holiday/%'`; see `search.where`.
@@ -131,8 +141,10 @@ class Collection:
         with self._sharing.together():
             there = Known(self.catalog)
             with watch("retrieve"):
-                allowed = None if condition is None else ids_where(self.catalog, condition)
-            ranking = cascade.run(query, plan, allowed=allowed, there=there, fold=fold, watch=watch)
+                store, allowed = self._narrowed(where)
+            ranking = replace(cascade, store=store).run(
+                query, plan, allowed=allowed, there=there, fold=fold, watch=watch
+            )
             count = min(k, relevant(ranking.relevances, min_relevance, len(ranking.candidates)))
             hits = hits_of(self.catalog, ranking, count, there.items, condition)
         return SearchResult(query, hits, ranking.took_ms, where, ranking.best_relevance, ranking.truncated)
@@ -148,8 +160,8 @@ class Collection:
     ) -> list[SearchResult]:
         """Find for each of many texts what `search` finds without a rerank, in less time than one after the other.
 
-        The texts are encoded in one batch. Where a quantised model pads them to one length, its numbers differ a little
-        from those of each alone, and so may the results; `server.engine.Encoder` does not pad.
+        The texts are encoded in one batch. A bundle gives each the numbers that it gets alone; a checkpoint, which pads
+        them to one length, slightly others.
         """
         queries, fold, cascade = [ask(text) for text in texts], self._folds(duplicates), self._cascade(model)
         if not queries:
@@ -163,6 +175,10 @@ class Collection:
             SearchResult(query, own, one.took_ms, None, one.best_relevance, one.truncated)
             for query, own, one in zip(queries, hits, rankings, strict=True)
         ]
+
+    def _narrowed(self, where: str | None) -> tuple[Store, Ids | None]:
+        """The store, and the ids in it that a filter lets pass; None where all that are left in it do."""
+        return (self.store, None) if where is None else self.catalog.narrowed(self.store, where)
 
     def _folds(self, duplicates: Duplicates) -> bool:
         check_duplicates(duplicates)
@@ -217,3 +233,11 @@ class Collection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _store(at: Path, manifest: Manifest) -> Store:
+    if not manifest.store:
+        return LocalStore.open(at / VECTORS_FOLDER, manifest.shape, write=False)
+    from sightline.collection.remote import open_remote
+
+    return open_remote(manifest.store)[1]

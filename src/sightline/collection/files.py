@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from sightline.collection.metadata import Place
+from sightline.media import ImageSource
 
 Status = Literal["ready", "broken"]
 
@@ -25,8 +26,10 @@ class Found:
     root: the catalog's number of the folder or file of texts. raw: what tells the file from all others of the root, for
         a picture the exact bytes of its path below the root. path: the same as text. where: its exact path.
     stamp: None where the file is to be read again at the next run, however it looks then.
-    text, line, key: of a text, what it says, its line, and the id it was given there.
+    text, line, key: of a text, what it says, its line, and the id it was given there. Of a picture in a shard, `key` is
+        where it lies there: see `listed.Span`.
     problem: what is wrong with it, where that is known already.
+    source: what its bytes are read from, where it is no file of its own.
     """
 
     root: int
@@ -38,10 +41,13 @@ class Found:
     line: int | None = None
     key: str | None = None
     problem: str = ""
+    source: ImageSource | None = None
 
     @property
     def name(self) -> str:
         """How reports call it."""
+        if self.source is not None:
+            return self.source.name
         return shown(os.fsencode(self.where)) + (f":{self.line}" if self.line else "")
 
 
@@ -53,7 +59,8 @@ class File:
     path: below the root, with forward slashes, as text for people and filters; `captions.jsonl:12` for a text.
     where: its exact path, also where its name is no text; for a text, that of the file of texts.
     reason: why it is broken.
-    line, key: of a text, the line that it stands on and the id that it was given there.
+    line, key: of a text, the line that it stands on and the id that it was given there. Of a picture in a shard, `key`
+        is where it lies there.
     """
 
     root: Path

@@ -7,6 +7,12 @@ from sightline.bundle.spec import SPEC_FILE, identity, read_spec
 from sightline.collection.manifest import DEFAULT_FOLDER, MANIFEST_FILE, Manifest, check_model, read_manifest
 from sightline.errors import CollectionError, SightlineError
 from sightline.loading import load, locate
+from sightline.stores.milvus_address import is_address, parse_address
+
+
+def located(at: str | Path | None = None) -> Path | str:
+    """Where a collection is: the URL of its store where that was given, or else the exact path of its folder."""
+    return str(parse_address(str(at))) if is_address(at) else find_collection(at).resolve()
 
 
 def find_collection(at: str | Path | None = None) -> Path:
@@ -27,14 +33,14 @@ def find_collection(at: str | Path | None = None) -> Path:
     )
 
 
-def model_of(at: Path, manifest: Manifest, model: str | Path | Model | None = None) -> Model:
+def model_of(at: Path | str, manifest: Manifest, model: str | Path | Model | None = None) -> Model:
     """The model that made a collection: the one that is given, or else found where it was, or bundled."""
     if model is not None:
         given = load(model) if isinstance(model, str | Path) else model
         check_model(at, manifest, given)
         return given
     for place in (manifest.location, "default"):
-        if place and _is_there(place, manifest.sha256):
+        if place and is_there(place, manifest.sha256):
             return load(place)
     made_by = f"{manifest.model} ({manifest.sha256[:12]}…)"
     raise CollectionError(
@@ -50,7 +56,7 @@ def model_to_index_with(at: Path, model: str | Path | Model | None = None) -> st
     return model_of(at, read_manifest(at))
 
 
-def _is_there(place: str, sha256: str) -> bool:
+def is_there(place: str, sha256: str) -> bool:
     """Whether a bundle is at a place, and the right one; its files are checked when it is loaded."""
     try:
         folder = locate(place)

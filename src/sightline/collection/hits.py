@@ -1,21 +1,15 @@
-"""From ids to results with names, and from a filter to ids: where a search meets the catalog."""
+"""From ids to results with names: where a search meets the catalog."""
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-import numpy as np
-
-from sightline.collection.catalog import Catalog
+from sightline.collection.catalog import FROM, Catalog
 from sightline.collection.files import File, Item
-from sightline.errors import QueryError
 from sightline.search.cascade import Ranking
+from sightline.search.conditions import Condition
 from sightline.search.results import Hit, Stage
-from sightline.search.where import Condition
-from sightline.stores.base import Ids
 
-_FROM = "FROM files f JOIN contents c ON c.id = f.content WHERE"
 _Named = tuple[int, Path, str]
 
 
@@ -33,12 +27,6 @@ class Known:
             self._asked.update(new)
             self.items.update(self._catalog.items(new))
         return self.items
-
-
-def ids_where(catalog: Catalog, condition: Condition) -> Ids:
-    """The ids of the items that have a file for which a condition holds, in ascending order."""
-    rows = _select(catalog, f"DISTINCT f.content {_FROM} {condition.sql} ORDER BY 1", condition.values)
-    return np.array([id for (id,) in rows], dtype=np.int64)
 
 
 def hits_of(
@@ -83,12 +71,5 @@ def _files_where(catalog: Catalog, condition: Condition, ids: Sequence[int]) -> 
     """The files of some items for which a condition holds."""
     roots = catalog.roots()
     chosen = ", ".join(map(str, ids))
-    query = f"f.content, f.root, f.path {_FROM} f.content IN ({chosen}) AND ({condition.sql})"
-    return {(id, roots[root], path) for id, root, path in _select(catalog, query, condition.values) if root in roots}
-
-
-def _select(catalog: Catalog, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-    try:
-        return catalog.connection.execute(f"SELECT {query}", values).fetchall()
-    except sqlite3.Error as error:
-        raise QueryError(f"the filter cannot be answered: {error}", "Make it simpler or shorter.") from error
+    query = f"f.content, f.root, f.path {FROM} f.content IN ({chosen}) AND ({condition.sql})"
+    return {(id, roots[root], path) for id, root, path in catalog.select(query, condition.values) if root in roots}

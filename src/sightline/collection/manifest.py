@@ -25,6 +25,8 @@ class Manifest:
 
     model, sha256: the name of the model whose vectors these are, and what tells it from every other.
     location: the folder that the model was last in, if it had one; where to look for it first.
+    store, owner: of a collection whose vectors are on a server, the URL of their store, and what tells the collection
+        from every other that might write there.
     """
 
     format: int
@@ -33,6 +35,8 @@ class Manifest:
     sha256: str
     shape: Shape
     location: str = ""
+    store: str = ""
+    owner: str = ""
 
 
 def read_manifest(at: Path) -> Manifest:
@@ -58,7 +62,7 @@ def write_manifest(at: Path, manifest: Manifest) -> None:
     sync_folder(at)
 
 
-def check_model(at: Path, manifest: Manifest, model: Model) -> None:
+def check_model(at: Path | str, manifest: Manifest, model: Model) -> None:
     """Refuse a model other than the one that made the collection: vectors of two models cannot be compared."""
     if model.sha256 == manifest.sha256:
         return

@@ -12,11 +12,13 @@ import numpy.typing as npt
 
 from sightline.collection.files import Facts, Found
 from sightline.collection.metadata import place, taken
+from sightline.collection.report import Problem
 from sightline.collection.texts import text_hash
 from sightline.errors import MediaError, MissingDecoderError
-from sightline.media import ImageBytes, ImageFile, Preprocess
+from sightline.media import ImageBytes, ImageFile, ImageInput, RegionConfig, to_input
 from sightline.media.loading import usable_cpus
 from sightline.media.pixels import open_for, to_pixels_of
+from sightline.media.remote import ImageURL
 
 _AHEAD = 32
 
@@ -25,7 +27,8 @@ _AHEAD = 32
 class Outcome:
     """What came of reading a file: its `facts`, or the `problem` with it.
 
-    payload: what the model reads, pixels or text; None where the content is known already, so nothing need be encoded.
+    payload: what the model reads, pixels, regions or text; None where the content is known already, so nothing need be
+        encoded.
     gone: the file vanished before it was read.
     lasting: the problem lies in the file itself, and lasts until the file changes.
     """
@@ -36,6 +39,11 @@ class Outcome:
     problem: str = ""
     gone: bool = False
     lasting: bool = True
+
+
+def vanished(outcome: Outcome) -> Problem:
+    """How a report tells of a file that was gone before it could be read."""
+    return Problem(outcome.found.name, "vanished while indexing")
 
 
 def read_texts(work: Iterable[Found], known: Container[bytes]) -> Generator[Outcome, None, None]:
@@ -49,7 +57,7 @@ def read_texts(work: Iterable[Found], known: Container[bytes]) -> Generator[Outc
 
 
 def read_pictures(
-    work: Iterable[Found], preprocess: Preprocess, known: Container[bytes], workers: int | None = None
+    work: Iterable[Found], preprocess: ImageInput, known: Container[bytes], workers: int | None = None
 ) -> Generator[Outcome, None, None]:
     """Every picture with its facts, in order; one whose hash is known is not decoded.
 
@@ -71,17 +79,22 @@ def read_pictures(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _read(found: Found, preprocess: Preprocess, known: Container[bytes]) -> Outcome:
+def _read(found: Found, preprocess: ImageInput, known: Container[bytes]) -> Outcome:
+    source = found.source or ImageFile(found.where)
     try:
-        data = ImageFile(found.where).read()
+        data = source.read()
     except MediaError as error:
-        gone = isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
+        is_local = not isinstance(source, ImageURL)
+        gone = is_local and isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
         return Outcome(found, problem=error.reason, gone=gone, lasting=False)
     digest = hashlib.blake2b(data, digest_size=32).digest()
     if digest in known:
         return Outcome(found, Facts(digest))
+    here = ImageBytes(source.name, data)
     try:
-        picture = open_for(ImageBytes(str(found.where), data), preprocess)
+        if isinstance(preprocess, RegionConfig):
+            return Outcome(found, Facts(digest), to_input(here, preprocess))
+        picture = open_for(here, preprocess)
     except MediaError as error:
         return Outcome(found, problem=error.reason, lasting=not isinstance(error, MissingDecoderError))
     width, height = picture.sides

@@ -61,14 +61,12 @@ def scan_images(
         if row is not None:
             seen.add(row.id)
         try:
-            status, now = path.stat(), time.time_ns()
+            stamp, is_settled = stamp_of(path)
         except OSError as error:
             report(MediaError(str(path), f"cannot be looked at: {error.strerror or error}"))
             continue
-        stamp = Stamp(status.st_size, status.st_mtime_ns)
         if row is None or row.stamp != stamp or (retry and row.status == "broken"):
-            is_fresh = abs(now - stamp.mtime_ns) < _FRESH_NS
-            found.work.append(Found(root, raw, shown(raw), path, None if is_fresh else stamp))
+            found.work.append(Found(root, raw, shown(raw), path, stamp if is_settled else None))
         elif row.status == "broken":
             found.broken.append(Problem(shown(os.fsencode(path)), row.reason))
         else:
@@ -80,6 +78,12 @@ def scan_images(
     else:
         found.missing = _gone(folder, rows, blind)
     return found
+
+
+def stamp_of(path: Path) -> tuple[Stamp, bool]:
+    """How a file looks, and whether it will look otherwise after the next change: not if it was changed just now."""
+    status, now = path.stat(), time.time_ns()
+    return Stamp(status.st_size, status.st_mtime_ns), abs(now - status.st_mtime_ns) >= _FRESH_NS
 
 
 def _emptied(folder: Path, count: int) -> Problem:

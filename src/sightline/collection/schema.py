@@ -69,6 +69,13 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
         ) from error
 
 
+def empty_catalog() -> sqlite3.Connection:
+    """A catalog in memory, of nothing."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection.executescript(_TABLES)
+    return connection
+
+
 def _open(path: Path, mode: str) -> sqlite3.Connection:
     address = f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
     connection = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)

@@ -12,9 +12,10 @@ import numpy as np
 from sightline.bundle.encoded import Encoded
 from sightline.collection.catalog import Catalog, Row
 from sightline.collection.files import Facts
+from sightline.collection.notes import notes_of
 from sightline.collection.reading import Outcome
 from sightline.collection.report import Problem, Report
-from sightline.stores.base import Store
+from sightline.stores.base import AnnotatedStore, Store
 
 _NOT_ENCODED = "the model makes no finite numbers of it"
 _WORTH_COMPACTING = 4  # when a fourth as many items as remain were deleted
@@ -47,6 +48,8 @@ class Writer:
         self.report = report
         self._missing: dict[int, Row] = {}
         self._missing_with: dict[int, list[Row]] = {}
+        self._touched: set[int] = set()
+        self._annotated = store if isinstance(store, AnnotatedStore) else None
 
     def miss(self, rows: Iterable[Row]) -> None:
         """Take rows for gone: a new file with the content of one is that file, moved."""
@@ -58,12 +61,14 @@ class Writer:
     def write(self, batch: Batch) -> None:
         """Write a batch: once this returns it is safe on the disk."""
         with self.catalog.transaction():
-            for facts, encoded in batch.contents:
-                self.store.add(np.array(self.catalog.add_contents(facts), dtype=np.int64), encoded)
-                self.report.encoded += len(facts)
-            self.store.flush()
+            added = [(self.catalog.add_contents(facts), encoded) for facts, encoded in batch.contents]
             for outcome in batch.files:
                 self._write_file(outcome)
+            for ids, encoded in added:
+                self._add(ids, encoded)
+                self.report.encoded += len(ids)
+            self._annotate(self._touched.difference(*(ids for ids, _ in added)))
+            self.store.flush()
         self.report.truncated += batch.truncated
 
     def finish(self) -> None:
@@ -72,21 +77,39 @@ class Writer:
             self.catalog.delete_files(self._missing)
             unused = self.catalog.delete_unused()
             self.catalog.delete_empty_roots()
+            self._touched.update(row.content for row in self._missing.values() if row.content is not None)
+            self._annotate(self._touched.difference(unused))
         self.report.deleted += len(self._missing)
         self.store.delete(np.array(unused, dtype=np.int64))
         self.store.flush()
         if unused and len(unused) * _WORTH_COMPACTING > len(self.store.ids()):
             self.store.compact()
 
+    def _add(self, ids: Sequence[int], encoded: Encoded) -> None:
+        """Add new contents to the store; one that other machines search is told what the catalog knows of them."""
+        numbers = np.array(ids, dtype=np.int64)
+        if self._annotated is None:
+            self.store.add(numbers, encoded)
+        else:
+            self._annotated.add(numbers, encoded, notes_of(self.catalog, ids, self._annotated.partition))
+
+    def _annotate(self, ids: Iterable[int]) -> None:
+        """Tell a store that other machines search what has changed of the files of contents that it knows."""
+        if self._annotated is not None and (there := sorted(self.catalog.items(sorted(ids)))):
+            notes = notes_of(self.catalog, there, self._annotated.partition)
+            self._annotated.annotate(np.array(there, dtype=np.int64), notes)
+        self._touched.clear()
+
     def _write_file(self, outcome: Outcome) -> None:
         found = outcome.found
         content = self.catalog.content(outcome.facts.hash) if outcome.facts else None
+        before = self.catalog.row(found.root, found.raw)
+        self._touched.update(id for id in (content, before.content if before else None) if id is not None)
         if content is None:
             reason = outcome.problem or _NOT_ENCODED
             self.catalog.write(found if outcome.lasting else replace(found, stamp=None), None, reason)
             self.report.broken.append(Problem(found.name, reason))
             return
-        before = self.catalog.row(found.root, found.raw)
         moved = self._moved(content) if before is None else None
         self.catalog.write(found, content, replaces=moved)
         if moved is not None:

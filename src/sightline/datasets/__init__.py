@@ -1,18 +1,23 @@
 """Captioned images: records, readers for the formats they come in, and batches to train on."""
 
+from sightline.datasets.budget import BudgetSampler
 from sightline.datasets.formats import recognise
+from sightline.datasets.languages import captions_in_any
 from sightline.datasets.reading import read, read_all
 from sightline.datasets.record import DEFAULT_LANGUAGE, Problem, Record
-from sightline.datasets.sampling import Batch, Pair, Sampler, all_captions, one_caption, shuffled_pairs
+from sightline.datasets.sampling import Batch, Pair, Sampler, all_captions, neighbours, one_caption, shuffled_pairs
 
 __all__ = [
     "DEFAULT_LANGUAGE",
     "Batch",
+    "BudgetSampler",
     "Pair",
     "Problem",
     "Record",
     "Sampler",
     "all_captions",
+    "captions_in_any",
+    "neighbours",
     "one_caption",
     "read",
     "read_all",

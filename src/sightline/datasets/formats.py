@@ -15,6 +15,7 @@ from sightline.datasets.karpathy import read_karpathy
 from sightline.datasets.multi30k import parts_of, read_multi30k
 from sightline.datasets.places import files_of
 from sightline.datasets.record import BrokenRecordError, Record, Report
+from sightline.datasets.regions.store import is_region_store, read_region_store
 from sightline.datasets.shards import is_shard, read_shard
 from sightline.errors import DataError
 from sightline.media import find_images
@@ -30,6 +31,7 @@ READERS: dict[str, Reader] = {
     "flickr": read_flickr,
     "multi30k": read_multi30k,
     "folder": read_folder,
+    "regions": read_region_store,
 }
 
 _PEEK = 1 << 16
@@ -52,12 +54,15 @@ def format_of(path: Path) -> str:
         raise DataError(
             f"{path}: not a data set of a known format",
             "Give WebDataset shards (.tar), JSON lines (.jsonl), a Karpathy or COCO caption file (.json), a Flickr "
-            "caption file, or a folder of shards, of Multi30k's text files, or of pictures with .txt files.",
+            "caption file, a store of regions, or a folder of shards, of Multi30k's text files, or of pictures with "
+            ".txt files.",
         )
     return found
 
 
 def _format_of_folder(path: Path) -> str | None:
+    if is_region_store(path):
+        return "regions"
     if parts_of(path):
         return "multi30k"
     return "folder" if any(islice(find_images(path), 1)) else None

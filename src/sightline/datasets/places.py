@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sightline.datasets.files import entries_of
 from sightline.datasets.multi30k import parts_of
+from sightline.datasets.regions.store import is_region_store
 from sightline.datasets.shards import is_shard
 from sightline.errors import DataError
 
@@ -29,7 +30,7 @@ def files_of(path: str | Path) -> list[Path]:
 
 def _inside(path: Path) -> list[Path]:
     """Look into a folder: its shards, or its one annotation file; a folder of another kind stands for itself."""
-    if not path.is_dir():
+    if not path.is_dir() or is_region_store(path):
         return [path]
     visible = [entry for entry in entries_of(path) if not entry.name.startswith(".")]
     if shards := [entry for entry in visible if is_shard(entry)]:

@@ -115,6 +115,36 @@ def all_captions(
         yield np.stack([np.repeat(chosen, counts[chosen]), _captions_in_order(counts[chosen])], axis=1)
 
 
+def neighbours(
+    captions_per_image: Sequence[int],
+    cluster_of: Batch,
+    batch_size: int,
+    per_cluster: int,
+    *,
+    seed: int,
+    epoch: int,
+) -> Iterator[Batch]:
+    """Give batches without end: of each of some clusters, `per_cluster` pictures, each with one of its captions.
+
+    cluster_of: [pictures]. Pictures of a batch are all different. A cluster is as likely to be chosen as it is large,
+    so that every picture comes about as often as any other; of one that is too small all are taken, and where all
+    clusters together are too few, any pictures fill the batch.
+    """
+    counts = _checked(captions_per_image, batch_size, True, True)
+    random = _random(seed, epoch)
+    members = [np.flatnonzero((cluster_of == cluster) & (counts > 0)) for cluster in np.unique(cluster_of[counts > 0])]
+    sizes = np.array([len(some) for some in members])
+    while True:
+        # The least of exponential waiting times, each at a rate of its size: a draw in proportion to size, and so on.
+        order = np.argsort(random.exponential(size=len(members)) / sizes)
+        chosen = np.concatenate([random.permutation(members[cluster])[:per_cluster] for cluster in order])
+        if len(chosen) < batch_size:
+            others = np.setdiff1d(np.flatnonzero(counts), chosen)
+            chosen = np.concatenate([chosen, random.permutation(others)])
+        chosen = chosen[:batch_size]
+        yield np.stack([chosen, random.integers(counts[chosen])], axis=1)
+
+
 def _checked(captions_per_image: Sequence[int], batch_size: int, unique: bool, drop_last: bool) -> Batch:
     """Refuse what would give no batch at all: an epoch of nothing looks like a very fast one."""
     counts = np.asarray(captions_per_image, dtype=np.int64)

@@ -17,6 +17,7 @@ from sightline.datasets.fields import captions_of, clean_captions, decoded, is_u
 from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Record, Report
 from sightline.datasets.splits import split_in_name
 from sightline.media import IMAGE_SUFFIXES, ImageBytes, ImageSlice, ImageSource
+from sightline.media.archive import StrictMember
 
 COMPRESSED_SUFFIXES = (".tar.gz", ".tgz")
 SHARD_SUFFIXES = (".tar", *COMPRESSED_SUFFIXES)
@@ -73,25 +74,12 @@ class _Item:
         return self.pictures[0]
 
 
-class _StrictMember(tarfile.TarInfo):
-    """A member whose header must be sound: `tarfile` takes a damaged one for the end and drops the rest unsaid."""
-
-    @classmethod
-    def fromtarfile(cls, tar: tarfile.TarFile) -> "_StrictMember":
-        try:
-            return super().fromtarfile(tar)
-        except tarfile.HeaderError as error:
-            if isinstance(error, tarfile.EOFHeaderError):  # type: ignore[attr-defined]  # the end as it should be
-                raise
-            raise tarfile.ReadError(f"{error} at byte {tar.offset}") from error
-
-
 def _items(path: Path, report: Report) -> Iterator[_Item]:
     compressed = path.name.lower().endswith(COMPRESSED_SUFFIXES)
     item: _Item | None = None
     last = ""
     try:
-        with tarfile.open(path, "r:gz" if compressed else "r:", tarinfo=_StrictMember) as tar:
+        with tarfile.open(path, "r:gz" if compressed else "r:", tarinfo=StrictMember) as tar:
             while (member := tar.next()) is not None:
                 # tarfile remembers every member it saw, which a long archive cannot afford.
                 tar.members.clear()  # type: ignore[attr-defined]

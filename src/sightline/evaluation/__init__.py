@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sightline.evaluation.languages import Languages, evaluate_languages
     from sightline.evaluation.measuring import evaluate
     from sightline.evaluation.metrics import (
         image_to_text_ranks,
@@ -22,15 +23,20 @@ if TYPE_CHECKING:
     from sightline.evaluation.report import compare, table
     from sightline.evaluation.resampling import Difference, bootstrap, paired_difference
     from sightline.evaluation.result import Evaluation
+    from sightline.evaluation.translating import Translator, command_translator
 
 __all__ = [
     "PROTOCOLS",
     "Difference",
     "Evaluation",
+    "Languages",
     "Protocol",
+    "Translator",
     "bootstrap",
+    "command_translator",
     "compare",
     "evaluate",
+    "evaluate_languages",
     "image_to_text_ranks",
     "mean_recall",
     "median_rank",
@@ -48,10 +54,14 @@ _MODULE_OF = {
     "PROTOCOLS": "protocols",
     "Difference": "resampling",
     "Evaluation": "result",
+    "Languages": "languages",
     "Protocol": "protocols",
+    "Translator": "translating",
     "bootstrap": "resampling",
+    "command_translator": "translating",
     "compare": "report",
     "evaluate": "measuring",
+    "evaluate_languages": "languages",
     "paired_difference": "resampling",
     "ranks_from_embeddings": "ranking",
     "table": "report",

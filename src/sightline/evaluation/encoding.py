@@ -1,6 +1,6 @@
 """All pictures and captions of a test set, encoded batch by batch; only what later stages need is kept."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from sightline.bundle.encoded import Encoded, Model
 from sightline.errors import EvaluationError, ModelError
 from sightline.evaluation.ragged import Ragged, RaggedBuilder
-from sightline.media import ImageSource, Loaded, load_pixels
+from sightline.media import ImageSource, Loaded, in_a_batch, load_pixels
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done (a key of `seconds`), how much of it is done, and how much there is."""
@@ -59,17 +59,41 @@ def encode_images(
     """
     gathered = _Gathered(needs)
     readable: list[int] = []
+    reason = ""
     for batch in _batches(load_pixels(sources, model.preprocess), batch_size):
         pixels = [loaded.pixels for loaded in batch if loaded.pixels is not None]
         if pixels:
             whole = [loaded for loaded in batch if loaded.pixels is not None]
-            gathered.add(model.encode_images(np.stack(pixels)), [loaded.source.name for loaded in whole])
+            gathered.add(model.encode_images(in_a_batch(pixels)), [loaded.source.name for loaded in whole])
             readable.extend(loaded.index for loaded in whole)
+        reason = reason or next((str(loaded.error) for loaded in batch if loaded.error), "")
         if progress:
             progress("encode_images", batch[-1].index + 1, len(sources))
     if not readable:
-        raise EvaluationError(f"none of {len(sources)} images can be read", "Check the folder of the images.")
+        raise EvaluationError(f"none of {len(sources)} images can be read: {reason}", "Check the folder of the images.")
     return gathered.encodings(), np.array(readable, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedImages:
+    """Pictures encoded once, for several evaluations that ask about some or all of them; `row` is by their name."""
+
+    encodings: Encodings
+    row: Mapping[str, int]
+
+    @staticmethod
+    def of(
+        model: Model, sources: Sequence[ImageSource], needs: Needs, batch_size: int, progress: Progress | None = None
+    ) -> "SharedImages":
+        """Encode all pictures that can be read."""
+        encodings, readable = encode_images(model, sources, needs, batch_size, progress)
+        return SharedImages(encodings, {sources[index].name: row for row, index in enumerate(readable)})
+
+    def taken(self, sources: Sequence[ImageSource]) -> tuple[Encodings, Longs]:
+        """Give what `encode_images` would give of these pictures."""
+        rows = np.array([self.row.get(source.name, -1) for source in sources], dtype=np.int64)
+        readable = np.flatnonzero(rows >= 0)
+        return self.encodings.taken(rows[readable]), readable
 
 
 def encode_texts(

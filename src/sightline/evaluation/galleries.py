@@ -41,18 +41,21 @@ class Ranker:
     def ranks(self, gallery: Longs) -> FoldRanks:
         """Rank the captions and images of a gallery (indices of the questions' images, ascending).
 
-        An image that could not be read is not there to be found: its captions, and it itself, have infinite ranks.
+        An image that could not be read is not there to be found: its captions, and it itself, have infinite ranks. Of
+        images that are not asked about, nothing is ranked: their captions are wrong answers to every image.
         """
         captions = np.flatnonzero(np.isin(self.questions.image_of, gallery))
         caption_of = self.questions.image_of[captions]
-        asked = len(self.questions.images)
-        held = np.flatnonzero((self.readable >= asked) | np.isin(self.readable, gallery))
-        place = np.full(asked + len(self.questions.distractors), -1, dtype=np.int64)
+        count = len(self.questions.images)
+        held = np.flatnonzero((self.readable >= count) | np.isin(self.readable, gallery))
+        place = np.full(count + len(self.questions.distractors), -1, dtype=np.int64)
         place[self.readable[held]] = np.arange(len(held))
-        to_image, found = self._cascade(self.texts.taken(captions), self.images.taken(held), place[caption_of])
-        to_text = np.full(len(gallery), np.inf)
-        to_text[place[gallery] >= 0] = found
-        return FoldRanks(to_image, caption_of, to_text, gallery)
+        asks, asked = caption_of < self.questions.asked, gallery[gallery < self.questions.asked]
+        right = np.where(asks, place[caption_of], -1)
+        to_image, found = self._cascade(self.texts.taken(captions), self.images.taken(held), right)
+        to_text = np.full(len(asked), np.inf)
+        to_text[place[asked] >= 0] = found
+        return FoldRanks(to_image[asks], caption_of[asks], to_text, asked)
 
     def _cascade(self, texts: Encodings, images: Encodings, image_of: Longs) -> tuple[Ranks, Ranks]:
         """Rank everything by embedding; then let the later stages rescore the best of every query."""

@@ -1,17 +1,21 @@
 """From a model and captioned images to recalls: encode everything, rank by stages, count."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sightline.bundle.encoded import Model
 from sightline.datasets import Record
 from sightline.errors import EvaluationError
+from sightline.evaluation.borrowing import borrow_states
 from sightline.evaluation.clock import Clock
-from sightline.evaluation.encoding import Progress, encode_images, encode_texts
+from sightline.evaluation.encoding import Progress, SharedImages, encode_images, encode_texts
+from sightline.evaluation.ensemble import check_partner, join_partner
 from sightline.evaluation.galleries import Ranker
 from sightline.evaluation.plan import Plan
 from sightline.evaluation.protocols import protocol_named
 from sightline.evaluation.questions import Questions
 from sightline.evaluation.result import Evaluation
+from sightline.evaluation.translating import Translator, translated
 from sightline.search.scoring import Fusion
 
 
@@ -31,6 +35,10 @@ def evaluate(
     seed: int = 0,
     batch_size: int = 64,
     progress: Progress | None = None,
+    translate: Translator | None = None,
+    shared: SharedImages | None = None,
+    partner: Model | None = None,
+    matcher: Model | None = None,
 ) -> Evaluation:
     """Measure how well `model` finds the images of captions and the captions of images.
 
@@ -40,38 +48,57 @@ def evaluate(
     distractors: their images, not their captions, enlarge the gallery.
     skip_missing_language: leave out, and count, records without captions in `lang`; else the first one is refused.
     progress: told the part of the work, how much of it is done, and how much there is.
+    translate: puts the captions from `lang` into the language that the model reads (see `translating`).
+    shared: the pictures, where they are encoded already.
+    partner: a second model; texts and images are then as similar as both find them on average.
+    matcher: another model that reranks, instead of `model` itself.
 
     Nothing is dropped in silence: an image that cannot be read is counted in `problems`, and it and its captions
     count as missed. What can be refused is refused before the first image is opened.
     """
     plan = Plan(late, rerank, fusion, weight)
-    plan.check(model)
+    plan.check(model, matcher)
+    needs = plan.needs if matcher is None else replace(plan.needs, states=False)
+    if partner is not None:
+        check_partner(partner, plan)
     if batch_size < 1:
         raise EvaluationError(f"batches of {batch_size}", "Give at least 1.")
-    questions = Questions.of(records, lang, distractors, skip_missing_language)
-    galleries = protocol_named(protocol).galleries(len(questions.images))
+    chosen = protocol_named(protocol)
+    questions = Questions.of(records, lang, distractors, skip_missing_language, chosen.asks)
+    galleries = chosen.galleries(len(questions.images))
     clock = Clock()
     with clock("encode_images"):
         sources = (*questions.images, *questions.distractors)
-        images, readable = encode_images(model, sources, plan.needs, batch_size, progress)
+        images, readable = (
+            shared.taken(sources) if shared else encode_images(model, sources, needs, batch_size, progress)
+        )
     with clock("encode_texts"):
-        texts, truncated = encode_texts(model, questions.captions, plan.needs, batch_size, progress)
-    ranker = Ranker(model, plan, questions, texts, images, readable, batch_size, clock, progress)
+        captions = questions.captions if translate is None else translated(questions.captions, lang, translate)
+        texts, truncated = encode_texts(model, captions, needs, batch_size, progress)
+    if partner is not None:
+        with clock("encode_images"):
+            images, texts = join_partner(partner, images, texts, sources, captions, batch_size, progress)
+    if matcher is not None:
+        with clock("encode_images"):
+            images, texts = borrow_states(matcher, images, texts, sources, captions, batch_size, progress)
+    ranker = Ranker(matcher or model, plan, questions, texts, images, readable, batch_size, clock, progress)
     problems = {"images_unreadable": len(sources) - len(readable), "captions_truncated": truncated}
     if skip_missing_language:
         problems["records_without_language"] = questions.skipped
     return Evaluation(
-        model=model.name,
+        model=" + ".join(one.name for one in (model, partner, matcher) if one is not None),
         data=data,
         lang=lang,
         protocol=protocol,
         stages=plan.names,
         fusion=fusion if rerank else None,
         weight=weight if rerank and fusion != "ce" else None,
-        distractors=len(questions.distractors),
+        distractors=len(sources) - questions.asked,
         folds=tuple(ranker.ranks(gallery) for gallery in galleries),
         fingerprint=questions.fingerprint,
         problems=problems,
         seconds=clock.seconds,
         seed=seed,
+        distractor_captions=int((questions.image_of >= questions.asked).sum()),
+        translated_by=None if translate is None else getattr(translate, "__name__", type(translate).__name__),
     )

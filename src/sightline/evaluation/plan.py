@@ -37,10 +37,18 @@ class Plan:
         """How many of the best any later stage wants to see; 0 without one."""
         return max(self.late or 0, self.rerank or 0)
 
-    def check(self, model: Model) -> None:
-        """Refuse what cannot be done: a stage of fewer than one, a missing ability, an unknown fusion."""
+    def check(self, model: Model, matcher: Model | None = None) -> None:
+        """Refuse what cannot be done: a stage of fewer than one, a missing ability, an unknown fusion.
+
+        matcher: the model that matches, where it is another.
+        """
+        check_ability(model, "embed", "ranking", "A matcher alone scores pairs: let it rerank for another model.")
         self._check_stage("late", self.late, "fragments", model)
-        self._check_stage("rerank", self.rerank, "match", model)
+        self._check_stage("rerank", self.rerank, "match", matcher or model)
+        if matcher is not None and self.rerank is None:
+            raise EvaluationError(
+                f"{matcher.name} is to match, and nothing is reranked", "Say rerank, or leave out matcher."
+            )
         check_fusion(self.fusion, self.weight)
 
     @staticmethod

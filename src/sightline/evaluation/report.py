@@ -92,12 +92,13 @@ def _bold_if_best(value: float, column: int, rivals: Sequence[Sequence[float]]) 
 
 
 def _task(result: Mapping[str, Any]) -> tuple[Any, ...]:
-    names = ("data", "lang", "protocol", "images", "captions", "distractors")
+    names = ("data", "lang", "translated_by", "protocol", "images", "captions", "distractors")
     return tuple(result.get(name) for name in names)
 
 
 def _task_words(result: Mapping[str, Any]) -> str:
-    return f"{result.get('data') or 'unnamed data'} ({result['lang']}, {result['protocol']})"
+    lang = f"{result['lang']} translated" if result.get("translated_by") else result["lang"]
+    return f"{result.get('data') or 'unnamed data'} ({lang}, {result['protocol']})"
 
 
 def _gallery(result: Mapping[str, Any]) -> str:

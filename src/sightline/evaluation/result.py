@@ -50,6 +50,10 @@ class Evaluation:
     problems: Mapping[str, int]
     seconds: Mapping[str, float]
     seed: int
+    distractor_captions: int = 0
+    """Captions that nobody asks about in the gallery of captions, those of protocol `full`."""
+    translated_by: str | None = None
+    """What put the captions into the model's language, if anything did."""
 
     @property
     def images(self) -> int:
@@ -64,12 +68,12 @@ class Evaluation:
     @property
     def text_to_image(self) -> dict[str, float]:
         """R@1, R@5, R@10 and medR of finding a caption's image; of several folds the mean."""
-        return _mean([summary(fold.text_to_image) for fold in self.folds])
+        return mean_of([summary(fold.text_to_image) for fold in self.folds])
 
     @property
     def image_to_text(self) -> dict[str, float]:
         """R@1, R@5, R@10 and medR of finding any caption of an image; of several folds the mean."""
-        return _mean([summary(fold.image_to_text) for fold in self.folds])
+        return mean_of([summary(fold.image_to_text) for fold in self.folds])
 
     @property
     def r_sum(self) -> float:
@@ -112,6 +116,7 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Give the result as JSON values; a median rank that is infinite, because most was missed, is null."""
+        only_if = {"distractor_captions": self.distractor_captions, "translated_by": self.translated_by}
         return {
             "model": self.model,
             "data": self.data,
@@ -123,25 +128,27 @@ class Evaluation:
             "images": self.images,
             "captions": self.captions,
             "distractors": self.distractors,
-            "text_to_image": _plain(self.text_to_image),
-            "image_to_text": _plain(self.image_to_text),
-            "rSum": _plain(self.r_sum),
-            "mR": _plain(self.mean_recall),
-            "ci95": _plain(self.ci95),
+            **{name: value for name, value in only_if.items() if value},
+            "text_to_image": plain(self.text_to_image),
+            "image_to_text": plain(self.image_to_text),
+            "rSum": plain(self.r_sum),
+            "mR": plain(self.mean_recall),
+            "ci95": plain(self.ci95),
             "problems": dict(self.problems),
-            "seconds": _plain(self.seconds),
+            "seconds": plain(self.seconds),
             "seed": self.seed,
         }
 
 
-def _mean(summaries: list[dict[str, float]]) -> dict[str, float]:
+def mean_of(summaries: list[dict[str, float]]) -> dict[str, float]:
+    """Average several summaries, number by number."""
     return {name: sum(one[name] for one in summaries) / len(summaries) for name in summaries[0]}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Round numbers to what they can mean, and turn what JSON does not know into what it does."""
     if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items()}
+        return {name: plain(inner) for name, inner in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(inner) for inner in value]
+        return [plain(inner) for inner in value]
     return round(value, 3) if math.isfinite(value) else None

@@ -24,6 +24,7 @@ AVIF = Kind("an AVIF picture", "AVIF")
 _JPEG_2000 = Kind("a JPEG 2000 picture", "JPEG2000")
 _TIFF = Kind("a TIFF picture", "TIFF")
 _WEBP = Kind("a WebP picture", "WEBP")
+ARRAY = Kind("an array of numbers, such as the regions of a picture")
 
 _BEGINNINGS: tuple[tuple[bytes, Kind], ...] = (
     (b"\xff\xd8\xff", Kind("a JPEG picture", "JPEG")),
@@ -56,6 +57,7 @@ _BEGINNINGS: tuple[tuple[bytes, Kind], ...] = (
     (b"MZ", Kind("a Windows program")),
     (b"version https://git-lfs", Kind("a Git LFS pointer, not the picture itself")),
     (b"SQLite format 3\0", Kind("an SQLite database")),
+    (b"\x93NUMPY", ARRAY),
 )
 _MARKUP: tuple[tuple[bytes, str], ...] = (
     (b"<svg", "an SVG drawing"),

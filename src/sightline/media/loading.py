@@ -11,13 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from sightline.errors import MediaError
-from sightline.media.pixels import Preprocess, to_pixels
+from sightline.media.inputs import ImageInput, to_input
 from sightline.media.source import ImageSource
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One source's outcome: `pixels` float32 [3, size, size], or the `error` that says why there are none."""
+    """One source's outcome: `pixels` float32 [3, size, size], or the `error` that says why there are none.
+
+    For a model of regions, `pixels` are its regions, [n, width].
+    """
 
     index: int
     source: ImageSource
@@ -33,7 +36,7 @@ def usable_cpus() -> int:
 
 
 def load_pixels(
-    sources: Iterable[ImageSource], preprocess: Preprocess, *, workers: int | None = None, ahead: int = 32
+    sources: Iterable[ImageSource], preprocess: ImageInput, *, workers: int | None = None, ahead: int = 32
 ) -> Iterator[Loaded]:
     """Load every source, in order; a broken picture yields its error and the run goes on.
 
@@ -46,7 +49,7 @@ def load_pixels(
     return _run(iter(sources), preprocess, workers or usable_cpus(), ahead)
 
 
-def _run(sources: Iterator[ImageSource], preprocess: Preprocess, workers: int, ahead: int) -> Iterator[Loaded]:
+def _run(sources: Iterator[ImageSource], preprocess: ImageInput, workers: int, ahead: int) -> Iterator[Loaded]:
     pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="sightline-load")
     try:
         numbered = enumerate(sources)
@@ -62,9 +65,9 @@ def _run(sources: Iterator[ImageSource], preprocess: Preprocess, workers: int, a
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _load(index: int, source: ImageSource, preprocess: Preprocess) -> Loaded:
+def _load(index: int, source: ImageSource, preprocess: ImageInput) -> Loaded:
     try:
-        return Loaded(index, source, to_pixels(source, preprocess), None)
+        return Loaded(index, source, to_input(source, preprocess), None)
     except MediaError as error:
         # Its traceback holds the picture's bytes; whoever gathers the errors of a long run must not gather those too.
         error.__traceback__ = error.__cause__ = error.__context__ = None

@@ -31,6 +31,7 @@ class Preprocess:
     resize: `squash` brings both sides to `size`; `crop` the short side, and keeps the middle; `pad` the long side, and
         fills the rest with the mean colour, which normalises to zero.
     mean, std: of red, green and blue on the scale 0 to 1.
+    short: `crop` brings the short side to this, where it is more than `size`, so that edges are cut off all around.
     """
 
     size: int
@@ -39,6 +40,7 @@ class Preprocess:
     mean: Colour
     std: Colour
     interpolation: Interpolation = "bicubic"
+    short: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.size, bool) or not isinstance(self.size, int) or not 1 <= self.size <= _LARGEST_SIZE:
@@ -47,6 +49,11 @@ class Preprocess:
             raise ModelError(f"image resize rule {self.resize!r}", f"Give one of {', '.join(_RULES)}.")
         if self.interpolation not in _FILTERS:
             raise ModelError(f"image interpolation {self.interpolation!r}", f"Give one of {', '.join(_FILTERS)}.")
+        if self.short is not None and (self.resize != "crop" or self.short < self.size):
+            raise ModelError(
+                f"a short side of {self.short} pixels with the resize rule {self.resize} to {self.size}",
+                "Only a picture that is cropped may first be brought to another size, which is then the larger one.",
+            )
         object.__setattr__(self, "mean", _colour("mean", self.mean, positive=False))
         object.__setattr__(self, "std", _colour("std", self.std, positive=True))
 
@@ -76,7 +83,7 @@ def _fit(picture: Framed, preprocess: Preprocess) -> npt.NDArray[np.uint8]:
     if preprocess.resize == "squash":
         return np.array(image.resize((size, size), resample, box=picture.box))
     if preprocess.resize == "crop":
-        return np.array(image.resize((size, size), resample, box=picture.part(_middle(picture.sides, size))))
+        return np.array(image.resize((size, size), resample, box=picture.part(_middle(picture.sides, preprocess))))
     width, height = (max(1, round(side * size / max(picture.sides))) for side in picture.sides)
     square = Image.new("RGB", (size, size), _mean_colour(preprocess.mean))
     whole = image.resize((width, height), resample, box=picture.box)
@@ -84,15 +91,15 @@ def _fit(picture: Framed, preprocess: Preprocess) -> npt.NDArray[np.uint8]:
     return np.array(square)
 
 
-def _middle(sides: tuple[int, int], size: int) -> Box:
-    """Find the box of the picture that the middle square comes from, once the short side is `size`.
+def _middle(sides: tuple[int, int], preprocess: Preprocess) -> Box:
+    """Find the box of the picture that the middle square comes from, once the short side is as long as it should be.
 
     The long side is cut to whole pixels and the margin rounded half to even, as torchvision does both.
     """
-    short = min(sides)
+    size, wanted, short = preprocess.size, preprocess.short or preprocess.size, min(sides)
     starts, ends = [], []
     for side in sides:
-        resized = size if side == short else int(size * side / short)
+        resized = wanted if side == short else int(wanted * side / short)
         start = round((resized - size) / 2)
         starts.append(start * side / resized)
         ends.append((start + size) * side / resized)
@@ -138,7 +145,7 @@ def to_pixels(source: ImageSource, preprocess: Preprocess, max_pixels: int = MAX
 
 def open_for(source: ImageSource, preprocess: Preprocess, max_pixels: int = MAX_PIXELS) -> Framed:
     """Open a picture at the least size from which `to_pixels_of` makes what the model reads."""
-    return open_framed(source, 2 * preprocess.size, max_pixels)
+    return open_framed(source, 2 * (preprocess.short or preprocess.size), max_pixels)
 
 
 def to_pixels_of(picture: Framed, preprocess: Preprocess) -> npt.NDArray[np.float32]:

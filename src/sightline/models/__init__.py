@@ -1,6 +1,8 @@
+from sightline.media import RegionConfig
 from sightline.models.dual_stream import DualStream, DualStreamConfig
+from sightline.models.relations import RelationConfig
 from sightline.models.retriever import Encoded, Regions, Retriever, Seen, TextInput, Tokens
-from sightline.models.single_stream import RegionConfig, SingleStream, SingleStreamConfig
+from sightline.models.single_stream import SingleStream, SingleStreamConfig
 from sightline.models.towers import TowerConfig
 
 __all__ = [
@@ -9,6 +11,7 @@ __all__ = [
     "Encoded",
     "RegionConfig",
     "Regions",
+    "RelationConfig",
     "Retriever",
     "Seen",
     "SingleStream",

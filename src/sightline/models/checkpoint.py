@@ -18,12 +18,12 @@ from transformers import AutoTokenizer
 from sightline import settings
 from sightline.bundle.tokenizing import Tokenizer
 from sightline.errors import ModelError
+from sightline.loading import CHECKPOINT_FILE
 from sightline.models.dual_stream import DualStream, DualStreamConfig
 from sightline.models.single_stream import SingleStream, SingleStreamConfig
 from sightline.models.towers import TowerConfig
 
 FORMAT = 1
-CHECKPOINT_FILE = "retriever.json"
 Config: TypeAlias = DualStreamConfig | SingleStreamConfig
 AnyRetriever: TypeAlias = DualStream | SingleStream
 
@@ -31,7 +31,13 @@ KINDS: dict[str, tuple[type[DualStream] | type[SingleStream], type[Config]]] = {
     "dual_stream": (DualStream, DualStreamConfig),
     "single_stream": (SingleStream, SingleStreamConfig),
 }
-_TOWER_OF_PART = {"image": "image", "text": "text", "matcher": "matcher_tower", "transformer": "transformer"}
+_TOWER_OF_PART = {
+    "image": "image",
+    "image_reader": "image_reader",
+    "text": "text",
+    "matcher": "matcher_tower",
+    "transformer": "transformer",
+}
 
 
 def build(config: Config) -> AnyRetriever:

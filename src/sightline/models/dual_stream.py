@@ -5,6 +5,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from sightline.bundle.encoded import Ability
 from sightline.errors import ModelError
@@ -12,7 +13,9 @@ from sightline.media import Preprocess
 from sightline.models import towers
 from sightline.models.fragments import mask_with_codes, mask_without_codes, new_codes, with_codes
 from sightline.models.heads import ImageStates, MatchScore, UnitProjection, last_real, masked_mean
+from sightline.models.image_reader import ImageReader
 from sightline.models.image_tower import ImageTower, Pool
+from sightline.models.relations import RelationConfig, RelationPooling, dropped
 from sightline.models.retriever import Encoded, Regions, Retriever, Seen, TextInput, Tokens
 from sightline.models.text_tower import TextTower
 from sightline.models.towers import TowerConfig
@@ -31,12 +34,19 @@ class DualStreamConfig:
     for others; a layer below those that were trained (`optimizer.frozen_layers`) treats all pictures alike.
     pool, pool_to: image fragments are pooled to a "grid" of so many rows, or by "kmeans" to so many clusters (paper 3,
     section 5); 0 keeps the tower's own.
+    pool_layer: the image tower pools to its grid after this many layers, and those above read fewer patches: pooled
+    from 196 to 49 after nine layers of twelve, a picture takes a fifth less time. 0 pools at the end.
     codes: learned vectors that enter each tower beside the patches or words, and come out as more fragments (paper 3,
     section 4.1). Embeddings are pooled as without them: from the class token, or over the words alone.
     codes_layer: they enter the image tower after this many layers; below those that are trained they would cost much
     time and change little.
     fragments: an item's fragments are only its first so many patches or words (paper 3, appendix); 0 is all. Codes then
     work inside the towers only. Such a model has no matcher, which would need the others.
+    image_reader: a BERT-type encoder that reads what the image tower saw, [CLS] first: its [CLS] becomes the embedding
+    and its other outputs the fragments (paper 4, whose images are the regions of a frozen detector). The matcher reads
+    what the image tower saw, as ever.
+    relations: an embedding is made of its fragments, after they have looked at each other (paper 2, section 3.2), and
+    not of a class token or a mean; fragments are then as wide as embeddings.
     """
 
     image: TowerConfig
@@ -47,6 +57,7 @@ class DualStreamConfig:
     fragment_dim: int = 128
     pool: Pool = "grid"
     pool_to: int = 7
+    pool_layer: int = 0
     codes: int = 0
     codes_layer: int = 0
     fragments: int = 0
@@ -55,6 +66,8 @@ class DualStreamConfig:
     matcher_reads: Literal["words", "states"] = "words"
     matcher_tower: TowerConfig | None = None
     matcher_layer: int = 0
+    image_reader: TowerConfig | None = None
+    relations: RelationConfig | None = None
 
     def __post_init__(self) -> None:
         if self.matcher == "shared" and self.matcher_reads == "states":
@@ -69,6 +82,14 @@ class DualStreamConfig:
             raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Give numbers from 0 up.")
         if self.codes_layer and not self.codes:
             raise ModelError(f"codes_layer is {self.codes_layer}, but there are no codes", "Set codes.")
+        if self.codes and self.image_reader is not None:
+            raise ModelError("an image_reader reads patches, and no codes", "Set codes = 0, or leave out image_reader.")
+        if self.relations is not None and (self.codes or self.fragment_dim != self.embedding_dim):
+            raise ModelError(
+                f"relations make embeddings of {self.embedding_dim} numbers out of fragments of {self.fragment_dim}, "
+                f"with {self.codes} codes",
+                "Set fragment_dim = embedding_dim and codes = 0.",
+            )
         if self.fragments and self.matcher != "none":
             raise ModelError(
                 f'only the first {self.fragments} fragments are kept, and a matcher ("{self.matcher}") reads them all',
@@ -92,6 +113,7 @@ class DualStream(Retriever):
             config.pool_to or None,
             config.matcher_layer,
             pool=config.pool,
+            pool_layer=config.pool_layer,
             codes=config.codes,
             codes_layer=config.codes_layer,
         )
@@ -100,10 +122,23 @@ class DualStream(Retriever):
         if config.codes:
             self.text.check_reads_images()
         self.text_codes = new_codes(config.codes, self.text.hidden, self.text.word_spread())
-        self.image_embedding = UnitProjection(self.image.hidden, config.embedding_dim, image_weight)
-        self.text_embedding = UnitProjection(self.text.hidden, config.embedding_dim, text_weight)
-        self.image_fragments = UnitProjection(self.image.hidden, config.fragment_dim)
+        self.image_reader: ImageReader | None = None
+        seen_width = self.image.hidden
+        if config.image_reader is not None:
+            encoder, image_weight = towers.build(config.image_reader, "text")[0], None
+            self.image_reader = ImageReader(encoder, self.image.hidden, self.image.places)
+            seen_width = self.image_reader.tower.hidden
+        dim, relations = config.embedding_dim, config.relations
+        self.image_embedding: UnitProjection | RelationPooling
+        self.text_embedding: UnitProjection | RelationPooling
+        if relations is None:
+            self.image_embedding = UnitProjection(seen_width, dim, image_weight)
+            self.text_embedding = UnitProjection(self.text.hidden, dim, text_weight)
+        self.image_fragments = UnitProjection(seen_width, config.fragment_dim)
         self.text_fragments = UnitProjection(self.text.hidden, config.fragment_dim)
+        if relations is not None:
+            self.image_embedding = RelationPooling(dim, relations.image, relations)
+            self.text_embedding = RelationPooling(dim, relations.text, relations)
         self.own_matcher: TextTower | None = None
         if config.matcher == "own":
             encoder, _ = towers.build(config.matcher_tower or config.text, "text")
@@ -126,6 +161,11 @@ class DualStream(Retriever):
         return frozenset(("embed", "fragments") if self.config.matcher == "none" else ("embed", "fragments", "match"))
 
     @property
+    def embedding_dim(self) -> int:
+        """As configured."""
+        return self.config.embedding_dim
+
+    @property
     def grid(self) -> tuple[int, int] | None:
         """Rows and columns of an image's first fragments; None where they are no grid."""
         return self.image.grid if self.config.fragments in (0, self.image.places) else None
@@ -145,10 +185,16 @@ class DualStream(Retriever):
             raise ModelError("this model reads pixels, not regions")
         seen = images if isinstance(images, Seen) else self.look(images)
         mask = torch.ones(seen.patches.shape[:2], dtype=torch.bool, device=seen.patches.device)
+        if self.training and self.config.relations is not None:
+            mask = dropped(mask, self.config.relations.drop)
         read = seen.patches if seen.below is None else seen.below
         states = self.image_states(read) if self.image_states is not None else None
-        fragments = self.image_fragments(seen.patches)
-        return self._cut(Encoded(self.image_embedding(seen.pooled), fragments, mask, states), self.image.places)
+        pooled, patches = seen.pooled, seen.patches
+        if self.image_reader is not None:
+            whole = self.image_reader(patches)
+            pooled, patches = whole[:, 0], whole[:, 1:]
+        both = _projected(self.image_embedding, self.image_fragments, pooled, patches, mask)
+        return self._cut(Encoded(*both, mask, states), self.image.places)
 
     def encode_texts(self, tokens: Tokens) -> Encoded:
         """Encode tokenised texts."""
@@ -163,7 +209,8 @@ class DualStream(Retriever):
             pooled = words[:, 0]
         mask = mask_with_codes(tokens.mask, self.config.codes)
         states = self._text_states(tokens, read)
-        return self._cut(Encoded(self.text_embedding(pooled), self.text_fragments(read), mask, states), count)
+        both = _projected(self.text_embedding, self.text_fragments, pooled, read, mask)
+        return self._cut(Encoded(*both, mask, states), count)
 
     def _text_states(self, tokens: Tokens, read: Tensor) -> Tensor | None:
         """What the matcher reads of texts: what the tower made of the words, or the words themselves."""
@@ -191,6 +238,18 @@ class DualStream(Retriever):
     def parts(self) -> dict[str, nn.Module]:
         """The encoders inside, by their folder in a checkpoint."""
         found: dict[str, nn.Module] = {"image": self.image.encoder, "text": self.text.encoder}
+        if self.image_reader is not None:
+            found["image_reader"] = self.image_reader.tower.encoder
         if self.own_matcher is not None:
             found["matcher"] = self.own_matcher.encoder
         return found
+
+
+def _projected(
+    embed: UnitProjection | RelationPooling, project: UnitProjection, pooled: Tensor, values: Tensor, mask: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Embedding [batch, dim] and fragments [batch, n, dim]: of the pooled vector, or of the related fragments."""
+    if isinstance(embed, UnitProjection):
+        return embed(pooled), project(values)
+    local = project.linear(values)
+    return embed(local, mask), F.normalize(local, dim=-1)

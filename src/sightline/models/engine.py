@@ -10,11 +10,13 @@ import numpy.typing as npt
 import torch
 
 from sightline import bundle
-from sightline.bundle.encoded import Ability, Floats
+from sightline.bundle.encoded import Ability, CodeAttention, Floats
 from sightline.bundle.tokenizing import Tokenizer
-from sightline.media import Preprocess
+from sightline.loading import CHECKPOINT_FILE, PUBLISHED_FILE
+from sightline.media import ImageInput, RegionConfig, without_padding
 from sightline.models import checkpoint
-from sightline.models.retriever import Encoded, Retriever, Tokens
+from sightline.models.code_attention import code_attention
+from sightline.models.retriever import Encoded, Regions, Retriever, Tokens
 
 Mask = npt.NDArray[np.bool_]
 
@@ -28,11 +30,14 @@ class TorchModel:
         self.name = name
 
     @classmethod
-    def open(cls, folder: str | Path, device: str | None = None) -> "TorchModel":
-        """Open a checkpoint on `device`: by default the GPU, where there is one."""
-        retriever, tokenizer = checkpoint.load(folder)
+    def open(cls, folder: str | Path, device: str | None = None, *, name: str | None = None) -> "TorchModel":
+        """Open a checkpoint, or a published model, on `device`: by default the GPU, where there is one.
+
+        name: what results call it; by default as its folder is called.
+        """
+        retriever, tokenizer = read(folder)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        return cls(retriever.to(device).eval(), tokenizer, Path(folder).name)
+        return cls(retriever.to(device).eval(), tokenizer, name or Path(folder).name)
 
     @cached_property
     def sha256(self) -> str:
@@ -49,13 +54,17 @@ class TorchModel:
         return self.retriever.abilities
 
     @property
-    def preprocess(self) -> Preprocess:
-        """How its pictures are sized and normalised."""
+    def preprocess(self) -> ImageInput:
+        """How its pictures are sized and normalised; or what regions of them are like, where it reads those instead."""
         return self.retriever.preprocess
 
     @torch.inference_mode()
     def encode_images(self, pixels: npt.NDArray[np.float32]) -> bundle.Encoded:
-        """Encode normalised pixels [batch, 3, size, size]."""
+        """Encode normalised pixels [batch, 3, size, size]; or regions [batch, n, width], see `media.in_a_batch`."""
+        wanted = self.preprocess
+        if isinstance(wanted, RegionConfig):
+            regions, mask = (self._tensor(part) for part in without_padding(pixels))
+            return _arrays(self.retriever.encode_images(Regions.of(regions, mask, wanted)))
         return _arrays(self.retriever.encode_images(self._tensor(pixels)))
 
     @torch.inference_mode()
@@ -78,8 +87,24 @@ class TorchModel:
         )
         return logits.float().cpu().numpy()
 
+    def code_attention(self, text: str, pixels: npt.NDArray[np.float32]) -> CodeAttention:
+        """What the codes of a model that has some attend to in a text and in normalised pixels [1, 3, size, size]."""
+        tokens = self.tokenizer([text])
+        ids, mask = self._tensor(tokens.ids), self._tensor(tokens.mask)
+        return code_attention(self.retriever, Tokens(ids, mask), self._tensor(pixels))
+
     def _tensor(self, array: npt.NDArray[np.generic]) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(next(self.retriever.parameters()).device)
+
+
+def read(folder: str | Path) -> tuple[Retriever, Tokenizer]:
+    """Read a checkpoint of Sightline's own, or a published model in the layout of its authors."""
+    folder = Path(folder)
+    if (folder / CHECKPOINT_FILE).is_file() or not (folder / PUBLISHED_FILE).is_file():
+        return checkpoint.load(folder)
+    from sightline.models import pretrained  # takes a while, and is seldom needed
+
+    return pretrained.load(folder)
 
 
 def _arrays(encoded: Encoded, truncated: Mask | None = None) -> bundle.Encoded:
@@ -87,7 +112,7 @@ def _arrays(encoded: Encoded, truncated: Mask | None = None) -> bundle.Encoded:
     return bundle.Encoded(
         encoded.embedding.float().cpu().numpy(),
         encoded.mask.cpu().numpy(),
-        encoded.fragments.float().cpu().numpy(),
+        encoded.fragments.float().cpu().numpy() if encoded.fragments.shape[-1] else None,
         states,
         truncated,
     )

@@ -68,8 +68,9 @@ def _seeds(points: Tensor, count: int, mask: Tensor | None) -> tuple[Tensor, Ten
         return chosen, (steps < n).expand(batch, -1)
     there = mask.sum(1, keepdim=True)
     ranks = torch.minimum(steps * there.clamp(min=count) // count, (there - 1).clamp(min=0))
-    order = mask.long().argsort(dim=1, descending=True, stable=True)
-    return F.one_hot(order.gather(1, ranks), n).to(points.dtype), steps < there
+    places = torch.arange(n, device=points.device)
+    order = (mask.long() * n - places).argsort(dim=1, descending=True)  # the real ones first, in their order
+    return (order.gather(1, ranks)[:, :, None] == places).to(points.dtype), steps < there
 
 
 def _members(points: Tensor, centres: Tensor, real: Tensor, mask: Tensor | None) -> Tensor:

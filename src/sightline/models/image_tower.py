@@ -25,6 +25,7 @@ class ImageTower(nn.Module):
 
     pool_to: how far patches are pooled, None not at all. "grid" averages them to a square grid of that many rows (7
     turns 14 x 14 patches into 7 x 7), "kmeans" to that many clusters of like patches.
+    pool_layer: "grid" pools after this many layers, so that those above read fewer patches; 0 after the last.
     below: asks for the patches of that layer too, counted from 1, each brought to mean 0 and variance 1; they are
     pooled as the last layer's are.
     codes: how many learned vectors join the patches after the first `codes_layer` layers. Layers before that neither
@@ -39,6 +40,7 @@ class ImageTower(nn.Module):
         below: int = 0,
         *,
         pool: Pool = "grid",
+        pool_layer: int = 0,
         codes: int = 0,
         codes_layer: int = 0,
     ) -> None:
@@ -46,6 +48,7 @@ class ImageTower(nn.Module):
         self.encoder = encoder
         self.pool_to = pool_to
         self.pool = pool
+        self.pool_layer = pool_layer
         self.below = below
         self.codes_layer = codes_layer
         native = getattr(encoder.config, "image_size", image_size)
@@ -64,23 +67,37 @@ class ImageTower(nn.Module):
                 f"layer {below} of the image tower was asked for, and it has {len(towers.layers(encoder))}",
                 "Give a layer before the last, counted from 1, or 0 for the last.",
             )
+        if pool_layer:
+            self._check_pool_layer(codes)
         if codes:
-            self._check_codes(codes_layer)
+            self._check_plain("take codes: its layers merge what they read", "codes = 0")
+            self._check_layer("codes_layer", codes_layer, "Give how many layers come before the codes: 0 for none.")
         self.codes = new_codes(codes, self.hidden, _SPREAD)
 
-    def _check_codes(self, layer: int) -> None:
-        """Refuse codes in an encoder whose layers do not all read the same row of vectors, or after its last layer."""
+    def _check_pool_layer(self, codes: int) -> None:
+        """Refuse to pool between layers what cannot be pooled there."""
+        if self.pool_to is None or self.pool != "grid" or codes:
+            raise ModelError(
+                "pool_layer pools patches to a grid between two layers, where there are no clusters and no codes",
+                'Give pool_to with pool = "grid" and codes = 0, or pool_layer = 0.',
+            )
+        self._check_plain("be pooled between its layers: they merge by themselves", "pool_layer = 0")
+        self._check_layer("pool_layer", self.pool_layer, "Give how many layers read every patch: 0 for all.")
+
+    def _check_plain(self, cannot: str, instead: str) -> None:
+        """Refuse an encoder whose layers do not all read the same row of vectors."""
         config = self.encoder.config
         if hasattr(config, "depths") or hasattr(config, "hidden_sizes"):
             raise ModelError(
-                f"{config.model_type} cannot take codes: its layers merge what they read",
-                "Use a tower such as CLIP, SigLIP, ViT or DINOv2, or codes = 0.",
+                f"{config.model_type} cannot {cannot}",
+                f"Use a tower such as CLIP, SigLIP, ViT or DINOv2, or {instead}.",
             )
-        if not 0 <= layer < len(towers.layers(self.encoder)):
-            raise ModelError(
-                f"codes_layer is {layer}, and the image tower has {len(towers.layers(self.encoder))} layers",
-                "Give how many layers come before the codes: 0 for none.",
-            )
+
+    def _check_layer(self, key: str, layer: int, way_out: str) -> None:
+        """Refuse what should come before a layer that is not there."""
+        count = len(towers.layers(self.encoder))
+        if not 0 <= layer < count:
+            raise ModelError(f"{key} is {layer}, and the image tower has {count} layers", way_out)
 
     def _rows(self, image_size: int) -> int:
         """Rows of the encoder's own grid, from its config: patch size, times two for each merging stage."""
@@ -119,17 +136,14 @@ class ImageTower(nn.Module):
         """Look at pixels [batch, 3, size, size]."""
         below: list[Tensor] = []
         with ExitStack() as hooks:
+            self._pool_between(hooks)
             self._insert(hooks)
-            self._listen(hooks, below)
+            self._listen(hooks, self.below, below)
             out = self.encoder(pixel_values=pixels)
-        tokens = out.last_hidden_state
-        if tokens.ndim == 4:  # convolutional: [batch, hidden, rows, columns]
-            tokens = tokens.flatten(2).transpose(1, 2)
-        if hasattr(self.encoder, "post_layernorm") and self.encoder.config.model_type == "clip_vision_model":
-            tokens = self.encoder.post_layernorm(tokens)  # CLIP normalises only the class token by itself
+        tokens = self._last(out.last_hidden_state)
         count = 0 if self.codes is None else len(self.codes)
         end = tokens.shape[1] - count
-        extra = end - self.rows**2
+        extra = end - (self.places if self.pool_layer else self.rows**2)
         patches = tokens[:, extra:end]
         if extra:
             pooled = tokens[:, 0]
@@ -144,6 +158,38 @@ class ImageTower(nn.Module):
             self._joined(*self._apart(_standard(below[0]), extra, end, shares)) if below else None,
         )
 
+    def patches(self, pixels: Tensor, layer: int = 0) -> Tensor:
+        """Vectors [batch, rows * rows, hidden] of all patches, pooled nowhere, without codes.
+
+        layer: whose, counted from 1; 0 is the last. Those of an earlier one are brought to mean 0 and variance 1.
+        """
+        self._check_plain("tell its patches apart: its layers merge what they read", "leave out what asks for them")
+        heard: list[Tensor] = []
+        with ExitStack() as hooks:
+            self._listen(hooks, layer, heard)
+            out = self.encoder(pixel_values=pixels)
+        tokens = _standard(heard[0]) if heard else self._last(out.last_hidden_state)
+        return tokens[:, -(self.rows**2) :]
+
+    def _last(self, tokens: Tensor) -> Tensor:
+        """What the encoder gives at its end, as [batch, n, hidden]."""
+        if tokens.ndim == 4:  # convolutional: [batch, hidden, rows, columns]
+            tokens = tokens.flatten(2).transpose(1, 2)
+        if hasattr(self.encoder, "post_layernorm") and self.encoder.config.model_type == "clip_vision_model":
+            tokens = self.encoder.post_layernorm(tokens)  # CLIP normalises only the class token by itself
+        return tokens
+
+    def _pool_between(self, hooks: ExitStack) -> None:
+        """Let one layer and those after it read the smaller grid."""
+        if not self.pool_layer:
+            return
+
+        def pool(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            extra = given[0].shape[1] - self.rows**2
+            return torch.cat([given[0][:, :extra], self._pool(given[0][:, extra:])], 1), *given[1:]
+
+        hooks.callback(towers.layers(self.encoder)[self.pool_layer].register_forward_pre_hook(pool).remove)
+
     def _insert(self, hooks: ExitStack) -> None:
         """Let codes join what one layer reads."""
         codes = self.codes
@@ -155,15 +201,15 @@ class ImageTower(nn.Module):
 
         hooks.callback(towers.layers(self.encoder)[self.codes_layer].register_forward_pre_hook(join).remove)
 
-    def _listen(self, hooks: ExitStack, into: list[Tensor]) -> None:
-        """Overhear what one layer says, whichever way the encoder calls its layers."""
-        if not self.below:
+    def _listen(self, hooks: ExitStack, layer: int, into: list[Tensor]) -> None:
+        """Overhear what one layer says, counted from 1, whichever way the encoder calls its layers; 0 is none."""
+        if not layer:
             return
 
         def hear(_: nn.Module, __: object, said: Tensor | tuple[Tensor, ...]) -> None:
             into.append(said if isinstance(said, Tensor) else said[0])
 
-        hooks.callback(towers.layers(self.encoder)[self.below - 1].register_forward_hook(hear).remove)
+        hooks.callback(towers.layers(self.encoder)[layer - 1].register_forward_hook(hear).remove)
 
     def _apart(
         self, tokens: Tensor, extra: int, end: int, shares: Tensor | None
@@ -171,6 +217,8 @@ class ImageTower(nn.Module):
         """Tell the patches of an earlier layer from its codes; a layer before them lends them their first values."""
         if self.codes is not None and self.below <= self.codes_layer:
             tokens = with_codes(tokens, self.codes)
+        if self.below <= self.pool_layer:
+            end = tokens.shape[1]
         return tokens[:, extra:end], shares, tokens[:, end:]
 
     def _joined(self, patches: Tensor, shares: Tensor | None, codes: Tensor) -> Tensor:
@@ -179,8 +227,8 @@ class ImageTower(nn.Module):
         return pooled if self.codes is None else torch.cat([pooled, codes], 1)
 
     def _pool(self, patches: Tensor) -> Tensor:
-        """Average patches to the smaller grid."""
-        if self.pool_to is None or self.pool_to == self.rows:
+        """Average patches to the smaller grid, unless they are there already."""
+        if self.pool_to is None or patches.shape[1] == self.pool_to**2:
             return patches
         batch, _, hidden = patches.shape
         square = patches.transpose(1, 2).reshape(batch, hidden, self.rows, self.rows)

@@ -1,20 +1,23 @@
 """The interface of every trainable model: encode pictures, encode texts, match the two."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from torch import Tensor, nn
 
 from sightline.bundle.encoded import Ability
-from sightline.media import Preprocess
+from sightline.bundle.spec import Calibration
+from sightline.media import ImageInput, RegionConfig
 
 
 class Encoded(NamedTuple):
     """A batch of encoded items, as `sightline.bundle.Encoded` but made of tensors that carry gradients.
 
-    embedding: [batch, dim], unit length.
-    fragments: [batch, n, fragment_dim], unit length (padding included: a mask, not a length, says what is real).
+    embedding: [batch, dim], unit length; [batch, 0] for a model without `embed`.
+    fragments: [batch, n, fragment_dim], unit length (padding included: a mask, not a length, says what is real);
+    [batch, n, 0] for a model without `fragments`.
     mask: [batch, n], true where a fragment is real. The last true places of a model with codes are its codes.
     states: [batch, n, hidden], what `match` needs of an item; None for a model without `match`. An item has as many
     states as fragments; `match` leaves out those of codes.
@@ -48,12 +51,17 @@ class Seen(NamedTuple):
 class Regions(NamedTuple):
     """A batch of detected regions.
 
-    features: [batch, n, dim]; boxes: [batch, n, 6 or 7], relative to the picture; mask: [batch, n].
+    features: [batch, n, dim]; boxes: [batch, n, 6 or 7, or 0], relative to the picture; mask: [batch, n].
     """
 
     features: Tensor
     boxes: Tensor
     mask: Tensor
+
+    @classmethod
+    def of(cls, regions: Tensor, mask: Tensor, config: RegionConfig) -> "Regions":
+        """Make it of features and boxes side by side, [batch, n, width], as `media.in_a_batch` gives them."""
+        return cls(regions[..., : config.feature_dim], regions[..., config.feature_dim :], mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +79,7 @@ class Retriever(nn.Module, ABC):
     its `Encoded`. Padding never changes an output.
     """
 
-    preprocess: Preprocess
+    preprocess: ImageInput
     text_input: TextInput
 
     @property
@@ -81,8 +89,18 @@ class Retriever(nn.Module, ABC):
 
     @property
     @abstractmethod
+    def embedding_dim(self) -> int:
+        """How wide its embeddings are."""
+
+    @property
+    @abstractmethod
     def grid(self) -> tuple[int, int] | None:
         """Rows and columns of an image's first fragments, codes follow; None where they are no grid."""
+
+    @property
+    def calibration(self) -> Mapping[str, Calibration]:
+        """How scores become probabilities, by stage, where the model has learned that itself."""
+        return {}
 
     @property
     def reads_pixels(self) -> bool:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from sightline.bundle.encoded import Ability
 from sightline.errors import ModelError
-from sightline.media import Preprocess
+from sightline.media import Preprocess, RegionConfig
 from sightline.models import towers
 from sightline.models.fragments import clusters, mask_with_codes, mask_without_codes, new_codes, with_codes
 from sightline.models.heads import ImageStates, MatchScore, UnitProjection, masked_mean
@@ -18,20 +18,12 @@ from sightline.models.towers import TowerConfig
 
 
 @dataclass(frozen=True, slots=True)
-class RegionConfig:
-    """Detected regions as image fragments: feature width and the numbers of a box (6 or 7)."""
-
-    feature_dim: int = 2048
-    box_dim: int = 6
-
-
-@dataclass(frozen=True, slots=True)
 class SingleStreamConfig:
     """What a single-stream model is made of.
 
     transformer: the BERT-type encoder that reads everything.
-    image: the vision encoder whose patch vectors are the image fragments; or
-    regions: detected regions instead of a vision encoder. One of the two.
+    image: the vision encoder whose patch vectors are the image fragments, of pictures sized as `preprocess` says; or
+    regions: detected regions instead of a vision encoder, what they are like. One of the two.
     embedding_dim: 0 takes the mean of the transformer's outputs as it is (paper 1, section 3.2).
     pool, pool_to: image fragments are pooled before the transformer reads them, patches to a "grid" of so many rows,
     patches or regions by "kmeans" to so many clusters (paper 3, section 5); 0 takes them as they are.
@@ -42,7 +34,7 @@ class SingleStreamConfig:
     """
 
     transformer: TowerConfig
-    preprocess: Preprocess
+    preprocess: Preprocess | None = None
     image: TowerConfig | None = None
     regions: RegionConfig | None = None
     text_input: TextInput = field(default_factory=TextInput)
@@ -58,6 +50,8 @@ class SingleStreamConfig:
             raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Give numbers from 0 up.")
         if (self.image is None) == (self.regions is None):
             raise ModelError("a single-stream model sees through either an image tower or regions, and not both")
+        if self.image is not None and self.preprocess is None:
+            raise ModelError("an image tower sees pixels, and nothing says of what size", "Give preprocess.")
 
 
 class SingleStream(Retriever):
@@ -66,7 +60,6 @@ class SingleStream(Retriever):
     def __init__(self, config: SingleStreamConfig) -> None:
         super().__init__()
         self.config = config
-        self.preprocess = config.preprocess
         self.text_input = config.text_input
         encoder, _ = towers.build(config.transformer, "text")
         self.transformer = TextTower(encoder, config.text_input.max_length)
@@ -74,13 +67,15 @@ class SingleStream(Retriever):
         hidden = self.transformer.hidden
         spread = self.transformer.word_spread()
         self.image: ImageTower | None = None
-        if config.image is not None:
+        if config.image is not None and config.preprocess is not None:
+            self.preprocess = config.preprocess
             vision, _ = towers.build(config.image, "vision")
             self.image = ImageTower(vision, config.preprocess.size, config.pool_to or None, pool=config.pool)
             self.image.check_places(config.fragments)
             self.image_states = ImageStates(self.image.hidden, hidden, spread)
         elif config.regions is not None:
-            self.image_states = ImageStates(config.regions.feature_dim + config.regions.box_dim, hidden, spread)
+            self.preprocess = config.regions
+            self.image_states = ImageStates(config.regions.width, hidden, spread)
         self.text_codes = new_codes(config.codes, hidden, spread)
         self.image_codes = new_codes(config.codes, hidden, spread)
         self.project = UnitProjection(hidden, config.embedding_dim) if config.embedding_dim else None
@@ -91,6 +86,11 @@ class SingleStream(Retriever):
     def abilities(self) -> frozenset[Ability]:
         """All three, unless fragments are left out."""
         return frozenset(("embed", "fragments") if self.config.fragments else ("embed", "fragments", "match"))
+
+    @property
+    def embedding_dim(self) -> int:
+        """That of the projection, or, without one, of the transformer."""
+        return self.config.embedding_dim or self.transformer.hidden
 
     @property
     def grid(self) -> tuple[int, int] | None:

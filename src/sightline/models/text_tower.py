@@ -4,7 +4,7 @@ import inspect
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 
 from sightline.errors import ModelError
 from sightline.models.fragments import mask_with_codes, with_codes
@@ -14,8 +14,13 @@ from sightline.models.retriever import Tokens
 _SHIFTED_POSITIONS = frozenset({"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "data2vec-text"})
 
 
+def first_position(config: PretrainedConfig) -> int:
+    """The position of a text's first token: those before it belong to padding."""
+    return int(config.pad_token_id) + 1 if config.model_type in _SHIFTED_POSITIONS else 0
+
+
 class TextTower(nn.Module):
-    """Wraps any text encoder of transformers.
+    """Wraps any text encoder of transformers, and `BiGru`.
 
     Encoders that accept word vectors instead of ids (BERT, RoBERTa, XLM-R, MiniLM, …) can also read image fragments,
     as vectors of the same width: such a tower is a matcher, or the one transformer of a single-stream model.
@@ -26,15 +31,15 @@ class TextTower(nn.Module):
         self.encoder = encoder
         self.max_length = max_length
         config = encoder.config
-        self.first_position = config.pad_token_id + 1 if config.model_type in _SHIFTED_POSITIONS else 0
+        self.first_position = first_position(config)
         # One position stands for every image fragment and every code, the first that no word can have: they are a set,
         # and what place they have in the picture is in their vectors. So the length of a text never moves them.
         self.image_position = self.first_position + max_length
-        if self.image_position >= config.max_position_embeddings:
+        positions = getattr(config, "max_position_embeddings", None)  # a recurrent encoder has none
+        if positions is not None and self.image_position >= positions:
             raise ModelError(
-                f"texts of {max_length} tokens need more than the {config.max_position_embeddings} positions "
-                f"of this text encoder",
-                f"Set max_length to at most {config.max_position_embeddings - self.first_position - 1}.",
+                f"texts of {max_length} tokens need more than the {positions} positions of this text encoder",
+                f"Set max_length to at most {positions - self.first_position - 1}.",
             )
         self.type_count = int(getattr(config, "type_vocab_size", 0) or 0)
 

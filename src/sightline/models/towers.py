@@ -1,6 +1,6 @@
 """Encoders of the transformers library as towers: found by config, folder or hub name, and cut to shape."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers.utils import cached_file
 
 from sightline.errors import ModelError
+from sightline.models.bigru import BiGru, BiGruConfig
 
 Projection = Tensor | None
 
@@ -21,6 +22,9 @@ Projection = Tensor | None
 # is gone before it can be read.
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
+
+AutoConfig.register(BiGruConfig.model_type, BiGruConfig)
+AutoModel.register(BiGruConfig, BiGru)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +73,17 @@ def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
             f"{tower.source}: no model can be loaded from it: {error}",
             "Give a folder with config.json and model.safetensors, or the name of a model on the hub.",
         ) from error
-    lacking = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
-    if lacking:
-        shown = ", ".join(lacking[:5]) + (f" and {len(lacking) - 5} more" if len(lacking) > 5 else "")
-        raise ModelError(f"{tower.source}: the checkpoint lacks weights of {type(model).__name__}: {shown}")
+    lacking = [key for key in report["missing_keys"] if not key.startswith("pooler.")]
+    check_whole(tower.source, type(model).__name__, lacking)
     name = {"vision": "visual_projection.weight", "text": "text_projection.weight"}[part]
     return shorten(_without_pooler(model), tower.layer_step), _stored_tensor(tower.source, name)
+
+
+def check_whole(source: str, model: str, lacking: Iterable[str]) -> None:
+    """Refuse a checkpoint that lacks weights of a model, by their names: they would be random."""
+    if names := sorted(lacking):
+        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        raise ModelError(f"{source}: the checkpoint lacks weights of {model}: {shown}")
 
 
 def _without_pooler(model: PreTrainedModel) -> PreTrainedModel:
@@ -108,6 +117,14 @@ def before(model: nn.Module, layer: int) -> list[nn.Parameter]:
         raise ModelError(f"{type(model).__name__} has {len(stack)} layers, so none remains above {layer}")
     first = next(stack[layer].parameters())
     return list(takewhile(lambda parameter: parameter is not first, model.parameters()))
+
+
+def frozen_layers(model: nn.Module) -> int:
+    """Count the first layers of an encoder that are not trained, nor is anything before them."""
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        return len(layers(model))
+    still = (not any(p.requires_grad for p in before(model, count)) for count in range(1, len(layers(model))))
+    return sum(takewhile(bool, still))
 
 
 def _stack(model: nn.Module) -> tuple[nn.Module, str]:

@@ -1,19 +1,33 @@
 """What an objective is: a number to make small, from a batch of encoded texts and images."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from sightline.errors import ModelError
-from sightline.models.retriever import Encoded, Retriever
+from sightline.models.retriever import Encoded, Retriever, Seen, Tokens
 from sightline.objectives.interaction import maxsim
 
 Field = Literal["embedding", "fragments", "states"]
+Sides = Literal["texts", "images"]
 Scores = Literal["embedding", "fragments"]
 """What a text and an image are compared by: the cosine of one vector each, or late interaction of their fragments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What this process's own rows were encoded from, for objectives that hide a part of it and encode the rest.
+
+    images: pixels, or what a frozen image tower saw in them.
+    """
+
+    tokens: Tokens
+    images: Tensor | Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +42,7 @@ class Pairs:
     rows that this process answers for. In a single process they are all rows.
 
     taught: [T, I], float32, the scores that a teacher gives every text with every image, where there is one.
+    inputs: of this process's own rows, where an objective asks for them.
     """
 
     texts: Encoded
@@ -37,6 +52,7 @@ class Pairs:
     own_texts: slice = field(default_factory=lambda: slice(None))
     own_images: slice = field(default_factory=lambda: slice(None))
     taught: Tensor | None = None
+    inputs: Inputs | None = None
 
     @property
     def positive(self) -> Tensor:
@@ -69,8 +85,22 @@ class Objective(nn.Module, ABC):
 
     needs: frozenset[Field]
     """Fields of `Encoded` that it sends gradients into, and so into the encoders. It may read others, detached."""
+    sends_to: frozenset[Sides] = frozenset({"texts", "images"})
+    """The sides whose fields it sends those gradients into."""
     asks_teacher: bool = False
     """Whether it reads `Pairs.taught`, so that a teacher must score the batch."""
+    asks_inputs: bool = False
+    """Whether it reads `Pairs.inputs`, so that it can run the encoders itself."""
+    asks_features: bool = False
+    """Whether `study` must be called, once and before the first step."""
+    parts: Mapping[str, Tensor] = MappingProxyType({})
+    """What the last loss was made of, for the log: this process's shares, without gradients."""
+
+    def fit(self, model: Retriever) -> None:
+        """Make what depends on the sizes of the model, before an optimiser takes the parameters."""
+
+    def study(self, features: Tensor) -> None:
+        """Look at what frozen weights make of some fragments of the training images, [fragments, width]."""
 
     @abstractmethod
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:

@@ -19,7 +19,7 @@ from sightline.bundle.spec import Fusion as FusionSpec
 from sightline.errors import ModelError
 from sightline.search.costs import Costs, Stage
 from sightline.search.late import Late, rank_all
-from sightline.search.plan import MOST_RERANK, USUAL_RERANK, Plan
+from sightline.search.plan import Plan
 from sightline.search.plan import Watch as Watch
 from sightline.search.query import Asked, Kind, Query, encode, encode_together
 from sightline.search.relevance import relevances
@@ -117,7 +117,7 @@ class Cascade:
         if not isinstance(self.model, Bundle):
             return
         across = query.text if self.kind == "images" else query.image
-        matches = across is not None and plan.rerank != 0 and "match" in self.model.abilities
+        matches = across is not None and plan.stages(self.model)[1] and "match" in self.model.abilities
         wanted = {"text": query.text or query.without, "image": query.image, "match": matches}
         self.model.begin(*(cast("Graph", graph) for graph, needed in wanted.items() if needed))
 
@@ -125,11 +125,9 @@ class Cascade:
         """How many of the best late interaction and matching may get; none where the question is of the items' kind."""
         if asked.across is None:
             return 0, 0
-        usual = USUAL_RERANK if plan.budget_ms is None else MOST_RERANK
+        late, rerank = plan.stages(self.model)
         can_match = "match" in self.model.abilities and self.store.shape.states > 0
-        late = plan.late if isinstance(plan.late, int) and self._can_interact else 0
-        rerank = usual if plan.rerank is None else plan.rerank
-        return late, rerank * can_match
+        return late if late != "all" and self._can_interact else 0, rerank * can_match
 
     @property
     def _can_interact(self) -> bool:

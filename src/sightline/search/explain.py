@@ -11,7 +11,7 @@ from sightline.bundle import Bundle
 from sightline.bundle.encoded import Encoded, Floats, Model
 from sightline.bundle.tokenizing import Word
 from sightline.errors import ModelError, QueryError
-from sightline.media import ImageSource, Preprocess, open_image, to_pixels
+from sightline.media import ImageSource, Preprocess, open_image, pixels_wanted, to_pixels
 from sightline.media.framing import Box
 
 Singles = npt.NDArray[np.float32]
@@ -62,18 +62,23 @@ class Explanation:
             "words": [word.to_json() for word in self.words],
         }
 
+    def __str__(self) -> str:
+        """In a line, how well each word was found."""
+        return ", ".join(f"{word.word} {word.score:.2f}" for word in self.words)
+
 
 def explain_picture(text: str, picture: ImageSource, model: Model, fragments: Floats | None = None) -> Explanation:
     """Compare the words of a text with the parts of a picture.
 
     fragments: the picture's, [parts, dim], where they are stored; else the picture is encoded.
     """
+    preprocess = pixels_wanted(model.preprocess)
     width, height = open_image(picture).size
     if fragments is None:
-        encoded = model.encode_images(to_pixels(picture, model.preprocess)[None])
+        encoded = model.encode_images(to_pixels(picture, preprocess)[None])
         fragments = np.empty((0, 0), np.float32) if encoded.fragments is None else encoded.fragments[0][encoded.mask[0]]
     words = explain(text, model.encode_texts([text]), model, fragments)
-    return Explanation(text, picture, tuple(words), seen_box(model.preprocess, width, height))
+    return Explanation(text, picture, tuple(words), seen_box(preprocess, width, height))
 
 
 def explain(text: str, encoded: Encoded, model: Model, fragments: Floats) -> list[WordMatch]:
@@ -112,9 +117,14 @@ def seen_box(preprocess: Preprocess, width: int, height: int) -> Box:
 
     >>> seen_box(Preprocess(224, resize="crop", mean=(0, 0, 0), std=(1, 1, 1)), 400, 200)
     (0.25, 0.0, 0.75, 1.0)
+    >>> seen_box(Preprocess(224, resize="crop", mean=(0, 0, 0), std=(1, 1, 1), short=256), 400, 200)
+    (0.28125, 0.0625, 0.71875, 0.9375)
     """
     if preprocess.resize == "squash":
         return 0.0, 0.0, 1.0, 1.0
-    side = min(width, height) if preprocess.resize == "crop" else max(width, height)
+    if preprocess.resize == "crop":
+        side = min(width, height) * preprocess.size / (preprocess.short or preprocess.size)
+    else:
+        side = max(width, height)
     across, down = side / width / 2, side / height / 2
     return 0.5 - across, 0.5 - down, 0.5 + across, 0.5 + down

@@ -5,6 +5,7 @@ from each. The server's page draws the same heat (page/heatmap.js, which says wh
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
 from sightline.errors import QueryError
-from sightline.media import open_image
+from sightline.media import ImageSource, open_image
 from sightline.media.framing import Box
 from sightline.search.explain import Explanation, Singles, WordMatch
 
@@ -23,6 +24,7 @@ _FAINTEST = 0.35  # how bright the weakest of words still shines
 _GREY = 0.8  # of a picture's own colour is taken away: an orange suit must not look warm
 _AT = (0.0, 0.3, 0.65, 1.0)  # how strong, and the red, green, blue and opacity of it
 _RAMP = np.array([(10, 8, 18, 0.58), (92, 22, 48, 0.52), (232, 88, 30, 0.46), (255, 218, 100, 0.5)])
+_WARM = np.array([232, 88, 30])  # on white paper
 
 _SIDE = 300  # of a picture, its longer one
 _NARROWEST = 120  # room for a word below a picture
@@ -30,6 +32,8 @@ _GAP = 20
 _LABEL = 40  # below a picture
 _HEADING = 52
 _ACROSS = 5  # pictures in a row, at most
+_BAND = 24  # a row of cells
+_NUMBER = 60  # room behind it
 _PAPER, _INK, _PALE = (255, 255, 255), (28, 28, 34), (128, 128, 138)
 
 
@@ -41,14 +45,18 @@ def check_suffix(path: Path) -> None:
 
 def draw(explanation: Explanation) -> Image.Image:
     """Draw an explanation: the picture as it is, and then with the heat of each word, which stands below it."""
-    picture = open_image(explanation.picture, at_least=_SIDE)
+    words = explanation.words
+    labels = [("", ""), *((word.word, f"{word.score:.2f}") for word in words)]
+    return sheet(explanation.text, panels(explanation.picture, words, explanation.box), labels)
+
+
+def panels(source: ImageSource, words: Sequence[WordMatch], box: Box) -> list[Image.Image]:
+    """The picture as it is, and then with the heat of each word."""
+    picture = open_image(source, at_least=_SIDE)
     larger = _SIDE / max(picture.size)
     width, height = (max(1, round(side * larger)) for side in picture.size)
     picture = picture.resize((width, height), Image.Resampling.LANCZOS)
-    words = explanation.words
-    panels = [lit(picture, heat(words, word, explanation.box, width, height)) for word in words]
-    labels = [("", ""), *((word.word, f"{word.score:.2f}") for word in words)]
-    return sheet(explanation.text, [picture, *panels], labels)
+    return [picture, *(lit(picture, heat(words, word, box, width, height)) for word in words)]
 
 
 def sheet(title: str, pictures: Sequence[Image.Image], labels: Sequence[tuple[str, str]]) -> Image.Image:
@@ -69,6 +77,29 @@ def sheet(title: str, pictures: Sequence[Image.Image], labels: Sequence[tuple[st
         room = width - int(_font(15).getlength(number)) - _GAP // 2
         pen.text((left, line), _fitting(label, room, 20), _INK, _font(20), anchor="lm")
         pen.text((left + width, line), number, _PALE, _font(15), anchor="rm")
+    return paper
+
+
+def bands(title: str, heads: Sequence[str], rows: Singles, labels: Sequence[tuple[str, str]]) -> Image.Image:
+    """Rows of cells [n, heads] on white paper, the warmer the higher their number, below a title and their heads.
+
+    Before each row stands its label, and behind it a number in grey.
+    """
+    widths = [round(_font(15).getlength(head)) + _GAP for head in heads]
+    margin = 2 * _GAP + round(max(_font(15).getlength(label) for label, _ in labels))
+    edges = np.cumsum([margin, *widths]).tolist()
+    paper = Image.new("RGB", (edges[-1] + _NUMBER, _HEADING + (len(rows) + 1) * _BAND + _GAP), _PAPER)
+    pen = ImageDraw.Draw(paper)
+    pen.text((_GAP, _HEADING // 2), _fitting(title, paper.width - 2 * _GAP, 22), _INK, _font(22), anchor="lm")
+    for head, (left, right) in zip(heads, pairwise(edges), strict=True):
+        pen.text(((left + right) // 2, _HEADING + _BAND // 2), head, _INK, _font(15), anchor="mm")
+    colours = np.rint(255 + (rows / max(float(rows.max()), 1e-9))[..., None] * (_WARM - 255)).astype(int).tolist()
+    for number, (label, told) in enumerate(labels, 1):
+        top = _HEADING + number * _BAND
+        pen.text((_GAP, top + _BAND // 2), label, _INK, _font(15), anchor="lm")
+        pen.text((edges[-1] + _GAP // 2, top + _BAND // 2), told, _PALE, _font(15), anchor="lm")
+        for (left, right), colour in zip(pairwise(edges), colours[number - 1], strict=True):
+            pen.rectangle((left + 1, top + 1, right - 1, top + _BAND - 1), tuple(colour))
     return paper
 
 

@@ -1,7 +1,7 @@
 """Late interaction with items as a store keeps them: whole numbers, unpadded, one side at a time.
 
-Each word looks for the patch it is most alike, and the words' best cosines are summed (paper 3, equation 5), as in
-`scoring.maxsim`. Only what is stored is rounded: products and sums are made in float32.
+Each word looks for the patch it is most alike, and the words' best cosines are summed (paper 3, equation 5). Only what
+is stored is rounded: products and sums are made in float32.
 """
 
 import numpy as np

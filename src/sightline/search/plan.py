@@ -9,12 +9,12 @@ from typing import Literal
 from sightline.bundle import Bundle
 from sightline.bundle.encoded import Ability, Model, check_ability
 from sightline.bundle.spec import Fusion as FusionSpec
+from sightline.bundle.spec import Usual
 from sightline.errors import QueryError
 from sightline.search.scoring import Fusion, check_fusion
 
-USUAL_RERANK = 20
 MOST_RERANK = 100
-"""How many of the best are matched when nobody says: without a time limit, and at most with one."""
+"""How many of the best are matched at most, where nobody says and there is a time limit."""
 
 _CAUTION = 0.9  # of the time that is left is planned with
 
@@ -24,9 +24,8 @@ class Plan:
     """How a question is answered.
 
     k: how many results are wanted.
-    late, rerank: how many of the best are rescored by late interaction, and then by matching. `rerank` None stands for
-        as many as are usual, where the model can match; with `budget_ms` both are upper limits. `late` may be `all`:
-        then it ranks everything, in the place of embeddings.
+    late, rerank: how many of the best are rescored by late interaction, and then by matching; with `budget_ms` both are
+        upper limits. `late` may be `all`: then it ranks everything, in the place of embeddings. For None see `stages`.
     budget_ms: how long the whole search may take. None: as long as it takes.
     fusion, weight: how the matcher's logit and the cosine are joined; None for what the model's makers chose.
     late_fragments: how many fragments of either side, the first ones, take part in late interaction; None for all.
@@ -50,6 +49,18 @@ class Plan:
             raise QueryError(f"a time limit of {self.budget_ms} milliseconds", "Give more, or leave it out.")
         joined = self.joined(model)
         check_fusion(joined.rule, joined.weight)
+
+    def stages(self, model: Model) -> tuple[int | Literal["all"], int]:
+        """How many of the best late interaction and then matching get, if the model is able.
+
+        Where nobody says, as many as the model's makers chose. Whoever says how many are matched, perhaps none, is
+        spared a late interaction that nobody asked for.
+        """
+        usual = model.spec.usual if isinstance(model, Bundle) else Usual()
+        late = usual.late if self.late is None and self.rerank is None else self.late or 0
+        if self.rerank is not None:
+            return late, self.rerank
+        return late, usual.rerank if self.budget_ms is None else MOST_RERANK
 
     def joined(self, model: Model) -> FusionSpec:
         """How scores are joined, from what was asked and what the model's makers chose."""

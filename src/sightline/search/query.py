@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sightline.bundle.encoded import Encoded, Model
 from sightline.errors import QueryError
-from sightline.media import ImageBytes, ImageFile, ImageSource, to_pixels
+from sightline.media import ImageBytes, ImageFile, ImageSource, to_input
 
 Singles = npt.NDArray[np.float32]
 Kind = Literal["images", "texts"]
@@ -81,12 +81,9 @@ def ask(
 
 
 def encode(query: Query, model: Model, kind: Kind) -> Asked:
-    """Turn a question into vectors, for items of a kind.
-
-    The words are encoded alone, as in an evaluation: in a batch, the numbers of a quantised model depend on the others.
-    """
+    """Turn a question into vectors, for items of a kind."""
     words = None if query.text is None else model.encode_texts([query.text])
-    picture = None if query.image is None else model.encode_images(to_pixels(query.image, model.preprocess)[None])
+    picture = None if query.image is None else model.encode_images(to_input(query.image, model.preprocess)[None])
     cut = words is not None and words.truncated is not None and bool(words.truncated[0])
     across, along = (words, picture) if kind == "images" else (picture, words)
     weight = query.image_weight if kind == "images" else 1 - query.image_weight
@@ -103,21 +100,9 @@ def encode_together(queries: Sequence[Query], model: Model, kind: Kind) -> list[
     without = np.empty((0, words.embedding.shape[1]), dtype=np.float32)
     cut = np.zeros(len(words), dtype=np.bool_) if words.truncated is None else words.truncated
     return [
-        Asked(vector, row_of(words, row) if kind == "images" else None, None, without, bool(cut[row]))
+        Asked(vector, words.row(row) if kind == "images" else None, None, without, bool(cut[row]))
         for row, vector in enumerate(words.embedding)
     ]
-
-
-def row_of(encoded: Encoded, number: int) -> Encoded:
-    """One text of a batch, without the padding that the others made necessary."""
-    own, real = slice(number, number + 1), encoded.mask[number]
-    return Encoded(
-        encoded.embedding[own],
-        encoded.mask[own][:, real],
-        None if encoded.fragments is None else encoded.fragments[own][:, real],
-        None if encoded.states is None else encoded.states[own][:, real],
-        None if encoded.truncated is None else encoded.truncated[own],
-    )
 
 
 def _joined(across: Encoded | None, along: Encoded | None, weight: float) -> tuple[Singles, Singles | None]:

@@ -11,13 +11,9 @@ import numpy.typing as npt
 from sightline.errors import EvaluationError
 
 Floats = npt.NDArray[np.floating]
-Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.integer]
 Fusion = Literal["ce", "add", "norm_add", "logit_add"]
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
-
-# Similarities held at once by `maxsim`, so that 100,000 images need no more memory than 1,000.
-_BLOCK = 4_000_000
 
 
 def cosine(texts: Floats, images: Floats) -> npt.NDArray[np.float32]:
@@ -25,34 +21,11 @@ def cosine(texts: Floats, images: Floats) -> npt.NDArray[np.float32]:
     return _single(texts) @ _single(images).T
 
 
-def maxsim(
-    text_fragments: Floats, text_mask: Bools, image_fragments: Floats, image_masks: Bools
-) -> npt.NDArray[np.float32]:
-    """Late interaction of one text with many images: float32 [images].
-
-    text_fragments: [words, dim] with text_mask [words]; image_fragments: [images, patches, dim] with image_masks
-    [images, patches]; all of unit length where their mask is true.
-
-    Each word looks for the patch it is most alike, and the words' best cosines are summed (paper 3, equation 5). What
-    a mask hides takes no part, on either side. Sums are made in float32 even where fragments are stored in float16.
-    """
-    words = _single(text_fragments[text_mask])
-    if not len(words):
-        raise EvaluationError("a text without fragments", "Late interaction needs at least one word; embed it instead.")
-    patches = image_masks.sum(axis=1)
-    _refuse_empty(patches)
-    scores = np.empty(len(image_fragments), dtype=np.float32)
-    step = max(1, _BLOCK // (len(words) * max(1, image_masks.shape[1])))
-    for start in range(0, len(scores), step):
-        some = slice(start, start + step)
-        similar = words @ _single(image_fragments[some][image_masks[some]]).T
-        best = np.maximum.reduceat(similar, _starts(patches[some]), axis=1)
-        scores[some] = best.sum(axis=0)
-    return scores
-
-
 def maxsim_texts(text_rows: Floats, text_lengths: Ints, image_fragments: Floats) -> npt.NDArray[np.float32]:
-    """Late interaction of many texts with one image: float32 [texts], the mirror of `maxsim` (paper 3, equation 5).
+    """Late interaction of many texts with one image: float32 [texts] (paper 3, equation 5).
+
+    Each word looks for the patch it is most alike, and the words' best cosines are summed, in float32 even where
+    fragments are stored in float16.
 
     text_rows: [all words of all texts, dim], text after text; text_lengths: [texts], how many words each has, none of
     them zero; image_fragments: [patches, dim]. Only real fragments are given, so there is nothing to mask.
@@ -126,10 +99,3 @@ def _starts(lengths: Ints) -> npt.NDArray[np.int64]:
     """Where each of the consecutive segments of these lengths begins."""
     ends: npt.NDArray[np.int64] = np.cumsum(lengths, dtype=np.int64)
     return ends - lengths.astype(np.int64)
-
-
-def _refuse_empty(patches: Ints) -> None:
-    if len(patches) and patches.min() < 1:
-        raise EvaluationError(
-            f"image {int(patches.argmin())} has no fragments", "Late interaction needs at least one patch an image."
-        )

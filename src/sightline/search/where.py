@@ -16,32 +16,25 @@ Words of the user never become a part of the SQL: columns are looked up, and val
 import difflib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from sightline.errors import QueryError
+from sightline.search.conditions import COLUMNS as _COLUMNS
+from sightline.search.conditions import Condition, Joined, Kind, Negated, Node, Sign, Test, Value, to_sql
 
-Kind = Literal["text", "number", "date"]
-Value = str | int | float
-
-_FOLDER = "rtrim(f.path, replace(f.path, '/', ''))"
-_COLUMNS: dict[str, tuple[Kind, str]] = {
-    "path": ("text", "f.path"),
-    "folder": ("text", f"rtrim({_FOLDER}, '/')"),
-    "name": ("text", f"substr(f.path, length({_FOLDER}) + 1)"),
-    "taken": ("date", "c.taken"),
-    "modified": ("date", "strftime('%Y-%m-%dT%H:%M:%S', f.mtime_ns / 1000000000, 'unixepoch', 'localtime')"),
-    "width": ("number", "c.width"),
-    "height": ("number", "c.height"),
-    "size": ("number", "f.size"),
-    "latitude": ("number", "c.latitude"),
-    "longitude": ("number", "c.longitude"),
-    "text": ("text", "c.text"),
-    "id": ("number", "c.id"),
-}
 COLUMNS: tuple[str, ...] = tuple(_COLUMNS)
 
-_COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_COMPARISONS: dict[str, Sign] = {
+    "=": "=",
+    "==": "=",
+    "!=": "!=",
+    "<>": "!=",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+}
 _KEYWORDS = {"and", "or", "not", "like", "in", "between", "is", "null"}
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")"""
@@ -51,13 +44,6 @@ _TOKEN = re.compile(
 _DATE = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d)?)?)?)?)?", re.ASCII)
 _DEEPEST = 50
 _MOST = 5_000  # tokens
-
-
-class Condition(NamedTuple):
-    """SQL over `files f` and `contents c`, and the values of its question marks."""
-
-    sql: str
-    values: tuple[Value, ...]
 
 
 class _Token(NamedTuple):
@@ -85,15 +71,20 @@ def compile_where(expression: str) -> Condition:
       ^^^^^^
     Did you mean "height"?
     """
+    return to_sql(parse_where(expression))
+
+
+def parse_where(expression: str) -> Node:
+    """Read a filter; an error shows the place that cannot be understood."""
     parser = _Parser(expression, list(_tokens(expression)))
-    sql = parser.expression()
+    found = parser.expression()
     if parser.here.kind != "end":
         raise parser.wrong(
             parser.here,
             "the filter goes on where it should end",
             "Join conditions by and, or; put texts and dates in quotes.",
         )
-    return Condition(sql, tuple(parser.values))
+    return found
 
 
 def _tokens(expression: str) -> Iterator[_Token]:
@@ -127,13 +118,12 @@ def _pointing(expression: str, start: int, end: int, what: str, way_out: str) ->
 
 @dataclass(slots=True)
 class _Parser:
-    """Reads tokens from left to right and writes SQL; one method for each rule of the grammar."""
+    """Reads tokens from left to right; one method for each rule of the grammar."""
 
     source: str
     tokens: list[_Token]
     place: int = 0
     depth: int = 0
-    values: list[Value] = field(default_factory=list)
 
     @property
     def here(self) -> _Token:
@@ -158,90 +148,85 @@ class _Parser:
         if not self.has(word):
             raise self.wrong(self.here, f"the filter needs {word!r} here")
 
-    def expression(self) -> str:
+    def expression(self) -> Node:
         return self._joined("or", lambda: self._joined("and", self.condition))
 
-    def _joined(self, word: str, part: Callable[[], str]) -> str:
+    def _joined(self, word: Literal["and", "or"], part: Callable[[], Node]) -> Node:
         parts = [part()]
         while self.has(word):
             parts.append(part())
-        return parts[0] if len(parts) == 1 else f"({f' {word.upper()} '.join(parts)})"
+        return parts[0] if len(parts) == 1 else Joined(word, tuple(parts))
 
-    def condition(self) -> str:
+    def condition(self) -> Node:
         if self.here.word not in ("not", "("):
             return self.test()
         self.depth += 1
         if self.depth > _DEEPEST:
             raise self.wrong(self.here, "the filter is nested too deeply", "Leave out some parentheses.")
+        found: Node
         if self.has("not"):
-            sql = f"NOT {self.condition()}"
+            found = Negated(self.condition())
         else:
             self.must_have("(")
-            sql = f"({self.expression()})"
+            found = self.expression()
             self.must_have(")")
         self.depth -= 1
-        return sql
+        return found
 
-    def test(self) -> str:
+    def test(self) -> Node:
         token = self.take()
-        kind, sql = self.column(token)
+        name, kind = self.column(token)
         if self.here.word in _COMPARISONS:
-            return self.compared(kind, sql, _COMPARISONS[self.take().word])
+            return self.compared(name, kind, _COMPARISONS[self.take().word])
         if self.has("is"):
-            negated = "NOT " if self.has("not") else ""
+            is_negated = self.has("not")
             self.must_have("null")
-            return f"{sql} IS {negated}NULL"
-        negated = "NOT " if self.has("not") else ""
+            return _perhaps(is_negated, Test(name, "null"))
+        is_negated = self.has("not")
         if self.has("like"):
-            return f"{negated}{self.like(token, kind, sql)}"
+            return _perhaps(is_negated, self.like(token, name, kind))
         if self.has("in"):
-            return f"{negated}{self.within(kind, sql)}"
+            return _perhaps(is_negated, self.within(name, kind))
         if self.has("between"):
-            low = self.compared(kind, sql, ">=")
+            low = self.compared(name, kind, ">=")
             self.must_have("and")
-            return f"{negated}({low} AND {self.compared(kind, sql, '<=')})"
+            return _perhaps(is_negated, Joined("and", (low, self.compared(name, kind, "<="))))
         raise self.wrong(
             self.here, f"{token.text} is compared with nothing", "Go on with =, <, like, in, between, is …"
         )
 
-    def column(self, token: _Token) -> tuple[Kind, str]:
+    def column(self, token: _Token) -> tuple[str, Kind]:
         name = token.text.lower()
         if token.kind == "word" and name in _COLUMNS:
-            return _COLUMNS[name]
+            return name, _COLUMNS[name][0]
         if token.kind != "word" or name in _KEYWORDS:
             raise self.wrong(token, "the filter needs a column here", f"There are {', '.join(COLUMNS)}.")
         near = difflib.get_close_matches(name, COLUMNS, n=1)
         hint = f'Did you mean "{near[0]}"?' if near else f"There are {', '.join(COLUMNS)}."
         raise self.wrong(token, f'the filter has no column "{token.text}"', hint)
 
-    def compared(self, kind: Kind, sql: str, sign: str) -> str:
-        """A comparison with a value or another column; dates are cut to the length of the one that is written."""
+    def compared(self, name: str, kind: Kind, sign: Sign) -> Test:
+        """A comparison with a value or another column."""
         token = self.take()
         if token.kind == "word" and token.text.lower() in _COLUMNS:
-            other_kind, other = _COLUMNS[token.text.lower()]
+            other, other_kind = self.column(token)
             if other_kind != kind:
                 raise self.wrong(token, f"a {kind} cannot be compared with a {other_kind}")
-            return f"{sql} {sign} {other}"
-        value = self.value(token, kind)
-        self.values.append(value)
-        return f"substr({sql}, 1, {len(str(value))}) {sign} ?" if kind == "date" else f"{sql} {sign} ?"
+            return Test(name, sign, other=other)
+        return Test(name, sign, (self.value(token, kind),))
 
-    def like(self, column: _Token, kind: Kind, sql: str) -> str:
+    def like(self, column: _Token, name: str, kind: Kind) -> Test:
         if kind == "number":
             raise self.wrong(column, f"{column.text} is a number, and like compares texts", "Use =, < or >.")
-        self.values.append(self.text(self.take()))
-        return f"{sql} LIKE ?"
+        return Test(name, "like", (self.text(self.take()),))
 
-    def within(self, kind: Kind, sql: str) -> str:
+    def within(self, name: str, kind: Kind) -> Test:
         self.must_have("(")
         values = [self.value(self.take(), kind)]
         while self.has(","):
             values.append(self.value(self.take(), kind))
         self.must_have(")")
-        self.values += values
-        if kind != "date":
-            return f"{sql} IN ({', '.join('?' * len(values))})"
-        return f"({' OR '.join(f'substr({sql}, 1, {len(str(value))}) = ?' for value in values)})"
+        return Test(name, "in", tuple(values))
 
     def value(self, token: _Token, kind: Kind) -> Value:
         if kind == "number":
@@ -270,6 +255,10 @@ class _Parser:
         if re.fullmatch(r"[+-]?[0-9]{1,18}", token.text):
             return int(token.text)
         return float(token.text)
+
+
+def _perhaps(is_negated: bool, node: Node) -> Node:
+    return Negated(node) if is_negated else node
 
 
 def _is_unicode(text: str) -> bool:

@@ -33,7 +33,9 @@ class Search(BaseModel):
     )
     k: int = Field(default=10, ge=1, le=_LIMITS.results, description="How many results are wanted.")
     rerank: int | None = Field(default=None, ge=0, le=_LIMITS.rerank, description="How many of the best are matched.")
-    late: int | None = Field(default=None, ge=0, le=_LIMITS.late, description="How many are rescored by their parts.")
+    late: Annotated[int, Field(ge=0, le=_LIMITS.late)] | Literal["all"] | None = Field(
+        default=None, description="How many of the best are rescored by their parts before that, or all."
+    )
     min_relevance: float | None = Field(default=None, ge=0, le=1, description="Leave out what is less relevant.")
     budget_ms: float | None = Field(default=None, gt=0, le=30_000, description="How long the search may take.")
     duplicates: Literal["fold", "show"] = Field(default="fold", description="Pictures that look the same as one.")

@@ -5,8 +5,6 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from sightline.collection import Collection
-from sightline.collection.hits import ids_where
-from sightline.search.where import compile_where
 from sightline.server.answers import item_answer
 from sightline.server.current import CurrentCollection
 
@@ -15,12 +13,11 @@ _MOST_FOLDERS = 1_000
 
 def some_items(current: CurrentCollection, k: int, where: str | None) -> dict[str, Any]:
     """Up to k items that pass a filter, spread evenly in the order in which they were indexed; and how many pass."""
-    condition = None if where is None else compile_where(where)
     with current.use() as collection:
-        if condition is None:
+        if where is None:
             total, ids = len(collection), _spread(collection, k)
         else:
-            passing = ids_where(collection.catalog, condition).tolist()
+            passing = collection.catalog.ids_where(where).tolist()
             total, ids = len(passing), [passing[place] for place in _places(0, len(passing) - 1, k)]
         found = collection.items(ids)
         return {"total": total, "items": [item_answer(found[id], collection) for id in sorted(found)]}
@@ -55,7 +52,7 @@ def _places(first: int, last: int, k: int) -> list[int]:
 
 def _folders(collection: Collection) -> list[dict[str, Any]]:
     counts: Counter[str] = Counter()
-    for folder, files in collection.catalog.connection.execute(
+    for folder, files in collection.catalog.everything().execute(
         "SELECT rtrim(path, replace(path, '/', '')) AS folder, count(*) FROM files "
         "WHERE status = 'ready' AND line IS NULL GROUP BY folder"
     ):
@@ -66,5 +63,5 @@ def _folders(collection: Collection) -> list[dict[str, Any]]:
 
 
 def _row(collection: Collection, query: str, *values: object) -> tuple[Any, ...]:
-    found: tuple[Any, ...] = collection.catalog.connection.execute(query, values).fetchone()
+    found: tuple[Any, ...] = collection.catalog.everything().execute(query, values).fetchone()
     return found

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 class CurrentCollection:
     """Opens a collection, and opens it again when it has changed; nobody ever waits for anybody."""
 
-    def __init__(self, at: Path, model: Model) -> None:
+    def __init__(self, at: Path | str, model: Model) -> None:
         self._at = at
         self._model = model
         self._lock = threading.Lock()
@@ -73,7 +73,7 @@ class CurrentCollection:
             old.close()
 
 
-def _opened(at: Path, model: Model) -> Collection:
+def _opened(at: Path | str, model: Model) -> Collection:
     """Open a collection, unless another model made it."""
     opened = Collection.open(at, model)
     try:
@@ -84,8 +84,13 @@ def _opened(at: Path, model: Model) -> Collection:
     return opened
 
 
-def _stamp(at: Path) -> tuple[int, int] | None:
-    """What changes whenever vectors are written: their head is replaced by another file."""
+def _stamp(at: Path | str) -> tuple[int, int] | None:
+    """What changes whenever vectors are written: their head is replaced by another file.
+
+    Nothing does where they are on a server: there every search sees what is there.
+    """
+    if isinstance(at, str):
+        return None
     try:
         found = (at / VECTORS_FOLDER / HEAD_FILE).stat()
     except OSError:

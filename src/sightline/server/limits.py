@@ -10,7 +10,7 @@ class Limits:
     upload_bytes: of the body of a request. pixels: of a picture that is sent.
     picture_bytes: of a file of the collection that is sent back.
     items: texts, pictures or pairs in one request for other programs. characters: of one text.
-    results, rerank, late: of one search.
+    results, rerank, late: of one search. late_all: items of a collection that a search may rank by their parts.
     seconds: from the first byte of a request to the last of its answer.
     waiting: requests of one kind that wait for their turn; more are turned away.
     rate, burst: requests a second that one client of a public server may make in the long run, and at once.
@@ -28,6 +28,7 @@ class Limits:
     results: int = 200
     rerank: int = 100
     late: int = 1_000
+    late_all: int = 100_000
     seconds: float = 30.0
     waiting: int = 512
     rate: float = 20.0

@@ -1,5 +1,6 @@
 """Pictures of the collection on their way out: the very bytes that were indexed, or small versions of them."""
 
+import contextlib
 import hashlib
 import io
 import itertools
@@ -14,8 +15,9 @@ from PIL import Image
 
 from sightline.cache import cache_folder
 from sightline.collection import Collection, Item
+from sightline.collection.listed import source_of
 from sightline.errors import MediaError
-from sightline.media import ImageBytes, open_image
+from sightline.media import ImageBytes, ImageFile, ImageSource, open_image
 from sightline.media.kinds import recognise
 from sightline.server.limits import Limits
 from sightline.server.problems import RefusedError, not_found
@@ -118,22 +120,26 @@ def _indexed_bytes(collection: Collection, item: Item, limits: Limits) -> bytes:
     if collection.kind != "images":
         raise RefusedError(404, f"item {item.id} is a text and has no picture")
     wanted = _hash(collection, item)
-    for data in _readable([file.where for file in item.files], limits.picture_bytes):
+    for data in _readable([source_of(file) for file in item.files], limits.picture_bytes):
         if hashlib.blake2b(data, digest_size=32).digest() == wanted:
             return data
     raise RefusedError(404, f"the picture of item {item.id} cannot be had", _TOO_OLD_TO_TRUST)
 
 
-def _readable(paths: Iterable[Path], most: int) -> Iterable[bytes]:
-    """The contents of those paths that are files, and not too large; never waits for a pipe or a device."""
-    for path in paths:
-        try:
-            with open(path, "rb", opener=_without_waiting) as file:
-                found = os.fstat(file.fileno())
-                if stat.S_ISREG(found.st_mode) and found.st_size <= most:
-                    yield file.read(most)
-        except OSError:
-            continue
+def _readable(sources: Iterable[ImageSource], most: int) -> Iterable[bytes]:
+    """The contents of those that are files, and not too large, or parts of shards, or at a URL of a list."""
+    for source in sources:
+        with contextlib.suppress(OSError, MediaError):
+            data = _file(source.path, most) if isinstance(source, ImageFile) else source.read()
+            if data is not None and len(data) <= most:
+                yield data
+
+
+def _file(path: Path, most: int) -> bytes | None:
+    """The content of a file that is not too large; never waits for a pipe or a device."""
+    with open(path, "rb", opener=_without_waiting) as file:
+        found = os.fstat(file.fileno())
+        return file.read(most) if stat.S_ISREG(found.st_mode) and found.st_size <= most else None
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -65,6 +65,8 @@ def _kind(schema: dict[str, Any]) -> str:
         return " or ".join(_kind(one) for one in schema["anyOf"] if one.get("type") != "null")
     if schema.get("type") == "array":
         return f"list of {_kind(schema['items'])}"
+    if "const" in schema:
+        return str(schema["const"])
     if "enum" in schema:
         return " or ".join(map(str, schema["enum"]))
     return str(schema.get("type", "anything"))

@@ -9,9 +9,10 @@ from sightline.bundle import Bundle
 from sightline.bundle.encoded import Encoded
 from sightline.collection import Collection, Item
 from sightline.errors import ModelError, StoreError
-from sightline.media import ImageBytes, to_pixels
+from sightline.media import ImageBytes, pixels_wanted, to_input
 from sightline.media.loading import usable_cpus
 from sightline.search.explain import explain, seen_box
+from sightline.search.plan import Plan
 from sightline.search.relevance import relevance
 from sightline.search.scoring import fuse
 from sightline.server import answers
@@ -74,8 +75,9 @@ class Service:
 
     def lane_of(self, search: Search, image: ImageBytes | None = None) -> Lane:
         """Where a search belongs: slow if a matcher, late interaction or a picture takes part in it."""
-        matches = search.rerank != 0 and "match" in self.model.abilities
-        return self.slow if matches or search.late or image else self.quick
+        late, rerank = Plan(late=search.late, rerank=search.rerank).stages(self.model)
+        matches = rerank and "match" in self.model.abilities
+        return self.slow if matches or late or image else self.quick
 
     def search(self, asked: Search, image: ImageBytes | None = None) -> dict[str, Any]:
         """Search by words, a picture or both."""
@@ -83,6 +85,8 @@ class Service:
         if image is not None:
             check_upload(image, self.limits)
         with self.current.use() as collection:
+            if asked.late == "all" and len(collection) > self.limits.late_all:
+                raise RefusedError(422, f"late all of {len(collection):,} items", f"Give at most {self.limits.late:,}.")
             result = collection.search(asked.q, image=image, image_weight=weight, **asked.options())
             self.metrics.search(result.took_ms)
             return answers.search_answer(result, collection.kind)
@@ -133,7 +137,7 @@ class Service:
                 raise RefusedError(422, f"item {id} is no picture, and only pictures have parts")
             stored = _stored(collection, id, "fragments")
             words = explain(text, self.model.encode_texts([text]), self.model, stored.values[0][stored.mask[0]])
-            box = seen_box(self.model.preprocess, item.width, item.height)
+            box = seen_box(pixels_wanted(self.model.preprocess), item.width, item.height)
         rows, columns = words[0].grid.shape
         return {
             "query": text,
@@ -164,7 +168,7 @@ class Service:
 
     def _encoded(self, image: ImageBytes) -> Encoded:
         check_upload(image, self.limits)
-        return self.model.encode_images(to_pixels(image, self.model.preprocess, self.limits.pixels)[None])
+        return self.model.encode_images(to_input(image, self.model.preprocess, self.limits.pixels)[None])
 
     def _score(self, texts: Encoded, row: int, image: Encoded) -> dict[str, Any]:
         if texts.states is None or image.states is None:

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from sightline.bundle import Bundle
 from sightline.collection import Collection
-from sightline.collection.finding import find_collection
+from sightline.collection.finding import located
 from sightline.errors import ServeError
 from sightline.server.access import check_exposure
 from sightline.server.app import create_app
@@ -48,7 +48,7 @@ def serve(
     limits = limits or Limits()
     with closing(bound(host, port)) as listener, threadpool_limits(1, user_api="blas"):  # batches share the processors
         opened = Opened.open(at, model, limits)
-        keeper = Keeper(opened.current, opened.at, opened.bundle, watch=watch, told=told)
+        keeper = opened.keeper(watch, told)
         app = create_app(opened.service, host=host, token=token, start=keeper.start, stop=keeper.close)
         told(f"Serving {opened.says} at {_address(host, listener)}. Ctrl-C ends it.")
         try:
@@ -61,7 +61,7 @@ def serve(
 class Opened:
     """A collection with its model, ready to be served."""
 
-    at: Path
+    at: Path | str
     bundle: Bundle
     current: CurrentCollection
     service: Service
@@ -69,7 +69,7 @@ class Opened:
     @classmethod
     def open(cls, at: str | Path | None, model: str | Path | None, limits: Limits) -> "Opened":
         """Open all that a server needs, and load the graphs that every search uses."""
-        place = find_collection(at).resolve()
+        place = located(at)
         with Collection.open(place, model) as collection:
             bundle = collection.model
         if not isinstance(bundle, Bundle):
@@ -88,6 +88,14 @@ class Opened:
         """What there is, in a few words."""
         with self.current.use() as collection:
             return f"{len(collection):,} {collection.kind}"
+
+    def keeper(self, watch: bool, told: Callable[[str], None]) -> Keeper:
+        """What keeps the collection in step with its folders."""
+        if watch and isinstance(self.at, str):
+            raise ServeError(
+                f"{self.at}: its folders are on the machine that indexed it", "Serve and watch there, with --at DIR."
+            )
+        return Keeper(self.current, Path(self.at), self.bundle, watch=watch, told=told)
 
     def close(self) -> None:
         """Finish what is running, and let go of everything."""

@@ -1,7 +1,8 @@
 """What a store of vectors is: the same few verbs, whichever engine keeps them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ from sightline.bundle.encoded import Encoded
 Ids = npt.NDArray[np.int64]
 Singles = npt.NDArray[np.float32]
 Part = Literal["embedding", "fragments", "states"]
+Partition = Literal["year", "month", "folder"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,17 @@ class Stats:
     items: int
     bytes: int
     index: str
+
+
+class Note(NamedTuple):
+    """What else is kept of an item: where it stands, what it can be filtered by, and all there is to know.
+
+    shelf: the partition that it belongs to. columns: a value for each of the store's. about: as JSON.
+    """
+
+    shelf: str
+    columns: Mapping[str, str | float]
+    about: Mapping[str, Any]
 
 
 class Store(Protocol):
@@ -112,6 +125,10 @@ class Store(Protocol):
         """Make everything added and deleted so far survive a crash."""
         ...
 
+    def refresh(self) -> bool:
+        """See what another process has written since; says whether there was anything new to see."""
+        ...
+
     def compact(self) -> None:
         """Give the space of deleted items back."""
         ...
@@ -122,4 +139,22 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Flush, and let go of files and connections."""
+        ...
+
+
+@runtime_checkable
+class AnnotatedStore(Store, Protocol):
+    """A store that machines search which have no catalog: what is known of an item is kept beside its vectors."""
+
+    @property
+    def partition(self) -> Partition | None:
+        """What divides the store, where anything does."""
+        ...
+
+    def add(self, ids: Ids, encoded: Encoded, notes: Sequence[Note] | None = None) -> None:
+        """Add items, with a note each."""
+        ...
+
+    def annotate(self, ids: Ids, notes: Sequence[Note]) -> None:
+        """Write other notes to items; those that are not there are passed over."""
         ...

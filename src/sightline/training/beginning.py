@@ -8,10 +8,11 @@ from torch import nn
 
 from sightline import settings
 from sightline.bundle.tokenizing import Tokenizer
-from sightline.datasets import Record, read_all
+from sightline.datasets import Record, captions_in_any, read_all
 from sightline.errors import RecipeError
 from sightline.models import DualStreamConfig, checkpoint
 from sightline.models.blending import blend
+from sightline.models.retriever import Retriever
 from sightline.objectives import OBJECTIVES
 from sightline.training.recipe import Recipe, nearest
 from sightline.training.vocabulary import learn_tokenizer
@@ -49,13 +50,6 @@ def make_model(
 
     A new text encoder with random weights gets a tokenizer learned from the captions.
     """
-    model, tokenizer = _model(recipe, saved, records)
-    if not model.reads_pixels:
-        raise RecipeError("this model reads regions, and training reads pixels only", "Give it an image tower.")
-    return model, tokenizer
-
-
-def _model(recipe: Recipe, saved: Path | None, records: Sequence[Record]) -> tuple[checkpoint.AnyRetriever, Tokenizer]:
     if saved is not None:
         return checkpoint.load(saved)
     if recipe.start:
@@ -68,19 +62,22 @@ def _model(recipe: Recipe, saved: Path | None, records: Sequence[Record]) -> tup
     length = config.text_input.max_length
     if text.source:
         return checkpoint.build(config), checkpoint.tokenizer_of(text, length)
-    captions = (caption for record in records for caption in record.captions_in(recipe.data.lang))
+    captions = (caption for record in records for caption in captions_in_any(record, recipe.data.lang))
     return checkpoint.build(config), learn_tokenizer(captions, int(text.config["vocab_size"]), length)
 
 
-def make_objectives(recipe: Recipe) -> nn.ModuleDict:
-    """Make the objectives of a recipe, by its names for them."""
+def make_objectives(recipe: Recipe, model: Retriever | None = None) -> nn.ModuleDict:
+    """Make the objectives of a recipe, by its names for them, and fit them to the model they are to train."""
     made = nn.ModuleDict()
     for name, terms in recipe.objectives.items():
         loss = terms.get("loss")
         if loss not in OBJECTIVES:
             raise RecipeError(f"objectives.{name}.loss: {loss!r} is not a loss", nearest(str(loss), OBJECTIVES))
-        chosen = {key: value for key, value in terms.items() if key not in ("loss", "weight")}
-        made[name] = settings.call(OBJECTIVES[loss], chosen, f"objectives.{name}", RecipeError)
+        chosen = {key: value for key, value in terms.items() if key not in ("loss", "weight", "begin", "end")}
+        objective = settings.call(OBJECTIVES[loss], chosen, f"objectives.{name}", RecipeError)
+        if model is not None:
+            objective.fit(model)
+        made[name] = objective
     _check_teacher(recipe, [name for name, objective in made.items() if objective.asks_teacher])
     return made
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from sightline.bundle.tokenizing import Tokenizer
-from sightline.datasets import Record
+from sightline.datasets import Record, captions_in_any
 from sightline.errors import DataError, MediaError
-from sightline.media import Preprocess, fit, open_image
+from sightline.media import ImageInput, Preprocess, fit, open_image, pixels_wanted
 from sightline.media.loading import usable_cpus
 from sightline.models.retriever import Retriever, Seen, Tokens
 
@@ -36,6 +36,8 @@ class Draw:
 class Corpus:
     """Captioned pictures with every caption tokenised once, and every picture decoded once, where memory allows.
 
+    lang: the language of the captions, or several, whose captions are all the picture's own alike.
+
     Decoded pictures stay on `device`, as copying a batch there takes as long as a small tower takes to read it.
 
     A picture that cannot be opened is a `MediaError` when it is first asked for: looking at all of them beforehand
@@ -45,30 +47,34 @@ class Corpus:
     def __init__(
         self,
         records: Sequence[Record],
-        lang: str,
-        preprocess: Preprocess,
+        lang: str | Sequence[str],
+        preprocess: ImageInput,
         tokenizer: Tokenizer,
         device: torch.device | None = None,
     ) -> None:
         self.records = [record for record in records if record.captions]
         if not self.records:
             raise DataError("the training data has no captions")
-        self.preprocess = preprocess
-        captions = [record.captions_in(lang) for record in self.records]
+        self.input = preprocess
+        captions = [captions_in_any(record, lang) for record in self.records]
         self.captions_per_image = [len(texts) for texts in captions]
         self._first = np.concatenate([[0], np.cumsum(self.captions_per_image)])
         batch = tokenizer([text for texts in captions for text in texts])
+        self.caption_lengths = batch.mask.sum(1).tolist()
         self._ids, self._mask = torch.from_numpy(batch.ids), torch.from_numpy(batch.mask)
         self.truncated = int(batch.truncated.sum())
         self._pool = ThreadPoolExecutor(usable_cpus(), thread_name_prefix="sightline-train")
-        side = preprocess.size
         self._device = device or torch.device("cpu")
-        self._keeps = len(self.records) * side * side * 3 <= _KEPT_BYTES
         self._kept: Tensor | None = None
         self._is_kept = np.zeros(len(self.records), dtype=np.bool_)
 
     def __len__(self) -> int:
         return len(self.records)
+
+    @property
+    def preprocess(self) -> Preprocess:
+        """How pictures are sized and normalised; refused where the model reads regions."""
+        return pixels_wanted(self.input)
 
     def draw(self, pairs: Longs) -> Draw:
         """Make a batch of pairs [n, 2] of (picture, caption) numbers, padded to its own longest caption."""
@@ -85,10 +91,10 @@ class Corpus:
 
     def pixels(self, images: Longs) -> Tensor:
         """Pixels uint8 [n, 3, size, size] of pictures by number, on the device that trains."""
-        if not self._keeps:
+        side = self.preprocess.size
+        if len(self.records) * side * side * 3 > _KEPT_BYTES:
             return self._decoded(images)
         if self._kept is None:
-            side = self.preprocess.size
             self._kept = torch.empty(len(self.records), 3, side, side, dtype=torch.uint8, device=self._device)
         new = images[~self._is_kept[images]]
         if len(new):

@@ -78,10 +78,14 @@ class World:
             dist.barrier()
 
 
+ALONE = World()
+"""A process of its own."""
+
+
 def join() -> World:
     """Join the other processes that torchrun started, if it did."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return World()
+        return ALONE
     if not dist.is_initialized():
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
         atexit.register(dist.destroy_process_group)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sightline.bundle import Bundle
+from sightline.bundle.encoded import check_ability
 from sightline.bundle.spec import BundleSpec, Fusion, read_spec, write_spec
 from sightline.datasets import Record
 from sightline.evaluation.calibration import cross_calibrated
@@ -36,6 +37,7 @@ def finish(
     folder = Path(folder)
     bundle = Bundle.open(folder)
     questions = Questions.of(records, lang)
+    check_ability(bundle, "embed", "calibrating", "A matcher alone has nothing to calibrate by: leave it out.")
     matches = "match" in bundle.abilities
     images, readable = encode_images(bundle, questions.images, Needs(states=matches), 32, progress)
     texts, _ = encode_texts(bundle, questions.captions, Needs(states=matches), 32, progress)

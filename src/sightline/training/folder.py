@@ -14,7 +14,7 @@ from typing import Any
 from sightline import settings
 from sightline.bundle.tokenizing import Tokenizer
 from sightline.errors import RecipeError, SightlineError
-from sightline.evaluation import Evaluation
+from sightline.evaluation import Evaluation, Languages
 from sightline.models import checkpoint
 from sightline.training.recipe import Recipe
 from sightline.training.state import find_state, find_whole, put_in_place
@@ -70,7 +70,11 @@ class RunFolder:
             log.write(json.dumps(entry) + "\n")
 
     def keep_best(
-        self, model: checkpoint.AnyRetriever, tokenizer: Tokenizer, step: int, evaluation: Evaluation | None
+        self,
+        model: checkpoint.AnyRetriever,
+        tokenizer: Tokenizer,
+        step: int,
+        evaluation: Evaluation | Languages | None,
     ) -> None:
         """Replace the best checkpoint by this one, and say how well it did."""
         with put_in_place(self.best) as new:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sightline.errors import SightlineError
 from sightline.models.retriever import Encoded, Retriever
-from sightline.objectives.objective import Field, Objective, Pairs
+from sightline.objectives.objective import Field, Inputs, Objective, Pairs, Sides
 from sightline.training.distributed import World
 
 Encode = Callable[[slice], Encoded]
@@ -56,21 +56,22 @@ def backward(
     chunk: int = 0,
     world: World | None = None,
     taught: Tensor | None = None,
+    inputs: Inputs | None = None,
 ) -> dict[str, float]:
     """Add the gradients of the weighted objectives to the parameters; gives each objective's value.
 
     seed: of everything random in this step. chunk: rows encoded at once; 0 is all of them. taught: a teacher's scores
-    of all texts with all images.
+    of all texts with all images. inputs: what this process's share was encoded from.
 
     A parameter that no objective of this step depends on gets no gradient at all, rather than one of zeros, so that
     the optimiser leaves it alone: where objectives take turns, a turn must not decay what only the others train.
     """
     world = world or World()
-    fields = {field for objective, _ in objectives.values() for field in objective.needs}
     sides = [(side, side.share(world)) for side in (texts, images)]
-    encoded = [_Encoding.of(side, own, world, chunk, seed * 2 + i, fields) for i, (side, own) in enumerate(sides)]
+    fields = [_fields(side, objectives) for side in ("texts", "images")]
+    encoded = [_Encoding.of(side, own, world, chunk, seed * 2 + i, fields[i]) for i, (side, own) in enumerate(sides)]
     text, image = (part.gathered for part in encoded)
-    pairs = Pairs(text, image, texts.ids, images.ids, encoded[0].own, encoded[1].own, taught)
+    pairs = Pairs(text, image, texts.ids, images.ids, encoded[0].own, encoded[1].own, taught, inputs)
     values = {}
     total = torch.zeros((), device=texts.ids.device)
     for name, (objective, weight) in objectives.items():
@@ -83,6 +84,11 @@ def backward(
         part.send_back(world)
     world.add_gradients(_parameters(model, objectives))
     return {name: float(world.add(value)) for name, value in values.items()}
+
+
+def _fields(side: Sides, objectives: Mapping[str, tuple[Objective, float]]) -> set[Field]:
+    """Which fields of a side the objectives send gradients into."""
+    return {field for objective, _ in objectives.values() if side in objective.sends_to for field in objective.needs}
 
 
 def _parameters(model: Retriever, objectives: Mapping[str, tuple[Objective, float]]) -> Iterable[Tensor]:
@@ -106,7 +112,7 @@ class _Encoding:
         count = len(side.ids)
         chunks = side.chunks(own, chunk)
         seed += own.start * _APART  # each process its own luck
-        with torch.set_grad_enabled(len(chunks) == 1):  # a single chunk keeps its graph and is not encoded again
+        with torch.set_grad_enabled(len(chunks) == 1 and bool(fields)):  # one chunk keeps its graph, unless nobody asks
             parts = [_seeded(side.encode, rows, seed) for rows in chunks]
         joined = Encoded(*(_joined([part[i] for part in parts]) for i in range(4)))  # type: ignore[arg-type]
         gathered = Encoded(
@@ -126,7 +132,7 @@ class _Encoding:
             if leaf is not None and leaf.requires_grad:
                 whole = leaf.grad if leaf.grad is not None else torch.zeros_like(leaf)
                 gradients[field] = world.add(whole)[self.own]
-        for i, rows in enumerate(self._chunks):
+        for i, rows in enumerate(self._chunks if gradients else []):
             part = self._kept[i] if self._kept else _seeded(self._side.encode, rows, self._seed)
             outputs = [(getattr(part, field), gradient[rows]) for field, gradient in gradients.items()]
             outputs = [(value, gradient) for value, gradient in outputs if value.requires_grad]

@@ -16,6 +16,25 @@ from sightline.training.augment import Augment
 
 
 @dataclass(frozen=True, slots=True)
+class NeighbourRecipe:
+    """Batches of pictures that are alike (paper 2, section 3.4), in place of others, once the model can tell.
+
+    begin: the share of the run after which whole epochs are drawn so.
+    clusters: how many clusters the pictures are put into by k-means on the model's own embeddings, anew each epoch.
+    per_cluster: how many pictures of one cluster are in a batch, which so has batch_size / per_cluster clusters.
+    """
+
+    begin: float = 0.0
+    clusters: int = 64
+    per_cluster: int = 16
+
+    def __post_init__(self) -> None:
+        _share("data.neighbours.begin", self.begin)
+        _at_least(1, "data.neighbours.clusters", self.clusters)
+        _at_least(1, "data.neighbours.per_cluster", self.per_cluster)
+
+
+@dataclass(frozen=True, slots=True)
 class DataRecipe:
     """What to train on.
 
@@ -23,22 +42,47 @@ class DataRecipe:
     that names its splits only that one is used, so that nobody trains on a test set by naming the whole file.
     draw: "pairs" (every caption once an epoch), "unique" (the same, no image twice in a batch), "one" (every image once
     an epoch, with one of its captions) or "all" (every image once, with all of its captions).
+    lang: the language of the captions, or several to train on at once: all captions of a picture are its own alike.
     batch_size: captions in a batch; for "all", images.
+    batch_tokens: instead, how many tokens and image fragments a batch has at most, padding counted; for draw "pairs".
     limit: train on this many images only, the first after a shuffle by `seed`; 0 is all.
+    neighbours: later epochs have like images in a batch, each with one caption, so for draw "unique" or "one".
     """
 
     train: tuple[str, ...]
     val: tuple[str, ...] = ()
-    lang: str = "en"
+    lang: str | tuple[str, ...] = "en"
     draw: Literal["pairs", "unique", "one", "all"] = "unique"
     batch_size: int = 128
+    batch_tokens: int = 0
     limit: int = 0
+    neighbours: NeighbourRecipe | None = None
 
     def __post_init__(self) -> None:
         if not self.train:
             raise RecipeError("data.train: names no data")
         _at_least(1, "data.batch_size", self.batch_size)
         _at_least(0, "data.limit", self.limit)
+        _at_least(0, "data.batch_tokens", self.batch_tokens)
+        if self.batch_tokens and self.draw != "pairs":
+            raise RecipeError(f'data.batch_tokens: not with draw = "{self.draw}"', 'Set draw = "pairs".')
+        if not self.languages or len(set(self.languages)) < len(self.languages):
+            raise RecipeError(f"data.lang is {list(self.languages)}", "Give one language or several, each once.")
+        if self.neighbours is not None:
+            self._check_neighbours(self.neighbours)
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages of the captions, one or several."""
+        return (self.lang,) if isinstance(self.lang, str) else self.lang
+
+    def _check_neighbours(self, asked: NeighbourRecipe) -> None:
+        if self.draw not in ("unique", "one"):
+            raise RecipeError(f'data.neighbours: not with draw = "{self.draw}"', 'Set draw = "unique" or "one".')
+        if self.batch_size % asked.per_cluster:
+            raise RecipeError(
+                f"data.neighbours: a batch of {self.batch_size} has no whole number of {asked.per_cluster} per cluster"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +92,8 @@ class ScheduleRecipe:
     run: "together" (the weighted sum of all), "pattern" (the names in `pattern`, one a step, over and over) or "random"
     (one a step, drawn in proportion to its weight).
     steps, epochs: one of them.
-    warmup: the share of steps in which the learning rate rises from zero; then it falls to zero as `decay` says.
+    warmup: the share of steps in which the learning rate rises from zero; then it falls to zero as `decay` says, or
+    with decay = "drops" to a tenth at each of `drops`, shares of all steps.
     """
 
     epochs: float = 0
@@ -56,7 +101,8 @@ class ScheduleRecipe:
     run: Literal["together", "pattern", "random"] = "together"
     pattern: tuple[str, ...] = ()
     warmup: float = 0.0
-    decay: Literal["linear", "cosine", "constant"] = "linear"
+    decay: Literal["linear", "cosine", "constant", "drops"] = "linear"
+    drops: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         _at_least(0, "schedule.epochs", self.epochs)
@@ -65,6 +111,10 @@ class ScheduleRecipe:
             raise RecipeError("schedule: give either epochs or steps", "For example --set schedule.steps=1000")
         if not 0 <= self.warmup <= 1:
             raise RecipeError(f"schedule.warmup is {self.warmup}", "Give the share of all steps, from 0 to 1.")
+        if (self.decay == "drops") != bool(self.drops):
+            raise RecipeError('schedule: decay = "drops" and a list of drops go together')
+        for share in self.drops:
+            _share("schedule.drops", share)
         if (self.run == "pattern") != bool(self.pattern):
             raise RecipeError('schedule: run = "pattern" and a pattern of objectives go together')
 
@@ -163,7 +213,8 @@ class Recipe:
 
     model: `start` (a checkpoint's folder to go on from), or `kind` ("dual_stream", "single_stream") and the settings
     of that kind. objectives: by a name of your choice, each with its `loss` (triplet, contrastive, matching, listwise,
-    distill), its `weight` and that loss's own settings. teacher: for distill.
+    distill, relation, masked_words, masked_fragments), its `weight`, its `begin` and `end` if it takes part only
+    between these shares of all steps, and that loss's own settings. teacher: for distill.
     """
 
     name: str
@@ -191,6 +242,7 @@ class Recipe:
                 raise RecipeError(f"objectives.{name}.weight is {weight!r}", "Give a number from 0 up.")
         if not any(self.weights.values()):
             raise RecipeError("objectives: all weights are 0: there is nothing to train for")
+        self._check_spans()
         if self.blend is not None and not self.start:
             raise RecipeError("blend: a new model has nothing to blend", "Give model.start, or leave out blend.")
         if not self.start:
@@ -206,6 +258,28 @@ class Recipe:
     def weights(self) -> dict[str, float]:
         """The weight of every objective by its name."""
         return {name: terms.get("weight", 1.0) for name, terms in self.objectives.items()}
+
+    @property
+    def spans(self) -> dict[str, tuple[float, float]]:
+        """Between which shares of all steps every objective takes part."""
+        return {name: (terms.get("begin", 0.0), terms.get("end", 1.0)) for name, terms in self.objectives.items()}
+
+    def _check_spans(self) -> None:
+        """Refuse objectives that never take part, or that leave a part of the run without any."""
+        for name, span in self.spans.items():
+            for key, share in zip(("begin", "end"), span, strict=True):
+                _share(f"objectives.{name}.{key}", share)
+            if span[0] >= span[1]:
+                raise RecipeError(f"objectives.{name}: ends at {span[1]}, and would begin at {span[0]}")
+            if span != (0, 1) and self.schedule.run != "together":
+                raise RecipeError(f'objectives.{name}: begin and end are for schedule.run = "together"')
+        covered = 0.0
+        for begin, end in sorted(span for name, span in self.spans.items() if self.weights[name]):
+            if begin > covered:
+                raise RecipeError(f"objectives: none takes part from {covered} to {begin} of the run")
+            covered = max(covered, end)
+        if covered < 1:
+            raise RecipeError(f"objectives: none takes part after {covered} of the run")
 
     @property
     def start(self) -> str:
@@ -257,6 +331,11 @@ def nearest(name: str, choices: Iterable[str]) -> str:
 def _at_least(least: int, key: str, value: float) -> None:
     if not least <= value < float("inf"):
         raise RecipeError(f"{key} is {value}", f"Give a number from {least} up.")
+
+
+def _share(key: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise RecipeError(f"{key} is {value!r}", "Give a share of all steps, from 0 to 1.")
 
 
 def _change(data: dict[str, Any], change: str) -> None:

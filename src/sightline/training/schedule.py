@@ -20,6 +20,8 @@ def rate_at(step: int, steps: int, schedule: ScheduleRecipe) -> float:
         return (step + 1) / warm
     if schedule.decay == "constant":
         return 1.0
+    if schedule.decay == "drops":
+        return float(0.1 ** sum(step >= round(share * steps) for share in schedule.drops))
     done = (step - warm) / max(1, steps - warm)
     return 1 - done if schedule.decay == "linear" else 0.5 * (1 + math.cos(math.pi * done))
 
@@ -37,3 +39,9 @@ def weights_at(step: int, recipe: Recipe) -> dict[str, float]:
         return {name: weights[name]}
     (name,) = random.Random(seed_at(step, recipe)).choices(list(weights), list(weights.values()))
     return {name: 1.0}
+
+
+def takes_part(name: str, step: int, steps: int, recipe: Recipe) -> bool:
+    """Say whether `step` of `steps` lies between the begin and the end of an objective."""
+    begin, end = recipe.spans[name]
+    return round(begin * steps) <= step < round(end * steps)

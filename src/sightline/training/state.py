@@ -1,21 +1,29 @@
-"""The state of a run on disk: whole or not at all, so that a run killed at any moment goes on where it last saved."""
+"""The state of a run on disk: whole or not at all, so that a run killed at any moment goes on where it last saved.
+
+Of processes that train together, each writes its part of the optimiser's moments, which are most of a state, and the
+leading one all else. Any number of processes can go on from it: every one reads all parts.
+"""
 
 import contextlib
 import json
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from sightline.bundle.tokenizing import Tokenizer
 from sightline.errors import SightlineError
 from sightline.models import checkpoint
+from sightline.training.distributed import ALONE, World
 
 STATE_FILE = "run.json"
+_PATIENCE = 30.0  # seconds until a network disk shows a folder that another machine made
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +42,7 @@ def put_in_place(folder: Path) -> Iterator[Path]:
     A folder cannot be replaced in one stroke: the old one is renamed out of the way, the new one into its place. A run
     killed between the two leaves the old one under another name, where `find_whole` finds it.
     """
-    new, old = folder.with_name(folder.name + ".new"), _before(folder)
+    new, old = _beside(folder), _before(folder)
     shutil.rmtree(new, ignore_errors=True)
     yield new
     if folder.exists():
@@ -49,6 +57,10 @@ def find_whole(folder: Path) -> Path | None:
     return next((candidate for candidate in (folder, _before(folder)) if candidate.exists()), None)
 
 
+def _beside(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".new")
+
+
 def _before(folder: Path) -> Path:
     return folder.with_name(folder.name + ".old")
 
@@ -60,12 +72,24 @@ def save_state(
     optimizer: torch.optim.Optimizer,
     objectives: nn.ModuleDict,
     standing: Standing,
+    more: Mapping[str, Tensor] | None = None,
+    world: World = ALONE,
 ) -> None:
-    """Replace the saved state by this one. Everything is written beside it first, then renamed."""
-    with put_in_place(folder) as new:
-        checkpoint.save(model, tokenizer, new)
-        save_file(_tensors(optimizer, objectives), new / "optimizer.safetensors")
-        (new / STATE_FILE).write_text(json.dumps(asdict(standing)) + "\n", encoding="utf-8")
+    """Replace the saved state by this one, with `more` by name. Everything is written beside it first, then renamed.
+
+    Every process of `world` calls this, and none returns before the state is whole and in its place.
+    """
+    with put_in_place(folder) if world.leads else contextlib.nullcontext(_beside(folder)) as new:
+        tensors = _moments(optimizer, world)
+        if world.leads:
+            checkpoint.save(model, tokenizer, new)
+            (new / STATE_FILE).write_text(json.dumps(asdict(standing)) + "\n", encoding="utf-8")
+            tensors |= _weights(objectives) | dict(more or {})
+        world.wait()
+        _check_seen(new)
+        save_file(tensors, new / _part(world.rank, world.size))
+        world.wait()
+    world.wait()
 
 
 def find_state(folder: Path) -> Path | None:
@@ -80,11 +104,19 @@ def saved_step(folder: Path) -> int:
     return int(json.loads((found / STATE_FILE).read_text(encoding="utf-8"))["step"]) if found else 0
 
 
+def saved_tensor(folder: Path, name: str) -> Tensor | None:
+    """Give what a saved state has by this name among its `more`; None where it has none."""
+    with safe_open(str(_parts(folder)[0]), framework="pt") as tensors:
+        return tensors.get_tensor(name) if name in tensors.keys() else None  # noqa: SIM118
+
+
 def load_state(folder: Path, optimizer: torch.optim.Optimizer, objectives: nn.ModuleDict) -> Standing:
     """Put the optimiser and the objectives back as they were; the model itself is loaded as any checkpoint."""
     try:
-        tensors = load_file(folder / "optimizer.safetensors")
+        tensors = {name: value for part in _parts(folder) for name, value in load_file(part).items()}
         standing = Standing(**json.loads((folder / STATE_FILE).read_text(encoding="utf-8")))
+    except SightlineError:
+        raise
     except Exception as error:  # damaged files raise all sorts
         raise SightlineError(f"{folder}: the saved state cannot be read: {error}", "Start the run anew.") from error
     objectives.load_state_dict(_below("objectives/", tensors))
@@ -99,13 +131,51 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _tensors(optimizer: torch.optim.Optimizer, objectives: nn.ModuleDict) -> dict[str, Tensor]:
-    """Name the optimiser's moments by the place of their parameter, and the objectives' own weights."""
-    tensors = {f"objectives/{name}": value.detach().clone() for name, value in objectives.state_dict().items()}
+def _weights(objectives: nn.ModuleDict) -> dict[str, Tensor]:
+    """The objectives' own weights, by name."""
+    return {f"objectives/{name}": value.detach().clone() for name, value in objectives.state_dict().items()}
+
+
+def _moments(optimizer: torch.optim.Optimizer, world: World) -> dict[str, Tensor]:
+    """The part of the optimiser's moments that this process writes, named by the place of their parameter."""
+    tensors = {}
     for index, parameter in enumerate(_parameters(optimizer)):
-        for name, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"optimizer/{index}/{name}"] = torch.as_tensor(value).detach().clone().contiguous()
+        if index % world.size == world.rank:
+            for name, value in optimizer.state.get(parameter, {}).items():
+                tensors[f"optimizer/{index}/{name}"] = torch.as_tensor(value).detach().clone().contiguous()
     return tensors
+
+
+def _part(rank: int, size: int) -> str:
+    """The file that a process writes; of one that trains alone it bears no number."""
+    return f"optimizer-{rank + 1}-of-{size}.safetensors" if size > 1 else "optimizer.safetensors"
+
+
+def _parts(folder: Path) -> list[Path]:
+    """The files of a state, that of the leading process first; an error where one is missing."""
+    found = {path.name for path in folder.glob("optimizer*.safetensors")}
+    size = max(
+        (int(name.removesuffix(".safetensors").rpartition("-")[2]) for name in found if "-of-" in name), default=1
+    )
+    wanted = [_part(rank, size) for rank in range(size)]
+    if missing := [name for name in wanted if name not in found]:
+        raise SightlineError(
+            f"{folder}: the saved state lacks {', '.join(missing)}",
+            "Copy all of its files here, or start the run anew.",
+        )
+    return [folder / name for name in wanted]
+
+
+def _check_seen(folder: Path) -> None:
+    """Refuse a folder that the leading process has just made and this one does not see: each would save apart."""
+    deadline = time.monotonic() + _PATIENCE
+    while not folder.is_dir():
+        if time.monotonic() > deadline:
+            raise SightlineError(
+                f"{folder}: made by the leading process, but not seen by this one",
+                "Give --out a folder on a disk that all machines share.",
+            )
+        time.sleep(0.1)
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:

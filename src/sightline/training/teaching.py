@@ -92,7 +92,7 @@ class Teacher:
         return self._seen(self._pictures.pixels(images))
 
     def _seen(self, pixels: Tensor) -> Encoded:
-        return self._needed(self.model.encode_images(normalised(pixels, self.model.preprocess)))
+        return self._needed(self.model.encode_images(normalised(pixels, self._corpus.preprocess)))
 
     def _needed(self, encoded: Encoded) -> Encoded:
         """Drop what this teacher does not compare by."""

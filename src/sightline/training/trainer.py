@@ -10,27 +10,30 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sightline.datasets import Sampler
+from sightline.datasets import BudgetSampler, Sampler
 from sightline.errors import SightlineError
-from sightline.evaluation import Evaluation, evaluate
+from sightline.evaluation import Evaluation, Languages, evaluate, evaluate_languages
 from sightline.evaluation.plan import Plan
 from sightline.models.engine import TorchModel
 from sightline.models.retriever import Tokens
-from sightline.objectives import Objective
+from sightline.objectives import Inputs, Objective
 from sightline.training import distributed
 from sightline.training.beginning import make_model, make_objectives, training_records, validation_records
 from sightline.training.corpus import Corpus, Draw, Longs, SeenImages, normalised
 from sightline.training.folder import RunFolder
 from sightline.training.gradients import Side, backward
+from sightline.training.neighbours import Neighbours
 from sightline.training.optimizer import make_optimizer
 from sightline.training.recipe import Recipe
-from sightline.training.schedule import rate_at, seed_at, weights_at
+from sightline.training.region_images import RegionImages
+from sightline.training.schedule import rate_at, seed_at, takes_part, weights_at
 from sightline.training.state import Standing, find_state, load_state, save_state
+from sightline.training.studying import study
 from sightline.training.teaching import find_teacher
 
 Weighted = tuple[Objective, float]
 Report = Callable[[dict[str, Any]], None]
-"""Told of every logged step: step, steps, loss by objective, rate, seconds, and the latest validation result."""
+"""Told of every logged step: step, steps, loss by objective and its parts, rate, seconds, the latest validation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Trained:
     """
 
     folder: Path
-    evaluation: Evaluation | None
+    evaluation: Evaluation | Languages | None
     steps: int
     validation: dict[str, Any] | None = None
 
@@ -82,21 +85,25 @@ class _Run:
         data, records = recipe.data, training_records(recipe)
         self.model, self.tokenizer = make_model(recipe, saved, records)
         self.model.to(device)
-        self.objectives = make_objectives(recipe).to(device)
+        self.objectives = make_objectives(recipe, self.model).to(device)
         self.optimizer = make_optimizer(recipe.optimizer, self.model, self.objectives.values())
         self.standing = load_state(saved, self.optimizer, self.objectives) if saved else Standing()
         self.corpus = Corpus(records, data.lang, self.model.preprocess, self.tokenizer, device)
+        self.regions = RegionImages.of(recipe, self.corpus, device)
         self.val = validation_records(recipe)
         self._check_validation()
-        self.sampler = Sampler(self.corpus.captions_per_image, data.batch_size, recipe.seed, data.draw)
+        self.sampler = self._sampler()
         asked = recipe.schedule
         self.steps = asked.steps or max(1, round(asked.epochs * self.sampler.batches_per_epoch))
-        self.evaluation: Evaluation | None = None
+        self.evaluation: Evaluation | Languages | None = None
         self.seen: SeenImages | None = None
         if recipe.augment is None and self._sees_always_alike():
             self.model.eval()
             self.seen = SeenImages.of(self.corpus, self.model, device)
+        self.neighbours = Neighbours.of(recipe, self.corpus, self.sampler.batches_per_epoch, self.steps, saved)
         with self._half_precision():
+            if not saved:
+                study(self.objectives, self.model, self.corpus, self.seen, world)
             self.teacher = find_teacher(recipe, records, self.corpus, device, world)
         if world.leads:
             self.folder.open(recipe, self.standing.step)
@@ -110,6 +117,8 @@ class _Run:
             done = step + 1
             self.standing = replace(self.standing, step=done)
             entry: dict[str, Any] = {"step": done, "steps": self.steps, "loss": losses, "rate": rate}
+            if parts := self._parts(step):
+                entry["parts"] = parts
             if done % every == 0 or done == self.steps:
                 entry |= self._validate()
             entry["seconds"] = round(time.monotonic() - started, 3)
@@ -123,12 +132,28 @@ class _Run:
         found = best if best.exists() else self.folder.last
         return Trained(found, self.evaluation, self.standing.step, self.folder.validation())
 
+    def _sampler(self) -> Sampler | BudgetSampler:
+        data, counts, seed = self.recipe.data, self.corpus.captions_per_image, self.recipe.seed
+        if not data.batch_tokens:
+            return Sampler(counts, data.batch_size, seed, data.draw)
+        fragments = [0 if self.model.image is None else self.model.image.places] * len(counts)
+        if self.regions is not None:
+            fragments = self.regions.counts.tolist()
+        return BudgetSampler(counts, self.corpus.caption_lengths, fragments, data.batch_tokens, seed)
+
     def _batches(self, first: int, end: int) -> Iterator[tuple[int, Longs]]:
-        """Give the steps from `first` on with their batches, which follow from seed and step alone."""
+        """Give the steps from `first` on with their batches.
+
+        They follow from seed and step alone, but for neighbours, which follow from the model at the epoch's beginning.
+        """
         per_epoch = self.sampler.batches_per_epoch
         step = first
         while step < end:
-            for pairs in self.sampler.batches(step // per_epoch, start=step % per_epoch):
+            epoch, start = divmod(step, per_epoch)
+            batches = self.sampler.batches(epoch, start=start)
+            if self.neighbours is not None and self.neighbours.has(epoch):
+                batches = self.neighbours.batches(epoch, start, self.model, self.regions or self.seen, self.world)
+            for pairs in batches:
                 yield step, pairs
                 step += 1
                 if step == end:
@@ -151,6 +176,7 @@ class _Run:
                 chunk=self.recipe.optimizer.chunk,
                 world=self.world,
                 taught=self._taught(objectives, batch, pixels),
+                inputs=self._inputs(objectives, batch, pixels),
             )
         for name, loss in losses.items():
             _check_finite(f"the loss of {name}", loss, step)
@@ -176,29 +202,46 @@ class _Run:
 
     def _active(self, step: int) -> dict[str, Weighted]:
         """Choose the objectives of a step, with their weights."""
-        return {name: (self.objectives[name], weight) for name, weight in weights_at(step, self.recipe).items()}  # type: ignore[misc]
+        weights = weights_at(step, self.recipe).items()
+        named = [(name, weight) for name, weight in weights if takes_part(name, step, self.steps, self.recipe)]
+        return {name: (self.objectives[name], weight) for name, weight in named}  # type: ignore[misc]
+
+    def _parts(self, step: int) -> dict[str, dict[str, float]]:
+        """Say what the losses of a step were made of, for objectives that tell."""
+        told = {name: objective.parts for name, (objective, _) in self._active(step).items() if objective.parts}
+        return {
+            name: {part: float(self.world.add(value)) for part, value in parts.items()} for name, parts in told.items()
+        }
 
     def _texts(self, batch: Draw) -> Side:
-        own = self.world.share(len(batch.text_images))
-        tokens = Tokens(*(field[own].to(self.device) for field in batch.tokens))
+        tokens = self._tokens(batch)
         return Side(
             lambda rows: self.model.encode_texts(Tokens(tokens.ids[rows], tokens.mask[rows])),
             torch.from_numpy(batch.text_images).to(self.device),
         )
 
+    def _tokens(self, batch: Draw) -> Tokens:
+        """Give this process's captions."""
+        own = self.world.share(len(batch.text_images))
+        return Tokens(*(field[own].to(self.device) for field in batch.tokens))
+
     def _pixels(self, batch: Draw, seed: int) -> Tensor:
-        """Give this process's pictures, augmented; nothing where they were all seen before."""
-        if self.seen is not None:
+        """Give this process's pictures, augmented; nothing where they were all seen before, or are regions."""
+        if self.seen is not None or self.regions is not None:
             return torch.empty(0)
         own = self.world.share(len(batch.images))
         return self._augmented(self.corpus.pixels(batch.images[own]), own.start, seed)
 
     def _images(self, batch: Draw, pixels: Tensor) -> Side:
         ids = torch.from_numpy(batch.images).to(self.device)
+        numbers = batch.images[self.world.share(len(ids))]
+        if self.regions is not None:
+            regions, most = self.regions, int(self.regions.counts[batch.images].max())
+            return Side(lambda rows: self.model.encode_images(regions.of_images(numbers[rows], most)), ids)
         if self.seen is not None:
-            seen, numbers = self.seen, batch.images[self.world.share(len(ids))]
+            seen = self.seen
             return Side(lambda rows: self.model.encode_images(seen.of_images(numbers[rows])), ids)
-        preprocess = self.model.preprocess
+        preprocess = self.corpus.preprocess
         return Side(lambda rows: self.model.encode_images(normalised(pixels[rows], preprocess)), ids)
 
     def _taught(self, objectives: Mapping[str, Weighted], batch: Draw, pixels: Tensor) -> Tensor | None:
@@ -206,6 +249,15 @@ class _Run:
         if self.teacher is None or not any(objective.asks_teacher for objective, _ in objectives.values()):
             return None
         return self.teacher.scores(batch, pixels if self.recipe.augment is not None else None)
+
+    def _inputs(self, objectives: Mapping[str, Weighted], batch: Draw, pixels: Tensor) -> Inputs | None:
+        """Give this process's share as it is before it is encoded, if an objective of this step wants it."""
+        if not any(objective.asks_inputs for objective, _ in objectives.values()):
+            return None
+        if self.seen is not None:
+            own = self.seen.of_images(batch.images[self.world.share(len(batch.images))])
+            return Inputs(self._tokens(batch), own)
+        return Inputs(self._tokens(batch), normalised(pixels, self.corpus.preprocess))
 
     def _augmented(self, pixels: Tensor, before: int, seed: int) -> Tensor:
         """Augment this process's pictures; the `before` that others have draw first, so that luck is as in one."""
@@ -239,20 +291,21 @@ class _Run:
         self.standing = self.world.tell(self.standing)
         return entry
 
-    def _evaluate(self) -> Evaluation:
-        asked = self.recipe.validation
+    def _evaluate(self) -> Evaluation | Languages:
+        """Evaluate in the language of the run, or in each of several, of which the means count."""
+        asked, lang = self.recipe.validation, self.recipe.data.lang
+        options: dict[str, Any] = {
+            "data": "val",
+            "late": asked.late or None,
+            "rerank": asked.rerank or None,
+            "fusion": asked.fusion,
+            "weight": asked.weight,
+            "batch_size": 256 if self.device.type == "cuda" else 32,
+        }
         with self._half_precision():
-            return evaluate(
-                self._runnable(),
-                self.val,
-                data="val",
-                lang=self.recipe.data.lang,
-                late=asked.late or None,
-                rerank=asked.rerank or None,
-                fusion=asked.fusion,
-                weight=asked.weight,
-                batch_size=256 if self.device.type == "cuda" else 32,
-            )
+            if isinstance(lang, str):
+                return evaluate(self._runnable(), self.val, lang=lang, **options)
+            return evaluate_languages(self._runnable(), self.val, lang, **options)
 
     def _half_precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
@@ -261,9 +314,9 @@ class _Run:
         return TorchModel(self.model.eval(), self.tokenizer, self.recipe.name)
 
     def _save(self) -> None:
-        if self.world.leads:
-            save_state(self.folder.last, self.model, self.tokenizer, self.optimizer, self.objectives, self.standing)
-        self.world.wait()
+        more = self.neighbours.tensors() if self.neighbours is not None else {}
+        parts = self.model, self.tokenizer, self.optimizer, self.objectives, self.standing
+        save_state(self.folder.last, *parts, more, self.world)
 
 
 def _check_finite(what: str, value: float, step: int) -> None:

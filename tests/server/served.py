@@ -1,19 +1,19 @@
-"""A server on a port of this machine that can be stopped and started again at the same address."""
+"""Collections opened for a server, and servers on a port of this machine that can be stopped and started again."""
 
 import asyncio
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Self
 
 import uvicorn
 from fastapi import FastAPI
 
-from server.made_up import limits
-from sightline.server.serving import bound, configured
-
-LIMITS = limits(seconds=60)
+from server.made_up import LIMITS
+from sightline.server.limits import Limits
+from sightline.server.serving import Opened, bound, configured
 
 
 class Served:
@@ -28,7 +28,7 @@ class Served:
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self._port}/"
+        return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> Self:
         self._listener = bound("127.0.0.1", self._port)
@@ -57,3 +57,13 @@ def served(app: FastAPI) -> Iterator[str]:
         yield server.address
     finally:
         server.stop()
+
+
+@contextmanager
+def opening(at: Path, limits: Limits = LIMITS) -> Iterator[Opened]:
+    """Open a collection as a server does, for a while."""
+    opened = Opened.open(at, None, limits)
+    try:
+        yield opened
+    finally:
+        opened.close()

@@ -1,0 +1,87 @@
+"""What is asked of workers is refused before anything is done, where they cannot do it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from collection.made_up import Instant, picture, put
+from sightline.bundle import Bundle
+from sightline.collection import Report, cluster, index
+from sightline.collection.batching import encoded_block, unknown_part
+from sightline.collection.files import Facts, Found
+from sightline.collection.reading import Outcome
+from sightline.collection.writing import Batch
+from sightline.errors import CollectionError, SightlineError
+
+
+def texts(*said: str) -> list[Outcome]:
+    return [Outcome(Found(1, b"%d" % n, "", Path()), Facts(text.encode()), text) for n, text in enumerate(said)]
+
+
+def test_workers_that_nobody_knows_are_refused(tiny_bundle: Path, photos: Path) -> None:
+    with pytest.raises(CollectionError, match=r"workers 'spark'[\s\S]*ray://HOST:PORT"):
+        index(photos, model=tiny_bundle, workers="spark")
+    assert not (photos / ".sightline").exists()
+
+
+def test_a_model_without_files_is_refused(model: Instant, photos: Path) -> None:
+    with pytest.raises(CollectionError, match=r"in this process alone[\s\S]*folder of a bundle"):
+        index(photos, model=model, workers="ray")
+
+
+def test_without_ray_the_way_out_is_named(tiny_bundle: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(SightlineError, match=r"sightline\[scale\]"):
+        index(photos, model=tiny_bundle, workers="ray")
+
+
+def test_of_copies_in_a_block_the_first_is_encoded_and_every_file_is_kept(model: Instant) -> None:
+    block = encoded_block(model, "texts", texts("one", "two", "one"))
+    assert [fact.hash for facts, _ in block.contents for fact in facts] == [b"one", b"two"]
+    assert len(block.files) == 3
+    assert model.texts == ["one", "two"]
+    assert all(outcome.payload is None for outcome in block.files)
+
+
+def test_of_two_blocks_with_the_same_content_only_the_first_brings_it(model: Instant) -> None:
+    known = {b"zero"}
+    blocks = [encoded_block(model, "texts", texts(*said)) for said in (("zero", "one"), ("two", "one", "three"))]
+    left = [unknown_part(block, known) for block in blocks]
+    brought = [[fact.hash for facts, _ in one.contents for fact in facts] for one in left]
+    assert brought == [[b"one"], [b"two", b"three"]]
+    assert [len(encoded) for one in left for _, encoded in one.contents] == [1, 2]
+    assert known == {b"zero", b"one", b"two", b"three"}
+    assert (left[1].contents[0][1].embedding == blocks[1].contents[0][1].embedding[[0, 2]]).all()
+
+
+def test_a_file_that_only_a_worker_does_not_see_ends_the_run_and_one_that_is_gone_does_not(tmp_path: Path) -> None:
+    there = put(tmp_path / "a.png", picture(0))
+    gone = Outcome(Found(1, b"b.png", "b.png", tmp_path / "b.png"), gone=True)
+    report = Report(tmp_path, "images")
+    left = cluster._counted(Batch([], [gone, *texts("one")]), report)
+    assert (len(left.files), report.read, report.skipped[0].path) == (1, 2, str(tmp_path / "b.png"))
+    unseen = Outcome(Found(1, b"a.png", "a.png", there), gone=True)
+    with pytest.raises(CollectionError, match=r"a\.png: is here, but not where a worker looked[\s\S]*list of URLs"):
+        cluster._counted(Batch([], [unseen]), report)
+
+
+def test_a_worker_without_the_model_makes_itself_a_copy_once(
+    tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    class Library:
+        @staticmethod
+        def get(packed: str) -> dict[str, bytes]:
+            asked.append(packed)
+            return cluster._files(tiny_bundle)
+
+    monkeypatch.setenv("SIGHTLINE_CACHE", str(tmp_path))
+    monkeypatch.setattr(cluster, "_library", Library)
+    sha256 = Bundle.open(tiny_bundle).sha256
+    assert cluster._place_of(str(tiny_bundle), sha256, ["it"]) == tiny_bundle
+    copies = [cluster._place_of(str(tmp_path / "elsewhere"), sha256, ["it"]) for _ in range(2)]
+    assert (copies[0], asked) == (copies[1], ["it"])
+    assert Bundle.open(copies[0]).sha256 == sha256
+    assert [path.name for path in (tmp_path / "models").iterdir()] == [sha256]

@@ -1,0 +1,64 @@
+"""A URL names a store of Milvus, and says what is wrong with it when it does not."""
+
+from pathlib import Path
+
+import pytest
+
+from sightline.errors import StoreError
+from sightline.stores.milvus_address import INDEXES, Address, is_address, parse_address
+
+
+def test_a_url_says_where_a_store_is_and_how_it_is_kept() -> None:
+    url = "milvus://vectors.example.org:1234/photos?index=diskann&consistency=Strong&partition=month"
+    address = parse_address(url)
+    assert address == Address("vectors.example.org", 1234, "photos", "diskann", "Strong", "month")
+    assert str(address) == url
+
+
+def test_what_is_left_out_is_as_usual() -> None:
+    address = parse_address("milvus://localhost/photos")
+    assert address == Address("localhost", 19530, "photos", "hnsw", "Session", None)
+    assert parse_address(str(address)) == address
+    assert str(parse_address("milvus://[::1]:5/a")) == "milvus://[::1]:5/a"
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("milvus://localhost", "names no store"),
+        ("milvus:///photos", "names no store"),
+        ("milvus:/localhost/photos", "names no store"),
+        ("http://localhost/photos", "names no store"),
+        ("milvus://localhost/my photos", "names no store"),
+        ("milvus://localhost/a/b", "names no store"),
+        ("milvus://localhost:many/photos", "cannot be read"),
+        ("milvus://localhost/photos?index", "cannot be read"),
+        ("milvus://localhost/photos?index=best", "index=best"),
+        ("milvus://localhost/photos?colour=red", "no option 'colour'"),
+        ("milvus://me:secret@localhost/photos", "password"),
+    ],
+)
+def test_what_names_no_store_is_refused_with_the_reason(url: str, says: str) -> None:
+    with pytest.raises(StoreError, match=says) as caught:
+        parse_address(url)
+    assert caught.value.way_out
+    assert "secret" not in str(caught.value)
+
+
+def test_folders_are_no_stores() -> None:
+    assert is_address("milvus://localhost/photos")
+    assert is_address(Path("milvus://localhost/photos"))
+    assert not any(map(is_address, [None, "photos", Path("photos"), "/milvus"]))
+
+
+def test_a_product_quantiser_cuts_vectors_evenly() -> None:
+    assert INDEXES["ivf-pq"].building(512)["m"] == 64
+    assert INDEXES["ivf-pq"].building(12)["m"] == 4
+    assert INDEXES["hnsw"].building(12) == {"M": 32, "efConstruction": 256}
+
+
+def test_an_index_looks_harder_for_more_results() -> None:
+    assert INDEXES["flat"].search(10) == {}
+    assert INDEXES["hnsw"].search(10) == {"ef": 256}
+    assert INDEXES["hnsw"].search(1000) == {"ef": 2000}
+    assert INDEXES["diskann"].search(16_384) == {"search_list": 16_384}

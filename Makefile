@@ -35,7 +35,7 @@ demo: $(SEARCH)
 	$(BIN)/sightline demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 $(MILVUS): .ci/milvus
 	PYTHON=$(PYTHON) .ci/milvus

@@ -22,7 +22,6 @@ it runs.
 import argparse
 import json
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from once import RECIPES, train_once
 from paper3 import gain
 from provenance import provenance
 from relation_cost import measured_cost
@@ -44,10 +44,7 @@ from sightline.evaluation.ranking import ranks_from_embeddings
 from sightline.evaluation.result import FoldRanks
 from sightline.evaluation.special import average_similarities, special_recalls
 from sightline.models.engine import TorchModel
-from sightline.training.recipe import read_recipe
-from sightline.training.trainer import train
 
-RECIPES = Path(__file__).parent.parent / "recipes"
 BRIEF = ("schedule.epochs=0", "schedule.steps=12", "data.batch_size=16", "data.limit=16")
 _CURVE = 50  # points of Figure 7
 Encoded = tuple[Encodings, Encodings]
@@ -126,15 +123,7 @@ class Bench:
     def trained(self, name: str, seed: int) -> dict[str, Any]:
         """Train a run unless that was done; gives what it took. Nothing is validated on the way."""
         run, out = RUNS[name], self.folder(name, seed)
-        if not self.is_there(name, seed):
-            changes = [*run.changes, f"seed={seed}", "data.val=[]", *self.changes]
-            began = time.perf_counter()
-            steps = train(read_recipe(RECIPES / f"{run.recipe}.toml", changes), out, save_every=10**9).steps
-            seconds = round(time.perf_counter() - began, 1)
-            cost = {"recipe": f"recipes/{run.recipe}.toml", "changes": changes, "steps": steps, "seconds": seconds}
-            (out / "done").write_text(json.dumps(cost))
-        found: dict[str, Any] = json.loads((out / "done").read_text())
-        return found
+        return train_once(run.recipe, [*run.changes, f"seed={seed}", "data.val=[]", *self.changes], out)
 
     def encoded(self, name: str, seed: int) -> Encoded:
         """Encode the test set by a trained run, or by both of an ensemble, side by side."""

@@ -16,7 +16,6 @@ takes two steps of four images, which is enough to see on a CPU, with shards of 
 import argparse
 import json
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from once import train_once
 from provenance import provenance
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
@@ -35,10 +35,7 @@ from sightline.evaluation.ranking import ranks_from_embeddings
 from sightline.evaluation.result import FoldRanks
 from sightline.models.engine import TorchModel
 from sightline.objectives.interaction import maxsim
-from sightline.training.recipe import read_recipe
-from sightline.training.trainer import train
 
-RECIPES = Path(__file__).parent.parent / "recipes"
 RESAMPLES = 1000
 Kind = Literal["fast", "late", "shrink-fast", "shrink-late"]
 
@@ -123,15 +120,7 @@ class Bench:
         run, out = RUNS[name], self.folder(name, seed)
         if run.teacher:
             self.trained(run.teacher, seed)
-        if not (out / "done").exists():
-            changes = self._changes(run, seed)
-            began = time.perf_counter()
-            steps = train(read_recipe(RECIPES / f"{run.recipe}.toml", changes), out, save_every=10**9).steps
-            seconds = round(time.perf_counter() - began, 1)
-            cost = {"recipe": f"recipes/{run.recipe}.toml", "changes": changes, "steps": steps, "seconds": seconds}
-            (out / "done").write_text(json.dumps(cost))
-        found: dict[str, Any] = json.loads((out / "done").read_text())
-        return found
+        return train_once(run.recipe, self._changes(run, seed), out)
 
     def _changes(self, run: Run, seed: int) -> list[str]:
         """What is changed in the recipe of a run; nothing is validated on the way, but all measured at the end."""

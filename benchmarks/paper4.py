@@ -16,13 +16,13 @@ takes about 120 s to pre-train, 80 s to fine-tune and 40 s to measure a run, and
 import argparse
 import json
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from once import train_once
 from paper3 import gain
 from provenance import provenance
 from sightline.datasets import read_all
@@ -30,10 +30,7 @@ from sightline.evaluation import Evaluation, command_translator, evaluate, evalu
 from sightline.evaluation.encoding import Needs, SharedImages
 from sightline.evaluation.metrics import recall
 from sightline.models.engine import TorchModel
-from sightline.training.recipe import read_recipe
-from sightline.training.trainer import train
 
-RECIPES = Path(__file__).parent.parent / "recipes"
 LANGUAGES = ("en", "de", "zh", "pt", "ar", "fr", "cs")
 _WORDS, _REGIONS = ("vmlm",), ("smrfr", "smrc")
 
@@ -88,17 +85,9 @@ class Bench:
         return [before, self._train("dot", start, self.folder(name, seed), seed)]
 
     def _train(self, recipe: str, changes: Sequence[str], out: Path, seed: int) -> dict[str, Any]:
-        if not (out / "done").exists():
-            brief = BRIEF.get(recipe, _TWO_STEPS) if self.brief else []
-            own = [change for change in self.changes if recipe != "dot" or not change.startswith("model.")]
-            everything = [*changes, f"seed={seed}", "data.val=[]", *brief, *own]
-            began = time.perf_counter()
-            steps = train(read_recipe(RECIPES / f"{recipe}.toml", everything), out, save_every=10**9).steps
-            seconds = round(time.perf_counter() - began, 1)
-            cost = {"recipe": f"recipes/{recipe}.toml", "changes": everything, "steps": steps, "seconds": seconds}
-            (out / "done").write_text(json.dumps(cost))
-        found: dict[str, Any] = json.loads((out / "done").read_text())
-        return found
+        brief = BRIEF.get(recipe, _TWO_STEPS) if self.brief else []
+        own = [change for change in self.changes if recipe != "dot" or not change.startswith("model.")]
+        return train_once(recipe, [*changes, f"seed={seed}", "data.val=[]", *brief, *own], out)
 
     def opened(self, name: str, seed: int) -> TorchModel:
         """Open a trained run."""

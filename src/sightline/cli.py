@@ -474,7 +474,7 @@ def export(
         typer.Option(
             metavar="DATA",
             help="Captions not trained on, to choose the fusion and calibrate scores by; with int8, the image tower "
-            "also takes the ranges of its numbers from them, and is a fifth faster.",
+            "also takes the ranges of its numbers from them, and is faster.",
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the bundle. By default that of its folder.")] = None,

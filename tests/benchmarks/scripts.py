@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+ROOT = Path(__file__).parents[2]
+BENCHMARKS, RECIPES = ROOT / "benchmarks", ROOT / "recipes"
 
 
 def script(name: str) -> ModuleType:

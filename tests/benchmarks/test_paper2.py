@@ -1,35 +1,22 @@
 """The runs of paper 2: their recipes are whole, each changes what its row says, and its curves are averaged right."""
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from benchmarks.scripts import RECIPES, script
 from sightline.models import DualStreamConfig
 from sightline.objectives import Relation
 from sightline.training.beginning import make_objectives
 from sightline.training.recipe import Recipe, read_recipe
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
 
 @pytest.fixture(scope="module")
 def paper2() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("paper2", BENCHMARKS / "paper2.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(BENCHMARKS))
-    sys.modules["paper2"] = module
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(BENCHMARKS))
-    return module
+    return script("paper2")
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +27,7 @@ def somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def recipe_of(paper2: ModuleType, name: str) -> Recipe:
     run = paper2.RUNS[name]
-    return read_recipe(paper2.RECIPES / f"{run.recipe}.toml", run.changes)
+    return read_recipe(RECIPES / f"{run.recipe}.toml", run.changes)
 
 
 def relation_of(paper2: ModuleType, name: str) -> Relation:

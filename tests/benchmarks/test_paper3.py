@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.scripts import script
+from benchmarks.scripts import RECIPES, script
 from sightline.evaluation import Evaluation
 from sightline.evaluation.result import FoldRanks
 from sightline.objectives import Distill, Triplet
@@ -30,7 +30,7 @@ def recipe_of(paper3: ModuleType, name: str, variant: str) -> Recipe:
     bench = object.__new__(paper3.Bench)
     bench.variant, bench.changes, bench.work = variant, (), Path("work")
     run = paper3.RUNS[name]
-    return read_recipe(paper3.RECIPES / f"{run.recipe}.toml", bench._changes(run, 3))
+    return read_recipe(RECIPES / f"{run.recipe}.toml", bench._changes(run, 3))
 
 
 @pytest.mark.parametrize("variant", ["paper", "swapped", "tuned"])

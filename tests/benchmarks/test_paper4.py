@@ -1,7 +1,5 @@
 """The runs of paper 4: their recipes are whole, differ in what they should and in nothing else, and are measured."""
 
-import importlib.util
-import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.scripts import RECIPES, script
 from sightline.evaluation import Evaluation
 from sightline.evaluation.result import FoldRanks
 from sightline.models import DualStreamConfig
@@ -17,22 +16,10 @@ from sightline.objectives import Contrastive, MaskedFragments, MaskedWords
 from sightline.training.beginning import make_objectives
 from sightline.training.recipe import Recipe, read_recipe
 
-ROOT = Path(__file__).parents[2]
-BENCHMARKS, RECIPES = ROOT / "benchmarks", ROOT / "recipes"
-
 
 @pytest.fixture(scope="module")
 def paper4() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("paper4", BENCHMARKS / "paper4.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(BENCHMARKS))
-    return module
+    return script("paper4")
 
 
 @pytest.fixture(autouse=True)

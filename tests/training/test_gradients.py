@@ -10,7 +10,7 @@ from sightline.errors import RecipeError
 from sightline.objectives import Contrastive, Matching, Objective
 from sightline.training.gradients import backward
 from sightline.training.optimizer import make_optimizer
-from sightline.training.recipe import OptimizerRecipe
+from sightline.training.tables import OptimizerRecipe
 from training.sides import OBJECTIVES, gradients, plain_gradients, sides
 
 ALONE = ["triplet hardest", "contrastive", "matching hard"]

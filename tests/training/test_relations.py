@@ -14,9 +14,10 @@ from sightline.errors import RecipeError
 from sightline.models import Tokens, checkpoint
 from sightline.training.export import export
 from sightline.training.neighbours import Neighbours
-from sightline.training.recipe import Recipe, ScheduleRecipe, parse_recipe
+from sightline.training.recipe import Recipe, parse_recipe
 from sightline.training.schedule import rate_at, takes_part
 from sightline.training.state import saved_tensor
+from sightline.training.tables import ScheduleRecipe
 from sightline.training.trainer import Trained, train
 from training import shapes
 

@@ -17,8 +17,9 @@ from sightline.models.retriever import Seen
 from sightline.objectives import Contrastive
 from sightline.training.corpus import Longs, SeenImages
 from sightline.training.optimizer import make_optimizer, parts_of
-from sightline.training.recipe import OptimizerRecipe, Recipe, ScheduleRecipe, parse_recipe
+from sightline.training.recipe import Recipe, parse_recipe
 from sightline.training.schedule import rate_at, seed_at, weights_at
+from sightline.training.tables import OptimizerRecipe, ScheduleRecipe
 from sightline.training.trainer import train
 from training import shapes
 

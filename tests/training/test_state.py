@@ -10,8 +10,8 @@ import tiny
 from sightline.models import checkpoint
 from sightline.objectives import Contrastive
 from sightline.training.optimizer import make_optimizer
-from sightline.training.recipe import OptimizerRecipe
 from sightline.training.state import Standing, load_state, save_state
+from sightline.training.tables import OptimizerRecipe
 from training.sides import gradients
 
 

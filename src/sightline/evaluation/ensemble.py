@@ -1,6 +1,7 @@
-"""Two models as one: the mean of the similarities that they find (the "Full" rows of paper 2)."""
+"""A second model beside the first: for the mean of their similarities (paper 2), or for its matcher (papers 1, 4)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,27 +21,33 @@ def check_partner(partner: Model, plan: Plan) -> None:
         )
 
 
-def join_partner(
-    partner: Model,
-    images: Encodings,
-    texts: Encodings,
+def encode_again(
+    second: Model,
     sources: Sequence[ImageSource],
     captions: Sequence[str],
+    needs: Needs,
     batch_size: int,
     progress: Progress | None = None,
 ) -> tuple[Encodings, Encodings]:
-    """Encode the same with a second model as well; gives images and texts as both see them.
-
-    images, texts: as the first model encoded `sources`, as far as they can be read, and `captions`.
-    """
-    more_images, _ = encode_images(partner, sources, Needs(), batch_size, progress)
-    more_texts, _ = encode_texts(partner, captions, Needs(), batch_size, progress)
-    return beside(images, more_images), beside(texts, more_texts)
+    """Encode with a second model what the first has encoded: images, as far as they can be read, and texts."""
+    images, _ = encode_images(second, sources, needs, batch_size, progress)
+    texts, _ = encode_texts(second, captions, needs, batch_size, progress)
+    return images, texts
 
 
 def beside(first: Encodings, second: Encodings) -> Encodings:
     """The same items by two models, side by side: the dot product of two items is the mean of the models' own."""
-    if not np.array_equal(first.names, second.names):
-        raise EvaluationError("one model could read images that the other could not", "Mend or remove them.")
+    _check_same(first, second)
     joined = np.concatenate([first.embedding, second.embedding], axis=1) / np.sqrt(2)
     return Encodings(first.names, joined.astype(np.float32), None, None)
+
+
+def with_states(first: Encodings, second: Encodings) -> Encodings:
+    """The items as the first model retrieves them, with the states that the second matches by."""
+    _check_same(first, second)
+    return replace(first, states=second.states)
+
+
+def _check_same(first: Encodings, second: Encodings) -> None:
+    if not np.array_equal(first.names, second.names):
+        raise EvaluationError("one model could read images that the other could not", "Mend or remove them.")

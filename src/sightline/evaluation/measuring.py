@@ -6,10 +6,9 @@ from dataclasses import replace
 from sightline.bundle.encoded import Model
 from sightline.datasets import Record
 from sightline.errors import EvaluationError
-from sightline.evaluation.borrowing import borrow_states
 from sightline.evaluation.clock import Clock
-from sightline.evaluation.encoding import Progress, SharedImages, encode_images, encode_texts
-from sightline.evaluation.ensemble import check_partner, join_partner
+from sightline.evaluation.encoding import Needs, Progress, SharedImages, encode_images, encode_texts
+from sightline.evaluation.ensemble import beside, check_partner, encode_again, with_states
 from sightline.evaluation.galleries import Ranker
 from sightline.evaluation.plan import Plan
 from sightline.evaluation.protocols import protocol_named
@@ -77,10 +76,13 @@ def evaluate(
         texts, truncated = encode_texts(model, captions, needs, batch_size, progress)
     if partner is not None:
         with clock("encode_images"):
-            images, texts = join_partner(partner, images, texts, sources, captions, batch_size, progress)
+            more_images, more_texts = encode_again(partner, sources, captions, Needs(), batch_size, progress)
+            images, texts = beside(images, more_images), beside(texts, more_texts)
     if matcher is not None:
         with clock("encode_images"):
-            images, texts = borrow_states(matcher, images, texts, sources, captions, batch_size, progress)
+            own = Needs(states=True)
+            more_images, more_texts = encode_again(matcher, sources, captions, own, batch_size, progress)
+            images, texts = with_states(images, more_images), with_states(texts, more_texts)
     ranker = Ranker(matcher or model, plan, questions, texts, images, readable, batch_size, clock, progress)
     problems = {"images_unreadable": len(sources) - len(readable), "captions_truncated": truncated}
     if skip_missing_language:

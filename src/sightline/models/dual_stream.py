@@ -34,8 +34,8 @@ class DualStreamConfig:
     for others; a layer below those that were trained (`optimizer.frozen_layers`) treats all pictures alike.
     pool, pool_to: image fragments are pooled to a "grid" of so many rows, or by "kmeans" to so many clusters (paper 3,
     section 5); 0 keeps the tower's own.
-    pool_layer: the image tower pools to its grid after this many layers, and those above read fewer patches: pooled
-    from 196 to 49 after nine layers of twelve, a picture takes a fifth less time. 0 pools at the end.
+    pool_layer: the image tower pools to its grid after this many layers, and those above read fewer patches. 0
+    pools at the end.
     codes: learned vectors that enter each tower beside the patches or words, and come out as more fragments (paper 3,
     section 4.1). Embeddings are pooled as without them: from the class token, or over the words alone.
     codes_layer: they enter the image tower after this many layers; below those that are trained they would cost much

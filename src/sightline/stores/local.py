@@ -27,7 +27,7 @@ from sightline.stores.directory import Directory
 from sightline.stores.generation import Generation, remove_others
 from sightline.stores.head import check_shape, read_head, write_head
 from sightline.stores.lock import lock
-from sightline.stores.packing import checked_ids, kept_parts, pack, unit
+from sightline.stores.packing import check_rows, checked_ids, kept_parts, pack, unit
 from sightline.stores.searching import Effort, search
 
 _ROWS = 4096  # that `compact` copies at once
@@ -125,10 +125,7 @@ class LocalStore:
 
         first: only so many of each item, those that come first.
         """
-        if part == "embedding":
-            raise StoreError("embeddings are not kept in whole numbers", "Fetch them.")
-        if first is not None and first < 1:
-            raise StoreError(f"the first {first} of each item's {part} were asked for", "Ask for at least one.")
+        check_rows(part, first)
         return self._files.rows(self._rows_with(ids, part), part, first)
 
     def flush(self) -> None:

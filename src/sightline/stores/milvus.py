@@ -30,7 +30,7 @@ from sightline.stores.milvus_schema import (
     read_description,
 )
 from sightline.stores.milvus_server import Server
-from sightline.stores.packing import Records, checked_ids, kept_parts, pack, record_type, unit, unpack
+from sightline.stores.packing import Records, check_rows, checked_ids, kept_parts, pack, record_type, unit, unpack
 from sightline.stores.ranking import nothing
 
 MOST = 16_384
@@ -193,10 +193,7 @@ class MilvusStore:
 
         first: only so many of each item, those that come first.
         """
-        if part == "embedding":
-            raise StoreError("embeddings are not kept in whole numbers", "Fetch them.")
-        if first is not None and first < 1:
-            raise StoreError(f"the first {first} of each item's {part} were asked for", "Ask for at least one.")
+        check_rows(part, first)
         records, lengths = self._records(ids, part)
         kept = _end_to_end([own[:first] for own in records], getattr(self.shape, part))
         return Rows(kept["values"], kept["scale"], lengths if first is None else np.minimum(lengths, first))

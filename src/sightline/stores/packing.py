@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from sightline.bundle.encoded import Encoded, Floats
 from sightline.errors import StoreError
-from sightline.stores.base import Ids, Shape, Singles
+from sightline.stores.base import Ids, Part, Shape, Singles
 from sightline.stores.signs import sign_codes
 
 Records = npt.NDArray[Any]
@@ -73,6 +73,14 @@ def unit(vectors: Floats, width: int) -> Singles:
     singles /= largest  # so that no square overflows
     singles /= np.linalg.norm(singles, axis=1, keepdims=True)
     return singles
+
+
+def check_rows(part: Part, first: int | None) -> None:
+    """Refuse rows of what is not kept in whole numbers, and fewer than one of them."""
+    if part == "embedding":
+        raise StoreError("embeddings are not kept in whole numbers", "Fetch them.")
+    if first is not None and first < 1:
+        raise StoreError(f"the first {first} of each item's {part} were asked for", "Ask for at least one.")
 
 
 def checked_ids(ids: Ids) -> Ids:

@@ -78,8 +78,8 @@ def export(
     """Write a bundle into `out`, replacing an earlier one only when the new one is whole.
 
     The graphs have a dynamic batch and, for texts and regions, a dynamic length. precision: of the weights; of an int8
-    bundle, modules whose path matches the pattern `four_bits` take only four bits a weight, and the image graph is a
-    fifth faster where `pictures` are given, a hundred like those to come, as pixels [pictures, 3, size, size].
+    bundle, modules whose path matches the pattern `four_bits` take only four bits a weight, and the image graph is
+    faster where `pictures` are given, a hundred like those to come, as pixels [pictures, 3, size, size].
     """
     out = Path(out)
     building = out.with_name(out.name + ".building")

@@ -14,9 +14,10 @@ from sightline.models.fragments import clusters
 from sightline.models.retriever import Retriever
 from sightline.training.corpus import Corpus, Longs, SeenImages, normalised
 from sightline.training.distributed import World
-from sightline.training.recipe import NeighbourRecipe, Recipe
+from sightline.training.recipe import Recipe
 from sightline.training.region_images import RegionImages
 from sightline.training.state import saved_tensor
+from sightline.training.tables import NeighbourRecipe
 
 NAME = "neighbours"
 """What the saved state calls the cluster of every picture."""

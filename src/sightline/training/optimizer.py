@@ -8,7 +8,8 @@ from torch import nn
 from sightline.errors import RecipeError
 from sightline.models import towers
 from sightline.models.retriever import Retriever
-from sightline.training.recipe import OptimizerRecipe, nearest
+from sightline.training.recipe import nearest
+from sightline.training.tables import OptimizerRecipe
 
 HEADS, OBJECTIVES = "heads", "objectives"
 

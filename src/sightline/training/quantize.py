@@ -20,7 +20,7 @@ def quantize(path: Path, four_bits: str = "", samples: Iterable[Sample] = ()) ->
 
     four_bits: a pattern; matrix products of modules whose path it matches take four bits a weight.
     samples: inputs like those to come, one item each. With them, the ranges of activations are fixed (`fix_ranges`)
-    wherever that is safe, which is a fifth faster than to find them out block by block.
+    wherever that is safe, which is faster than to find them out block by block.
 
     Matrix products get one scale for every block of weights (128, or 32 of four bits), and ONNX Runtime quantises
     their inputs in the same blocks: with one scale for a whole activation tensor, a few outliers in the second layer

@@ -3,7 +3,8 @@
 import math
 import random
 
-from sightline.training.recipe import Recipe, ScheduleRecipe
+from sightline.training.recipe import Recipe
+from sightline.training.tables import ScheduleRecipe
 
 _APART = 10_000_019  # steps between the seeds of two recipes' seeds: more than any run takes
 

@@ -16,7 +16,8 @@ from sightline.objectives.judging import judge
 from sightline.objectives.objective import Pairs
 from sightline.training.corpus import Corpus, Draw, Longs, normalised
 from sightline.training.distributed import World
-from sightline.training.recipe import Recipe, TeacherBy, TeacherRecipe
+from sightline.training.recipe import Recipe
+from sightline.training.tables import TeacherBy, TeacherRecipe
 
 _ABILITY: dict[TeacherBy, Ability] = {"embedding": "embed", "fragments": "fragments", "match": "match"}
 

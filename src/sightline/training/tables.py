@@ -1,0 +1,211 @@
+"""The tables of a recipe: data, schedule, optimizer, validation, teacher, blend; each checks what it is told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sightline.errors import RecipeError
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourRecipe:
+    """Batches of pictures that are alike (paper 2, section 3.4), in place of others, once the model can tell.
+
+    begin: the share of the run after which whole epochs are drawn so.
+    clusters: how many clusters the pictures are put into by k-means on the model's own embeddings, anew each epoch.
+    per_cluster: how many pictures of one cluster are in a batch, which so has batch_size / per_cluster clusters.
+    """
+
+    begin: float = 0.0
+    clusters: int = 64
+    per_cluster: int = 16
+
+    def __post_init__(self) -> None:
+        check_share("data.neighbours.begin", self.begin)
+        at_least(1, "data.neighbours.clusters", self.clusters)
+        at_least(1, "data.neighbours.per_cluster", self.per_cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class DataRecipe:
+    """What to train on.
+
+    train, val: data sets, as `sightline eval` takes them. ${NAME} stands for an environment variable. Of a data set
+    that names its splits only that one is used, so that nobody trains on a test set by naming the whole file.
+    draw: "pairs" (every caption once an epoch), "unique" (the same, no image twice in a batch), "one" (every image once
+    an epoch, with one of its captions) or "all" (every image once, with all of its captions).
+    lang: the language of the captions, or several to train on at once: all captions of a picture are its own alike.
+    batch_size: captions in a batch; for "all", images.
+    batch_tokens: instead, how many tokens and image fragments a batch has at most, padding counted; for draw "pairs".
+    limit: train on this many images only, the first after a shuffle by `seed`; 0 is all.
+    neighbours: later epochs have like images in a batch, each with one caption, so for draw "unique" or "one".
+    """
+
+    train: tuple[str, ...]
+    val: tuple[str, ...] = ()
+    lang: str | tuple[str, ...] = "en"
+    draw: Literal["pairs", "unique", "one", "all"] = "unique"
+    batch_size: int = 128
+    batch_tokens: int = 0
+    limit: int = 0
+    neighbours: NeighbourRecipe | None = None
+
+    def __post_init__(self) -> None:
+        if not self.train:
+            raise RecipeError("data.train: names no data")
+        at_least(1, "data.batch_size", self.batch_size)
+        at_least(0, "data.limit", self.limit)
+        at_least(0, "data.batch_tokens", self.batch_tokens)
+        if self.batch_tokens and self.draw != "pairs":
+            raise RecipeError(f'data.batch_tokens: not with draw = "{self.draw}"', 'Set draw = "pairs".')
+        if not self.languages or len(set(self.languages)) < len(self.languages):
+            raise RecipeError(f"data.lang is {list(self.languages)}", "Give one language or several, each once.")
+        if self.neighbours is not None:
+            self._check_neighbours(self.neighbours)
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages of the captions, one or several."""
+        return (self.lang,) if isinstance(self.lang, str) else self.lang
+
+    def _check_neighbours(self, asked: NeighbourRecipe) -> None:
+        if self.draw not in ("unique", "one"):
+            raise RecipeError(f'data.neighbours: not with draw = "{self.draw}"', 'Set draw = "unique" or "one".')
+        if self.batch_size % asked.per_cluster:
+            raise RecipeError(
+                f"data.neighbours: a batch of {self.batch_size} has no whole number of {asked.per_cluster} per cluster"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRecipe:
+    """How long to train, and which objectives a step has.
+
+    run: "together" (the weighted sum of all), "pattern" (the names in `pattern`, one a step, over and over) or "random"
+    (one a step, drawn in proportion to its weight).
+    steps, epochs: one of them.
+    warmup: the share of steps in which the learning rate rises from zero; then it falls to zero as `decay` says, or
+    with decay = "drops" to a tenth at each of `drops`, shares of all steps.
+    """
+
+    epochs: float = 0
+    steps: int = 0
+    run: Literal["together", "pattern", "random"] = "together"
+    pattern: tuple[str, ...] = ()
+    warmup: float = 0.0
+    decay: Literal["linear", "cosine", "constant", "drops"] = "linear"
+    drops: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        at_least(0, "schedule.epochs", self.epochs)
+        at_least(0, "schedule.steps", self.steps)
+        if (self.epochs > 0) == (self.steps > 0):
+            raise RecipeError("schedule: give either epochs or steps", "For example --set schedule.steps=1000")
+        if not 0 <= self.warmup <= 1:
+            raise RecipeError(f"schedule.warmup is {self.warmup}", "Give the share of all steps, from 0 to 1.")
+        if (self.decay == "drops") != bool(self.drops):
+            raise RecipeError('schedule: decay = "drops" and a list of drops go together')
+        for share in self.drops:
+            check_share("schedule.drops", share)
+        if (self.run == "pattern") != bool(self.pattern):
+            raise RecipeError('schedule: run = "pattern" and a pattern of objectives go together')
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerRecipe:
+    """AdamW.
+
+    lr: the learning rate of everything not named in `rates`.
+    rates: learning rates of parts: image, text, matcher, transformer (the encoders that there are), heads (the rest of
+    the model), objectives (such as a learned temperature). A part at 0 is frozen.
+    frozen_layers: for an encoder, how many of its first layers stay as they are, with the embeddings below them.
+    dropout: for an encoder, the share of what its layers give that is left out at random; others keep their own.
+    clip: the gradient's greatest norm; 0 leaves it alone.
+    chunk: items encoded at once, with gradients cached, so that a large batch fits a small GPU; 0 encodes the whole
+    batch at once. The gradients are the same.
+    """
+
+    lr: float = 5e-5
+    rates: Mapping[str, float] = field(default_factory=dict)
+    frozen_layers: Mapping[str, int] = field(default_factory=dict)
+    dropout: Mapping[str, float] = field(default_factory=dict)
+    weight_decay: float = 0.05
+    betas: tuple[float, float] = (0.9, 0.999)
+    clip: float = 1.0
+    chunk: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("lr", "weight_decay", "clip", "chunk"):
+            at_least(0, f"optimizer.{name}", getattr(self, name))
+        for part, rate in self.rates.items():
+            at_least(0, f"optimizer.rates.{part}", rate)
+        for part, count in self.frozen_layers.items():
+            at_least(1, f"optimizer.frozen_layers.{part}", count)
+        for part, share in self.dropout.items():
+            if not 0 <= share < 1:
+                raise RecipeError(f"optimizer.dropout.{part} is {share}", "Give a share from 0 to below 1.")
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationRecipe:
+    """When and how to look at the validation data; the checkpoint with the best `metric` is kept.
+
+    every: steps between looks; 0 looks only at the end.
+    metric: "rSum" (all six recalls) or "R@1" (of finding a caption's image).
+    late, rerank: how many of the best are rescored by late interaction, and then by matching; 0 is none. At least as
+    many as there are pictures and captions judges late interaction alone. Without either, it is the embeddings alone.
+    """
+
+    every: int = 0
+    metric: Literal["rSum", "R@1"] = "rSum"
+    late: int = 0
+    rerank: int = 0
+    fusion: Literal["ce", "add", "norm_add", "logit_add"] = "ce"
+    weight: float = 0.5
+
+    def __post_init__(self) -> None:
+        at_least(0, "validation.every", self.every)
+        at_least(0, "validation.late", self.late)
+        at_least(0, "validation.rerank", self.rerank)
+
+
+TeacherBy = Literal["embedding", "fragments", "match"]
+
+
+@dataclass(frozen=True, slots=True)
+class TeacherRecipe:
+    """Who teaches the objectives that ask for it (distill).
+
+    model: a checkpoint's folder.
+    by: what it compares texts and pictures by: "embedding", "fragments" (late interaction) or "match", which judges
+    every text of a batch with every picture, and so wants small batches.
+    chunk: how many pairs "match" judges at once.
+    """
+
+    model: str
+    by: TeacherBy = "fragments"
+    chunk: int = 4096
+
+    def __post_init__(self) -> None:
+        at_least(1, "teacher.chunk", self.chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class BlendRecipe:
+    """Before training, draw the encoder `part` of the checkpoint back to `source`: `share` of it remains."""
+
+    part: str
+    source: str
+    share: float
+
+
+def at_least(least: int, key: str, value: float) -> None:
+    """Refuse a number below `least`, or none at all."""
+    if not least <= value < float("inf"):
+        raise RecipeError(f"{key} is {value}", f"Give a number from {least} up.")
+
+
+def check_share(key: str, value: object) -> None:
+    """Refuse what is no share of all steps."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise RecipeError(f"{key} is {value!r}", "Give a share of all steps, from 0 to 1.")

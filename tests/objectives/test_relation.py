@@ -168,7 +168,7 @@ def test_the_regularisation_moves_the_relevance_and_leaves_the_embeddings_alone(
         ({"among": "inter", "regularisation": 0.0}, {"embedding", "fragments"}),
         ({"relevance": 0.0}, {"embedding", "fragments"}),
     ],
-    ids=str,
+    ids=lambda value: str(sorted(value)) if isinstance(value, set) else str(value),
 )
 def test_it_needs_what_it_sends_gradients_into(settings: dict[str, Any], fields: set[str]) -> None:
     relation, pairs = related(**settings), pairs_of()

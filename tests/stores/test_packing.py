@@ -21,7 +21,8 @@ def test_a_part_comes_back_within_half_a_step_of_127(batch: np.ndarray, seed: in
     real = batch[mask]
     step = np.abs(real).max(axis=1, initial=0, keepdims=True) / 127
     error = np.abs(unpack(packed.parts["fragments"]) - real)
-    assert (error <= step * 0.50001 + 1e-37).all()
+    slack = 127 * np.finfo(np.float32).tiny  # a step that is too small for an ordinary number is a coarse one
+    assert (error <= step * 0.50001 + slack).all()
 
 
 def test_what_is_kept_of_a_fragment_is_a_byte_a_number() -> None:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.stores import signs
+from sightline.stores import pieces, signs
 from sightline.stores.signs import code_bytes, nearest_codes, sign_codes
 
 DIMS = st.sampled_from([1, 7, 64, 65, 128, 200, 384, 512, 768])
@@ -22,10 +22,23 @@ def by_hand(stored: np.ndarray, query: np.ndarray, want: int, allowed: np.ndarra
 
 
 @settings(deadline=None, max_examples=150)
-@given(seed=st.integers(0, 10**6), count=st.integers(0, 80), dim=DIMS, want=st.integers(1, 100), share=st.floats(0, 1))
+@given(
+    seed=st.integers(0, 10**6),
+    count=st.integers(0, 80) | st.integers(81, 300),
+    dim=DIMS,
+    want=st.integers(1, 100),
+    share=st.floats(0, 1),
+)
+@pytest.mark.parametrize("sample", [12, 10**6])
 def test_the_nearest_codes_are_those_that_differ_in_the_fewest_signs(
-    seed: int, count: int, dim: int, want: int, share: float
+    sample: int, seed: int, count: int, dim: int, want: int, share: float
 ) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(signs, "_SAMPLE", sample)
+        check_nearest(seed, count, dim, want, share)
+
+
+def check_nearest(seed: int, count: int, dim: int, want: int, share: float) -> None:
     stored, query = vectors(seed, count, dim), vectors(seed + 1, 1, dim)
     allowed = np.random.default_rng(seed).random(count) < share
     codes, code = sign_codes(stored), sign_codes(query)[0]
@@ -39,10 +52,19 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     codes, code = sign_codes(vectors(0, 5003, 64)), sign_codes(vectors(1, 1, 64))[0]
     allowed = np.random.default_rng(2).random(5003) < 0.5
     alone = nearest_codes(codes, code, 300, allowed)
-    monkeypatch.setattr(signs, "_SHARE", 700)
-    monkeypatch.setattr(signs.os, "cpu_count", lambda: 7)
+    monkeypatch.setattr(signs, "_PIECE", 300)
+    monkeypatch.setattr(pieces, "_THREADS", 7)
     np.testing.assert_array_equal(nearest_codes(codes, code, 300, allowed), alone)
     assert len(alone) >= 300
+
+
+@pytest.mark.parametrize("sampled", [1.0, -1.0])
+def test_a_sample_that_misleads_costs_time_but_no_results(sampled: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signs, "_SAMPLE", 50)
+    query, stored = np.ones((1, 64), dtype=np.float32), vectors(0, 1000, 64)
+    stored[::20] = sampled  # just those by which the limit is guessed: all like the query, or none
+    found = nearest_codes(sign_codes(stored), sign_codes(query)[0], 300)
+    assert found.tolist() == by_hand(stored, query, 300, np.ones(1000, dtype=np.bool_))
 
 
 def test_the_code_of_a_vector_depends_on_that_vector_alone() -> None:

@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from sightline.stores.base import Ids
 
+_GAPS = 2  # times as many numbers as ids: up to that, a table of rows takes no more room than sorted ids and rows
 _RECENT = 65_536  # ids that are looked up one by one before they are sorted in among the others
 
 
@@ -42,10 +43,13 @@ class Directory:
     def find(self, ids: Ids) -> Ids:
         """The row of each of the ids [n], and -1 where an id is not there."""
         rows = np.full(len(ids), -1, dtype=np.int64)
-        if len(self._sorted_ids):
+        if self._row_at is not None:
+            rows = self._row_at[np.minimum(ids, len(self._row_at) - 1)]
+        elif len(self._sorted_ids):
             places = np.searchsorted(self._sorted_ids, ids)
             places[places == len(self._sorted_ids)] = 0
             rows = np.where(self._sorted_ids[places] == ids, self._sorted_rows[places], -1)
+        if self.rows:
             rows[~self._is_live[rows]] = -1
         if self._recent:
             for place in np.flatnonzero(rows < 0):
@@ -54,7 +58,9 @@ class Directory:
 
     def rows_of(self, ids: Ids) -> Ids:
         """The rows of those of the ids [n] that are there, each once, in ascending order."""
-        rows = self.find(np.sort(ids, kind="stable"))  # in order, half a million are found ten times as quickly
+        if self._row_at is None:
+            ids = np.sort(ids, kind="stable")  # in order, half a million are found ten times as quickly
+        rows = self.find(ids)
         is_among = np.zeros(self.rows, dtype=np.bool_)
         is_among[rows[rows >= 0]] = True
         return np.flatnonzero(is_among)
@@ -81,9 +87,14 @@ class Directory:
             self._recent.pop(int(self._ids[row]), None)
 
     def _sort(self) -> None:
-        """Sort all live rows by id; those that come in order, as they mostly do, cost next to nothing."""
+        """Make ready to find all live rows: by a table where ids have few gaps, as they mostly do, and else sorted."""
+        self._recent: dict[int, int] = {}
+        self._row_at: Ids | None = None
         rows = np.flatnonzero(self.is_live)
         ids = self._ids[rows]
+        if len(ids) and ids.max() < _GAPS * len(ids):
+            self._row_at = np.full(ids.max() + 2, -1, dtype=np.int64)  # the last is for all ids beyond
+            self._row_at[ids] = rows
+            rows = ids = rows[:0]
         order = np.argsort(ids, kind="stable")
         self._sorted_ids, self._sorted_rows = ids[order], rows[order]
-        self._recent: dict[int, int] = {}

@@ -6,10 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sightline.stores.base import Found, Ids, Singles
+from sightline.stores.pieces import in_pieces
 
 Halves = npt.NDArray[np.float16]
 
 _BLOCK = 512  # rows that are turned into float32 at once; a megabyte stays in the processor's cache
+_PIECE = 262_144  # numbers for which it pays that a thread of its own turns them
 _SCORES = 4_000_000  # held at once
 _SLACK = 1e-5  # how much the last digits of a matrix product may differ from the cosine it stands for
 
@@ -51,8 +53,15 @@ def _products(embeddings: Halves, rows: Ids, queries: Singles) -> Singles:
     Two rows with the same vector could come out different, and in the wrong order: good enough to choose from only.
     """
     products = np.empty((len(queries), len(rows)), dtype=np.float32)
-    for some in _blocks(len(rows)):
+
+    def multiply(some: slice) -> None:
         products[:, some] = queries @ _take(embeddings, rows[some]).astype(np.float32).T
+
+    if len(queries) == 1:
+        in_pieces(multiply, len(rows), max(_BLOCK, _PIECE // queries.shape[1]))
+    else:  # the matrix product itself uses all cores
+        for some in _blocks(len(rows)):
+            multiply(some)
     return products
 
 

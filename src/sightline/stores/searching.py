@@ -1,5 +1,6 @@
 """How a local store is searched: everything where that is quick, and otherwise what its signs recommend."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,9 @@ from sightline.stores.base import Found, Ids, Singles
 from sightline.stores.directory import Directory
 from sightline.stores.generation import Generation
 from sightline.stores.ranking import best_of_rows, nothing
-from sightline.stores.signs import Bools, nearest_codes, sign_codes
+from sightline.stores.signs import Bools, Codes, nearest_codes, sign_codes
+
+_FEW = 16  # to pick a code out of its place takes as long as to compare so many in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +46,23 @@ def search(
     if effort.is_exact(count):
         rows = np.flatnonzero(directory.is_live) if rows is None else rows
         return best_of_rows(files.embeddings, directory.row_ids, rows, queries, k)
-    allowed = _allowed(directory, rows)
     want = effort.candidates_for(count, k, queries.shape[1])
     found = nothing(len(queries), k)
+    nearest = _nearest(files.codes, directory, rows)
     for number, code in enumerate(sign_codes(queries)):
-        near = nearest_codes(files.codes, code, want, allowed)
+        near = nearest(code, want)
         one = best_of_rows(files.embeddings, directory.row_ids, near, queries[number : number + 1], k)
         found.ids[number], found.scores[number] = one.ids[0], one.scores[0]
     return found
+
+
+def _nearest(codes: Codes, directory: Directory, rows: Ids | None) -> Callable[[Codes, int], Ids]:
+    """Finds so many rows with the nearest codes; of a few among many, the codes are picked out first, once."""
+    if rows is not None and len(rows) * _FEW < directory.rows:
+        picked = np.take(codes, rows, axis=0)
+        return lambda code, want: rows[nearest_codes(picked, code, want)]
+    allowed = _allowed(directory, rows)
+    return lambda code, want: nearest_codes(codes, code, want, allowed)
 
 
 def _allowed(directory: Directory, rows: Ids | None) -> Bools | None:

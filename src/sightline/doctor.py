@@ -53,6 +53,7 @@ def examine(at: Path | None = None) -> Iterator[Finding]:
         ("Python", _python),
         ("packages", _packages),
         ("processors", _processors),
+        ("lasting work", _lasting_work),
         ("ONNX Runtime", _onnxruntime),
         ("FAISS", _faiss),
         ("bundled model", _model),
@@ -146,6 +147,19 @@ def _processors() -> Iterator[Finding]:
 
     usable, there = usable_cpus(), os.cpu_count() or 1
     yield Finding("processors", "good", f"{usable} of {there} usable, and as many threads")
+
+
+def _lasting_work() -> Iterator[Finding]:
+    """Where a server, an indexing run and an evaluation compute; a single search always does on the processors."""
+    from sightline.kernels.device import has_gpu
+
+    if not has_gpu():
+        yield Finding("lasting work", "good", "on the processors: no GPU that torch can use, or none wanted")
+        return
+    import torch
+
+    torch.ones(2, device="cuda").sum().item()  # a torch built for other GPUs imports, and fails only here
+    yield Finding("lasting work", "good", f"on the {torch.cuda.get_device_name()}, under torch {torch.__version__}")
 
 
 def _onnxruntime() -> Iterator[Finding]:

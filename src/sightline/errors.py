@@ -37,6 +37,10 @@ class BundleError(SightlineError):
     """A bundle that is missing, incomplete, altered or of a format this version cannot read."""
 
 
+class UnknownOperatorError(BundleError):
+    """A graph that torch cannot run, for an operator that it was not taught; ONNX Runtime may know it."""
+
+
 class ModelError(SightlineError):
     """A model, checkpoint or configuration that does not fit together, or lacks the ability asked for."""
 

@@ -14,12 +14,12 @@ HUB_PREFIX = "hf:"
 _NEVER_READ = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvino/*", "coreml/*"]
 
 
-def load(model: str | Path = "default") -> Model:
+def load(model: str | Path = "default", *, lasting: bool = False) -> Model:
     """Open a model, ready to encode and match.
 
     model: `default` (the one that ships with Sightline), a bundle's folder, the folder of a checkpoint or of a
     published model such as CLIP (both need `sightline[train]`), or `hf:NAME` (any of these on the hub, downloaded
-    once).
+    once). lasting: for work that takes minutes, which a bundle does on a GPU, where one and torch are at hand.
 
     >>> model = load(tiny_bundle)
     >>> sorted(model.abilities)
@@ -27,7 +27,8 @@ def load(model: str | Path = "default") -> Model:
     """
     folder = locate(model)
     if (folder / SPEC_FILE).is_file():
-        return Bundle.open(folder)
+        bundle = Bundle.open(folder)
+        return bundle.for_lasting_work() if lasting else bundle
     if (folder / CHECKPOINT_FILE).is_file() or (folder / PUBLISHED_FILE).is_file():
         return _under_torch(folder, str(model).removeprefix(HUB_PREFIX))
     raise ModelError(

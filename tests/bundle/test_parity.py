@@ -10,7 +10,10 @@ import pytest
 import torch
 
 import tiny
+from kernels.agreeing import assert_graphs_agree, inputs_of
 from sightline.bundle import Bundle, Encoded
+from sightline.bundle.engines import OnnxRuntime
+from sightline.kernels.graphs import TorchGraph
 from sightline.media import ImageBytes, ImageSource, Preprocess, load_pixels
 from sightline.models import DualStreamConfig, TextInput, TowerConfig, checkpoint
 from sightline.models.engine import TorchModel
@@ -74,6 +77,10 @@ def test_a_text_that_is_padded_for_a_bundles_graph_is_encoded_as_alone(pair: tup
     np.testing.assert_allclose(padded[0], alone.embedding[0], atol=1e-5)
 
 
+def test_torch_makes_of_its_graphs_what_onnx_runtime_makes(pair: tuple[TorchModel, Bundle]) -> None:
+    assert_graphs_agree(pair[1].folder)
+
+
 def test_int8_stays_close_and_is_smaller(tmp_path: Path, tiny_bundle: Path) -> None:
     pixels = np.random.default_rng(0).standard_normal((7, 3, 32, 32)).astype(np.float32)
     export(
@@ -88,6 +95,11 @@ def test_int8_stays_close_and_is_smaller(tmp_path: Path, tiny_bundle: Path) -> N
     ):
         assert (one.embedding * other.embedding).sum(-1).min() > 0.97
     assert small.spec.precision == "int8"
+    for graph in ("image", "text"):  # under torch, only the weights are rounded
+        inputs = inputs_of(small.folder)[graph]
+        right = OnnxRuntime(whole.folder / f"{graph}.onnx", 1).run(inputs)["embedding"]
+        found = TorchGraph.open(small.folder / f"{graph}.onnx", "cpu").run(inputs)["embedding"]
+        assert (right * found).sum(-1).min() > 0.99
     names = [name for name in small.spec.files if name.endswith(".onnx")]
     assert sum((small.folder / n).stat().st_size for n in names) < sum((whole.folder / n).stat().st_size for n in names)
 
@@ -110,7 +122,7 @@ def test_int8_of_a_real_tower_stays_within_097_on_real_photos(data: Path, tmp_pa
         pytest.skip("SIGHTLINE_PRETRAINED does not name a folder with a CLIP image tower and MiniLM")
     mean, std = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
     clip = Preprocess(size=224, resize="squash", mean=mean, std=std)
-    config = DualStreamConfig(TowerConfig(str(vision)), TowerConfig(str(text)), clip, TextInput(32))
+    config = DualStreamConfig(TowerConfig(str(text)), TowerConfig(str(vision)), clip, text_input=TextInput(32))
     torch.manual_seed(0)
     retriever = checkpoint.build(config).eval()
     tokenizer = checkpoint.tokenizer_of(config.text, 32)

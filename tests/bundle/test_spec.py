@@ -94,7 +94,7 @@ def test_a_graph_that_onnx_runtime_cannot_load_is_an_error_when_it_is_needed(cop
     bundle = Bundle.open(copy)
     assert len(bundle.encode_texts(["a dog"])) == 1, "a text query never loads the image graph"
     with pytest.raises(BundleError, match="ONNX Runtime cannot load"):
-        bundle._session("image")
+        bundle.engine("image")
 
 
 def test_a_file_that_is_no_tokenizer_is_refused(copy: Path) -> None:
@@ -107,9 +107,9 @@ def test_a_file_that_is_no_tokenizer_is_refused(copy: Path) -> None:
 
 
 def test_only_the_graphs_that_are_needed_are_loaded(bundle: Bundle) -> None:
-    assert bundle._sessions.keys() == set()
+    assert bundle._engines.keys() == set()
     bundle.encode_texts(["a dog"])
-    assert bundle._sessions.keys() == {"text"}
+    assert bundle._engines.keys() == {"text"}
 
 
 @pytest.mark.parametrize("image", [{}, {"preprocess": ..., "regions": {"feature_dim": 4}}])

@@ -30,7 +30,7 @@ def child(bundle: Path, photos: Path, at: Path, log: Path) -> None:
             file.write("".join(f"{name}\n" for name in names))
 
     writing.Writer.write = noted  # type: ignore[method-assign]
-    batching.AT_ONCE["images"] = 2
+    batching.AT_ONCE["cpu"]["images"] = 2
     committing._COMMIT_SECONDS = 0.0
     index(photos, at=at, model=Bundle(bundle, read_spec(bundle), threads=1))
 

@@ -11,6 +11,7 @@ from PIL import Image
 from collection.made_up import LONG_AGO, Instant, contents, digest, picture, put, vectors
 from sightline.bundle import Bundle, Encoded
 from sightline.collection import Collection, Problem, index
+from sightline.collection.encoding import for_many
 from sightline.errors import CollectionError
 from sightline.media import ImageFile, opening, to_pixels
 
@@ -398,6 +399,16 @@ def test_a_report_tells_itself_in_a_line(photos: Path, model: Instant) -> None:
     told = str(index(photos, model=model))
     assert told.startswith("7 new, 1 broken; 1 exact copies; ")
     assert told.endswith(" images/s")
+
+
+def test_a_bundle_encodes_with_one_thread_a_batch_and_one_that_does_so_already_is_not_loaded_again(
+    tiny_bundle: Path,
+) -> None:
+    several = Bundle.open(tiny_bundle, threads=2)
+    one = for_many(several)
+    assert isinstance(one, Bundle)
+    assert (one.threads, one.sha256) == (1, several.sha256)
+    assert for_many(one) is one
 
 
 def test_a_tiny_bundle_indexes_with_all_its_parts(photos: Path, tiny_bundle: Path) -> None:

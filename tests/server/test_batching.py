@@ -166,7 +166,7 @@ def test_the_graph_of_texts_is_loaded_once(opened: Opened) -> None:
     with opened.current.use() as collection:
         for _ in range(2):
             collection.search("a dog", rerank=2)
-    assert set(opened.service.model._sessions) <= {"image", "match"}
+    assert set(opened.service.model._engines) <= {"image", "match"}
 
 
 def test_several_texts_of_one_caller_keep_their_order_and_shape(bundle: Bundle) -> None:

@@ -1,25 +1,22 @@
-"""Run a bundle with ONNX Runtime alone: no torch, and no graph loaded before it is needed."""
+"""Run a bundle: texts and pictures in, arrays out, and no graph loaded before it is needed."""
 
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sightline.bundle.encoded import Ability, Encoded, Floats, stacked
+from sightline.bundle.engines import Arrays, Device, Engine, device_of_lasting_work, load_engine
 from sightline.bundle.spec import BundleSpec, Graph, identity, read_spec
 from sightline.bundle.tokenizing import TokenBatch, Tokenizer
 from sightline.bundle.verifying import check_once
 from sightline.errors import BundleError, ModelError
 from sightline.media import ImageInput, without_padding
 from sightline.media.loading import usable_cpus
-
-if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
 
 Mask = npt.NDArray[np.bool_]
 
@@ -32,11 +29,12 @@ class Bundle:
     (1, 16)
     """
 
-    def __init__(self, folder: Path, spec: BundleSpec, threads: int | None = None) -> None:
+    def __init__(self, folder: Path, spec: BundleSpec, threads: int | None = None, device: Device = "cpu") -> None:
         self.folder = folder
         self.spec = spec
         self.threads = threads or usable_cpus()
-        self._sessions: dict[Graph, InferenceSession] = {}
+        self.device: Device = device
+        self._engines: dict[Graph, Engine] = {}
         self._locks: dict[Graph, threading.Lock] = {graph: threading.Lock() for graph in ("image", "text", "match")}
 
     @classmethod
@@ -49,6 +47,13 @@ class Bundle:
         spec = read_spec(folder)
         check_once(folder, spec)
         return cls(folder, spec, threads)
+
+    def for_lasting_work(self) -> "Bundle":
+        """Give the same bundle for work that lasts: on a GPU, where one and torch are at hand.
+
+        A single search stays on the processors, for it is done before torch is imported.
+        """
+        return Bundle(self.folder, self.spec, self.threads, device_of_lasting_work())
 
     @property
     def name(self) -> str:
@@ -79,12 +84,19 @@ class Bundle:
     def begin(self, *graphs: Graph) -> None:
         """Begin to load graphs, each in a thread of its own, and return at once; whoever needs one waits for it."""
         for graph in graphs:
-            if graph not in self._sessions:
+            if graph not in self._engines:
                 threading.Thread(target=self._try, args=(graph,), name=f"sightline-load-{graph}").start()
 
     def prepare(self, graph: Graph) -> None:
         """Load a graph now, rather than when it is first needed."""
-        self._session(graph)
+        self.engine(graph)
+
+    def engine(self, graph: Graph) -> Engine:
+        """What runs a graph; it is loaded now, if it is not yet."""
+        with self._locks[graph]:
+            if graph not in self._engines:
+                self._engines[graph] = self._load(graph)
+            return self._engines[graph]
 
     def encode_images(self, pixels: npt.NDArray[np.float32]) -> Encoded:
         """Encode normalised pixels [batch, 3, size, size]; or regions [batch, n, width], see `media.in_a_batch`."""
@@ -137,45 +149,26 @@ class Bundle:
 
         return _by_length(mask, alike)
 
-    def _fragment_count(self, out: dict[str, Any]) -> int:
+    def _fragment_count(self, out: Arrays) -> int:
         found = out.get("fragments", out.get("states"))
         return 0 if found is None else int(found.shape[1])
 
-    def _run(self, graph: Graph, inputs: dict[str, Any]) -> dict[str, Any]:
-        session = self._session(graph)
-        names = [output.name for output in session.get_outputs()]
-        return dict(zip(names, session.run(names, inputs), strict=True))
+    def _run(self, graph: Graph, inputs: Arrays) -> Arrays:
+        return self.engine(graph).run(inputs)
 
     def _try(self, graph: Graph) -> None:
         """Load a graph ahead of time; what is wrong with it is told to whoever needs it."""
         with contextlib.suppress(BundleError):
-            self._session(graph)
+            self.engine(graph)
 
-    def _session(self, graph: Graph) -> "InferenceSession":
-        with self._locks[graph]:
-            if graph not in self._sessions:
-                self._sessions[graph] = self._load(graph)
-            return self._sessions[graph]
-
-    def _load(self, graph: Graph) -> "InferenceSession":
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = self.threads
-        options.log_severity_level = 3
-        options.enable_mem_pattern = False  # texts differ in length, and a plan kept for each length only takes memory
-        # Threads that wait for more work by spinning take the processor from whatever comes after the model.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        path = self.folder / f"{graph}.onnx"
-        try:
-            return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # ONNX Runtime's own exceptions share no public base
-            raise BundleError(f"{path}: ONNX Runtime cannot load it: {error}") from error
+    def _load(self, graph: Graph) -> Engine:
+        return load_engine(self.folder / f"{graph}.onnx", self.device, self.threads)
 
 
 def _by_length(mask: Mask, encode: Callable[[npt.NDArray[np.int64], int], Encoded]) -> Encoded:
     """Encode items of one length together, given their places in the batch and that length; mask: [batch, n]."""
     lengths = mask.sum(axis=1)
-    alike = {int(length): np.flatnonzero(lengths == length) for length in np.unique(lengths)}
+    # np.unique would do, and the first time import numpy.ma, which takes longer than encoding a text.
+    alike = {length: np.flatnonzero(lengths == length) for length in sorted(set(lengths.tolist()))}
     together = stacked([encode(places, length) for length, places in alike.items()])
     return together.taken(np.argsort(np.concatenate(list(alike.values()))))

@@ -7,14 +7,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sightline.bundle import Encoded, Model
+from sightline.bundle import Bundle, Encoded, Model
+from sightline.bundle.engines import Device
 from sightline.collection.manifest import Kind
 from sightline.collection.reading import Outcome
 from sightline.collection.writing import Batch
 from sightline.media import in_a_batch
 
-AT_ONCE: dict[Kind, int] = {"images": 4, "texts": 32}
-"""How many items the model encodes at a time."""
+AT_ONCE: dict[Device, dict[Kind, int]] = {"cpu": {"images": 4, "texts": 32}, "gpu": {"images": 128, "texts": 1024}}
+"""How many items a model encodes at a time."""
+
+
+def at_once(model: Model, kind: Kind) -> int:
+    """How many items this model encodes at a time."""
+    return AT_ONCE[model.device if isinstance(model, Bundle) else "cpu"][kind]
 
 
 def is_new(outcome: Outcome, known: set[bytes]) -> bool:
@@ -46,7 +52,7 @@ def encoded_block(model: Model, kind: Kind, outcomes: Iterable[Outcome]) -> Batc
         if is_new(outcome, seen):
             new.append(outcome)
         files.append(replace(outcome, payload=None))
-        if len(new) >= AT_ONCE[kind]:
+        if len(new) >= at_once(model, kind):
             block.add(encoded(model, new, files))
             new, files = [], []
     block.add(encoded(model, new, files))

@@ -56,12 +56,15 @@ class Collection:
         self._sharing = Sharing()
 
     @classmethod
-    def open(cls, at: str | Path | None = None, model: str | Path | Model | None = None) -> "Collection":
+    def open(
+        cls, at: str | Path | None = None, model: str | Path | Model | None = None, *, lasting: bool = False
+    ) -> "Collection":
         """Open a collection, for reading.
 
         at: its folder, or the folder of pictures that it is in; by default the nearest to the current folder. On a
             machine that has not indexed it, the URL of its store.
         model: the model that made it, opened or as `load` takes it; by default it is looked for when a search needs it.
+        lasting: it will be searched so often that it pays to keep its embeddings on a GPU, where there is one.
         """
         place = located(at)
         if isinstance(place, str):
@@ -73,7 +76,7 @@ class Collection:
         manifest = read_manifest(place)
         catalog = Catalog.open(place)
         try:
-            return cls(place, manifest, catalog, _store(place, manifest), model)
+            return cls(place, manifest, catalog, _store(place, manifest, lasting), model)
         except BaseException:
             catalog.close()
             raise
@@ -235,9 +238,9 @@ class Collection:
         self.close()
 
 
-def _store(at: Path, manifest: Manifest) -> Store:
+def _store(at: Path, manifest: Manifest, lasting: bool) -> Store:
     if not manifest.store:
-        return LocalStore.open(at / VECTORS_FOLDER, manifest.shape, write=False)
+        return LocalStore.open(at / VECTORS_FOLDER, manifest.shape, write=False, lasting=lasting)
     from sightline.collection.remote import open_remote
 
     return open_remote(manifest.store)[1]

@@ -6,8 +6,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from sightline.bundle import Bundle, Model
-from sightline.collection.batching import AT_ONCE, encoded, is_new
+from sightline.collection.batching import at_once, encoded, is_new
 from sightline.collection.committing import Commits, commits_to, threads
+from sightline.collection.manifest import Kind
 from sightline.collection.reading import Outcome, vanished
 from sightline.collection.writing import Batch, Writer
 from sightline.media.loading import usable_cpus
@@ -16,6 +17,8 @@ Progress = Callable[[int, int], None]
 """Told how many of the files to be read are done, and how many there are."""
 
 _MOST_ENCODERS = 16
+_GPU_ENCODERS = 2  # one that computes, and one that gets the next batch ready
+_WORTH_A_GPU: dict[Kind, int] = {"images": 500, "texts": 5000}  # fewer are done before a GPU is ready
 _COMMIT_FILES = 512
 
 
@@ -31,7 +34,9 @@ def encode(
 
     known: the hashes of all contents so far; those that are encoded are added.
     """
-    encoders = min(usable_cpus(), _MOST_ENCODERS) if isinstance(model, Bundle) else 1
+    if isinstance(model, Bundle) and total >= _WORTH_A_GPU[writer.report.kind]:
+        model = model.for_lasting_work()
+    encoders = _encoders(model)
     with commits_to(writer) as commits, threads("sightline-encode", encoders) as encoding:
         run = _Run(commits, model, known, encoding, most=2 * encoders)
         for outcome in outcomes:
@@ -43,12 +48,20 @@ def encode(
         progress(total, total)
 
 
+def _encoders(model: Model) -> int:
+    """How many batches a model encodes at the same time."""
+    if not isinstance(model, Bundle):
+        return 1
+    return _GPU_ENCODERS if model.device == "gpu" else min(usable_cpus(), _MOST_ENCODERS)
+
+
 def for_many(model: Model) -> Model:
     """The same model, ready to encode several batches at once with one thread each, where it can.
 
-    Threads that share a batch wait for each other at every layer, and burn processor time while they do.
+    Threads that share a batch wait for each other at every layer, and burn processor time while they do. A bundle that
+    has only one is used as it is, with whatever it has loaded.
     """
-    return Bundle(model.folder, model.spec, threads=1) if isinstance(model, Bundle) else model
+    return Bundle(model.folder, model.spec, threads=1) if isinstance(model, Bundle) and model.threads > 1 else model
 
 
 @dataclass(slots=True)
@@ -79,7 +92,7 @@ class _Run:
         if is_new(outcome, self.known):
             self.new.append(outcome)
         self.files.append(replace(outcome, payload=None))
-        if len(self.new) >= AT_ONCE[report.kind] or len(self.files) >= _COMMIT_FILES:
+        if len(self.new) >= at_once(self.model, report.kind) or len(self.files) >= _COMMIT_FILES:
             self._send()
         if self.commits.is_due():
             self._write()

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from sightline.bundle import Bundle
 from sightline.bundle.encoded import Encoded, Model
+from sightline.bundle.engines import Device
 from sightline.errors import EvaluationError, ModelError
 from sightline.evaluation.ragged import Ragged, RaggedBuilder
 from sightline.media import ImageSource, Loaded, in_a_batch, load_pixels
@@ -15,6 +17,9 @@ Progress = Callable[[str, int, int], None]
 """Told what is being done (a key of `seconds`), how much of it is done, and how much there is."""
 
 Longs = npt.NDArray[np.int64]
+
+_AT_ONCE: dict[Device, int] = {"cpu": 32, "gpu": 256}
+_LEAST_AHEAD = 32  # pictures that are decoded while others are encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,11 @@ class Encodings:
         )
 
 
+def usual_batch(model: Model) -> int:
+    """How many items a model encodes at once where nobody says."""
+    return _AT_ONCE[model.device if isinstance(model, Bundle) else "cpu"]
+
+
 def encode_images(
     model: Model, sources: Sequence[ImageSource], needs: Needs, batch_size: int, progress: Progress | None = None
 ) -> tuple[Encodings, Longs]:
@@ -60,7 +70,8 @@ def encode_images(
     gathered = _Gathered(needs)
     readable: list[int] = []
     reason = ""
-    for batch in _batches(load_pixels(sources, model.preprocess), batch_size):
+    loading = load_pixels(sources, model.preprocess, ahead=max(batch_size, _LEAST_AHEAD))
+    for batch in _batches(loading, batch_size):
         pixels = [loaded.pixels for loaded in batch if loaded.pixels is not None]
         if pixels:
             whole = [loaded for loaded in batch if loaded.pixels is not None]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sightline.bundle.encoded import Model
 from sightline.datasets import Record
 from sightline.errors import EvaluationError
-from sightline.evaluation.encoding import Needs, Progress, SharedImages
+from sightline.evaluation.encoding import Needs, Progress, SharedImages, usual_batch
 from sightline.evaluation.measuring import evaluate
 from sightline.evaluation.metrics import CUTOFFS
 from sightline.evaluation.result import Evaluation, mean_of, plain
@@ -73,7 +73,7 @@ def evaluate_languages(
     late: int | None = None,
     rerank: int | None = None,
     distractors: Sequence[Record] = (),
-    batch_size: int = 64,
+    batch_size: int | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Languages:
@@ -85,6 +85,7 @@ def evaluate_languages(
         raise EvaluationError(f"languages {list(languages)}", "Give at least one, each once.")
     sources = [record.image for record in (*records, *distractors)]
     needs = Needs(fragments=late is not None, states=rerank is not None and options.get("matcher") is None)
+    batch_size = usual_batch(model) if batch_size is None else batch_size
     shared = SharedImages.of(model, sources, needs, batch_size, progress)
     options |= {"late": late, "rerank": rerank, "distractors": distractors, "batch_size": batch_size}
     options |= {"progress": progress, "skip_missing_language": True, "shared": shared}

@@ -7,7 +7,7 @@ from sightline.bundle.encoded import Model
 from sightline.datasets import Record
 from sightline.errors import EvaluationError
 from sightline.evaluation.clock import Clock
-from sightline.evaluation.encoding import Needs, Progress, SharedImages, encode_images, encode_texts
+from sightline.evaluation.encoding import Needs, Progress, SharedImages, encode_images, encode_texts, usual_batch
 from sightline.evaluation.ensemble import beside, check_partner, encode_again, with_states
 from sightline.evaluation.galleries import Ranker
 from sightline.evaluation.plan import Plan
@@ -32,7 +32,7 @@ def evaluate(
     distractors: Sequence[Record] = (),
     skip_missing_language: bool = False,
     seed: int = 0,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     progress: Progress | None = None,
     translate: Translator | None = None,
     shared: SharedImages | None = None,
@@ -46,6 +46,7 @@ def evaluate(
         the cosine of the embeddings are joined by `fusion` and `weight` (see `scoring.fuse`).
     distractors: their images, not their captions, enlarge the gallery.
     skip_missing_language: leave out, and count, records without captions in `lang`; else the first one is refused.
+    batch_size: how many items are encoded at once; by default as many as suit the model's device.
     progress: told the part of the work, how much of it is done, and how much there is.
     translate: puts the captions from `lang` into the language that the model reads (see `translating`).
     shared: the pictures, where they are encoded already.
@@ -60,6 +61,7 @@ def evaluate(
     needs = plan.needs if matcher is None else replace(plan.needs, states=False)
     if partner is not None:
         check_partner(partner, plan)
+    batch_size = usual_batch(model) if batch_size is None else batch_size
     if batch_size < 1:
         raise EvaluationError(f"batches of {batch_size}", "Give at least 1.")
     chosen = protocol_named(protocol)

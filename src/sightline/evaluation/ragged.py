@@ -41,10 +41,11 @@ class Ragged:
 
     def padded(self, items: Longs) -> tuple[npt.NDArray[np.float32], Bools]:
         """Stack these items as a model wants them: float32 [items, longest, dim], zero where the mask is false."""
-        rows, lengths = self.joined(items)
+        starts, lengths = self.starts[items], self.lengths[items]
         mask = np.arange(lengths.max(initial=1)) < lengths[:, None]
         stacked = np.zeros((*mask.shape, self.rows.shape[1]), dtype=np.float32)
-        stacked[mask] = rows
+        for own, start, length in zip(stacked, starts.tolist(), lengths.tolist(), strict=True):
+            own[:length] = self.rows[start : start + length]  # an item at once: many times as quick as row by row
         return stacked, mask
 
 

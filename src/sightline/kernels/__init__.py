@@ -1,1 +1,1 @@
-"""What a GPU does in one go; each file needs torch and Triton, and nothing else in Sightline needs these."""
+"""What a GPU does in one go. Every file but `device` needs torch, and is only imported where `has_gpu` says so."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from sightline.bundle import Bundle
 from sightline.bundle.encoded import Encoded, Floats, stacked
+from sightline.bundle.engines import Device, device_of_lasting_work
 from sightline.bundle.runtime import Mask
 from sightline.bundle.spec import Graph
 from sightline.media.loading import usable_cpus
@@ -20,7 +21,8 @@ from sightline.server.limits import Limits
 R = TypeVar("R")
 
 _PROBES = ("two dogs run along a beach", "a beach along two run dogs")  # of one length, however it is counted
-_TOLERANCE = 1e-5
+_TOLERANCE: dict[Device, float] = {"cpu": 1e-5, "gpu": 2e-3}  # how a GPU cuts up a product changes its last digits
+_GPU_WORKERS = 2  # one that computes, and one that gets ready
 
 
 class SharedBundle(Bundle):
@@ -35,9 +37,10 @@ class SharedBundle(Bundle):
     """
 
     def __init__(self, bundle: Bundle, limits: Limits, note: Callable[[int], None] | None = None) -> None:
-        super().__init__(bundle.folder, bundle.spec, bundle.threads)
-        self.workers = limits.encoders or usable_cpus()
-        self.encoder = Bundle(bundle.folder, bundle.spec, threads=max(1, usable_cpus() // self.workers))
+        device = device_of_lasting_work()
+        super().__init__(bundle.folder, bundle.spec, bundle.threads, device)
+        self.workers = limits.encoders or (_GPU_WORKERS if device == "gpu" else usable_cpus())
+        self.encoder = Bundle(bundle.folder, bundle.spec, max(1, usable_cpus() // self.workers), device)
         self.most = limits.batch if limits.batch > 1 and _rows_are_independent(self.encoder) else 1
         self._texts: Batcher[str, Encoded] = Batcher(
             self._encode_together,
@@ -99,4 +102,4 @@ def _rows_are_independent(bundle: Bundle) -> bool:
     """Whether a text gets the same numbers in a batch as alone; some ways of quantising mix them up."""
     together = bundle.encode_texts(_PROBES).embedding
     alone = np.concatenate([bundle.encode_texts([probe]).embedding for probe in _PROBES])
-    return bool(np.abs(together - alone).max() < _TOLERANCE)
+    return bool(np.abs(together - alone).max() < _TOLERANCE[bundle.device])

@@ -38,6 +38,12 @@ class Column:
         """How much of the file is records."""
         return self.count * self.dtype.itemsize
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """The numbers of disk and file: the same for all who have the file open, whatever has become of its name."""
+        found = os.fstat(self._file.fileno())
+        return found.st_dev, found.st_ino
+
     def append(self, records: npt.NDArray[Any]) -> None:
         """Write records [n, …] after the last one; they are counted, and can be read, when all are written."""
         self._is_synced = False

@@ -57,6 +57,11 @@ class Generation:
         return self._columns["deleted"].view()
 
     @property
+    def identity(self) -> tuple[int, int]:
+        """Which file the embeddings are in: the same for all who have it open."""
+        return self._columns["embeddings"].identity
+
+    @property
     def bytes(self) -> int:
         """How much room the records take."""
         return sum(column.bytes for column in self._columns.values())

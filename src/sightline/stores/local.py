@@ -17,6 +17,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,6 +31,9 @@ from sightline.stores.lock import lock
 from sightline.stores.packing import check_rows, checked_ids, kept_parts, pack, unit
 from sightline.stores.searching import Effort, search
 
+if TYPE_CHECKING:
+    from sightline.stores.device import OnDevice
+
 _ROWS = 4096  # that `compact` copies at once
 _TRIES = 10  # to open files before `compact` in another process has replaced them
 
@@ -40,27 +44,31 @@ class LocalStore:
     Several threads may search one store at once; whoever adds, deletes, compacts or refreshes wants it for itself.
     """
 
-    def __init__(self, folder: Path, files: Generation, handle: int | None, effort: Effort) -> None:
+    def __init__(self, folder: Path, files: Generation, handle: int | None, effort: Effort, lasting: bool) -> None:
         self._folder, self._files, self._lock, self._effort = folder, files, handle, effort
         self._directory = Directory(files.ids, files.deleted)
+        self._device = _on_device(files, self._directory) if lasting else None
         self._flushed = files.head()
         self._is_open = True
 
     @classmethod
-    def open(cls, folder: Path, shape: Shape, *, write: bool, effort: Effort | None = None) -> "LocalStore":
+    def open(
+        cls, folder: Path, shape: Shape, *, write: bool, effort: Effort | None = None, lasting: bool = False
+    ) -> "LocalStore":
         """Open the store in a folder; for writing, a store that is not there is made.
 
         What was written after the last flush of a process that died is cut off when the store is next opened for
-        writing, and never seen before.
+        writing, and never seen before. lasting: a store for reading will be searched so often that it pays to send
+        its embeddings to a GPU, where there is one.
         """
         effort = effort or Effort()
         if not write:
-            return cls(folder, _open_files(folder, shape), None, effort)
+            return cls(folder, _open_files(folder, shape), None, effort, lasting)
         with _disk_trouble(folder):
             folder.mkdir(parents=True, exist_ok=True)
             handle = lock(folder)
             try:
-                return cls(folder, _open_files_to_write(folder, shape), handle, effort)
+                return cls(folder, _open_files_to_write(folder, shape), handle, effort, lasting=False)
             except BaseException:
                 os.close(handle)
                 raise
@@ -111,6 +119,8 @@ class LocalStore:
         if k < 1:
             raise StoreError(f"the {k} best were asked for", "Ask for at least one.")
         rows = None if where is None else self._directory.rows_of(checked_ids(where))
+        if self._device is not None and (found := self._device.search(queries, k, rows)) is not None:
+            return found
         return search(self._files, self._directory, queries, k, rows, self._effort)
 
     def fetch(self, ids: Ids, part: Part) -> Parts:
@@ -147,6 +157,8 @@ class LocalStore:
         old, files = self._files, _open_files(self._folder, self.shape)
         self._files, self._flushed = files, files.head()
         self._directory = Directory(files.ids, files.deleted)
+        if self._device is not None:
+            self._device = _on_device(files, self._directory)
         old.close()
         return True
 
@@ -176,6 +188,8 @@ class LocalStore:
         """Say how large the store is, and how a search without a filter goes about it."""
         self._check_open()
         way = "exact" if self._effort.is_exact(len(self)) else "signs, then exact"
+        if self._device is not None and self._device.is_ready:
+            way = "exact, on the GPU"
         return Stats(len(self), self._files.bytes, way)
 
     def close(self) -> None:
@@ -187,6 +201,7 @@ class LocalStore:
                 self.flush()
         finally:
             self._is_open = False
+            self._device = None
             self._files.close()
             if self._lock is not None:
                 os.close(self._lock)
@@ -210,6 +225,17 @@ class LocalStore:
         self._check_open()
         if self._lock is None:
             raise StoreError(f"{self._folder}: was opened for reading only", "Open it with write=True.")
+
+
+def _on_device(files: Generation, directory: Directory) -> "OnDevice | None":
+    """The embeddings on a GPU, where there is one."""
+    from sightline.kernels.device import has_gpu
+
+    if not has_gpu():
+        return None
+    from sightline.stores.device import OnDevice
+
+    return OnDevice(files, directory)
 
 
 def _open_files(folder: Path, shape: Shape) -> Generation:

@@ -1,0 +1,142 @@
+"""A bundle's graph under torch, on a GPU: the engine for work that lasts.
+
+The products are done in half precision there, with sums in float32, and all else in float32. Small batches of a shape
+that comes again are captured as a CUDA graph: what takes a hundred launches is then one.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from sightline.bundle.engines import Arrays
+from sightline.errors import UnknownOperatorError
+from sightline.kernels.device import CAPTURING
+from sightline.kernels.operators import ON_PROCESSORS
+from sightline.kernels.program import Plan, Program
+
+_SMALL = 64  # items: for more, computing takes longer than launching
+_SHAPES = 64  # of inputs, whose plans are kept
+_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]  # none that tunes by shape
+_turn = threading.Lock()  # one graph runs at a time: the GPU is one, and graphs that are captured share memory
+
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class TorchGraph:
+    """A graph under torch, on the device of its program. Safe to use from several threads."""
+
+    def __init__(self, program: Program) -> None:
+        self.outputs = program.outputs
+        self.device = program.device
+        self.program = program
+        self._plans: OrderedDict[Shapes, _Planned] = OrderedDict()
+        self._pool = torch.cuda.graph_pool_handle() if program.device.type == "cuda" else None
+
+    @classmethod
+    def open(cls, path: Path, device: str) -> "TorchGraph":
+        """Open an ONNX file, and run it once, so that what cannot be run is told now."""
+        chosen = torch.device(device)
+        try:
+            opened = cls(Program.read(path, chosen, torch.float16 if chosen.type == "cuda" else torch.float32))
+            opened.compute({name: one.example(2, chosen) for name, one in opened.program.inputs.items()})
+        except UnknownOperatorError as error:
+            raise UnknownOperatorError(f"{path}: {error.what}", error.way_out) from error
+        except RuntimeError as error:
+            raise UnknownOperatorError(f"{path}: torch cannot run it: {error}", ON_PROCESSORS) from error
+        return opened
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """Run the graph."""
+        given = {name: self._pinned(_tensor(array)) for name, array in inputs.items()}
+        return {name: found.numpy() for name, found in self.compute(given).items()}
+
+    def _pinned(self, values: Tensor) -> Tensor:
+        """Where the device can fetch it while the processors go on."""
+        return values if self._pool is None else values.pin_memory()
+
+    @torch.inference_mode()
+    def compute(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Run the graph on tensors that are anywhere; what it gives is on the host."""
+        with _turn, sdpa_kernel(_ATTENTION):
+            shapes = tuple((name, tuple(values.shape)) for name, values in sorted(inputs.items()))
+            planned = self._plans.pop(shapes, None)
+            if planned is None:
+                plan, found = self.program.plan(_on(self.device, inputs))
+                planned = _Planned(plan)
+            else:
+                if planned.captured is None and self._pool is not None and _are_few(inputs):
+                    planned.captured = Captured.of(planned.plan, inputs, self.device, self._pool)
+                found = planned.run(inputs, self.device)
+            self._plans[shapes] = planned
+            while len(self._plans) > _SHAPES:
+                self._plans.popitem(last=False)  # the shape that was last asked for the longest time ago
+            return {name: values.cpu() for name, values in found.items()}
+
+
+@dataclass(slots=True)
+class _Planned:
+    """What there is to do for inputs of certain shapes; the second time they come, it is captured."""
+
+    plan: Plan
+    captured: "Captured | None" = None
+
+    def run(self, inputs: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+        if self.captured is not None:
+            return self.captured.run(inputs)
+        return self.plan.run(_on(device, inputs))
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A plan as a CUDA graph, which reads and writes always the same memory."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, plan: Plan, inputs: Mapping[str, Tensor], device: torch.device, pool: Any) -> "Captured":
+        """Capture a plan that has run before. Graphs of one pool take turns in the same memory for what is between."""
+        fixed = {name: torch.empty_like(values, device=device).copy_(values) for name, values in inputs.items()}
+        graph, aside = torch.cuda.CUDAGraph(), _stream(device)
+        aside.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(aside):
+            plan.run(fixed)  # what libraries set up for a thread and a stream cannot be captured
+        with CAPTURING, torch.cuda.graph(graph, pool, aside, capture_error_mode="thread_local"):
+            outputs = plan.run(fixed)
+        return cls(graph, fixed, outputs)
+
+    def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Run it on other inputs of the same shapes; what it gives is overwritten by the next run."""
+        for name, values in inputs.items():
+            self.inputs[name].copy_(values, non_blocking=True)
+        self.graph.replay()
+        return dict(self.outputs)
+
+
+@cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """The stream on which graphs are captured; one for all, since each takes memory for its products."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+def _are_few(inputs: Mapping[str, Tensor]) -> bool:
+    return all(len(values) <= _SMALL for values in inputs.values())
+
+
+def _tensor(array: npt.NDArray[Any]) -> Tensor:
+    return torch.from_numpy(np.require(array, requirements=["C_CONTIGUOUS", "WRITEABLE"]))
+
+
+def _on(device: torch.device, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: values.to(device, non_blocking=True) for name, values in inputs.items()}

@@ -1,0 +1,239 @@
+"""What each operator of a bundle's graphs does, in torch: one function an operator, by its ONNX name.
+
+A function gets the operator's attributes and its inputs, None for one that is left out. Inputs that it reads on the
+host, such as a shape, are named when it is registered. Normalisations, reductions and softmax work in float32.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sightline.errors import UnknownOperatorError
+
+Attributes = Mapping[str, Any]
+Outputs = Tensor | tuple[Tensor, ...]
+ON_PROCESSORS = "Leave it to ONNX Runtime on the processors: SIGHTLINE_DEVICE=cpu."
+_TYPES = {1: torch.float32, 6: torch.int32, 7: torch.int64, 9: torch.bool}  # as ONNX numbers them
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What an operator does, and which of its inputs it reads on the host; -1 stands for all of them."""
+
+    function: Callable[..., Outputs]
+    host: tuple[int, ...] = ()
+
+    def reads_on_host(self, place: int) -> bool:
+        """Whether the input at this place decides shapes, and has to be known before the graph runs."""
+        return place in self.host or -1 in self.host
+
+
+OPERATORS: dict[str, Operator] = {}
+
+
+def operator(name: str, *, host: tuple[int, ...] = ()) -> Callable[[Callable[..., Outputs]], Callable[..., Outputs]]:
+    """Register what an operator does."""
+
+    def register(function: Callable[..., Outputs]) -> Callable[..., Outputs]:
+        OPERATORS[name] = Operator(function, host)
+        return function
+
+    return register
+
+
+def refuse(name: str, why: str) -> UnknownOperatorError:
+    """The error for an operator, or a use of one, that is not known here."""
+    return UnknownOperatorError(f"the operator {name} {why}", ON_PROCESSORS)
+
+
+_PLAIN: dict[str, Callable[..., Any]] = {
+    "Add": torch.add,
+    "Sub": torch.sub,
+    "Mul": torch.mul,
+    "Max": torch.maximum,
+    "And": torch.logical_and,
+    "Not": torch.logical_not,
+    "Equal": torch.eq,
+    "GreaterOrEqual": torch.ge,
+    "LessOrEqual": torch.le,
+    "Relu": torch.relu,
+    "Sigmoid": torch.sigmoid,
+    "Tanh": torch.tanh,
+}
+
+
+def _without_attributes(function: Callable[..., Any]) -> Operator:
+    return Operator(lambda attributes, *inputs: function(*inputs))
+
+
+OPERATORS |= {name: _without_attributes(function) for name, function in _PLAIN.items()}
+
+
+@operator("Linear")
+def linear(attributes: Attributes, values: Tensor) -> Tensor:
+    """Multiply by a constant matrix, in its type: see `products`."""
+    weight: Tensor = attributes["weight"]
+    return F.linear(values.to(weight.dtype), weight, attributes["bias"])
+
+
+@operator("MatMul")
+def matmul(attributes: Attributes, one: Tensor, other: Tensor) -> Tensor:
+    """Multiply what was computed; few such products are large, and some decide which of two is nearer."""
+    return one.float() @ other.float()
+
+
+@operator("Attention")
+def attention(attributes: Attributes, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Attend, [batch, heads, n, width] each, where the mask is true, or with its numbers added."""
+    if query.ndim != 4 or attributes.get("softcap") or attributes.get("is_causal"):
+        raise refuse("Attention", "is used in a way that torch was not taught")
+    if mask is not None and mask.dtype != torch.bool:
+        mask = mask.to(query.dtype)
+    return F.scaled_dot_product_attention(query, key, value, mask, scale=attributes.get("scale"))
+
+
+@operator("Conv")
+def conv(attributes: Attributes, values: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Convolve, in the type of the weight."""
+    values, stride, dilation = values.to(weight.dtype), attributes["strides"], attributes["dilations"]
+    return F.conv2d(values, weight, bias, stride, _padding(attributes), dilation, attributes["group"])
+
+
+@operator("AveragePool")
+def average_pool(attributes: Attributes, values: Tensor) -> Tensor:
+    """Average squares of neighbours."""
+    return F.avg_pool2d(values, attributes["kernel_shape"], attributes["strides"], _padding(attributes))
+
+
+def _padding(attributes: Attributes) -> list[int]:
+    pads = list(attributes["pads"])
+    if pads[:2] != pads[2:] or attributes["auto_pad"] != b"NOTSET":
+        raise refuse("Conv or AveragePool", f"pads by {pads}")
+    return pads[:2]
+
+
+@operator("LayerNormalization")
+def layer_normalization(attributes: Attributes, values: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Normalise the last axes, from `axis` on."""
+    shape = values.shape[attributes.get("axis", -1) :]
+    return F.layer_norm(values.float(), shape, scale, bias, attributes.get("epsilon", 1e-5))
+
+
+@operator("Gelu")
+def gelu(attributes: Attributes, values: Tensor) -> Tensor:
+    """Apply the Gaussian error linear unit."""
+    return F.gelu(values, approximate=attributes.get("approximate", b"none").decode())
+
+
+@operator("Softmax")
+def softmax(attributes: Attributes, values: Tensor) -> Tensor:
+    """Make shares of the numbers along an axis."""
+    return values.float().softmax(attributes.get("axis", -1))
+
+
+@operator("Div")
+def div(attributes: Attributes, one: Tensor, other: Tensor) -> Tensor:
+    """Divide; whole numbers towards zero."""
+    return one / other if one.is_floating_point() else torch.div(one, other, rounding_mode="trunc")
+
+
+@operator("Clip")
+def clip(attributes: Attributes, values: Tensor, least: Tensor | None = None, most: Tensor | None = None) -> Tensor:
+    """Keep numbers between two others."""
+    return values.clamp(least, most)
+
+
+@operator("Where")
+def where(attributes: Attributes, condition: Tensor, one: Tensor, other: Tensor) -> Tensor:
+    """Choose number by number; in float32, for what hides a number may be as low as those go."""
+    if one.is_floating_point():
+        one, other = one.float(), other.float()
+    return torch.where(condition, one, other)
+
+
+@operator("Cast")
+def cast(attributes: Attributes, values: Tensor) -> Tensor:
+    """Give numbers another type."""
+    if attributes["to"] not in _TYPES:
+        raise refuse("Cast", f"is asked for ONNX's type {attributes['to']}")
+    return values.to(_TYPES[attributes["to"]])
+
+
+@operator("DequantizeLinear")
+def dequantize(attributes: Attributes, values: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
+    """Turn whole numbers into what they stand for, with one scale for all."""
+    if scale.numel() != 1:
+        raise refuse("DequantizeLinear", "has several scales")
+    return (values.float() - (0 if zero is None else zero.float())) * scale
+
+
+@operator("QuantizeLinear")
+def quantize(attributes: Attributes, values: Tensor, *scales: Tensor) -> Tensor:
+    """Leave numbers as they are: what reads them was made to expect that, see `products`."""
+    return values
+
+
+@operator("Gather")
+def gather(attributes: Attributes, values: Tensor, indices: Tensor) -> Tensor:
+    """Take slices along an axis; negative indices count from the end."""
+    axis = attributes.get("axis", 0) % values.ndim
+    taken = values.index_select(axis, (indices % values.shape[axis]).flatten())
+    return taken.reshape(*values.shape[:axis], *indices.shape, *values.shape[axis + 1 :])
+
+
+@operator("GatherElements")
+def gather_elements(attributes: Attributes, values: Tensor, indices: Tensor) -> Tensor:
+    """Take a number for each index, from its place along an axis."""
+    axis = attributes.get("axis", 0)
+    return values.gather(axis, indices % values.shape[axis])
+
+
+@operator("GatherND")
+def gather_nd(attributes: Attributes, values: Tensor, indices: Tensor) -> Tensor:
+    """Take what lies at places [..., axes], one index an axis."""
+    if attributes.get("batch_dims"):
+        raise refuse("GatherND", "has batch dimensions")
+    return values[indices.unbind(-1)]
+
+
+@operator("ArgMax")
+def argmax(attributes: Attributes, values: Tensor) -> Tensor:
+    """Find where the greatest is along an axis."""
+    return values.argmax(attributes.get("axis", 0), keepdim=bool(attributes.get("keepdims", 1)))
+
+
+@operator("CumSum", host=(1,))
+def cumsum(attributes: Attributes, values: Tensor, axis: Tensor) -> Tensor:
+    """Add up from the first to each."""
+    if attributes.get("exclusive") or attributes.get("reverse"):
+        raise refuse("CumSum", "is exclusive, or runs backwards")
+    return values.cumsum(int(axis), dtype=values.dtype)
+
+
+def _axes(axes: Tensor | None, values: Tensor) -> list[int]:
+    return list(range(values.ndim)) if axes is None else axes.flatten().tolist()
+
+
+@operator("ReduceSum", host=(1,))
+def reduce_sum(attributes: Attributes, values: Tensor, axes: Tensor | None = None) -> Tensor:
+    """Add up along axes."""
+    values = values.float() if values.is_floating_point() else values
+    return values.sum(_axes(axes, values), keepdim=bool(attributes.get("keepdims", 1)), dtype=values.dtype)
+
+
+@operator("ReduceMax", host=(1,))
+def reduce_max(attributes: Attributes, values: Tensor, axes: Tensor | None = None) -> Tensor:
+    """Find the greatest along axes."""
+    return values.amax(_axes(axes, values), keepdim=bool(attributes.get("keepdims", 1)))
+
+
+@operator("ReduceL2", host=(1,))
+def reduce_l2(attributes: Attributes, values: Tensor, axes: Tensor | None = None) -> Tensor:
+    """Take lengths along axes."""
+    along, keep = _axes(axes, values), bool(attributes.get("keepdims", 1))
+    lengths: Tensor = torch.linalg.vector_norm(values.float(), dim=along, keepdim=keep)
+    return lengths

@@ -1,0 +1,81 @@
+"""Texts and images of a test set on a GPU, matched pair by pair: an item in a hundred pairs is sent there once."""
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sightline.kernels.graphs import TorchGraph
+
+Longs = npt.NDArray[np.int64]
+_SHARE = 0.5  # of the free memory that states may take
+
+
+class Rows(Protocol):
+    """The states of many items end to end: item i is `rows[starts[i] : starts[i] + lengths[i]]`."""
+
+    @property
+    def rows(self) -> npt.NDArray[np.floating[Any]]:
+        """[all rows, dim]."""
+        ...
+
+    @property
+    def starts(self) -> Longs:
+        """[items]."""
+        ...
+
+    @property
+    def lengths(self) -> Longs:
+        """[items]."""
+        ...
+
+
+class Pairs:
+    """The states of texts and of images on the device of a matcher's graph."""
+
+    def __init__(self, graph: TorchGraph, texts: Rows, images: Rows) -> None:
+        self._graph = graph
+        self._texts, self._images = _Sent(texts, graph.device), _Sent(images, graph.device)
+
+    @staticmethod
+    def fit(graph: TorchGraph, texts: Rows, images: Rows) -> bool:
+        """Whether there is room for all of these on the device."""
+        if graph.device.type != "cuda":
+            return True
+        free, _ = torch.cuda.mem_get_info(graph.device)
+        return texts.rows.nbytes + images.rows.nbytes < _SHARE * free
+
+    def match(self, texts: Longs, images: Longs) -> npt.NDArray[np.float32]:
+        """Logits [pairs] that text i and image i belong together, from their indices [pairs]."""
+        with torch.inference_mode():
+            text_states, text_mask = self._texts.padded(texts)
+            image_states, image_mask = self._images.padded(images)
+            found = self._graph.compute(
+                {
+                    "text_states": text_states,
+                    "text_mask": text_mask,
+                    "image_states": image_states,
+                    "image_mask": image_mask,
+                }
+            )
+        logits: npt.NDArray[np.float32] = found["logits"].numpy()
+        return logits
+
+
+class _Sent:
+    """The rows of many items on a device."""
+
+    def __init__(self, items: Rows, device: torch.device) -> None:
+        self._lengths = items.lengths
+        self._rows = torch.from_numpy(items.rows).to(device)
+        self._starts, self._counts = (torch.from_numpy(part).to(device) for part in (items.starts, items.lengths))
+
+    def padded(self, items: Longs) -> tuple[Tensor, Tensor]:
+        """Stack these items: float32 [items, longest, dim], zero where the mask [items, longest] is false."""
+        chosen = torch.from_numpy(items).to(self._rows.device)
+        places = torch.arange(int(self._lengths[items].max(initial=1)), device=chosen.device)
+        mask = places < self._counts[chosen, None]
+        rows = torch.where(mask, self._starts[chosen, None] + places, 0)
+        return torch.where(mask[..., None], self._rows[rows].float(), 0), mask

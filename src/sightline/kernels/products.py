@@ -1,0 +1,144 @@
+"""Products with a constant matrix, in the many ways in which graphs write them, as one: `Linear`.
+
+Matrices in whole numbers become what they stand for, once. What is multiplied by them is not rounded, as ONNX Runtime
+rounds it: the result is closer to that of the model that was quantised.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sightline.kernels.operators import Attributes, refuse
+
+_SCORES = 64  # columns: a narrower matrix makes scores, of which half precision would tell too few apart
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator of a graph: the names of what it reads ("" for what is left out) and of what it makes."""
+
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Attributes
+
+
+def with_products(nodes: Sequence[Node], constants: Mapping[str, Tensor], outputs: Sequence[str]) -> list[Node]:
+    """Replace every product with a constant matrix, and the addition of a constant after it, by a `Linear`.
+
+    Its attributes are the weight [columns, rows] and the bias [columns], or None.
+    """
+    _check_rounding(nodes)
+    readers = Counter(name for node in nodes for name in node.inputs) + Counter(outputs)
+    adding = {name: node for node in nodes if node.operator == "Add" for name in node.inputs}
+    kept: list[Node] = []
+    added: set[tuple[str, ...]] = set()
+    for node in nodes:
+        product = _product(node, constants)
+        if product is None:
+            kept.extend([node] if node.outputs not in added else [])
+            continue
+        (weight, bias), made = product, node.outputs
+        addition = adding.get(made[0]) if readers[made[0]] == 1 and bias is None else None
+        vector = None if addition is None else _vector(addition, len(weight), constants)
+        if addition is not None and vector is not None:
+            bias, made = vector, addition.outputs
+            added.add(made)
+        kept.append(Node("Linear", node.inputs[:1], made, {"weight": weight, "bias": bias}))
+    return kept
+
+
+def placed(node: Node, device: torch.device, dtype: torch.dtype) -> Node:
+    """The same product with its weights on a device, in a type; those that make scores in float32."""
+    weight, bias = node.attributes["weight"], node.attributes["bias"]
+    chosen = torch.float32 if len(weight) < _SCORES else dtype
+    moved = {"weight": weight.to(device, chosen), "bias": None if bias is None else bias.to(device, chosen)}
+    return Node(node.operator, node.inputs, node.outputs, moved)
+
+
+def _check_rounding(nodes: Sequence[Node]) -> None:
+    """Numbers that are rounded are read by products alone, which read no others, and here take them as they are."""
+    rounded = {node.outputs[0] for node in nodes if node.operator == "QuantizeLinear"}
+    for node in nodes:
+        reads = rounded.intersection(node.inputs)
+        if bool(reads) != (node.operator == "MatMulIntegerToFloat"):
+            raise refuse(node.operator, "reads rounded numbers" if reads else "reads whole numbers of its own")
+
+
+def _product(node: Node, constants: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None] | None:
+    """Weight and bias of a product with a constant matrix; None for any other node."""
+    way, given = _WAYS.get(node.operator), [constants.get(name) for name in node.inputs[1:]]
+    if way is None or any(name and part is None for name, part in zip(node.inputs[1:], given, strict=True)):
+        return None
+    weight, bias = way(node.attributes, *given)
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise refuse(node.operator, f"adds what is no vector: {tuple(bias.shape)}")
+    return (weight, bias) if weight.ndim == 2 else None
+
+
+def _vector(addition: Node, columns: int, constants: Mapping[str, Tensor]) -> Tensor | None:
+    """The constant vector that an addition adds to each row of a product, if it does."""
+    found = (constants[name] for name in addition.inputs if name in constants)
+    return next((constant for constant in found if constant.shape == (columns,)), None)
+
+
+def _of_matmul(attributes: Attributes, matrix: Tensor) -> tuple[Tensor, None]:
+    return matrix.transpose(0, -1).contiguous(), None
+
+
+def _of_gemm(attributes: Attributes, matrix: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    if attributes.get("transA") or attributes.get("alpha", 1) != 1 or attributes.get("beta", 1) != 1:
+        raise refuse("Gemm", "scales its parts, or turns what it reads")
+    return (matrix if attributes.get("transB") else matrix.T.contiguous()), bias
+
+
+def _of_blocks(
+    attributes: Attributes, packed: Tensor, scales: Tensor, zeros: Tensor | None = None, *others: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Whole numbers of four or eight bits with a scale, and perhaps a zero, for every block of a column's rows."""
+    columns, rows, bits = attributes["N"], attributes["K"], attributes["bits"]
+    block = attributes["block_size"]
+    if bits not in (4, 8) or (others and others[0] is not None):
+        raise refuse("MatMulNBits", f"has {bits} bits, or its rows in another order")
+    whole = _unpacked(packed.reshape(columns, -1), bits).float().reshape(columns, -1, block)
+    blocks = whole.shape[1]
+    zero: Tensor | float = 2.0 ** (bits - 1)
+    if zeros is not None and zeros.dtype == torch.uint8:
+        zero = _unpacked(zeros.reshape(columns, -1), bits).float()[:, :blocks, None]
+    elif zeros is not None:
+        zero = zeros.reshape(columns, blocks, 1).float()
+    weight = (whole - zero) * scales.reshape(columns, blocks, 1).float()
+    return weight.reshape(columns, -1)[:, :rows].contiguous(), others[1] if len(others) > 1 else None
+
+
+def _unpacked(packed: Tensor, bits: int) -> Tensor:
+    """Two numbers of four bits in each byte, the lower half first; or one of eight."""
+    if bits == 8:
+        return packed
+    return torch.stack([packed & 15, packed >> 4], -1).flatten(-2)
+
+
+def _of_whole_numbers(
+    attributes: Attributes,
+    matrix: Tensor,
+    scale: Tensor,
+    steps: Tensor,
+    zero: Tensor | None = None,
+    steps_zero: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """A matrix of whole numbers, with what one of them is worth for every column."""
+    if steps_zero is not None:
+        raise refuse("MatMulIntegerToFloat", "has a matrix with another zero")
+    return (matrix.float() * steps).T.contiguous(), bias
+
+
+_WAYS: dict[str, Callable[..., tuple[Tensor, Tensor | None]]] = {
+    "MatMul": _of_matmul,
+    "Gemm": _of_gemm,
+    "MatMulNBits": _of_blocks,
+    "MatMulIntegerToFloat": _of_whole_numbers,
+}

@@ -1,0 +1,167 @@
+"""A bundle's graph as a torch program: read from its ONNX file, and planned for inputs of given shapes.
+
+What depends on the shapes of the inputs alone is computed once for these shapes, on the host; a plan is what is left.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnx import numpy_helper
+from torch import Tensor
+
+from sightline.errors import BundleError
+from sightline.kernels import recurrent, shaping  # noqa: F401 (their operators are known once they are imported)
+from sightline.kernels.operators import OPERATORS, refuse
+from sightline.kernels.products import Node, placed, with_products
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An operator with what it reads: a name for what an earlier step made, a tensor for what is known beforehand.
+
+    last: the names of what no later step reads.
+    """
+
+    node: Node
+    inputs: tuple[str | Tensor | None, ...]
+    last: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What there is to do for inputs of certain shapes. known: outputs that depend on the shapes alone."""
+
+    steps: tuple[Step, ...]
+    outputs: tuple[str, ...]
+    known: Mapping[str, Tensor]
+
+    def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Run it on inputs of these shapes, on the program's device; floating outputs are float32."""
+        values = {**self.known, **inputs}
+        for step in self.steps:
+            read = [values[part] if isinstance(part, str) else part for part in step.inputs]
+            values.update(_made(step.node, read))
+            for name in step.last:
+                del values[name]
+        return _singles(values, self.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input of a graph: its type, and its shape with None for an axis of any length."""
+
+    dtype: torch.dtype
+    shape: tuple[int | None, ...]
+
+    def example(self, length: int, device: torch.device) -> Tensor:
+        """Ones, of this length along axes that may have any: a word that there is, a mask that hides nothing."""
+        return torch.ones([side or length for side in self.shape], dtype=self.dtype, device=device)
+
+
+class Program:
+    """A graph with its weights on a device: products with constant matrices in `dtype`, everything else in float32."""
+
+    def __init__(self, model: onnx.ModelProto, device: torch.device, dtype: torch.dtype) -> None:
+        graph = model.graph
+        self.device = device
+        self.outputs = tuple(output.name for output in graph.output)
+        constants = {tensor.name: _tensor(tensor) for tensor in graph.initializer}
+        self.inputs = {one.name: _input(one) for one in graph.input if one.name not in constants}
+        nodes = with_products([_node(node) for node in graph.node], constants, self.outputs)
+        unknown = {node.operator for node in nodes} - OPERATORS.keys()
+        if unknown:
+            raise refuse(", ".join(sorted(unknown)), "is one that torch was not taught here")
+        self._nodes = [placed(node, device, dtype) if node.operator == "Linear" else node for node in nodes]
+        self._last = _last_reads(self._nodes, self.outputs)
+        read = {name for node in self._nodes for name in node.inputs} | set(self.outputs)
+        self._constants = {name: value for name, value in constants.items() if name in read}
+        self._there: dict[str, Tensor] = {}  # constants that steps read on the device
+
+    @classmethod
+    def read(cls, path: Path, device: torch.device, dtype: torch.dtype) -> "Program":
+        """Read an ONNX file; one with operators that are not known here is refused with their names."""
+        try:
+            model = onnx.load(path)
+        except Exception as error:  # what the library raises shares no base
+            raise BundleError(f"{path}: not an ONNX graph: {error}") from error
+        return cls(model, device, dtype)
+
+    def plan(self, inputs: Mapping[str, Tensor]) -> tuple[Plan, dict[str, Tensor]]:
+        """Plan for inputs of these shapes, by running the graph on them; gives what came of that, too."""
+        known, values, steps = dict(self._constants), dict(inputs), []
+        moved: dict[str, Tensor] = {}
+        for node, last in zip(self._nodes, self._last, strict=True):
+            if node.operator == "Shape":
+                known.update(_made(node, [known.get(name, values.get(name)) for name in node.inputs]))
+            elif node.operator != "Linear" and all(name in known for name in node.inputs if name):
+                known.update(_made(node, [known.get(name) for name in node.inputs]))
+            else:
+                step = self._step(node, last, known, moved)
+                values.update(_made(node, [values[one] if isinstance(one, str) else one for one in step.inputs]))
+                steps.append(step)
+            for name in last:
+                values.pop(name, None)
+        given = {name: known[name].to(self.device) for name in self.outputs if name in known}
+        return Plan(tuple(steps), self.outputs, given), _singles({**values, **given}, self.outputs)
+
+    def _step(self, node: Node, last: tuple[str, ...], known: Mapping[str, Tensor], moved: dict[str, Tensor]) -> Step:
+        """The step that a node comes to; moved: what is known of this plan and was put on the device before."""
+        inputs: list[str | Tensor | None] = []
+        for place, name in enumerate(node.inputs):
+            on_host = OPERATORS[node.operator].reads_on_host(place)
+            if not name:
+                inputs.append(None)
+            elif name not in known:
+                if on_host:
+                    raise refuse(node.operator, "makes a shape that depends on more than the shapes of the inputs")
+                inputs.append(name)
+            elif on_host:
+                inputs.append(known[name])
+            else:
+                there = self._there if name in self._constants else moved
+                if name not in there:
+                    there[name] = known[name].to(self.device)
+                inputs.append(there[name])
+        return Step(node, tuple(inputs), tuple(name for name in last if name not in known))
+
+
+def _made(node: Node, inputs: list[Tensor | None]) -> dict[str, Tensor]:
+    """What an operator makes of its inputs, by name."""
+    made = OPERATORS[node.operator].function(node.attributes, *inputs)
+    return dict(zip(node.outputs, (made,) if isinstance(made, Tensor) else made, strict=False))
+
+
+def _singles(values: Mapping[str, Tensor], names: tuple[str, ...]) -> dict[str, Tensor]:
+    """The values of these names, in float32 where they are floating."""
+    found = {name: values[name] for name in names}
+    return {name: value.float() if value.is_floating_point() else value for name, value in found.items()}
+
+
+def _last_reads(nodes: list[Node], outputs: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The names that each node is the last to read."""
+    last = {name: number for number, node in enumerate(nodes) for name in node.inputs if name}
+    found: list[list[str]] = [[] for _ in nodes]
+    for name, number in last.items():
+        if name not in outputs:
+            found[number].append(name)
+    return [tuple(names) for names in found]
+
+
+def _node(node: onnx.NodeProto) -> Node:
+    attributes: dict[str, Any] = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    return Node(node.op_type, tuple(node.input), tuple(node.output), attributes)
+
+
+def _tensor(tensor: onnx.TensorProto) -> Tensor:
+    return torch.from_numpy(np.array(numpy_helper.to_array(tensor)))
+
+
+def _input(found: onnx.ValueInfoProto) -> Input:
+    kind = found.type.tensor_type
+    dtype = torch.from_numpy(np.empty(0, onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))).dtype
+    return Input(dtype, tuple(side.dim_value or None for side in kind.shape.dim))

@@ -1,0 +1,230 @@
+"""Exact search over a collection's vectors on a GPU, at the pace at which they are read.
+
+    scan = Scan(vectors, "float16")          vectors [rows, dim] of unit length, an array or a tensor; or "int8"
+    scores, rows = scan.search(queries, k)   queries [queries, dim]; arrays [queries, k], best first
+
+One kernel reads every vector once for a batch of queries, and keeps the best score of every group of a few rows. The k
+best rows lie in the k best groups, give or take what rounding does to scores: all rows of somewhat more groups are
+compared exactly, and a limit to the rounding proves that no row of the other groups can be among the k best. Where it
+proves nothing, because a great many vectors are equally near, every row is compared exactly.
+"""
+
+import threading
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sightline.errors import ModelError
+from sightline.kernels import scan_plain
+from sightline.kernels.scan_near import Ids, Near, Singles, joined
+from sightline.kernels.scan_plain import Cut, Rounded, every_score, in_one_digit, in_two_digits
+from sightline.kernels.scan_recorded import Recorded
+
+Dtype = Literal["float16", "int8"]
+Vectors = Tensor | npt.NDArray[np.floating[Any]]
+Mask = Tensor | npt.NDArray[np.bool_]
+
+CUTS: dict[Dtype, Cut] = {"float16": Cut(32, 128, 64, 4, 4), "int8": Cut(32, 128, 128, 4, 4)}
+RECORDS = True  # whether a search is one CUDA graph instead of a dozen launches
+BATCHES = 1, 4, 16, 64  # queries that are searched for together; a batch is filled up to one of these
+_ROOM = 8  # an eighth more than there is, for rows that come later
+_SENT = 65_536  # rows that go to the device at once
+_HELD = 1 << 24  # exact scores, at most
+_SPARE = 12  # groups more than results, at least
+_ROUNDING = 1e-5  # of sums in float32, at most, for vectors of unit length
+_LONGEST = 1.01  # vector of unit length, when rounded
+
+
+class Scan:
+    """Vectors on a device, to which more can be added. Several threads may search at once: they take turns.
+
+    vectors: [rows, dim], each of unit length; kept in float16. dtype: `int8` scans a copy that is rounded further and
+        has half the bytes, and looks at more rows exactly; what is found is the same. device: `cpu` serves tests.
+    cut: how the scan is cut up, if not as CUTS says; benchmarks/scan.py compares the ways.
+    """
+
+    def __init__(
+        self, vectors: Vectors, dtype: Dtype = "float16", *, device: str = "cuda", cut: Cut | None = None
+    ) -> None:
+        self._device, self._dtype, self._cut = torch.device(device), dtype, cut or CUTS[dtype]
+        self._kernels = _kernels(self._device)
+        self._lock = threading.Lock()
+        self._count = 0
+        self._vectors = torch.empty(0, vectors.shape[1], dtype=torch.float16, device=self._device)
+        self._copy = Rounded(self._vectors) if dtype == "float16" else in_one_digit(self._vectors)
+        self._error = 0.0  # the length of the longest difference between a vector and its copy
+        self._allowed = torch.empty(0, dtype=torch.bool, device=self._device)
+        self._allows: object = self  # the mask that `_allowed` was last made of; itself: none
+        self._recorded: dict[tuple[int, int], Recorded] = {}
+        self.append(vectors)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, vectors: Vectors) -> None:
+        """Add rows after the last."""
+        if vectors.ndim != 2 or vectors.shape[1] != self._vectors.shape[1]:
+            raise ModelError(f"vectors {tuple(vectors.shape)} for a scan of {self._vectors.shape[1]} numbers each")
+        with self._lock:
+            self._recorded.clear()
+            self._allows = self
+            self._make_room(self._count + len(vectors))
+            for start in range(0, len(vectors), _SENT):
+                self._write(_tensor(vectors[start : start + _SENT]).to(self._device))
+
+    def search(self, queries: Vectors, k: int, allowed: Mask | None = None) -> tuple[Singles, Ids]:
+        """The k highest cosines to each of the queries [queries, dim], and their rows: both [queries, k], best first.
+
+        Of equal cosines, the lower row comes first. Where a query has fewer than k rows to choose from, cosines are
+        -inf and rows -1 at the end. allowed: as in `near`.
+        """
+        near = self.near(queries, k, allowed)
+        return near.best(near.rows, k)
+
+    def near(self, queries: Vectors, k: int, allowed: Mask | None = None) -> Near:
+        """Every row that may be among the k nearest to each of the queries [queries, dim], with its cosine.
+
+        allowed: bool, for each of the first rows whether it may be found; those after them may not. A mask that is
+            given again must not have changed.
+        """
+        if k < 1 or queries.ndim != 2 or queries.shape[1] != self._vectors.shape[1]:
+            raise ModelError(f"the {k} nearest of {self._vectors.shape[1]} numbers for queries {tuple(queries.shape)}")
+        asked = _tensor(queries).float()
+        with self._lock, torch.inference_mode():
+            if not self._count or not len(asked):
+                return Near(np.empty((len(asked), 0), dtype=np.int64), np.empty((len(asked), 0), dtype=np.float32))
+            self._allow(allowed)
+            wanted = self._wanted(k)
+            step = max((batch for batch in BATCHES if batch * wanted * self._cut.each <= _HELD), default=1)
+            return joined([self._near(asked[at : at + step], k, wanted) for at in range(0, len(asked), step)])
+
+    def _near(self, queries: Tensor, k: int, wanted: int) -> Near:
+        """The rows near one batch of queries: as the scan found them or, where nothing proves it, by comparing all."""
+        found = self._scanned(queries, wanted)
+        width = found.shape[1] // 2
+        scores, beyond = found[:, :width].view(np.float32), found[:, -1:].view(np.float32)[:, 0]
+        rows = np.where(scores == -np.inf, -1, found[:, width:-1]).astype(np.int64)
+        is_open = (beyond >= scores[:, min(k, width) - 1]) & (beyond > -np.inf)
+        if not is_open.any():
+            return Near(rows, scores)
+        ones = [Near(rows[number : number + 1], scores[number : number + 1]) for number in range(len(rows))]
+        for number in np.flatnonzero(is_open).tolist():
+            ones[number] = self._compared(queries[number], k)
+        return joined(ones)
+
+    def _wanted(self, k: int) -> int:
+        """How many groups, and then rows, are looked at exactly for k results: a power of two, or all there are."""
+        wanted = max(4 * k if self._dtype == "int8" else k + k // 4, k + _SPARE)
+        return min(1 << (wanted - 1).bit_length(), self._count)
+
+    def _scanned(self, queries: Tensor, wanted: int) -> npt.NDArray[np.int32]:
+        """What `_steps` finds, on the processor."""
+        if not (RECORDS and self._device.type == "cuda"):
+            return self._steps(queries.to(self._device), wanted).cpu().numpy()
+        batch = next(batch for batch in BATCHES if batch >= len(queries))
+        if (batch, wanted) not in self._recorded:
+            blank = torch.zeros(batch, queries.shape[1], device=self._device)
+            self._recorded[batch, wanted] = Recorded(lambda asked: self._steps(asked, wanted), blank)
+        return self._recorded[batch, wanted](queries)
+
+    def _steps(self, queries: Tensor, wanted: int) -> Tensor:
+        """Scan, and compare the rows of the best groups exactly; all that is found in one tensor of 32 bits a number.
+
+        It is int32 [queries, 2 n + 1]: the n best cosines, best first, their rows, and what no other row exceeds.
+        """
+        each, vectors, allowed = self._cut.each, self._vectors[: self._count], self._allowed[: self._count]
+        asked = Rounded(queries.half()) if self._dtype == "float16" else in_two_digits(queries)
+        scores = self._kernels.group_scores(asked, self._copy.between(0, self._count), allowed, self._cut)
+        groups = torch.topk(scores, min(wanted, scores.shape[1]), sorted=False)
+        exact = self._kernels.exact_scores(queries, vectors, allowed, groups.indices, each).flatten(1)
+        best = torch.topk(exact, min(wanted, exact.shape[1]))
+        rows = groups.indices.gather(1, best.indices // each) * each + best.indices % each
+        beyond = torch.full_like(best.values[:, 0], float("-inf"))
+        if groups.indices.shape[1] < scores.shape[1]:
+            beyond = groups.values.amin(dim=1) + self._slack(queries, asked)
+        if best.indices.shape[1] < exact.shape[1]:
+            beyond = torch.maximum(beyond, best.values[:, -1])
+        return torch.cat([best.values.view(torch.int32), rows.int(), beyond[:, None].view(torch.int32)], dim=1)
+
+    def _slack(self, queries: Tensor, asked: Rounded) -> Tensor:
+        """By how much a cosine may exceed the score of rounded vectors [queries]: the bound of Cauchy and Schwarz."""
+        lost, length = (torch.linalg.vector_norm(part, dim=1) for part in (queries - asked.restored(), queries))
+        slack: Tensor = _LONGEST * lost + (self._error + _ROUNDING) * length
+        return slack
+
+    def _compared(self, query: Tensor, k: int) -> Near:
+        """Every row that is as near to a query [dim] as the k-th best, by comparing all."""
+        allowed = self._allowed[: self._count]
+        scores = every_score(query.to(self._device), self._vectors[: self._count], allowed)
+        kth = torch.topk(scores, min(k, self._count)).values[-1]
+        rows = torch.nonzero((scores >= kth) & allowed)[:, 0]
+        return Near(rows.cpu().numpy()[None], scores[rows].cpu().numpy()[None])
+
+    def _allow(self, allowed: Mask | None) -> None:
+        if allowed is self._allows:
+            return
+        count = self._count if allowed is None else len(allowed)
+        if count > self._count:
+            raise ModelError(f"a mask of {count} for {self._count} rows")
+        if allowed is None:
+            self._allowed[:count] = True
+        else:
+            self._allowed[:count].copy_(torch.as_tensor(allowed))
+        self._allowed[count:] = False
+        self._allows = allowed
+
+    def _make_room(self, count: int) -> None:
+        """Have room for so many rows; those that are there stay."""
+        if count <= len(self._vectors):
+            return
+        rows = _with_room(count)
+        vectors, allowed = _longer(self._vectors, rows), _longer(self._allowed, rows)
+        if self._copy.worth is not None:
+            self._copy = Rounded(_longer(self._copy.values, rows), _longer(self._copy.worth, rows))
+        else:
+            self._copy = Rounded(vectors)
+        self._vectors, self._allowed = vectors, allowed
+
+    def _write(self, vectors: Tensor) -> None:
+        """Write vectors [n, dim] to the next rows."""
+        start, end = self._count, self._count + len(vectors)
+        self._vectors[start:end] = vectors
+        if self._copy.worth is not None:
+            rounded = in_one_digit(self._vectors[start:end])
+            assert rounded.worth is not None
+            self._copy.values[start:end], self._copy.worth[start:end] = rounded.values, rounded.worth
+            lost = torch.linalg.vector_norm(self._vectors[start:end].float() - rounded.restored(), dim=1)
+            self._error = max(self._error, float(lost.max()))
+        self._count = end
+
+
+def bytes_of(rows: int, dim: int) -> int:
+    """What so many vectors take on a device in float16, with the room for later ones."""
+    return 2 * dim * _with_room(rows)
+
+
+def _with_room(rows: int) -> int:
+    return rows + rows // _ROOM
+
+
+def _kernels(device: torch.device) -> ModuleType:
+    """Where the two steps of a scan are: on a GPU in Triton, elsewhere in plain torch."""
+    if device.type != "cuda":
+        return scan_plain
+    from sightline.kernels import scan_fused
+
+    return scan_fused
+
+
+def _tensor(vectors: Vectors) -> Tensor:
+    return vectors if isinstance(vectors, Tensor) else torch.from_numpy(np.array(vectors))
+
+
+def _longer(old: Tensor, rows: int) -> Tensor:
+    longer = old.new_empty(rows, *old.shape[1:])
+    longer[: len(old)] = old
+    return longer

@@ -1,0 +1,47 @@
+"""What a scan has found: more than was asked for, so that whoever asked can say which of equals comes first."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Ids = npt.NDArray[np.int64]
+Singles = npt.NDArray[np.float32]
+
+
+class Near(NamedTuple):
+    """For each query every row that is as near as its k-th best, and some more, in no order: [queries, n].
+
+    Where a query has fewer, rows are -1 and scores -inf.
+    """
+
+    rows: Ids
+    scores: Singles
+
+    def best(self, keys: Ids, k: int) -> tuple[Singles, Ids]:
+        """The k highest scores and their keys, both [queries, k]; of equal scores, the lower key comes first.
+
+        keys: [queries, n], what is to be told of each row.
+        """
+        order = np.lexsort((keys, -self.scores))[:, :k]
+        query = np.arange(len(order))[:, None]
+        best = Near(keys[query, order], self.scores[query, order]).widened(k)
+        return best.scores, best.rows
+
+    def widened(self, width: int) -> "Near":
+        """The same with so many columns, or as many as there are."""
+        missing = width - self.rows.shape[1]
+        if missing <= 0:
+            return self
+        more = ((0, 0), (0, missing))
+        return Near(np.pad(self.rows, more, constant_values=-1), np.pad(self.scores, more, constant_values=-np.inf))
+
+
+def joined(parts: Sequence[Near]) -> Near:
+    """The answers for some queries after those for others, all as wide as the widest."""
+    if len(parts) == 1:
+        return parts[0]
+    width = max(part.rows.shape[1] for part in parts)
+    rows, scores = zip(*(part.widened(width) for part in parts), strict=True)
+    return Near(np.concatenate(rows), np.concatenate(scores))

@@ -1,0 +1,98 @@
+"""The two steps of a scan in plain torch: on any device, and what the kernels of `scan_fused` are compared with."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+DIGIT = 254  # what one of a query's first digits is worth in its second
+_AT_ONCE = 16_384  # rows that are turned into float32 or float64 at once
+
+
+class Cut(NamedTuple):
+    """How a scan is cut up.
+
+    each: rows in a group. rows: in a tile, one group or more. numbers: of each row that are read at once. warps: that
+    share a tile. stages: tiles that are on their way at once.
+    """
+
+    each: int
+    rows: int
+    numbers: int
+    warps: int
+    stages: int
+
+
+class Rounded(NamedTuple):
+    """Vectors as they are multiplied: float16 [n, dim], or whole numbers with what one of them is worth [n].
+
+    Those of a collection are int8 [n, dim]; those of queries have two digits, int8 [n, 2, dim].
+    """
+
+    values: Tensor
+    worth: Tensor | None = None
+
+    def restored(self) -> Tensor:
+        """The vectors [n, dim] in float32."""
+        values = self.values.float()
+        if values.ndim == 3:
+            values = DIGIT * values[:, 0] + values[:, 1]
+        return values if self.worth is None else values * self.worth[:, None]
+
+    def between(self, start: int, end: int) -> "Rounded":
+        """Some of them."""
+        return Rounded(self.values[start:end], None if self.worth is None else self.worth[start:end])
+
+
+def in_one_digit(vectors: Tensor) -> Rounded:
+    """Vectors [n, dim] as whole numbers from -127 to 127, for a collection."""
+    worth = vectors.float().abs().amax(dim=1).clamp(min=1e-30) / 127
+    return Rounded((vectors.float() / worth[:, None]).round().to(torch.int8), worth)
+
+
+def in_two_digits(vectors: Tensor) -> Rounded:
+    """Vectors [n, dim] as whole numbers of two digits, each from -127 to 127, for queries."""
+    worth = vectors.abs().amax(dim=1).clamp(min=1e-30) / (127 * DIGIT)
+    whole = (vectors / worth[:, None]).round()
+    first = (whole / DIGIT).round()
+    return Rounded(torch.stack([first, whole - DIGIT * first], dim=1).to(torch.int8), worth)
+
+
+def group_scores(queries: Rounded, vectors: Rounded, allowed: Tensor, cut: Cut) -> Tensor:
+    """The best score of every group of rows for each of the queries: float32 [queries, groups].
+
+    allowed: bool [rows]; a group without any such row scores -inf.
+    """
+    count, each, asked = len(allowed), cut.each, queries.restored()
+    scores = asked.new_full((len(asked), -(-count // each) * each), float("-inf"))
+    for start in range(0, count, _AT_ONCE):
+        end = min(start + _AT_ONCE, count)
+        products = asked @ vectors.between(start, end).restored().T
+        scores[:, start:end] = products.masked_fill(~allowed[start:end], float("-inf"))
+    return scores.view(len(asked), -1, each).amax(dim=2)
+
+
+def exact_scores(queries: Tensor, vectors: Tensor, allowed: Tensor, groups: Tensor, each: int) -> Tensor:
+    """The cosines of every row of some groups, as exact as float32 can be: [queries, n, each].
+
+    queries: float32 [queries, dim]. vectors: float16 [rows, dim]. allowed: bool [rows]; other rows score -inf.
+    groups: [queries, n], a query's own.
+    """
+    rows = groups[:, :, None] * each + torch.arange(each, device=groups.device)
+    there = rows.clamp(max=len(vectors) - 1)
+    cosines = torch.stack([cosines_of(vectors[own], query) for own, query in zip(there, queries, strict=True)])
+    return cosines.masked_fill((rows >= len(vectors)) | ~allowed[there], float("-inf"))
+
+
+def every_score(query: Tensor, vectors: Tensor, allowed: Tensor) -> Tensor:
+    """The cosines of all rows [rows] to a query float32 [dim]; -inf where a row is not allowed."""
+    found = [cosines_of(block, query) for block in torch.split(vectors, _AT_ONCE)]
+    return torch.cat(found).masked_fill(~allowed, float("-inf"))
+
+
+def cosines_of(vectors: Tensor, query: Tensor) -> Tensor:
+    """The cosines [...] of float16 vectors [..., dim] to a query [dim], summed in float64 and rounded to float32.
+
+    That is how a store computes them on the processor: each is the same number wherever its vector stands.
+    """
+    return (vectors.double() * query.double()).sum(dim=-1).float()

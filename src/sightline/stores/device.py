@@ -1,0 +1,133 @@
+"""A local store's embeddings on a GPU, where a search compares every one of them.
+
+They are sent once for each file: stores that have the same file open share what is there, and one that is opened or
+refreshed after the file has grown, as in a server whose collection is being indexed, sends only the rows that are new.
+"""
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.errors import StoreError
+from sightline.stores.base import Found, Ids, Singles
+from sightline.stores.directory import Directory
+from sightline.stores.generation import Generation
+from sightline.stores.ranking import Halves
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from sightline.kernels.scan import Scan
+
+_log = logging.getLogger(__name__)
+
+DEVICE = "cuda"
+_LEFT = 10  # a tenth of the free memory is left to others
+
+
+class OnDevice:
+    """The live rows of a store, searched on a GPU; sent there in the background, while the processor searches on."""
+
+    def __init__(self, files: Generation, directory: Directory) -> None:
+        self._directory = directory
+        self._embeddings = files.embeddings
+        self._sent = _sent_of(files)
+        self._scan: Scan | None = None
+        self._live: Tensor | None = None
+        self._sending = threading.Thread(target=self._send, daemon=True)
+        self._sending.start()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether searches go to the GPU."""
+        return self._scan is not None
+
+    def wait(self) -> None:
+        """Wait until everything is sent, or cannot be."""
+        self._sending.join()
+
+    def search(self, queries: Singles, k: int, rows: Ids | None) -> Found | None:
+        """Find the k best for each of the queries [queries, dim] among some live rows [n], or, with None, all of them.
+
+        The answer is that of an exact search on the processor. None: the embeddings are not there.
+        """
+        scan = self._scan
+        if scan is None:
+            return None
+        try:
+            near = scan.near(queries, k, self._live if rows is None else self._mask(rows))
+        except RuntimeError as error:
+            self._scan = None
+            _log.warning("searching on the processor from now on: %s", str(error))
+            return None
+        ids = np.where(near.rows < 0, -1, self._directory.row_ids[near.rows])
+        scores, ids = near.best(ids, k)
+        return Found(ids, scores)
+
+    def _mask(self, rows: Ids) -> npt.NDArray[np.bool_]:
+        mask = np.zeros(self._directory.rows, dtype=np.bool_)
+        mask[rows] = True
+        return mask
+
+    def _send(self) -> None:
+        import torch
+
+        try:
+            scan = self._sent.up_to(self._embeddings)
+            self._live = torch.from_numpy(self._directory.is_live.copy()).to(DEVICE)
+            self._scan = scan
+        except (StoreError, RuntimeError, ImportError) as error:  # the last: torch came without Triton
+            _log.warning("searching on the processor: %s", str(error))
+
+
+class _Sent:
+    """The embeddings of one file, as many of them as have been sent."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._scan: Scan | None = None
+
+    def up_to(self, embeddings: Halves) -> "Scan":
+        """All of the embeddings [rows, dim] so far, and perhaps some that come later."""
+        from sightline.kernels.scan import Scan
+
+        with self._lock:
+            if self._scan is None:
+                _check_room(embeddings)
+                self._scan = Scan(embeddings, device=DEVICE)
+            elif len(embeddings) > len(self._scan):
+                self._scan.append(embeddings[len(self._scan) :])
+            return self._scan
+
+
+_all_sent: WeakValueDictionary[tuple[int, int], _Sent] = WeakValueDictionary()
+_looking = threading.Lock()
+
+
+def _sent_of(files: Generation) -> _Sent:
+    """What has been sent of a store's file, for as long as anyone uses it.
+
+    Whoever does holds a map of the file, and as long as there is one, no other file gets its number.
+    """
+    with _looking:
+        return _all_sent.setdefault(files.identity, _Sent())
+
+
+def _check_room(embeddings: Halves) -> None:
+    """Refuse embeddings that would not leave a tenth of the GPU's free memory free."""
+    from sightline.kernels.scan import bytes_of
+
+    needed, free = bytes_of(*embeddings.shape), free_bytes()
+    if needed > free - free // _LEFT:
+        raise StoreError(f"{len(embeddings)} embeddings take {needed} bytes of the GPU's memory, and {free} are free")
+
+
+def free_bytes() -> int:
+    """How much of the GPU's memory nobody uses."""
+    import torch
+
+    return torch.cuda.mem_get_info()[0]

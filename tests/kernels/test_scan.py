@@ -1,0 +1,187 @@
+"""A scan finds what comparing everything finds: on a GPU where there is one, else in plain torch and interpreted."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from importlib.util import find_spec
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sightline.errors import ModelError
+from sightline.kernels.scan import BATCHES, Scan
+from sightline.stores.ranking import best_of_rows
+
+HAS_GPU = torch.cuda.is_available()
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not HAS_GPU, reason="there is no GPU"))]
+DTYPES = ["float16", "int8"]
+SHAPES = [(300, 64, 5), (129, 40, 1), (64, 130, 17), (1, 16, 2)]
+KINDS = ["scattered", "in a heap", "few and equal"]
+
+INTERPRETED = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import torch
+from sightline.kernels import scan, scan_fused, scan_plain
+from kernels.test_scan import SHAPES, case
+errors, are_exact = [], []
+for rows, dim, batch in SHAPES:
+    vectors, queries, allowed = (torch.from_numpy(part) for part in case("scattered", rows, dim, batch))
+    for cut in (scan_plain.Cut(32, 64, 64, 4, 2), scan_plain.Cut(16, 64, 32, 4, 2)):
+        groups = torch.randint(0, -(-rows // cut.each), (batch, 3))
+        found = [way.exact_scores(queries, vectors, allowed, groups, cut.each) for way in (scan_plain, scan_fused)]
+        are_exact.append(torch.equal(*found))
+        for stored, asked in (
+            (scan_plain.Rounded(vectors), scan_plain.Rounded(queries.half())),
+            (scan_plain.in_one_digit(vectors), scan_plain.in_two_digits(queries)),
+        ):
+            plain, fused = (way.group_scores(asked, stored, allowed, cut) for way in (scan_plain, scan_fused))
+            errors.append(float((plain - fused).nan_to_num(0).abs().max()))
+            are_exact.append(torch.equal(plain.isneginf(), fused.isneginf()))
+vectors, queries, allowed = case("in a heap", 500, 64, 3)
+plain = scan.Scan(vectors, "int8", device="cpu").search(queries, 5, allowed)
+scan._kernels = lambda device: scan_fused
+fused = scan.Scan(vectors, "int8", device="cpu").search(queries, 5, allowed)
+print(json.dumps([max(errors), all(are_exact), all((a == b).all() for a, b in zip(plain, fused))], default=bool))
+"""
+
+
+def case(kind: str, rows: int, dim: int, batch: int) -> tuple[Any, Any, Any]:
+    """Vectors as a store keeps them, queries, and which rows are allowed: most, among them not the best."""
+    rng = np.random.default_rng([rows, dim, batch])
+    vectors, queries = (rng.standard_normal((count, dim)) for count in (rows, batch))
+    if kind == "in a heap":  # so near to one another that rounding disturbs their order
+        vectors = queries[0] + 0.004 * vectors
+    if kind == "few and equal":
+        vectors = vectors[rng.integers(0, 3, rows) % rows]
+    vectors, queries = (part / np.linalg.norm(part, axis=1, keepdims=True) for part in (vectors, queries))
+    allowed = rng.random(rows) < 0.8
+    allowed[(vectors @ queries[0]).argmax()] = False
+    return vectors.astype(np.float16), queries.astype(np.float32), allowed
+
+
+def check(scan: Scan, vectors: Any, queries: Any, k: int, allowed: Any = None) -> None:
+    """Assert that a scan gives the rows and the cosines that a store finds on the processor."""
+    scores, rows = scan.search(queries, k, allowed)
+    every = np.arange(len(vectors))
+    right = best_of_rows(vectors, every, every if allowed is None else np.flatnonzero(allowed), queries, k)
+    np.testing.assert_array_equal(rows, right.ids)
+    np.testing.assert_array_equal(scores, right.scores)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_finds_what_comparing_everything_finds(kind: str, dtype: Any, device: str) -> None:
+    for rows, batch, k in ((1, 1, 3), (31, 2, 31), (2500, 3, 1), (2500, 1, 20), (2500, 70, 7), (700, 2, 650)):
+        vectors, queries, allowed = case(kind, rows, 48, batch)
+        scan = Scan(vectors, dtype, device=device)
+        for mask in (None, allowed, np.zeros(rows, dtype=np.bool_), allowed):
+            check(scan, vectors, queries, k, mask)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_vectors_that_are_scattered_are_found_by_the_scan_alone(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of these, what rounding may do to scores is less than what lies between the k-th and the last group."""
+    vectors, queries, _ = case("scattered", 20_000, 256, 8)
+    scan = Scan(vectors, dtype, device="cpu")
+    monkeypatch.setattr(scan, "_compared", lambda query, k: pytest.fail("every row was compared"))
+    check(scan, vectors, queries, 20)
+
+
+def test_what_rounding_hides_is_found() -> None:
+    """The best of all has many small numbers that int8 takes for 0; the others lose nothing."""
+    dim, each = 48, 32
+    vectors = np.zeros((40 * each, dim), dtype=np.float16)
+    vectors[: 39 * each : each, 0] = np.linspace(0.92, 0.9, 39)
+    vectors[-1, 0], vectors[-1, 1:] = 0.9, 0.49 * 0.9 / 127
+    query = np.full((1, dim), 0.9 / np.sqrt(dim - 1), dtype=np.float32)
+    query[0, 0] = np.sqrt(1 - 0.9**2)
+    scan = Scan(vectors, "int8", device="cpu")
+    assert scan.search(query, 1)[1] == len(vectors) - 1
+    check(scan, vectors, query, 1)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_that_were_added_are_found(dtype: Any, device: str) -> None:
+    vectors, queries, allowed = case("scattered", 1000, 32, 2)
+    scan = Scan(vectors[:10], dtype, device=device)
+    for end in (11, 500, 510, 1000):
+        check(scan, vectors[: len(scan)], queries, 5)
+        scan.append(vectors[len(scan) : end])
+        assert len(scan) == end
+    check(scan, vectors, queries, 5, allowed)
+    scores, rows = scan.search(queries, 5, allowed[:300])
+    assert rows.max() < 300
+    check(Scan(vectors[:300], dtype, device=device), vectors[:300], queries, 5, allowed[:300])
+    assert (scores == Scan(vectors[:300], dtype, device=device).search(queries, 5, allowed[:300])[0]).all()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_threads_take_turns(device: str) -> None:
+    vectors, queries, allowed = case("scattered", 3000, 32, 8)
+    scan, failures = Scan(vectors, device=device), []
+
+    def ask(number: int) -> None:
+        try:
+            for _ in range(10):
+                check(scan, vectors, queries[: 1 + number], 3 + number, allowed if number % 2 else None)
+        except AssertionError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_without_rows_or_queries_nothing_is_found() -> None:
+    vectors, queries, _ = case("scattered", 3, 16, 2)
+    scores, rows = Scan(vectors[:0], device="cpu").search(queries, 2)
+    assert rows.tolist() == [[-1, -1]] * 2
+    assert np.isneginf(scores).all()
+    assert Scan(vectors, device="cpu").search(queries[:0], 2)[0].shape == (0, 2)
+
+
+def test_what_does_not_fit_together_is_refused() -> None:
+    vectors, queries, _ = case("scattered", 3, 16, 2)
+    scan = Scan(vectors, device="cpu")
+    with pytest.raises(ModelError, match="a mask of 4 for 3 rows"):
+        scan.search(queries, 1, np.ones(4, dtype=np.bool_))
+    with pytest.raises(ModelError, match=r"queries \(2, 8\)"):
+        scan.search(queries[:, :8], 1)
+    with pytest.raises(ModelError, match="the 0 nearest"):
+        scan.search(queries, 0)
+    with pytest.raises(ModelError, match=r"vectors \(3, 8\)"):
+        scan.append(vectors[:, :8])
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+def test_interpreted_the_kernels_are_the_plain_steps() -> None:
+    """Tiles that are not filled, masks, digits; and a search with them from end to end."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", INTERPRETED], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    error, are_exact, is_same = json.loads(done.stdout)
+    assert error < 1e-5
+    assert are_exact
+    assert is_same
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="there is no GPU")
+@pytest.mark.parametrize(("dtype", "batch"), list(product(DTYPES, BATCHES)), ids=str)
+def test_on_a_gpu_a_large_collection_is_searched_exactly(dtype: Any, batch: int) -> None:
+    vectors, queries, allowed = case("scattered", 100_003, 512, batch)
+    scan = Scan(vectors, dtype)
+    for mask in (None, allowed):
+        check(scan, vectors, queries, 20, mask)

@@ -91,6 +91,13 @@ def test_json_tells_everything(tmp_path: Path) -> None:
     assert told["results"] == [RESULT]
 
 
+def test_known_models_are_listed_without_numbers_and_it_says_so() -> None:
+    assert "measured none of these" in run("models").output
+    known = json.loads(run("models", "--json").stdout)["known"]
+    assert len(known) >= 5
+    assert all(one["results"] == [] for one in known)
+
+
 def test_a_bundle_that_cannot_be_read_is_told_and_the_others_are_listed(machine: Path) -> None:
     (machine / "odd").mkdir()
     (machine / "odd" / "sightline.json").write_text("{}")

@@ -141,6 +141,17 @@ RELATED_MODELS: dict[str, Config] = {
 }
 """Models whose embeddings are made of fragments that look at each other."""
 REGION_MODEL = dataclasses.replace(SINGLE, image=None, regions=RegionConfig(feature_dim=10, box_dim=6))
+DUAL_REGIONS = dataclasses.replace(DUAL, image=None, preprocess=None, regions=REGION_MODEL.regions)
+REGION_MODELS: dict[str, Config] = {
+    "single": REGION_MODEL,
+    "dual-mean": DUAL_REGIONS,
+    "dual-clusters": dataclasses.replace(DUAL_REGIONS, matcher="own", pool="kmeans", pool_to=3),
+    "dual-reader": dataclasses.replace(
+        DUAL_REGIONS, image_reader=TowerConfig(config={**TEXT, "num_hidden_layers": 1}), text_pooling="first"
+    ),
+    "dual-relations": dataclasses.replace(DUAL_REGIONS, fragment_dim=16, relations=RelationConfig(heads=4)),
+}
+"""Models that read regions instead of pixels."""
 
 
 def tokenizer() -> Tokenizer:

@@ -1,4 +1,4 @@
-"""Published models that Sightline knows how to open, for those who look for one."""
+"""Published models that Sightline knows how to open, for those who look for one; none of them was measured by it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -27,12 +27,13 @@ class Known:
         return 4 * self.parameters / 1e6
 
     def to_json(self) -> dict[str, Any]:
-        """What `sightline models --json` writes of it."""
+        """What `sightline models --json` writes of it: as of a bundle, but without results, for there are none."""
         return {
             "model": self.model,
             "abilities": list(self.abilities),
             "languages": list(self.languages),
             "megabytes": round(self.megabytes, 1),
+            "results": [],
         }
 
 

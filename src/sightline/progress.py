@@ -63,15 +63,18 @@ def training() -> Iterator[TrainingReport]:
 
 
 @contextmanager
-def indexing() -> Iterator[IndexingReport]:
-    """Show a bar with the files a second and the time left on a terminal; elsewhere a line with the same at times."""
+def indexing(done_so: str = "indexed", before: str = "looking for what is new") -> Iterator[IndexingReport]:
+    """Show a bar with the files a second and the time left on a terminal; elsewhere a line with the same at times.
+
+    done_so: what is done with a file. before: what happens before the first. The report's total may be 0: unknown.
+    """
     pace = Pace()
     if not sys.stderr.isatty():
 
         def line(done: int, total: int) -> None:
             pace.hear(done, total)
             if pace.is_due():
-                print(f"indexed {done}/{total}  {pace}", file=sys.stderr, flush=True)
+                print(f"{done_so} {done}{f'/{total}' if total else ''}  {pace}", file=sys.stderr, flush=True)
 
         yield line
         return
@@ -81,11 +84,11 @@ def indexing() -> Iterator[IndexingReport]:
     with Progress(
         BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), console=Console(stderr=True)
     ) as bar:
-        task = bar.add_task("looking for what is new", total=None)
+        task = bar.add_task(before, total=None)
 
         def move(done: int, total: int) -> None:
             pace.hear(done, total)
-            bar.update(task, total=total, completed=done, description=str(pace))
+            bar.update(task, total=total or None, completed=done, description=str(pace))
 
         yield move
 
@@ -109,7 +112,7 @@ class Pace:
         """Whether to tell of it in a line: at the end, and every half minute before."""
         now = self.clock()
         self.told = self.began if self.told is None else self.told
-        if self.done < self.total and now - (self.told or 0.0) < _SECONDS:
+        if self.done != self.total and now - (self.told or 0.0) < _SECONDS:
             return False
         self.told = now
         return True
@@ -117,6 +120,8 @@ class Pace:
     def __str__(self) -> str:
         seconds = self.clock() - (self.began or 0.0)
         rate = self.done / seconds if seconds > 0 else 0.0
+        if not self.total:
+            return f"{rate:.1f}/s"
         return f"{rate:.1f}/s  {_clock_time((self.total - self.done) / rate) if rate else '?'} left"
 
 

@@ -1,7 +1,7 @@
 """A store gives back what was put into it, under the names of pictures, with captions, and says when it is damaged."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import pytest
 from datasets import region_files as files
 from sightline.datasets import Problem, Record, read, read_all, recognise
 from sightline.datasets.record import BrokenRecordError
-from sightline.datasets.regions import Found, Keep, RegionStore, Written, read_regions, write_regions
+from sightline.datasets.regions import Found, Keep, RegionStore, Written, names_in, read_regions, write_regions
 from sightline.datasets.regions.names import Names
 from sightline.errors import DataError, MediaError
 from sightline.media import ImageFile, RegionConfig, to_input
@@ -194,3 +194,52 @@ def test_a_store_made_anew_is_not_mistaken_for_the_one_before(tmp_path: Path) ->
     (tmp_path / "store").rename(tmp_path / "old")
     stored(tmp_path / "store", [replace(one, features=one.features + 1) for one in FOUND])
     assert before.image.read() != first
+
+
+def cut_off(found: Sequence[Found], after: int) -> Iterator[Found]:
+    """Give some pictures, and then what the user gives: Control-C."""
+    yield from found[:after]
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [1, 2])
+@pytest.mark.parametrize("lost", [0, 1, 5])
+def test_a_store_that_was_cut_off_goes_on_and_ends_as_if_it_had_not(tmp_path: Path, after: int, lost: int) -> None:
+    """Even where a file lacks its last bytes, as after a crash."""
+    captions = [record(one.name) for one in FOUND]
+    stored(tmp_path / "whole", captions=captions)
+    out, building = tmp_path / "store", tmp_path / "store.building"
+    with pytest.raises(KeyboardInterrupt):
+        stored(out, cut_off(FOUND, after), captions=captions, made_of="it")  # type: ignore[arg-type]
+    assert not out.exists()
+    features = building / "features.bin"
+    features.write_bytes(features.read_bytes()[: features.stat().st_size - lost])
+    with (building / "images.jsonl").open("a") as lines:
+        lines.write('{"image": "ha')
+    there = names_in(out, "it")
+    assert there == {one.name for one in FOUND[: after - (lost > 0)]}
+    told: list[int] = []
+    written = stored(out, [one for one in FOUND if one.name not in there], captions=captions, made_of="it",
+                     progress=told.append)  # fmt: skip
+    assert told == list(range(1, len(FOUND) - len(there) + 1))
+    assert (written.captioned, written.lacking) == (len(FOUND), ())
+    for path in (tmp_path / "whole").iterdir():
+        assert (out / path.name).read_bytes() == path.read_bytes(), path.name
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["store", "whole"]
+
+
+def test_pictures_of_an_earlier_part_are_passed_over_once(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        stored(tmp_path / "store", cut_off(FOUND, 2), made_of="it")  # type: ignore[arg-type]
+    problems: list[Problem] = []
+    written = stored(tmp_path / "store", [*FOUND, FOUND[0]], made_of="it", on_problem=problems.append)
+    assert written.spec.images == len(FOUND)
+    assert [problem.reason for problem in problems] == ["is there twice"]
+
+
+def test_a_store_that_was_begun_of_something_else_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        stored(tmp_path / "store", cut_off(FOUND, 1), made_of="one")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"was begun otherwise, by one\n.*delete it"):
+        stored(tmp_path / "store", made_of="other")
+    assert stored(tmp_path / "store", made_of="one").spec.images == len(FOUND)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,6 +127,29 @@ def test_pictures_become_a_store_with_their_captions(folder: Path, photos: Path,
     assert sorted(record.captions_in("en")[0] for record in records) == ["a high picture", "a wide picture"]
     for record in records:
         assert 3 <= len(to_input(record.image, RegionConfig(WIDTH, 7))) <= 4
+
+
+def test_a_command_that_was_stopped_goes_on_without_looking_again(
+    folder: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    detect = Detector.detect
+
+    def stopping(self: Detector, image: Image.Image) -> Any:
+        looked.append(1)
+        if len(looked) == 2:
+            raise KeyboardInterrupt
+        return detect(self, image)
+
+    monkeypatch.setattr(Detector, "detect", stopping)
+    command = ["regions", str(photos), "--out", str(tmp_path / "store"), "--detector", str(folder), "--fewest", "3"]
+    assert CliRunner().invoke(app, command).exit_code != 0
+    assert not (tmp_path / "store").exists()
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert len(looked) == 3, "one at first, one that was stopped, and that one again"
+    assert len(read_all(tmp_path / "store")) == 2
+    assert "written 1/1" in done.stderr
 
 
 def test_a_picture_that_cannot_be_opened_is_named(folder: Path, photos: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from sightline.models.heads import last_real, masked_mean
 LENGTHS = st.lists(st.integers(1, 8), min_size=1, max_size=4)
 CONFIGS = {**tiny.PIXEL_MODELS, **tiny.INFLATED_MODELS, **tiny.RELATED_MODELS}
 MODELS = {name: tiny.retriever(config) for name, config in CONFIGS.items()}
-REGION_MODEL = tiny.retriever(tiny.REGION_MODEL)
+REGION_MODELS = {name: tiny.retriever(config) for name, config in tiny.REGION_MODELS.items()}
 
 
 def texts(lengths: list[int], seed: int) -> list[torch.Tensor]:
@@ -55,28 +55,43 @@ def test_a_text_in_a_padded_batch_is_encoded_and_matched_as_alone(
             torch.testing.assert_close(together, apart, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("name", REGION_MODELS)
 @settings(max_examples=10, deadline=None)
 @given(lengths=LENGTHS, extra=st.integers(0, 4), fill=st.floats(-9, 9), seed=st.integers(0, 99))
 @torch.inference_mode()
 def test_regions_in_a_padded_batch_are_encoded_and_matched_as_alone(
-    lengths: list[int], extra: int, fill: float, seed: int
+    name: str, lengths: list[int], extra: int, fill: float, seed: int
 ) -> None:
-    generator = torch.Generator().manual_seed(seed)
+    model, generator = REGION_MODELS[name], torch.Generator().manual_seed(seed)
     rows = [torch.randn(n, 16, generator=generator) for n in lengths]
     both, mask = padded(rows, max(lengths) + extra, fill)
-    batch = REGION_MODEL.encode_images(Regions(both[..., :10], both[..., 10:], mask))
+    batch = model.encode_images(Regions(both[..., :10], both[..., 10:], mask))
     ids = texts([5], seed)[0][None]
-    text = REGION_MODEL.encode_texts(Tokens(ids, torch.ones_like(ids, dtype=torch.bool)))
+    text = model.encode_texts(Tokens(ids, torch.ones_like(ids, dtype=torch.bool)))
     assert text.states is not None
     assert batch.states is not None
     for i, row in enumerate(rows):
         full = torch.ones(1, len(row), dtype=torch.bool)
-        alone = REGION_MODEL.encode_images(Regions(row[None, :, :10], row[None, :, 10:], full))
+        alone = model.encode_images(Regions(row[None, :, :10], row[None, :, 10:], full))
         assert alone.states is not None
         torch.testing.assert_close(batch.embedding[i], alone.embedding[0], atol=1e-5, rtol=1e-4)
-        together = REGION_MODEL.match(text.states, text.mask, batch.states[i : i + 1], batch.mask[i : i + 1])
-        apart = REGION_MODEL.match(text.states, text.mask, alone.states, full)
+        own = alone.fragments[0][alone.mask[0]]
+        torch.testing.assert_close(batch.fragments[i][batch.mask[i]], own, atol=1e-5, rtol=1e-4)
+        together = model.match(text.states, text.mask, batch.states[i : i + 1], batch.mask[i : i + 1])
+        apart = model.match(text.states, text.mask, alone.states, alone.mask)
         torch.testing.assert_close(together, apart, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", REGION_MODELS)
+@torch.inference_mode()
+def test_every_real_region_matters_and_so_does_its_box(name: str) -> None:
+    model = REGION_MODELS[name]
+    regions = torch.randn(1, 4, 16, generator=torch.Generator().manual_seed(0)).repeat(3, 1, 1)
+    regions[1, 3, :10] += 3
+    regions[2, 3, 10:] += 3
+    encoded = model.encode_images(Regions(regions[..., :10], regions[..., 10:], torch.ones(3, 4, dtype=torch.bool)))
+    for changed in (1, 2):
+        assert (encoded.embedding[0] - encoded.embedding[changed]).abs().max() > 1e-4
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 import tiny
-from sightline.models import DualStream, Seen, Tokens
+from sightline.models import DualStream, Regions, Seen, Tokens
+from sightline.models.masking import Images, feature_width
 from sightline.objectives import Inputs, MaskedFragments, MaskedWords, Objective, Pairs
 
 TEXT_IDS, IMAGE_IDS = torch.tensor([0, 0, 1, 2, 3]), torch.tensor([0, 1, 2, 3])
@@ -17,14 +18,17 @@ OBJECTIVES: dict[str, Objective] = {
     "mrc": MaskedFragments("classes", fused=False, share=0.4, classes=5),
 }
 FRAGMENTS = [name for name in OBJECTIVES if "r" in name]
-KINDS = ("dual-reader", "dual-plain")
-"""One model whose fragments are hidden from a reader, and one whose patches are hidden from the tower itself."""
+KINDS = ("dual-reader", "dual-plain", "dual-regions")
+"""A model whose fragments are hidden from a reader, one whose patches are hidden from the tower, and one of regions."""
 
 
 def model_of(kind: str) -> DualStream:
     """A model with frozen weights below what is trained: the whole image tower, or three of its four layers."""
-    model = tiny.retriever(tiny.PIXEL_MODELS[kind])
+    regions = kind == "dual-regions"
+    model = tiny.retriever(tiny.REGION_MODELS["dual-reader"] if regions else tiny.PIXEL_MODELS[kind])
     assert isinstance(model, DualStream)
+    if model.image is None:
+        return model
     if kind == "dual-reader":
         model.image.requires_grad_(False)
     else:
@@ -39,7 +43,7 @@ def fitted(name: str, model: DualStream) -> Objective:
     objective = OBJECTIVES[name]
     objective.fit(model)
     if objective.asks_features:
-        objective.study(torch.randn(60, model.image.hidden))
+        objective.study(torch.randn(60, feature_width(model)))
     return objective
 
 
@@ -58,23 +62,35 @@ def pixels() -> Tensor:
     return torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(2))
 
 
+def regions() -> Regions:
+    """Four pictures of two to five regions."""
+    chance = torch.Generator().manual_seed(2)
+    mask = torch.arange(5)[None] < torch.tensor([5, 2, 4, 3])[:, None]
+    return Regions(torch.randn(4, 5, 10, generator=chance), torch.rand(4, 5, 6, generator=chance), mask)
+
+
+def pictures_of(model: DualStream) -> Tensor | Regions:
+    """What a model reads of four pictures."""
+    return pixels() if model.reads_pixels else regions()
+
+
 def pairs_of(
     model: DualStream,
     words: Tokens | None = None,
-    images: Tensor | Seen | None = None,
+    images: Images | None = None,
     texts: slice = slice(None),
     pictures: slice = slice(None),
 ) -> Pairs:
     """The batch, of which this process has the given rows."""
     words = words or tokens()
-    images = pixels() if images is None else images
-    if isinstance(images, Seen):
-        own_images: Tensor | Seen = Seen(images.pooled[pictures], images.patches[pictures])
+    images = pictures_of(model) if images is None else images
+    if isinstance(images, Seen | Regions):
+        own_images: Images = type(images)(*(None if part is None else part[pictures] for part in images))
     else:
         own_images = images[pictures]
     return Pairs(
         model.encode_texts(tokens()),
-        model.encode_images(pixels()),
+        model.encode_images(pictures_of(model)),
         TEXT_IDS,
         IMAGE_IDS,
         texts,

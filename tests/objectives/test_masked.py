@@ -11,11 +11,13 @@ from torch.nn import functional as F
 
 import tiny
 from objectives.masked import FRAGMENTS, IMAGE_IDS, KINDS, OBJECTIVES, TEXT_IDS, fitted, loss_of, model_of, pairs_of
+from objectives.masked import pictures_of as some_pictures
 from objectives.masked import pixels as some_pixels
+from objectives.masked import regions as some_regions
 from objectives.masked import tokens as some_tokens
 from sightline.errors import ModelError
-from sightline.models import DualStream, Seen, Tokens
-from sightline.models.masking import frozen_features, places, see_with_gaps
+from sightline.models import DualStream, Regions, Seen, Tokens
+from sightline.models.masking import Images, frozen_features, see_with_gaps
 from sightline.objectives import Contrastive, MaskedFragments, MaskedWords, Objective, Pairs
 from sightline.objectives.hiding import hide
 
@@ -23,7 +25,9 @@ EVERYWHERE = pytest.mark.parametrize(
     ("name", "kind"), [(name, kind) for name in OBJECTIVES for kind in KINDS if name in FRAGMENTS or kind == KINDS[0]]
 )
 
-FUSED = pytest.mark.parametrize(("name", "kind"), [("vmlm", KINDS[0]), ("smrfr", KINDS[1]), ("smrc", KINDS[0])])
+FUSED = pytest.mark.parametrize(
+    ("name", "kind"), [("vmlm", KINDS[0]), ("smrfr", KINDS[1]), ("smrc", KINDS[0]), ("smrc", KINDS[2])]
+)
 
 
 def hidden_words(seed: int, share: float = 0.4) -> list[list[int]]:
@@ -36,9 +40,16 @@ def hidden_words(seed: int, share: float = 0.4) -> list[list[int]]:
     return found
 
 
-def hidden_fragments(seed: int, count: int, share: float = 0.4) -> list[list[int]]:
-    numbers = torch.rand(4, count, generator=torch.Generator().manual_seed(seed)).tolist()
-    return [[n for n in range(count) if row[n] < share] or [row.index(min(row))] for row in numbers]
+def hidden_fragments(seed: int, model: DualStream, share: float = 0.4) -> list[list[int]]:
+    """Which fragments of each picture are hidden, one after another."""
+    count = 16 if model.image_reader is None else 4
+    there = torch.ones(4, count).tolist() if model.reads_pixels else some_regions().mask.tolist()
+    numbers = torch.rand(4, len(there[0]), generator=torch.Generator().manual_seed(seed)).tolist()
+    found = []
+    for row, real in zip(numbers, there, strict=True):
+        fragments = [n for n, is_real in enumerate(real) if is_real]
+        found.append([n for n in fragments if row[n] < share] or [min(fragments, key=lambda n: row[n])])
+    return found
 
 
 def unit(vector: Tensor) -> Tensor:
@@ -60,7 +71,7 @@ def literal_words(objective: MaskedWords, model: DualStream, seed: int) -> Tenso
     """Equations 1 and 2, text by text and word by word, without padding."""
     ids, mask = some_tokens()
     table = model.text.encoder.get_input_embeddings().weight
-    images = model.encode_images(some_pixels()).embedding
+    images = model.encode_images(some_pictures(model)).embedding
     losses = []
     for text, hidden in enumerate(hidden_words(seed)):
         own = ids[text][mask[text]]
@@ -81,8 +92,8 @@ def literal_fragments(objective: MaskedFragments, model: DualStream, seed: int) 
     """Equations 3 and 4, picture by picture and fragment by fragment."""
     texts = model.encode_texts(some_tokens()).embedding
     losses = []
-    for image, hidden in enumerate(hidden_fragments(seed, places(model))):
-        states, features = literal_states(model, some_pixels()[image], hidden)
+    for image, hidden in enumerate(hidden_fragments(seed, model)):
+        states, features = literal_states(model, image, hidden)
         terms = []
         for place in hidden:
             found = unit(model.image_embedding.linear.weight @ states[place])
@@ -100,9 +111,23 @@ def literal_fragments(objective: MaskedFragments, model: DualStream, seed: int) 
     return torch.stack(losses).mean()
 
 
-def literal_states(model: DualStream, picture: Tensor, hidden: list[int]) -> tuple[Tensor, Tensor]:
+def literal_regions(model: DualStream, image: int, hidden: list[int]) -> tuple[Tensor, Tensor]:
+    """What a reader makes of every region of a picture, and the features of each."""
+    reader, (features, boxes, mask) = model.image_reader, (part[image] for part in some_regions())
+    assert reader is not None
+    features, boxes = features[mask], boxes[mask]
+    shown = torch.stack([torch.zeros_like(v) if n in hidden else v for n, v in enumerate(features)])
+    vectors = torch.cat([reader.start[None], reader.states(torch.cat([shown, boxes], 1))])[None]
+    places = torch.tensor([[0, *[1] * len(features)]])  # [CLS] is at the first, all regions are at the next
+    read = reader.tower.encoder(inputs_embeds=vectors, position_ids=places, token_type_ids=places)
+    return read.last_hidden_state[0, 1:], features
+
+
+def literal_states(model: DualStream, image: int, hidden: list[int]) -> tuple[Tensor, Tensor]:
     """What the image side makes of every fragment, and what frozen weights make of it."""
-    reader = model.image_reader
+    if model.image is None:
+        return literal_regions(model, image, hidden)
+    reader, picture = model.image_reader, some_pixels()[image]
     if reader is not None:
         features = model.look(picture[None]).patches[0]
         shown = torch.stack([torch.zeros_like(v) if n in hidden else v for n, v in enumerate(features)])
@@ -179,18 +204,21 @@ def test_a_hidden_word_cannot_be_read_off_its_text(name: str) -> None:
 def test_a_hidden_fragment_cannot_be_read_off_its_picture(name: str, kind: str) -> None:
     model = model_of(kind)
     objective = fitted(name, model)
-    count = places(model)
-    hidden = torch.zeros(4, count, dtype=torch.bool)
-    for image, fragments in enumerate(hidden_fragments(0, count)):
+    hidden = torch.zeros(4, {"dual-reader": 4, "dual-plain": 16, "dual-regions": 5}[kind], dtype=torch.bool)
+    for image, fragments in enumerate(hidden_fragments(0, model)):
         hidden[image, fragments] = True
-    if kind == "dual-reader":
-        looked = model.look(some_pixels())
-        original: Tensor | Seen = looked
-        other: Tensor | Seen = Seen(looked.pooled, torch.where(hidden[:, :, None], 9.0, looked.patches))
-        shown: Tensor | Seen = Seen(looked.pooled, torch.where(hidden[:, :, None], looked.patches, 9.0))
+    original: Images = some_pictures(model)
+    other: Images
+    shown: Images
+    if isinstance(original, Regions):
+        changed = torch.where(hidden[:, :, None], 9.0, original.features)
+        other, shown = original._replace(features=changed), original._replace(boxes=original.boxes + 1)
+    elif kind == "dual-reader":
+        original = looked = model.look(original)
+        other = Seen(looked.pooled, torch.where(hidden[:, :, None], 9.0, looked.patches))
+        shown = Seen(looked.pooled, torch.where(hidden[:, :, None], looked.patches, 9.0))
     else:
         square = hidden.view(4, 1, 4, 4).repeat_interleave(8, 2).repeat_interleave(8, 3)
-        original = some_pixels()
         other, shown = torch.where(square, 9.0, original), torch.where(square, original, 9.0)
     before = heard(objective, pairs_of(model, images=original), model)
     assert torch.equal(heard(objective, pairs_of(model, images=other), model), before)
@@ -296,6 +324,12 @@ def test_what_cannot_be_combined_is_refused() -> None:
     plain.image.requires_grad_(False)
     with pytest.raises(ModelError, match=r"all of it is frozen\n.*image_reader"):
         frozen_features(plain, some_pixels())
+    mean = tiny.retriever(tiny.REGION_MODELS["dual-mean"])
+    assert isinstance(mean, DualStream)
+    with pytest.raises(ModelError, match="an image_reader makes of the others, and there is none"):
+        frozen_features(mean, some_regions())
+    with pytest.raises(ModelError, match="reads regions, and was given pixels"):
+        frozen_features(model_of("dual-regions"), some_pixels())
     with pytest.raises(ModelError, match="looked already"):
         see_with_gaps(plain, plain.look(some_pixels()), torch.zeros(4, 16, dtype=torch.bool))
     batch, objective = pairs_of(reader), fitted("mlm", reader)

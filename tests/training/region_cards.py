@@ -13,22 +13,27 @@ THINGS = ("square", "circle", "star", "ring")
 DIM = len(COLOURS) + len(THINGS)
 
 
-def found(seed: int, copies: int = 1, split: str = "train") -> Iterator[Found]:
-    """Twenty-four kinds; a picture has two to five regions, of which the one that matters may be any."""
+def found(seed: int, copies: int = 1, split: str = "train", everywhere: bool = False) -> Iterator[Found]:
+    """Twenty-four kinds; a picture has two to five regions, of which the one that matters may be any.
+
+    everywhere: all of them show it, so that one that is hidden can be guessed from the others.
+    """
     chance = np.random.default_rng(seed)
     for number in range(copies):
         for row, colour in enumerate(COLOURS):
             for column, thing in enumerate(THINGS):
                 count = int(chance.integers(2, 6))
                 features = chance.normal(0, 0.1, (count, DIM)).astype(np.float32)
-                features[chance.integers(count), [row, len(COLOURS) + column]] += 1
+                one = chance.integers(count)
+                for region in range(count) if everywhere else [one]:
+                    features[region, [row, len(COLOURS) + column]] += 1
                 boxes = np.sort(chance.random((count, 2, 2)), axis=1).reshape(count, 4)
                 captions = {"en": (f"a {colour} {thing}", f"one {thing} that is {colour}")}
                 yield Found(f"{split}-{number}-{colour}-{thing}.jpg", features, boxes, captions=captions, split=split)
 
 
-def store(folder: Path, seed: int, copies: int = 1, split: str = "train") -> Path:
-    write_regions(found(seed, copies, split), folder)
+def store(folder: Path, seed: int, copies: int = 1, split: str = "train", everywhere: bool = False) -> Path:
+    write_regions(found(seed, copies, split, everywhere), folder)
     return folder
 
 

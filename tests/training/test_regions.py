@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import sightline
 import tiny
+from kernels.agreeing import assert_graphs_agree
 from sightline.bundle import Bundle
 from sightline.cli import app
 from sightline.datasets import read_all
@@ -114,6 +115,7 @@ def test_pictures_are_broken_items_for_a_model_of_regions(bundle: Path, tmp_path
 def test_a_bundle_encodes_and_matches_regions_as_its_model_does(trained: Trained, bundle: Path) -> None:
     """One with codes, so that an item has more fragments than regions."""
     model, exported = TorchModel.open(trained.folder), Bundle.open(bundle)
+    assert_graphs_agree(bundle)
     assert isinstance(exported.preprocess, RegionConfig)
     assert exported.preprocess == model.preprocess
     chance, width = np.random.default_rng(0), exported.preprocess.width

@@ -9,6 +9,7 @@ import onnx
 import pytest
 import torch
 
+from kernels.agreeing import assert_graphs_agree
 from sightline.bundle import Bundle
 from sightline.errors import RecipeError
 from sightline.models import Tokens, checkpoint
@@ -134,6 +135,7 @@ def test_its_bundle_gives_what_the_model_gives_and_has_no_weights_of_relations(r
     model, tokenizer = checkpoint.load(recurrent)
     export(model, tokenizer, tmp_path / "bundle", name="related")
     bundle = Bundle.open(tmp_path / "bundle")
+    assert_graphs_agree(bundle.folder)
     for texts in (["a"], ["a red square on black", "grey", "white ground, one square that is blue"]):
         tokens = tokenizer(texts)
         expected = model.encode_texts(Tokens(torch.from_numpy(tokens.ids), torch.from_numpy(tokens.mask)))

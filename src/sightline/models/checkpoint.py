@@ -19,7 +19,8 @@ from sightline import settings
 from sightline.bundle.tokenizing import Tokenizer
 from sightline.errors import ModelError
 from sightline.loading import CHECKPOINT_FILE
-from sightline.models.dual_stream import DualStream, DualStreamConfig
+from sightline.models.dual_config import DualStreamConfig
+from sightline.models.dual_stream import DualStream
 from sightline.models.single_stream import SingleStream, SingleStreamConfig
 from sightline.models.towers import TowerConfig
 

@@ -57,12 +57,15 @@ def _text_encoder(retriever: DualStream | SingleStream) -> PreTrainedModel:
 
 def _image_encoder(retriever: DualStream | SingleStream) -> PreTrainedModel:
     """The encoder that the image codes enter: the image tower, or the one transformer that reads what a tower saw."""
-    return retriever.image.encoder if isinstance(retriever, DualStream) else retriever.transformer.encoder
+    if isinstance(retriever, SingleStream):
+        return retriever.transformer.encoder
+    assert retriever.image is not None, "a model of two towers has codes only where it has an image tower"
+    return retriever.image.encoder
 
 
 def _grid(retriever: DualStream | SingleStream) -> tuple[int, int]:
     """Rows and columns of the patches that image codes attend to: all of an image tower's, or the pooled ones."""
-    if isinstance(retriever, DualStream):
+    if isinstance(retriever, DualStream) and retriever.image is not None:
         return retriever.image.rows, retriever.image.rows
     if retriever.image is None or retriever.image.grid is None:
         raise ModelError("the image fragments of this model are no grid, so there is nowhere to show its attention")

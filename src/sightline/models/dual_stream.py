@@ -1,7 +1,6 @@
 """Two towers, one for pictures and one for texts, with a matcher across them."""
 
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,122 +10,55 @@ from sightline.bundle.encoded import Ability
 from sightline.errors import ModelError
 from sightline.media import Preprocess
 from sightline.models import towers
-from sightline.models.fragments import mask_with_codes, mask_without_codes, new_codes, with_codes
+from sightline.models.dual_config import DualStreamConfig
+from sightline.models.fragments import mask_with_codes, mask_without_codes, new_codes, pooled_regions, with_codes
 from sightline.models.heads import ImageStates, MatchScore, UnitProjection, last_real, masked_mean
 from sightline.models.image_reader import ImageReader
-from sightline.models.image_tower import ImageTower, Pool
-from sightline.models.relations import RelationConfig, RelationPooling, dropped
-from sightline.models.retriever import Encoded, Regions, Retriever, Seen, TextInput, Tokens
+from sightline.models.image_tower import ImageTower
+from sightline.models.relations import RelationPooling, dropped
+from sightline.models.retriever import Encoded, Regions, Retriever, Seen, Tokens
 from sightline.models.text_tower import TextTower
 from sightline.models.towers import TowerConfig
 
 
-@dataclass(frozen=True, slots=True)
-class DualStreamConfig:
-    """What a two-tower model is made of.
+class _Given(NamedTuple):
+    """What the image side has of pictures before it reads them.
 
-    matcher: "none"; "shared" (the text tower itself reads [words ; image]: the JOINT model of paper 1, section 3.4);
-    or "own" (a second text encoder, `matcher_tower`, by default a copy of the text tower).
-    matcher_reads: the matcher's text input, "words" (word vectors, so that it reads from scratch) or "states" (what the
-    text tower made of them, so that it continues).
-    matcher_layer: the layer of the image tower, counted from 1, whose patches the matcher reads; 0 is the last. A tower
-    that was fine-tuned on few pictures knows them by heart, and what a matcher learns from its last layer does not hold
-    for others; a layer below those that were trained (`optimizer.frozen_layers`) treats all pictures alike.
-    pool, pool_to: image fragments are pooled to a "grid" of so many rows, or by "kmeans" to so many clusters (paper 3,
-    section 5); 0 keeps the tower's own.
-    pool_layer: the image tower pools to its grid after this many layers, and those above read fewer patches. 0
-    pools at the end.
-    codes: learned vectors that enter each tower beside the patches or words, and come out as more fragments (paper 3,
-    section 4.1). Embeddings are pooled as without them: from the class token, or over the words alone.
-    codes_layer: they enter the image tower after this many layers; below those that are trained they would cost much
-    time and change little.
-    fragments: an item's fragments are only its first so many patches or words (paper 3, appendix); 0 is all. Codes then
-    work inside the towers only. Such a model has no matcher, which would need the others.
-    image_reader: a BERT-type encoder that reads what the image tower saw, [CLS] first: its [CLS] becomes the embedding
-    and its other outputs the fragments (paper 4, whose images are the regions of a frozen detector). The matcher reads
-    what the image tower saw, as ever.
-    relations: an embedding is made of its fragments, after they have looked at each other (paper 2, section 3.2), and
-    not of a class token or a mean; fragments are then as wide as embeddings.
+    pooled: [batch, width], each as a whole. fragments: [batch, n, width]. mask: [batch, n], true where one is real.
+    for_matcher: [batch, n, width], the same fragments as the matcher reads them.
     """
 
-    image: TowerConfig
-    text: TowerConfig
-    preprocess: Preprocess
-    text_input: TextInput = field(default_factory=TextInput)
-    embedding_dim: int = 512
-    fragment_dim: int = 128
-    pool: Pool = "grid"
-    pool_to: int = 7
-    pool_layer: int = 0
-    codes: int = 0
-    codes_layer: int = 0
-    fragments: int = 0
-    text_pooling: Literal["mean", "first", "last"] = "mean"
-    matcher: Literal["none", "shared", "own"] = "shared"
-    matcher_reads: Literal["words", "states"] = "words"
-    matcher_tower: TowerConfig | None = None
-    matcher_layer: int = 0
-    image_reader: TowerConfig | None = None
-    relations: RelationConfig | None = None
-
-    def __post_init__(self) -> None:
-        if self.matcher == "shared" and self.matcher_reads == "states":
-            raise ModelError(
-                'a shared matcher reads words: matcher_reads = "states" would run the text tower on itself'
-            )
-        if self.matcher != "own" and self.matcher_tower is not None:
-            raise ModelError(f'matcher_tower is given, but matcher is "{self.matcher}"', 'Set matcher = "own".')
-        if self.matcher_layer < 0 or (self.matcher_layer and self.matcher == "none"):
-            raise ModelError(f'matcher_layer is {self.matcher_layer} with matcher "{self.matcher}"')
-        if min(self.codes, self.fragments) < 0:
-            raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Give numbers from 0 up.")
-        if self.codes_layer and not self.codes:
-            raise ModelError(f"codes_layer is {self.codes_layer}, but there are no codes", "Set codes.")
-        if self.codes and self.image_reader is not None:
-            raise ModelError("an image_reader reads patches, and no codes", "Set codes = 0, or leave out image_reader.")
-        if self.relations is not None and (self.codes or self.fragment_dim != self.embedding_dim):
-            raise ModelError(
-                f"relations make embeddings of {self.embedding_dim} numbers out of fragments of {self.fragment_dim}, "
-                f"with {self.codes} codes",
-                "Set fragment_dim = embedding_dim and codes = 0.",
-            )
-        if self.fragments and self.matcher != "none":
-            raise ModelError(
-                f'only the first {self.fragments} fragments are kept, and a matcher ("{self.matcher}") reads them all',
-                'Set matcher = "none", or fragments = 0.',
-            )
+    pooled: Tensor
+    fragments: Tensor
+    mask: Tensor
+    for_matcher: Tensor
 
 
 class DualStream(Retriever):
-    """An image tower and a text tower that meet in one embedding space, and a matcher over both."""
+    """An image tower, or regions, and a text tower that meet in one embedding space, and a matcher over both."""
 
     def __init__(self, config: DualStreamConfig) -> None:
         super().__init__()
         self.config = config
-        self.preprocess = config.preprocess
         self.text_input = config.text_input
-        vision, image_weight = towers.build(config.image, "vision")
+        self.image: ImageTower | None = None
+        image_weight: Tensor | None = None
+        if config.image is not None and config.preprocess is not None:
+            self.preprocess = config.preprocess
+            tower, image_weight = _image_tower(config, config.image, config.preprocess)
+            self.image, given_width = tower, tower.hidden
+        elif config.regions is not None:
+            self.preprocess, given_width = config.regions, config.regions.width
         text, text_weight = towers.build(config.text, "text")
-        self.image = ImageTower(
-            vision,
-            config.preprocess.size,
-            config.pool_to or None,
-            config.matcher_layer,
-            pool=config.pool,
-            pool_layer=config.pool_layer,
-            codes=config.codes,
-            codes_layer=config.codes_layer,
-        )
-        self.image.check_places(config.fragments)
         self.text = TextTower(text, config.text_input.max_length)
         if config.codes:
             self.text.check_reads_images()
         self.text_codes = new_codes(config.codes, self.text.hidden, self.text.word_spread())
         self.image_reader: ImageReader | None = None
-        seen_width = self.image.hidden
+        seen_width = given_width
         if config.image_reader is not None:
             encoder, image_weight = towers.build(config.image_reader, "text")[0], None
-            self.image_reader = ImageReader(encoder, self.image.hidden, self.image.places)
+            self.image_reader = ImageReader(encoder, given_width, 0 if self.image is None else self.image.places)
             seen_width = self.image_reader.tower.hidden
         dim, relations = config.embedding_dim, config.relations
         self.image_embedding: UnitProjection | RelationPooling
@@ -152,7 +84,7 @@ class DualStream(Retriever):
         self.match_score: MatchScore | None = None
         if config.matcher != "none":
             self.matcher.check_reads_images()
-            self.image_states = ImageStates(self.image.hidden, self.text.hidden, self.text.word_spread())
+            self.image_states = ImageStates(given_width, self.text.hidden, self.text.word_spread())
             self.match_score = MatchScore(self.text.hidden)
 
     @property
@@ -168,7 +100,14 @@ class DualStream(Retriever):
     @property
     def grid(self) -> tuple[int, int] | None:
         """Rows and columns of an image's first fragments; None where they are no grid."""
-        return self.image.grid if self.config.fragments in (0, self.image.places) else None
+        if self.image is None or self.config.fragments not in (0, self.image.places):
+            return None
+        return self.image.grid
+
+    @property
+    def reads_pixels(self) -> bool:
+        """Whether it has an image tower."""
+        return self.image is not None
 
     @property
     def matcher(self) -> TextTower:
@@ -177,24 +116,33 @@ class DualStream(Retriever):
 
     def look(self, pixels: Tensor) -> Seen:
         """Run the image tower alone."""
+        if self.image is None:
+            raise ModelError("this model reads regions, not pixels")
         return self.image(pixels)  # type: ignore[no-any-return]
 
     def encode_images(self, images: Tensor | Seen | Regions) -> Encoded:
-        """Encode pixels [batch, 3, size, size], or what the tower saw in them."""
-        if isinstance(images, Regions):
-            raise ModelError("this model reads pixels, not regions")
-        seen = images if isinstance(images, Seen) else self.look(images)
-        mask = torch.ones(seen.patches.shape[:2], dtype=torch.bool, device=seen.patches.device)
+        """Encode pixels [batch, 3, size, size], what the tower saw in them, or regions."""
+        given = self._given(images)
+        pooled, fragments, mask = given.pooled, given.fragments, given.mask
         if self.training and self.config.relations is not None:
             mask = dropped(mask, self.config.relations.drop)
-        read = seen.patches if seen.below is None else seen.below
-        states = self.image_states(read) if self.image_states is not None else None
-        pooled, patches = seen.pooled, seen.patches
+        states = self.image_states(given.for_matcher) if self.image_states is not None else None
         if self.image_reader is not None:
-            whole = self.image_reader(patches)
-            pooled, patches = whole[:, 0], whole[:, 1:]
-        both = _projected(self.image_embedding, self.image_fragments, pooled, patches, mask)
-        return self._cut(Encoded(*both, mask, states), self.image.places)
+            whole = self.image_reader(fragments, mask if self.image is None else None)
+            pooled, fragments = whole[:, 0], whole[:, 1:]
+        both = _projected(self.image_embedding, self.image_fragments, pooled, fragments, mask)
+        return self._cut(Encoded(*both, mask, states), fragments.shape[1] - self.config.codes)
+
+    def _given(self, images: Tensor | Seen | Regions) -> _Given:
+        """Run the image tower, where that was not done, or take regions as they are."""
+        if isinstance(images, Regions):
+            if self.image is not None:
+                raise ModelError("this model reads pixels, not regions")
+            fragments, mask = pooled_regions(images, self.config.pool_to if self.config.pool == "kmeans" else 0)
+            return _Given(masked_mean(fragments, mask), fragments, mask, fragments)
+        seen = images if isinstance(images, Seen) else self.look(images)
+        mask = torch.ones(seen.patches.shape[:2], dtype=torch.bool, device=seen.patches.device)
+        return _Given(seen.pooled, seen.patches, mask, seen.patches if seen.below is None else seen.below)
 
     def encode_texts(self, tokens: Tokens) -> Encoded:
         """Encode tokenised texts."""
@@ -237,12 +185,32 @@ class DualStream(Retriever):
 
     def parts(self) -> dict[str, nn.Module]:
         """The encoders inside, by their folder in a checkpoint."""
-        found: dict[str, nn.Module] = {"image": self.image.encoder, "text": self.text.encoder}
+        found: dict[str, nn.Module] = {} if self.image is None else {"image": self.image.encoder}
+        found["text"] = self.text.encoder
         if self.image_reader is not None:
             found["image_reader"] = self.image_reader.tower.encoder
         if self.own_matcher is not None:
             found["matcher"] = self.own_matcher.encoder
         return found
+
+
+def _image_tower(
+    config: DualStreamConfig, image: TowerConfig, preprocess: Preprocess
+) -> tuple[ImageTower, Tensor | None]:
+    """Make the image tower; gives also the projection that its weights came with, if any."""
+    vision, weight = towers.build(image, "vision")
+    tower = ImageTower(
+        vision,
+        preprocess.size,
+        config.pool_to or None,
+        config.matcher_layer,
+        pool=config.pool,
+        pool_layer=config.pool_layer,
+        codes=config.codes,
+        codes_layer=config.codes_layer,
+    )
+    tower.check_places(config.fragments)
+    return tower, weight
 
 
 def _projected(

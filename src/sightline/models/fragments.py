@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sightline.models.retriever import Regions
+
 
 def new_codes(count: int, dim: int, spread: float) -> nn.Parameter | None:
     """Make codes [count, dim] with random numbers of this spread: that of what else enters the encoder. None of 0."""
@@ -56,6 +58,18 @@ def clusters(values: Tensor, count: int, mask: Tensor | None = None, rounds: int
         members = _members(points, centres, real, mask)
         shares = torch.where(members.any(2, keepdim=True), members, seeds)
         return (shares / shares.sum(2, keepdim=True)).to(values.dtype), real
+
+
+def pooled_regions(regions: Regions, count: int) -> tuple[Tensor, Tensor]:
+    """Features and boxes side by side, [batch, n, width], with their mask [batch, n].
+
+    count: they are the means of so many clusters, whose members have like features; 0 takes every region by itself.
+    """
+    given = torch.cat([regions.features, regions.boxes], -1)
+    if not count:
+        return given, regions.mask
+    shares, mask = clusters(regions.features, count, regions.mask)
+    return shares @ given, mask
 
 
 def _seeds(points: Tensor, count: int, mask: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -3,12 +3,17 @@
 What is hidden is replaced before any trained weight reads it. All answers are where embeddings are compared: projected
 as an item's embedding is, and of unit length, so that a word and a picture can be added whatever the towers' widths.
 
-Fragments are hidden, and have features to be guessed, in one of two ways:
+Fragments are hidden, and have features to be guessed, in one of three ways:
 
-- A model with an `image_reader`: fragments are what the frozen image tower saw. They are hidden from the reader.
+- A model of regions with an `image_reader`: fragments are regions, and their features are to be guessed. Those of a
+  hidden one are read as zeros, as in UNITER; its box remains.
+- A model of pixels with an `image_reader`: fragments are what the frozen image tower saw. They are hidden from the
+  reader in the same way.
 - A model without: fragments are all patches of the image tower, which has frozen lower layers. Hidden patches are zero
   (the mean colour) in the picture itself, and what the frozen layers make of the whole picture is to be guessed.
 """
+
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,7 +22,12 @@ from torch.nn import functional as F
 from sightline.errors import ModelError
 from sightline.models import towers
 from sightline.models.dual_stream import DualStream
-from sightline.models.retriever import Retriever, Seen, Tokens
+from sightline.models.image_reader import ImageReader
+from sightline.models.image_tower import ImageTower
+from sightline.models.retriever import Regions, Retriever, Seen, Tokens
+
+Images: TypeAlias = Tensor | Seen | Regions
+"""Pictures before they are encoded: pixels, what an image tower saw in them, or regions."""
 
 
 def two_towers(model: Retriever, asked: str) -> DualStream:
@@ -35,14 +45,25 @@ def two_towers(model: Retriever, asked: str) -> DualStream:
     return model
 
 
-def looked(model: DualStream, images: Tensor | Seen) -> Tensor | Seen:
-    """What fragments are hidden from: pictures, or, with an `image_reader`, what the image tower saw in them."""
-    return images if model.image_reader is None else _seen(model, images)
+def looked(model: DualStream, images: Images) -> Images:
+    """What fragments are hidden from: pixels, regions, or, before an `image_reader`, what the image tower saw."""
+    return images if model.image is None or model.image_reader is None else _seen(model, images)
 
 
-def places(model: DualStream) -> int:
-    """How many fragments of a picture may be hidden."""
-    return model.image.places if model.image_reader is not None else model.image.rows**2
+def feature_width(model: DualStream) -> int:
+    """How many numbers are to be guessed of a hidden fragment."""
+    regions = model.config.regions
+    return regions.feature_dim if regions is not None else _tower(model).hidden
+
+
+def may_hide(model: DualStream, images: Images) -> Tensor:
+    """Which fragments of pictures may be hidden, [batch, n]: regions that are there, or all patches."""
+    if isinstance(images, Regions):
+        return images.mask
+    tower = _tower(model)
+    count = tower.places if model.image_reader is not None else tower.rows**2
+    first = images if isinstance(images, Tensor) else images.pooled
+    return torch.ones(len(first), count, dtype=torch.bool, device=first.device)
 
 
 def read_with_gaps(model: DualStream, tokens: Tokens, hidden: Tensor, blank: Tensor) -> Tensor:
@@ -52,57 +73,79 @@ def read_with_gaps(model: DualStream, tokens: Tokens, hidden: Tensor, blank: Ten
     return model.text_embedding(read[:, : hidden.shape[1]])  # type: ignore[no-any-return]
 
 
-def see_with_gaps(model: DualStream, images: Tensor | Seen, hidden: Tensor) -> Tensor:
-    """Look at pictures without their hidden fragments [batch, places]: every one, [batch, places, embedding_dim].
+def see_with_gaps(model: DualStream, images: Images, hidden: Tensor) -> Tensor:
+    """Look at pictures without their hidden fragments [batch, n]: every one, [batch, n, embedding_dim].
 
-    images: pixels [batch, 3, size, size], or, for a model with an `image_reader`, what its image tower saw in them.
+    images: as `looked` gives them.
     """
-    if model.image_reader is not None:
-        read = model.image_reader(_seen(model, images).patches, hidden)[:, 1:]
+    if isinstance(images, Regions):
+        features = torch.where(hidden[:, :, None], 0.0, images.features)
+        read = _reader(model)(torch.cat([features, images.boxes], -1), images.mask)[:, 1:]
+    elif model.image_reader is not None:
+        read = model.image_reader(torch.where(hidden[:, :, None], 0.0, _seen(model, images).patches))[:, 1:]
     else:
-        rows = model.image.rows
-        square = hidden.view(-1, 1, rows, rows)
-        pixels = _pixels(images)
-        side = pixels.shape[-1] // rows
-        covered = square.repeat_interleave(side, 2).repeat_interleave(side, 3)
-        covered = F.pad(covered, (0, pixels.shape[-1] - rows * side, 0, pixels.shape[-2] - rows * side))
-        read = model.image.patches(torch.where(covered, 0.0, pixels))
+        read = _covered(_tower(model), _pixels(images), hidden)
     return model.image_embedding(read)  # type: ignore[no-any-return]
 
 
-@torch.no_grad()
-def frozen_features(model: DualStream, images: Tensor | Seen) -> Tensor:
-    """What frozen weights make of every fragment, to be guessed: [batch, places, hidden], mean 0 and variance 1 each.
+def _covered(tower: ImageTower, pixels: Tensor, hidden: Tensor) -> Tensor:
+    """What the tower makes of all patches of pictures whose hidden ones are of the mean colour."""
+    side = pixels.shape[-1] // tower.rows
+    covered = hidden.view(-1, 1, tower.rows, tower.rows).repeat_interleave(side, 2).repeat_interleave(side, 3)
+    rest = pixels.shape[-1] - tower.rows * side
+    return tower.patches(torch.where(F.pad(covered, (0, rest, 0, rest)), 0.0, pixels))
 
-    Refused where they would change while the model trains, and where nothing of what reads them does.
+
+@torch.no_grad()
+def frozen_features(model: DualStream, images: Images) -> Tensor:
+    """What is to be guessed of every fragment: [batch, n, `feature_width`], mean 0 and variance 1 each.
+
+    The features of regions, or what frozen weights make of patches. Refused where they would change while the model
+    trains, and where nothing of what reads them does.
     """
+    if isinstance(images, Regions):
+        _reader(model)
+        return F.layer_norm(images.features.float(), images.features.shape[-1:])
+    tower = _tower(model)
     if model.image_reader is not None:
-        if any(parameter.requires_grad for parameter in model.image.parameters()):
+        if any(parameter.requires_grad for parameter in tower.parameters()):
             raise ModelError(
                 "hidden fragments are guessed as the image tower saw them, and it is trained: they would change",
                 "Freeze it: optimizer.rates.image = 0.",
             )
         seen = _seen(model, images).patches.float()
         return F.layer_norm(seen, seen.shape[-1:])
-    frozen = towers.frozen_layers(model.image.encoder)
-    if not 0 < frozen < len(towers.layers(model.image.encoder)):
+    frozen = towers.frozen_layers(tower.encoder)
+    if not 0 < frozen < len(towers.layers(tower.encoder)):
         raise ModelError(
             "hidden patches are guessed as the frozen layers of the image tower see them, by the layers above, and "
             + ("all of it is frozen" if frozen else "none of it is"),
             "Set optimizer.frozen_layers.image to some of its layers, or give the model an image_reader.",
         )
-    was_training = model.image.encoder.training
-    model.image.encoder.eval()  # what is to be guessed has no dropout
-    features = model.image.patches(_pixels(images), frozen)
-    model.image.encoder.train(was_training)
+    was_training = tower.encoder.training
+    tower.encoder.eval()  # what is to be guessed has no dropout
+    features = tower.patches(_pixels(images), frozen)
+    tower.encoder.train(was_training)
     return features.float()
 
 
-def _seen(model: DualStream, images: Tensor | Seen) -> Seen:
-    return images if isinstance(images, Seen) else model.look(images)
+def _tower(model: DualStream) -> ImageTower:
+    if model.image is None:
+        raise ModelError("this model reads regions, and was given pixels")
+    return model.image
 
 
-def _pixels(images: Tensor | Seen) -> Tensor:
-    if isinstance(images, Seen):
+def _reader(model: DualStream) -> ImageReader:
+    if model.image_reader is None:
+        raise ModelError("hidden regions are guessed by what an image_reader makes of the others, and there is none")
+    return model.image_reader
+
+
+def _seen(model: DualStream, images: Images) -> Seen:
+    return images if isinstance(images, Seen) else model.look(_pixels(images))
+
+
+def _pixels(images: Images) -> Tensor:
+    if not isinstance(images, Tensor):
         raise ModelError("patches cannot be hidden from a frozen image tower that looked already")
     return images

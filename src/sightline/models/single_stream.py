@@ -9,7 +9,7 @@ from sightline.bundle.encoded import Ability
 from sightline.errors import ModelError
 from sightline.media import Preprocess, RegionConfig
 from sightline.models import towers
-from sightline.models.fragments import clusters, mask_with_codes, mask_without_codes, new_codes, with_codes
+from sightline.models.fragments import mask_with_codes, mask_without_codes, new_codes, pooled_regions, with_codes
 from sightline.models.heads import ImageStates, MatchScore, UnitProjection, masked_mean
 from sightline.models.image_tower import ImageTower, Pool
 from sightline.models.retriever import Encoded, Regions, Retriever, Seen, TextInput, Tokens
@@ -115,7 +115,7 @@ class SingleStream(Retriever):
         if isinstance(images, Regions):
             if self.image is not None:
                 raise ModelError("this model reads pixels, not regions")
-            given, mask = self._pooled(images)
+            given, mask = pooled_regions(images, self.config.pool_to if self.config.pool == "kmeans" else 0)
         else:
             given = (images if isinstance(images, Seen) else self.look(images)).patches
             mask = torch.ones(given.shape[:2], dtype=torch.bool, device=given.device)
@@ -124,14 +124,6 @@ class SingleStream(Retriever):
             states = with_codes(states, self.image_codes)
         mask = mask_with_codes(mask, self.config.codes)
         return self._encoded(self.transformer.read(None, None, states, mask), mask, states)
-
-    def _pooled(self, regions: Regions) -> tuple[Tensor, Tensor]:
-        """Features and boxes of regions side by side, [batch, n, dim], or means of clusters of them; and their mask."""
-        given = torch.cat([regions.features, regions.boxes], -1)
-        if self.config.pool != "kmeans" or not self.config.pool_to:
-            return given, regions.mask
-        shares, mask = clusters(regions.features, self.config.pool_to, regions.mask)
-        return shares @ given, mask
 
     def encode_texts(self, tokens: Tokens) -> Encoded:
         """Encode tokenised texts."""

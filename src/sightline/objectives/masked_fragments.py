@@ -8,8 +8,16 @@ from torch.nn import functional as F
 
 from sightline.errors import ModelError
 from sightline.models.fragments import clusters
-from sightline.models.masking import frozen_features, looked, places, see_with_gaps, two_towers
-from sightline.models.retriever import Retriever, Seen
+from sightline.models.masking import (
+    Images,
+    feature_width,
+    frozen_features,
+    looked,
+    may_hide,
+    see_with_gaps,
+    two_towers,
+)
+from sightline.models.retriever import Retriever
 from sightline.objectives.drawing import uniform
 from sightline.objectives.hiding import Guess, check_share, hide, in_chunks, mean_of_items, own_inputs
 from sightline.objectives.judging import check_chunk
@@ -23,15 +31,16 @@ class MaskedFragments(Objective):
 
         L(i, t) = 1/M Σ_k D(v_k, h_k + z_0)        L(i) = 1/M Σ_k D(v_k, h_k)
 
-    v_k are the M hidden fragments of image i as frozen weights see them, h_k what the image side makes of their places,
-    and z_0 the embedding of i's text t (the first in the batch). Like `MaskedWords`, h_k and z_0 are taken where
-    embeddings are compared. See `models.masking` for what a fragment is, and where it is hidden.
+    v_k are the M hidden fragments of image i, regions or what frozen weights see of patches, h_k what the image side
+    makes of their places, and z_0 the embedding of i's text t (the first in the batch). Like `MaskedWords`, h_k and z_0
+    are taken where embeddings are compared. See `models.masking` for what a fragment is, and where it is hidden.
 
     target: "features" (SMRFR): D is the squared L2 distance of v_k from g(h_k + z_0), over its width, so that to guess
         nothing costs 1; g is a linear layer, GELU, a norm and a linear layer.
-        "classes" (SMRC-kl): D is KL(c(v_k) ‖ g(h_k + z_0)). The paper's c is the class distribution of its detector; a
-        tower that knows no classes is given some: `classes` clusters of the fragments of some training images by
-        spherical k-means, c(v) the softmax over the cosines with them, once the mean is taken off, over `temperature`.
+        "classes" (SMRC-kl): D is KL(c(v_k) ‖ g(h_k + z_0)). The paper's c is the class distribution of its detector;
+        features that come without classes are given some: `classes` clusters of the fragments of some training images
+        by spherical k-means, c(v) the softmax over the cosines with them, once the mean is taken off, over
+        `temperature`.
     fused: whether z_0 is added.
     share: how likely a fragment is hidden; at least one of an image is.
     chunk: look at this many images at a time, and again when the gradient comes back; 0 is all at once.
@@ -76,7 +85,7 @@ class MaskedFragments(Objective):
     def fit(self, model: Retriever) -> None:
         """Make the layers that guess, and room for the classes."""
         dual = two_towers(model, "masked_fragments")
-        dim, width = dual.config.embedding_dim, dual.image.hidden
+        dim, width = dual.config.embedding_dim, feature_width(dual)
         out = width if self.target == "features" else self.classes
         self.guess = nn.Sequential(Guess(dim, dim), nn.Linear(dim, out))
         if self.target == "classes":
@@ -101,8 +110,9 @@ class MaskedFragments(Objective):
         dual, images = two_towers(model, "masked_fragments"), own_inputs("masked_fragments", pairs).images
         count = len(pairs.image_ids)
         device = pairs.image_ids.device
-        numbers = uniform((count, places(dual)), generator, device)[pairs.own_images]
-        hidden = hide(torch.ones_like(numbers, dtype=torch.bool), numbers, self.share)
+        there = may_hide(dual, images)
+        numbers = uniform((count, there.shape[1]), generator, device)[pairs.own_images]
+        hidden = hide(there, numbers, self.share)
         positive = pairs.positive.T[pairs.own_images]
         counts = positive.any(1) if self.fused else torch.ones_like(positive[:, 0])
         texts = pairs.texts.embedding.index_select(0, positive.int().argmax(1))
@@ -127,7 +137,7 @@ class MaskedFragments(Objective):
         return (right.exp() * (right - found)).sum(1)
 
 
-def _rows(images: Tensor | Seen, rows: Tensor) -> Tensor | Seen:
+def _rows(images: Images, rows: Tensor) -> Images:
     if isinstance(images, Tensor):
         return images[rows]
-    return Seen(*(None if part is None else part[rows] for part in images))  # type: ignore[arg-type]
+    return type(images)(*(None if part is None else part[rows] for part in images))  # type: ignore[arg-type]

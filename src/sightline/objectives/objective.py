@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.errors import ModelError
-from sightline.models.retriever import Encoded, Retriever, Seen, Tokens
+from sightline.models.retriever import Encoded, Regions, Retriever, Seen, Tokens
 from sightline.objectives.interaction import maxsim
 
 Field = Literal["embedding", "fragments", "states"]
@@ -23,11 +23,11 @@ Scores = Literal["embedding", "fragments"]
 class Inputs:
     """What this process's own rows were encoded from, for objectives that hide a part of it and encode the rest.
 
-    images: pixels, or what a frozen image tower saw in them.
+    images: pixels, what a frozen image tower saw in them, or regions.
     """
 
     tokens: Tokens
-    images: Tensor | Seen
+    images: Tensor | Seen | Regions
 
 
 @dataclass(frozen=True, slots=True)

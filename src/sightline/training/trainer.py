@@ -103,7 +103,7 @@ class _Run:
         self.neighbours = Neighbours.of(recipe, self.corpus, self.sampler.batches_per_epoch, self.steps, saved)
         with self._half_precision():
             if not saved:
-                study(self.objectives, self.model, self.corpus, self.seen, world)
+                study(self.objectives, self.model, self.corpus, self.regions or self.seen, world)
             self.teacher = find_teacher(recipe, records, self.corpus, device, world)
         if world.leads:
             self.folder.open(recipe, self.standing.step)
@@ -236,13 +236,17 @@ class _Run:
         ids = torch.from_numpy(batch.images).to(self.device)
         numbers = batch.images[self.world.share(len(ids))]
         if self.regions is not None:
-            regions, most = self.regions, int(self.regions.counts[batch.images].max())
+            regions, most = self.regions, self._most_regions(batch)
             return Side(lambda rows: self.model.encode_images(regions.of_images(numbers[rows], most)), ids)
         if self.seen is not None:
             seen = self.seen
             return Side(lambda rows: self.model.encode_images(seen.of_images(numbers[rows])), ids)
         preprocess = self.corpus.preprocess
         return Side(lambda rows: self.model.encode_images(normalised(pixels[rows], preprocess)), ids)
+
+    def _most_regions(self, batch: Draw) -> int:
+        """How many regions a picture of the whole batch has at most: all processes pad to as many."""
+        return 0 if self.regions is None else int(self.regions.counts[batch.images].max())
 
     def _taught(self, objectives: Mapping[str, Weighted], batch: Draw, pixels: Tensor) -> Tensor | None:
         """Ask the teacher for its scores, if an objective of this step wants them."""
@@ -254,9 +258,11 @@ class _Run:
         """Give this process's share as it is before it is encoded, if an objective of this step wants it."""
         if not any(objective.asks_inputs for objective, _ in objectives.values()):
             return None
+        own = batch.images[self.world.share(len(batch.images))]
+        if self.regions is not None:
+            return Inputs(self._tokens(batch), self.regions.of_images(own, self._most_regions(batch)))
         if self.seen is not None:
-            own = self.seen.of_images(batch.images[self.world.share(len(batch.images))])
-            return Inputs(self._tokens(batch), own)
+            return Inputs(self._tokens(batch), self.seen.of_images(own))
         return Inputs(self._tokens(batch), normalised(pixels, self.corpus.preprocess))
 
     def _augmented(self, pixels: Tensor, before: int, seed: int) -> Tensor:

@@ -1,0 +1,108 @@
+"""What a two-tower model is made of: the part of a recipe, and of a checkpoint, that says so."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sightline.errors import ModelError
+from sightline.media import Preprocess, RegionConfig
+from sightline.models.image_tower import Pool
+from sightline.models.relations import RelationConfig
+from sightline.models.retriever import TextInput
+from sightline.models.towers import TowerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class DualStreamConfig:
+    """What a two-tower model is made of.
+
+    image: the vision encoder, of pictures sized as `preprocess` says; or regions: detected regions instead of a vision
+    encoder, what they are like. One of the two. Embeddings of regions are made of the mean of them all, unless there is
+    an image_reader (paper 4) or there are relations (paper 2).
+    matcher: "none"; "shared" (the text tower itself reads [words ; image]: the JOINT model of paper 1, section 3.4);
+    or "own" (a second text encoder, `matcher_tower`, by default a copy of the text tower).
+    matcher_reads: the matcher's text input, "words" (word vectors, so that it reads from scratch) or "states" (what the
+    text tower made of them, so that it continues).
+    matcher_layer: the layer of the image tower, counted from 1, whose patches the matcher reads; 0 is the last. A tower
+    that was fine-tuned on few pictures knows them by heart, and what a matcher learns from its last layer does not hold
+    for others; a layer below those that were trained (`optimizer.frozen_layers`) treats all pictures alike.
+    pool, pool_to: image fragments are pooled to a "grid" of so many rows, or by "kmeans" to so many clusters (paper 3,
+    section 5); 0 keeps the tower's own. Regions are no grid, and are pooled by "kmeans" alone.
+    pool_layer: the image tower pools to its grid after this many layers, and those above read fewer patches. 0
+    pools at the end.
+    codes: learned vectors that enter each tower beside the patches or words, and come out as more fragments (paper 3,
+    section 4.1). Embeddings are pooled as without them: from the class token, or over the words alone.
+    codes_layer: they enter the image tower after this many layers; below those that are trained they would cost much
+    time and change little.
+    fragments: an item's fragments are only its first so many patches or words (paper 3, appendix); 0 is all. Codes then
+    work inside the towers only. Such a model has no matcher, which would need the others.
+    image_reader: a BERT-type encoder that reads regions, or what the image tower saw, [CLS] first: its [CLS] becomes
+    the embedding and its other outputs the fragments (paper 4, whose images are the regions of a frozen detector). The
+    matcher reads what the image tower saw, or the regions, as ever.
+    relations: an embedding is made of its fragments, after they have looked at each other (paper 2, section 3.2), and
+    not of a class token or a mean; fragments are then as wide as embeddings.
+    """
+
+    text: TowerConfig
+    image: TowerConfig | None = None
+    preprocess: Preprocess | None = None
+    regions: RegionConfig | None = None
+    text_input: TextInput = field(default_factory=TextInput)
+    embedding_dim: int = 512
+    fragment_dim: int = 128
+    pool: Pool = "grid"
+    pool_to: int = 7
+    pool_layer: int = 0
+    codes: int = 0
+    codes_layer: int = 0
+    fragments: int = 0
+    text_pooling: Literal["mean", "first", "last"] = "mean"
+    matcher: Literal["none", "shared", "own"] = "shared"
+    matcher_reads: Literal["words", "states"] = "words"
+    matcher_tower: TowerConfig | None = None
+    matcher_layer: int = 0
+    image_reader: TowerConfig | None = None
+    relations: RelationConfig | None = None
+
+    def __post_init__(self) -> None:
+        if (self.image is None) == (self.regions is None):
+            raise ModelError("a two-tower model sees through either an image tower or regions, and not both")
+        if self.image is not None and self.preprocess is None:
+            raise ModelError("an image tower sees pixels, and nothing says of what size", "Give preprocess.")
+        if self.regions is not None:
+            self._check_regions()
+        if self.matcher == "shared" and self.matcher_reads == "states":
+            raise ModelError(
+                'a shared matcher reads words: matcher_reads = "states" would run the text tower on itself'
+            )
+        if self.matcher != "own" and self.matcher_tower is not None:
+            raise ModelError(f'matcher_tower is given, but matcher is "{self.matcher}"', 'Set matcher = "own".')
+        if self.matcher_layer < 0 or (self.matcher_layer and self.matcher == "none"):
+            raise ModelError(f'matcher_layer is {self.matcher_layer} with matcher "{self.matcher}"')
+        if min(self.codes, self.fragments) < 0:
+            raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Give numbers from 0 up.")
+        if self.codes_layer and not self.codes:
+            raise ModelError(f"codes_layer is {self.codes_layer}, but there are no codes", "Set codes.")
+        if self.codes and self.image_reader is not None:
+            raise ModelError("an image_reader reads patches, and no codes", "Set codes = 0, or leave out image_reader.")
+        if self.relations is not None and (self.codes or self.fragment_dim != self.embedding_dim):
+            raise ModelError(
+                f"relations make embeddings of {self.embedding_dim} numbers out of fragments of {self.fragment_dim}, "
+                f"with {self.codes} codes",
+                "Set fragment_dim = embedding_dim and codes = 0.",
+            )
+        if self.fragments and self.matcher != "none":
+            raise ModelError(
+                f'only the first {self.fragments} fragments are kept, and a matcher ("{self.matcher}") reads them all',
+                'Set matcher = "none", or fragments = 0.',
+            )
+
+    def _check_regions(self) -> None:
+        """Refuse what belongs to an image tower."""
+        if self.codes or self.pool_layer or self.matcher_layer:
+            raise ModelError(
+                f"codes is {self.codes}, pool_layer {self.pool_layer} and matcher_layer {self.matcher_layer}, "
+                "and a model of regions has no image tower whose layers they mean",
+                "Leave them out, or regions.",
+            )
+        if self.image_reader is not None and self.pool == "kmeans":
+            raise ModelError("an image_reader reads every region", 'Leave out pool = "kmeans", or image_reader.')

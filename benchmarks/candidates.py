@@ -6,23 +6,18 @@ Home is Flickr8k; away is COCO val and, where SIGHTLINE_STAMPS names a shard of 
 """
 
 import argparse
-import json
 import os
-import time
 from pathlib import Path
 
 import torch
 
 from cascades import Cascades
+from once import train_once, write_result
 from provenance import provenance
 from sightline.datasets import read_all
 from sightline.models import checkpoint
 from sightline.models.blending import blend
 from sightline.models.engine import TorchModel
-from sightline.training.recipe import read_recipe
-from sightline.training.trainer import train
-
-RECIPES = Path(__file__).parent.parent / "recipes"
 
 
 def main() -> None:
@@ -36,10 +31,7 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     out = arguments.work / arguments.name
-    start = time.perf_counter()
-    if not (out / "best").exists():
-        train(read_recipe(RECIPES / f"{arguments.recipe}.toml", arguments.set), out, save_every=10**9)
-    seconds = time.perf_counter() - start
+    seconds = train_once(arguments.recipe, arguments.set, out)["seconds"]
     data = os.environ["SIGHTLINE_DATA"]
     sets = {name: f"{data}/{name}.tar" for name in ("flickr8k-val", "flickr8k-test", "coco-val")}
     if "SIGHTLINE_STAMPS" in os.environ:
@@ -57,9 +49,9 @@ def main() -> None:
             t, i = row["text_to_image"], row["image_to_text"]
             numbers = [round(x[f"R@{k}"], 1) for x in (t, i) for k in (1, 5, 10)]
             print(arguments.name, share, name, numbers, round(row["rSum"], 1), flush=True)
-    result = {"experiment": "candidates", "name": arguments.name, "changes": arguments.set, "train_seconds": seconds,
-              **provenance(0, list(sets)), "rows": rows}  # fmt: skip
-    (arguments.out / f"{arguments.name}.json").write_text(json.dumps(result, indent=1) + "\n")
+            result = {"experiment": "candidates", "name": arguments.name, "changes": arguments.set,
+                      "train_seconds": seconds, **provenance(0, list(sets)), "rows": rows}  # fmt: skip
+            write_result(arguments.out / f"{arguments.name}.json", result)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,15 @@
     python benchmarks/paper2.py --cost                                                      relations' share of a step
 
 Every run takes the same steps over the same data, from the same initial weights where it has the same model. Each file
-has the recalls with their intervals, the gain over the run it is set against, the recalls of the hardest and the most
-infrequent queries (Table 4; chosen by the base model of the same seed, if it is there), and the losses of initial and
-of enhanced embeddings on the way (Figure 7). "full" is the mean of fusion and standalone, and trains nothing.
+has the recalls with their intervals, the gains over all runs of its seed that are there, the recalls of the hardest and
+the most infrequent queries (Table 4; chosen by the base model of the same seed, if it is there), and the losses of
+initial and of enhanced embeddings on the way (Figure 7). "full" is the mean of fusion and standalone, and trains
+nothing.
 
 Needs SIGHTLINE_DATA (shards) and SIGHTLINE_PRETRAINED (a CLIP image tower and MiniLM), and a GPU to be quick. --brief
 takes 12 steps of 16 images, or measures a small step: enough to see on a CPU, with shards of a few images, that all of
-it runs.
+it runs. When stopped, the same call goes on; when called again, it takes what is there from --work, and the gains over
+runs that were trained meanwhile (by another process, say) are added to the files.
 """
 
 import argparse
@@ -30,18 +32,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from once import RECIPES, train_once
-from paper3 import gain
+from once import NOTE, RECIPES, Countdown, Measured, measure_once, train_once, write_result
 from provenance import provenance
+from ranked import gain, ranked
 from relation_cost import measured_cost
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
 from sightline.evaluation.encoding import Encodings, Needs, encode_images, encode_texts
 from sightline.evaluation.ensemble import beside
-from sightline.evaluation.metrics import query_images
 from sightline.evaluation.questions import Questions
 from sightline.evaluation.ranking import ranks_from_embeddings
-from sightline.evaluation.result import FoldRanks
 from sightline.evaluation.special import average_similarities, special_recalls
 from sightline.models.engine import TorchModel
 
@@ -53,11 +53,10 @@ Encoded = tuple[Encodings, Encodings]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A model of the paper: its recipe, what is changed in it, and the run that it is set against."""
+    """A model of the paper: its recipe, and what is changed in it."""
 
     recipe: str
     changes: tuple[str, ...] = ()
-    against: str = "fusion"
 
 
 def _relation(**settings: float | str) -> Run:
@@ -77,13 +76,11 @@ _BIGRU = (
     "optimizer.rates={ image = 0.0 }",
 )
 RUNS: dict[str, Run] = {
-    "plain": Run("hrem-base", ("model.relations.image=false", "model.relations.text=false"), against=""),
-    "base": Run("hrem-base", against="plain"),
-    "base-neighbours": Run(
-        "hrem-base", ("data.neighbours={ begin = 0.235, clusters = 64, per_cluster = 16 }",), against="base"
-    ),
-    "fusion": Run("hrem-fusion", against="base"),
-    "standalone": Run("hrem-standalone", against="base"),
+    "plain": Run("hrem-base", ("model.relations.image=false", "model.relations.text=false")),
+    "base": Run("hrem-base"),
+    "base-neighbours": Run("hrem-base", ("data.neighbours={ begin = 0.235, clusters = 64, per_cluster = 16 }",)),
+    "fusion": Run("hrem-fusion"),
+    "standalone": Run("hrem-standalone"),
     "no-fragments": _fragments(image=False, text=False),
     "no-visual": _fragments(image=False),
     "no-textual": _fragments(text=False),
@@ -97,11 +94,11 @@ RUNS: dict[str, Run] = {
     **{f"lambda-{value:g}": _relation(relevance=value) for value in (0.0, 0.5, 1.5, 2.0)},
     **{f"k-{value}": _relation(matches=value) for value in (1, 5, 15, 20)},
     **{f"tau-{value}": _relation(connected=value) for value in (0.1, 0.25, 0.75)},
-    "bigru-base": Run("hrem-base", _BIGRU, against=""),
-    "bigru": Run("hrem-bigru", against="bigru-base"),
+    "bigru-base": Run("hrem-base", _BIGRU),
+    "bigru": Run("hrem-bigru"),
 }
 ENSEMBLES = {"full": ("fusion", "standalone")}
-"""Two trained runs that are measured together; set against the base model."""
+"""Two trained runs that are measured together."""
 
 
 class Bench:
@@ -111,6 +108,7 @@ class Bench:
         self.changes, self.work, self.data = tuple(changes), work, f"flickr8k-{split}"
         self.questions = Questions.of(read_all([f"{os.environ['SIGHTLINE_DATA']}/{self.data}.tar"]), "en")
         self._encoded: dict[tuple[str, int], Encoded] = {}
+        self._measured: dict[tuple[str, int], Evaluation] = {}
 
     def folder(self, name: str, seed: int) -> Path:
         """Where a run's checkpoint, log and cost are kept."""
@@ -118,7 +116,7 @@ class Bench:
 
     def is_there(self, name: str, seed: int) -> bool:
         """Whether a run, or both of an ensemble, were trained."""
-        return all((self.folder(part, seed) / "done").exists() for part in ENSEMBLES.get(name, (name,)))
+        return all((self.folder(part, seed) / NOTE).exists() for part in ENSEMBLES.get(name, (name,)))
 
     def trained(self, name: str, seed: int) -> dict[str, Any]:
         """Train a run unless that was done; gives what it took. Nothing is validated on the way."""
@@ -126,30 +124,46 @@ class Bench:
         return train_once(run.recipe, [*run.changes, f"seed={seed}", "data.val=[]", *self.changes], out)
 
     def encoded(self, name: str, seed: int) -> Encoded:
-        """Encode the test set by a trained run, or by both of an ensemble, side by side."""
+        """The test set as a trained run encodes it, or as both of an ensemble do, side by side."""
         if (name, seed) not in self._encoded:
             if name in ENSEMBLES:
                 (texts, images), (more_texts, more_images) = (self.encoded(part, seed) for part in ENSEMBLES[name])
                 self._encoded[name, seed] = beside(texts, more_texts), beside(images, more_images)
             else:
-                model = TorchModel.open(self.folder(name, seed) / "best")
-                images, readable = encode_images(model, self.questions.images, Needs(), 256)
-                if len(readable) < len(self.questions.images):
-                    raise SystemExit("some test images cannot be read")
-                texts, _ = encode_texts(model, self.questions.captions, Needs(), 256)
+                kept = self._kept(name, seed).arrays
+                names = self.questions.captions, [image.name for image in self.questions.images]
+                texts, images = (
+                    Encodings(np.array(own, dtype=np.object_), kept[side], None, None)
+                    for own, side in zip(names, ("texts", "images"), strict=True)
+                )
                 self._encoded[name, seed] = texts, images
         return self._encoded[name, seed]
 
+    def origin(self, name: str, seed: int) -> dict[str, Any]:
+        """Where the numbers of a run come from; those of an ensemble, from where its last one does."""
+        return self._kept(ENSEMBLES.get(name, (name,))[-1], seed).about
+
+    def _kept(self, name: str, seed: int) -> Measured:
+        """Embeddings of the test set by a trained run, encoded once."""
+
+        def encode() -> Measured:
+            model = TorchModel.open(self.folder(name, seed) / "best")
+            images, readable = encode_images(model, self.questions.images, Needs(), 256)
+            if len(readable) < len(self.questions.images):
+                raise SystemExit("some test images cannot be read")
+            texts, _ = encode_texts(model, self.questions.captions, Needs(), 256)
+            arrays = {"texts": texts.embedding, "images": images.embedding}
+            return Measured(provenance(seed, [self.data]), arrays)
+
+        return measure_once(self.folder(name, seed) / f"{self.data}.npz", encode)
+
     def measured(self, name: str, seed: int) -> Evaluation:
         """Rank the test set by the embeddings of a run."""
-        texts, images = self.encoded(name, seed)
-        image_of = self.questions.image_of
-        to_image, to_text = ranks_from_embeddings(texts.embedding, images.embedding, image_of)
-        return Evaluation(
-            model=f"hrem-{name}-{seed}", data=self.data, lang="en", protocol="karpathy", stages=("embed",), fusion=None,
-            weight=None, distractors=0, folds=(FoldRanks(to_image, image_of, to_text, query_images(image_of)),),
-            fingerprint=self.questions.fingerprint, problems={}, seconds={}, seed=0,
-        )  # fmt: skip
+        if (name, seed) not in self._measured:
+            texts, images = self.encoded(name, seed)
+            ranks = ranks_from_embeddings(texts.embedding, images.embedding, self.questions.image_of)
+            self._measured[name, seed] = ranked(self.questions, ranks, f"hrem-{name}-{seed}", self.data)
+        return self._measured[name, seed]
 
     def special(self, name: str, seed: int) -> dict[str, Any] | None:
         """Recalls of special queries by a run and by the base model, whose averages choose them; None without it."""
@@ -177,16 +191,14 @@ def result_of(bench: Bench, name: str, seed: int) -> dict[str, Any]:
     parts = ENSEMBLES.get(name, (name,))
     cost = {part: bench.trained(part, seed) for part in parts}
     found = bench.measured(name, seed)
-    against = "base" if name in ENSEMBLES else RUNS[name].against
-    rivals = (against, *parts, "base" if against == "fusion" else "")
-    others = {other for other in rivals if other and other != name and bench.is_there(other, seed)}
+    others = [other for other in (*RUNS, *ENSEMBLES) if other != name and bench.is_there(other, seed)]
     return {
         "experiment": "paper2",
         "run": name,
-        **provenance(seed, [bench.data]),
+        **bench.origin(name, seed),
         "training": cost,
         "result": found.to_json(),
-        "gain_over": {other: gain(bench.measured(other, seed), found) for other in sorted(others)},
+        "gain_over": {other: gain(bench.measured(other, seed), found) for other in others},
         "special": bench.special(name, seed),
         "curve": [] if name in ENSEMBLES else curve(bench.folder(name, seed) / "log.jsonl"),
     }
@@ -206,19 +218,22 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.cost:
         result = {"experiment": "paper2-cost", **provenance(0, []), **measured_cost(RECIPES, arguments.brief)}
-        (arguments.out / "cost.json").write_text(json.dumps(result, indent=1) + "\n")
+        write_result(arguments.out / "cost.json", result)
         print(json.dumps(result["steps"], indent=1))
         return
     bench = Bench(arguments.split, [*(BRIEF if arguments.brief else ()), *arguments.changes], arguments.work)
-    for seed in map(int, arguments.seeds.split(",")):
-        for name in arguments.runs.split(","):
-            result = result_of(bench, name, seed)
-            path = arguments.out / f"{name}-{arguments.split}-seed{seed}.json"
-            path.write_text(json.dumps(result, indent=1) + "\n")
-            ways = (result["result"]["text_to_image"], result["result"]["image_to_text"])
-            recalls = [round(way[f"R@{k}"], 1) for way in ways for k in (1, 5, 10)]
-            seconds = sum(cost["seconds"] for cost in result["training"].values())
-            print(path.name, recalls, result["result"]["rSum"], result["gain_over"], seconds, "s", flush=True)
+    runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in arguments.runs.split(",")]
+    countdown = Countdown(len(runs))
+    for seed, name in runs:
+        result = result_of(bench, name, seed)
+        path = arguments.out / f"{name}-{arguments.split}-seed{seed}.json"
+        write_result(path, result)
+        ways = (result["result"]["text_to_image"], result["result"]["image_to_text"])
+        recalls = [round(way[f"R@{k}"], 1) for way in ways for k in (1, 5, 10)]
+        seconds = sum(cost["seconds"] for cost in result["training"].values())
+        more = result["gain_over"].get("base", "")
+        print(path.name, recalls, result["result"]["rSum"], more, seconds, "s", flush=True)
+        print(countdown.after_one(), flush=True)
     if torch.cuda.is_available():
         print("peak GPU memory", torch.cuda.max_memory_allocated() >> 20, "MiB")
 

@@ -10,11 +10,11 @@ temperatures 12 and 2, where the paper says 2 and 12; tuned has the contrastive 
 temperatures fit for it. Choose between variants with --split val.
 
 Needs SIGHTLINE_DATA (shards) and SIGHTLINE_PRETRAINED (a CLIP image tower and MiniLM), and a GPU to be quick. --brief
-takes two steps of four images, which is enough to see on a CPU, with shards of a few images, that all of it runs.
+takes two steps of four images, which is enough to see on a CPU, with shards of a few images, that all of it runs. When
+stopped, the same call goes on; what is in --work is trained and measured no second time.
 """
 
 import argparse
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,19 +24,18 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from once import train_once
+from once import NOTE, Countdown, Measured, measure_once, train_once, write_result
 from provenance import provenance
+from ranked import gain, ranked
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
 from sightline.evaluation.encoding import Encodings, Needs, encode_images, encode_texts
-from sightline.evaluation.metrics import CUTOFFS, image_to_text_ranks, query_images, text_to_image_ranks
+from sightline.evaluation.metrics import image_to_text_ranks, text_to_image_ranks
 from sightline.evaluation.questions import Questions
 from sightline.evaluation.ranking import ranks_from_embeddings
-from sightline.evaluation.result import FoldRanks
 from sightline.models.engine import TorchModel
 from sightline.objectives.interaction import maxsim
 
-RESAMPLES = 1000
 Kind = Literal["fast", "late", "shrink-fast", "shrink-late"]
 
 
@@ -130,19 +129,29 @@ class Bench:
         return [*losses, *run.model, *teacher, f"seed={seed}", "data.val=[]", "validation.late=0", *self.changes]
 
     def measured(self, name: str, seed: int) -> Evaluation:
-        """Measure a trained run by what it was trained for: one vector an item, or late interaction of all pairs."""
+        """How a trained run ranks the test set, by what it was trained for; see `kept`."""
         if (name, seed) not in self._measured:
+            found = self.kept(name, seed).arrays
+            stage = "embed" if RUNS[name].kind in ("fast", "shrink-fast") else "late@all"
+            ranks = found["to_image"], found["to_text"]
+            self._measured[name, seed] = ranked(self.questions, ranks, f"{self.label(name)}-{seed}", self.data, stage)
+        return self._measured[name, seed]
+
+    def kept(self, name: str, seed: int) -> Measured:
+        """The ranks of the test set by a trained run, found once: by one vector an item, or by late interaction."""
+
+        def rank() -> Measured:
             by_embedding = RUNS[name].kind in ("fast", "shrink-fast")
             model = TorchModel.open(self.folder(name, seed) / "best")
-            model.name = f"{self.label(name)}-{seed}"
             needs = Needs(fragments=not by_embedding)
             images, readable = encode_images(model, self.questions.images, needs, 256)
             if len(readable) < len(self.questions.images):
                 raise SystemExit("some test images cannot be read")
             texts, _ = encode_texts(model, self.questions.captions, needs, 256)
             ranks = self._by_embedding(texts, images) if by_embedding else self._by_fragments(texts, images)
-            self._measured[name, seed] = self._evaluation(model.name, "embed" if by_embedding else "late@all", *ranks)
-        return self._measured[name, seed]
+            return Measured(provenance(seed, [self.data]), dict(zip(("to_image", "to_text"), ranks, strict=True)))
+
+        return measure_once(self.folder(name, seed) / f"{self.data}.npz", rank)
 
     def _by_embedding(self, texts: Encodings, images: Encodings) -> tuple[Any, Any]:
         return ranks_from_embeddings(texts.embedding, images.embedding, self.questions.image_of)
@@ -160,31 +169,6 @@ class Bench:
         scores = maxsim(sides[0], sides[1], sides[2], sides[3], chunk=32).cpu().numpy()
         image_of = self.questions.image_of
         return text_to_image_ranks(scores, image_of), image_to_text_ranks(scores, image_of)
-
-    def _evaluation(self, model: str, stage: str, to_image: Any, to_text: Any) -> Evaluation:
-        image_of = self.questions.image_of
-        return Evaluation(
-            model=model, data=self.data, lang="en", protocol="karpathy", stages=(stage,), fusion=None, weight=None,
-            distractors=0, folds=(FoldRanks(to_image, image_of, to_text, query_images(image_of)),),
-            fingerprint=self.questions.fingerprint, problems={}, seconds={}, seed=0,
-        )  # fmt: skip
-
-
-def gain(before: Evaluation, after: Evaluation, seed: int = 0) -> dict[str, float]:
-    """How much higher rSum is after than before, with the 95 % interval of drawing images with all their captions."""
-    texts, caption_of, images, image = before.ranks()
-    other_texts, _, other_images, _ = after.ranks()
-    count = int(image.max()) + 1
-    captions = np.bincount(caption_of, minlength=count)
-    more_captions, more_images = np.zeros(count), np.zeros(count)
-    for k in CUTOFFS:
-        more_captions += np.bincount(caption_of, (other_texts <= k) * 1.0 - (texts <= k), count)
-        more_images += np.bincount(image, (other_images <= k) * 1.0 - (images <= k), count)
-    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES)
-    drawn = 100 * (draws @ more_captions / (draws @ captions) + draws @ more_images / count)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    value = 100 * (more_captions.sum() / captions.sum() + more_images.sum() / count)
-    return {"rSum": round(float(value), 3), "low": round(float(low), 3), "high": round(float(high), 3)}
 
 
 RIVALS: dict[str, tuple[str, ...]] = {
@@ -205,6 +189,25 @@ def compared_with(name: str) -> list[str]:
     return [*dict.fromkeys(other for other in (plain, inflated, run.teacher, *RIVALS.get(name, ())) if other)]
 
 
+def result_of(bench: Bench, name: str, seed: int) -> dict[str, Any]:
+    """Train what a run needs, measure it, and put together its result file."""
+    cost, run = bench.trained(name, seed), RUNS[name]
+    found = bench.measured(name, seed)
+    there = [other for other in compared_with(name) if (bench.folder(other, seed) / NOTE).exists()]
+    return {
+        "experiment": "paper3",
+        "run": name,
+        "variant": bench.label(name).rpartition("-")[2],
+        "codes": run.codes,
+        "fragments": run.fragments,
+        "teacher": run.teacher or None,
+        **bench.kept(name, seed).about,
+        "training": cost,
+        "result": found.to_json(),
+        "gain_over": {other: gain(bench.measured(other, seed), found) for other in there},
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", default="F,B,I32,B-F,I-F,I-B,I-B-F", help=f"among {', '.join(RUNS)}")
@@ -219,28 +222,17 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     brief = ["schedule.epochs=0", "schedule.steps=2", "data.batch_size=4"] if arguments.brief else []
     bench = Bench(arguments.variant, arguments.split, [*brief, *arguments.changes], arguments.work)
-    for seed in map(int, arguments.seeds.split(",")):
-        for name in arguments.runs.split(","):
-            cost, run = bench.trained(name, seed), RUNS[name]
-            found = bench.measured(name, seed)
-            there = [other for other in compared_with(name) if (bench.folder(other, seed) / "done").exists()]
-            result = {
-                "experiment": "paper3",
-                "run": name,
-                "variant": bench.label(name).rpartition("-")[2],
-                "codes": run.codes,
-                "fragments": run.fragments,
-                "teacher": run.teacher or None,
-                **provenance(seed, [bench.data]),
-                "training": cost,
-                "result": found.to_json(),
-                "gain_over": {other: gain(bench.measured(other, seed), found) for other in there},
-            }
-            path = arguments.out / f"{bench.label(name)}-{arguments.split}-seed{seed}.json"
-            path.write_text(json.dumps(result, indent=1) + "\n")
-            ways = (found.text_to_image, found.image_to_text)
-            recalls = [round(way[f"R@{k}"], 1) for way in ways for k in (1, 5, 10)]
-            print(path.name, recalls, round(found.r_sum, 1), result["gain_over"], cost["seconds"], "s", flush=True)
+    runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in arguments.runs.split(",")]
+    countdown = Countdown(len(runs))
+    for seed, name in runs:
+        result = result_of(bench, name, seed)
+        path = arguments.out / f"{bench.label(name)}-{arguments.split}-seed{seed}.json"
+        write_result(path, result)
+        found = bench.measured(name, seed)
+        recalls = [round(way[f"R@{k}"], 1) for way in (found.text_to_image, found.image_to_text) for k in (1, 5, 10)]
+        seconds = result["training"]["seconds"]
+        print(path.name, recalls, round(found.r_sum, 1), result["gain_over"], seconds, "s", flush=True)
+        print(countdown.after_one(), flush=True)
     if torch.cuda.is_available():
         print("peak GPU memory", torch.cuda.max_memory_allocated() >> 20, "MiB")
 

@@ -9,27 +9,33 @@ transformers with MiniLM's six layers, instead of twelve at random. Translate-te
 --translate COMMAND, as in `sightline eval`, measures the runs in the other languages through it.
 
 Needs SIGHTLINE_DATA (shards) and SIGHTLINE_PRETRAINED (a CLIP image tower and MiniLM), and a GPU to be quick: an H200
-takes about 120 s to pre-train, 80 s to fine-tune and 40 s to measure a run, and 500 s for the languages (an estimate).
+takes about 120 s to pre-train, 80 s to fine-tune and 15 s to measure a run, and 500 s for the languages (an estimate).
 --brief takes two steps of a few images, which is enough to see on a CPU, with shards of a few images, that it all runs.
+When stopped, the same call goes on; when called again, it takes what is there from --work, and the gains over runs that
+were trained meanwhile (by another process, say) are added to the files.
 """
 
 import argparse
-import json
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from once import train_once
-from paper3 import gain
+from once import Countdown, Measured, measure_once, train_once, write_result
 from provenance import provenance
-from sightline.datasets import read_all
+from ranked import gain, ranked
+from sightline.datasets import Record, read_all
 from sightline.evaluation import Evaluation, command_translator, evaluate, evaluate_languages
-from sightline.evaluation.encoding import Needs, SharedImages
+from sightline.evaluation.encoding import Encodings, SharedImages
 from sightline.evaluation.metrics import recall
+from sightline.evaluation.questions import Questions
+from sightline.media import load_pixels
 from sightline.models.engine import TorchModel
+from sightline.models.retriever import Seen
 
 LANGUAGES = ("en", "de", "zh", "pt", "ar", "fr", "cs")
 _WORDS, _REGIONS = ("vmlm",), ("smrfr", "smrc")
@@ -58,6 +64,7 @@ DATA = {**{name: ["flickr8k", "coco"] for name in RUNS}, "languages": ["flickr8k
 _MINILM = "={ source = '${SIGHTLINE_PRETRAINED}/all-MiniLM-L6-v2' }"
 STARTS: dict[str, list[str]] = {"scratch": [], "minilm": [f"model.text{_MINILM}", f"model.image_reader{_MINILM}"]}
 BRIEF = {"dot-pretrain": ["schedule.steps=2", "data.batch_tokens=400", "objectives.smrc.classes=8"]}
+KEPT = "galleries.npz"
 _BATCH = 256
 _TWO_STEPS = ["schedule.epochs=0", "schedule.steps=2", "data.batch_size=4"]
 
@@ -96,6 +103,40 @@ class Bench:
         return model
 
 
+class Looked:
+    """What the image tower sees in pictures, looked at once: it is frozen, and the same in every run."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._images = [record.image for record in records]
+        self._tower: dict[str, torch.Tensor] | None = None
+        self._seen: list[Seen] = []
+
+    @torch.inference_mode()
+    def encoded(self, model: TorchModel) -> SharedImages:
+        """All pictures as a model embeds them."""
+        self._look(model)
+        parts = [model.retriever.encode_images(seen).embedding.float().cpu().numpy() for seen in self._seen]
+        names = np.array([image.name for image in self._images], dtype=np.object_)
+        rows = {name: row for row, name in enumerate(names)}
+        return SharedImages(Encodings(names, np.concatenate(parts), None, None), rows)
+
+    def _look(self, model: TorchModel) -> None:
+        """Look at all pictures, unless a model with the same image tower did."""
+        tower = model.retriever.parts()["image"].state_dict()
+        if self._tower is not None and all(torch.equal(self._tower[name], value) for name, value in tower.items()):
+            return
+        self._tower, self._seen = tower, []
+        device = next(model.retriever.parameters()).device
+        pixels = []
+        for number, loaded in enumerate(load_pixels(self._images, model.preprocess), 1):
+            if loaded.pixels is None:
+                raise SystemExit(str(loaded.error))
+            pixels.append(loaded.pixels)
+            if len(pixels) == _BATCH or number == len(self._images):
+                self._seen.append(model.retriever.look(torch.from_numpy(np.stack(pixels)).to(device)))
+                pixels = []
+
+
 class Galleries:
     """The test set by itself, among all splits, and among all images at hand; and in other languages."""
 
@@ -105,10 +146,14 @@ class Galleries:
         self.test = [record for record in self.splits if record.split == "test"]
         self.others = read_all([f"{data}/coco-{part}.tar" for part in ("train-*", "val", "distractors")])
 
+    @cached_property
+    def looked(self) -> Looked:
+        """Every picture, for models whose image tower stays as it was."""
+        return Looked([*self.splits, *self.others])
+
     def measured(self, model: TorchModel) -> dict[str, Evaluation]:
-        """Measure by dot product in each gallery; every picture is encoded once."""
-        shared = SharedImages.of(model, [record.image for record in (*self.splits, *self.others)], Needs(), _BATCH)
-        options: dict[str, Any] = {"data": "flickr8k", "batch_size": _BATCH, "shared": shared}
+        """Measure by dot product in each gallery."""
+        options: dict[str, Any] = {"data": "flickr8k", "batch_size": _BATCH, "shared": self.looked.encoded(model)}
         return {
             "test": evaluate(model, self.test, **options),
             "full": evaluate(model, self.splits, protocol="full", **options),
@@ -130,6 +175,43 @@ def with_more_recalls(found: Evaluation) -> dict[str, Any]:
     return result
 
 
+def kept(bench: Bench, galleries: Galleries, name: str, seed: int) -> Measured:
+    """What was measured of a trained run, measured once; arrays are its ranks of the test set by itself."""
+
+    def measure() -> Measured:
+        model, about = bench.opened(name, seed), provenance(seed, DATA[name])
+        if name == "languages":
+            return Measured({**about, "result": galleries.in_languages(model, LANGUAGES)}, {})
+        by_gallery = galleries.measured(model)
+        to_image, _, to_text, _ = by_gallery["test"].ranks()
+        told = {gallery: with_more_recalls(one) for gallery, one in by_gallery.items()}
+        return Measured({**about, **told}, {"to_image": to_image, "to_text": to_text})
+
+    return measure_once(bench.folder(name, seed) / KEPT, measure)
+
+
+def by_itself(galleries: Galleries, found: Measured) -> Evaluation:
+    """The evaluation on the test set by itself that a run's kept ranks stand for."""
+    return ranked(Questions.of(galleries.test, "en"), (found.arrays["to_image"], found.arrays["to_text"]), "")
+
+
+def result_of(bench: Bench, galleries: Galleries, name: str, seed: int, translate: str) -> dict[str, Any]:
+    """Train what a run needs, measure it, and put together its result file."""
+    costs = bench.trained(name, seed)
+    found = kept(bench, galleries, name, seed)
+    result = {"experiment": "paper4", "run": name, "start": bench.start, **found.about, "training": costs}
+    if name == "languages":
+        return result
+    others = [other for other in RUNS if other != name and (bench.folder(other, seed) / KEPT).exists()]
+    own = by_itself(galleries, found)
+    result["gain_over"] = {
+        other: gain(by_itself(galleries, kept(bench, galleries, other, seed)), own) for other in others
+    }
+    if translate:
+        result["translated"] = galleries.in_languages(bench.opened(name, seed), LANGUAGES[1:], translate)
+    return result
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", default="none,cmr,mlm-mrm,vmlm-smrm", help=f"among {', '.join(RUNS)}, languages")
@@ -144,26 +226,16 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     bench = Bench(arguments.start, arguments.changes, arguments.brief, arguments.work)
     galleries = Galleries()
-    for seed in map(int, arguments.seeds.split(",")):
-        tests: dict[str, Evaluation] = {}
-        for name in arguments.runs.split(","):
-            costs, model = bench.trained(name, seed), bench.opened(name, seed)
-            found: dict[str, Any] = {}
-            if name == "languages":
-                found["result"] = galleries.in_languages(model, LANGUAGES)
-            else:
-                by_gallery = galleries.measured(model)
-                tests[name] = by_gallery["test"]
-                found = {gallery: with_more_recalls(one) for gallery, one in by_gallery.items()}
-                found["gain_over"] = {other: gain(one, tests[name]) for other, one in tests.items() if other != name}
-                if arguments.translate:
-                    found["translated"] = galleries.in_languages(model, LANGUAGES[1:], arguments.translate)
-            about = {"experiment": "paper4", "run": name, "start": arguments.start, **provenance(seed, DATA[name])}
-            path = arguments.out / f"{name}-{arguments.start}-seed{seed}.json"
-            written = json.dumps({**about, "training": costs, **found}, indent=1, ensure_ascii=False)
-            path.write_text(written + "\n", encoding="utf-8")
-            told = {part: one["mR"] for part, one in found.items() if "mR" in one}
-            print(path.name, told, found.get("gain_over"), [cost["seconds"] for cost in costs], "s", flush=True)
+    runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in arguments.runs.split(",")]
+    countdown = Countdown(len(runs))
+    for seed, name in runs:
+        result = result_of(bench, galleries, name, seed, arguments.translate)
+        path = arguments.out / f"{name}-{arguments.start}-seed{seed}.json"
+        write_result(path, result)
+        told = {part: one["mR"] for part, one in result.items() if isinstance(one, dict) and "mR" in one}
+        seconds = [cost["seconds"] for cost in result["training"]]
+        print(path.name, told, result.get("gain_over"), seconds, "s", flush=True)
+        print(countdown.after_one(), flush=True)
     if torch.cuda.is_available():
         print("peak GPU memory", torch.cuda.max_memory_allocated() >> 20, "MiB")
 

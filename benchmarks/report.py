@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from reporting import asides, bundled, cascades, inflated, plots, replica
+from reporting import asides, bundled, cascades, inflated, plots, pretrained, related, replica
 from reporting.estimates import CONFIRMED, NOT_CONFIRMED, UNDECIDED
 from reporting.markdown import paragraph
 from reporting.replica import Section
@@ -37,10 +37,12 @@ VERDICTS = (
 def page(root: Path, results: Path, bundle: Path, out: Path) -> str:
     """Make the page, and draw its plots into `out/plots`."""
     runs = Replica(read_folder(results / "paper1"))
-    shrunken = read_folder(results / "paper3")
-    drawn = plots.draw(runs, read_folder(results / "candidates"), shrunken, out / "plots")
+    hrem, shrunken = read_folder(results / "paper2"), read_folder(results / "paper3")
+    drawn = plots.draw(runs, hrem, shrunken, read_folder(results / "candidates"), out / "plots")
     paper, own = replica.sections(runs, root, drawn), bundled.sections(results, bundle, root, drawn)
+    paper2 = related.sections(hrem, results / "paper2", root, drawn)
     paper3 = inflated.sections(shrunken, results / "late-gpu.json", root, drawn)
+    paper4 = pretrained.sections(read_folder(results / "paper4"), root)
     parts = [
         "# Results",
         "<!-- Written by benchmarks/report.py (make results) from benchmarks/results. Do not edit. -->",
@@ -49,9 +51,15 @@ def page(root: Path, results: Path, bundle: Path, out: Path) -> str:
         "## Paper 1, retrieve fast and rerank smart, at our scale",
         _tally(paper, "Geigle et al. 2022, https://arxiv.org/abs/2103.11920."),
         *_shown(paper),
+        "## Paper 2, relations among instances (HREM), at our scale",
+        _tally(paper2, "Fu et al. 2023, https://github.com/CrossmodalGroup/HREM."),
+        *_shown(paper2),
         "## Paper 3, inflate and shrink, at our scale",
         _tally(paper3, "Liu et al. 2021, https://aclanthology.org/2021.emnlp-main.772."),
         *_shown(paper3),
+        "## Paper 4, LightningDOT, at our scale",
+        _tally(paper4, "Sun et al. 2021, https://arxiv.org/abs/2103.08784."),
+        *_shown(paper4),
         "## The bundled model",
         *_shown([*own, cascades.section(results / "cascade.json", root)]),
         *(f"## {section.title}\n\n{section.text}" for section in asides.sections(results, root)),

@@ -1,34 +1,24 @@
 """The tables and the figure of paper 3 beside ours, each with what the paper finds in it and whether we find it too."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from reporting.estimates import Estimate
 from reporting.markdown import MISSING, Finding, findings_of_paper, number, paragraph, sources, table, with_deviation
 from reporting.paper import Six
-from reporting.paper3 import COCO, FLICKR, TIMES, Reported
+from reporting.paper3 import COCO, FLICKR, TIMES
 from reporting.replica import Section
 from reporting.results import R_SUM, RECALLS, ResultFile
-from reporting.runs3 import PAPER, Runs, variants
+from reporting.runs import Claims, Measured, Reported, Runs, judged
+from reporting.runs3 import PAPER, Variant, variants
 
 COMPARABLE = 12.0
 """How much rSum a student may lack of a teacher that it is comparable to: two points of mean recall."""
 LENGTHS = (1, 2, 4, 8, 16)
 SPEED = "Table 4: time to score"
 FIGURE = "Figure 3: fragments, shrinking and codes"
-
-
-class Measured(Protocol):
-    """Gains of one run over another: our own, or those of the paper."""
-
-    def gain(self, better: str, worse: str) -> Estimate:
-        """How much higher the rSum of one run is; empty where one of them was not measured."""
-
-
-Claims = Callable[[Measured], list[Finding]]
 
 
 def inflating(m: Measured) -> list[Finding]:
@@ -125,10 +115,10 @@ def _section(title: str, files: Sequence[ResultFile], root: Path, plots: Mapping
     parts = [paragraph(words)]
     findings: list[Finding] = []
     used: list[ResultFile] = []
-    for runs in (Runs(files, variant) for variant in variants(files)):
-        own = [one for one in _judged(claims, runs, Reported(paper)) if one not in findings]
+    for runs in (Variant(files, variant) for variant in variants(files)):
+        own = [one for one in judged(claims, runs, Reported(paper)) if one not in findings]
         if own and runs.files_of(*names):
-            told = [] if runs.variant == PAPER else [paragraph(_VARIANTS[runs.variant])]
+            told = [] if runs.name == PAPER else [paragraph(_VARIANTS[runs.name])]
             parts += [*told, _recalls(runs, names, paper), findings_of_paper(own, "paper 3")]
             findings += own
             used += [file for file in runs.files_of(*names) if file not in used]
@@ -136,13 +126,6 @@ def _section(title: str, files: Sequence[ResultFile], root: Path, plots: Mapping
         return Section(title, f"Left out: `python benchmarks/paper3.py --runs {command}` makes what it needs.")
     picture = [f"![{title}](plots/{plots[title]})"] if title in plots else []
     return Section(title, "\n\n".join([*parts, *picture, sources(used, root)]), tuple(findings))
-
-
-def _judged(claims: Claims, runs: Runs, paper: Reported) -> list[Finding]:
-    """The claims of our numbers, with the paper's gains beside them; what is unmeasured on our side is left out."""
-    there = [claim.gain.mean if claim.gain.by_seed else None for claim in claims(paper)]
-    made = [replace(claim, reported=gain) for claim, gain in zip(claims(runs), there, strict=True)]
-    return [claim for claim in made if claim.gain.by_seed]
 
 
 def _recalls(runs: Runs, names: Sequence[str], paper: Mapping[str, Six]) -> str:

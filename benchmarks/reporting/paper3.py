@@ -5,7 +5,6 @@ F, B and I32 are its fast, base and inflated models, L8 the base model of the fi
 from the base model.
 """
 
-from reporting.estimates import Estimate
 from reporting.paper import Six
 
 FLICKR: dict[str, Six] = {
@@ -44,16 +43,3 @@ COCO: dict[str, Six] = {
 
 TIMES = {"fast": 0.4, "base": 82.0, "inflated": 325.0}
 """Table 4: milliseconds to score 100,000 pictures for a query, on a V100."""
-
-
-class Reported:
-    """The numbers of one data set of the paper, to be asked for as our own are."""
-
-    def __init__(self, rows: dict[str, Six]) -> None:
-        self.rows = rows
-
-    def gain(self, better: str, worse: str) -> Estimate:
-        """How much higher the rSum of one run is than that of another; empty where the paper lacks one of them."""
-        if not {better, worse} <= self.rows.keys():
-            return Estimate({})
-        return Estimate({0: sum(self.rows[better]) - sum(self.rows[worse])})

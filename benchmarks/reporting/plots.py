@@ -7,9 +7,11 @@ from typing import Any
 from reporting.bundled import candidate_rows
 from reporting.inflated import FIGURE, LENGTHS, TABLES
 from reporting.paper import SYSTEMS
+from reporting.related import FIGURE_6, FIGURE_7, PARAMETERS, tested
 from reporting.replica import SIZES
 from reporting.results import T2I_1, Replica, ResultFile
-from reporting.runs3 import Runs
+from reporting.runs import Runs
+from reporting.runs3 import Variant
 
 # Colours that the colour-blind can tell apart (Okabe and Ito), and a mark of its own for each.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -30,7 +32,11 @@ _STYLE: dict[Any, Any] = {
 
 
 def draw(
-    replica: Replica, candidates: Sequence[ResultFile], inflated: Sequence[ResultFile], folder: Path
+    replica: Replica,
+    related: Sequence[ResultFile],
+    inflated: Sequence[ResultFile],
+    candidates: Sequence[ResultFile],
+    folder: Path,
 ) -> dict[str, str]:
     """Replace the plots in `folder` by those there is data for; gives their names by the title of their section."""
     import matplotlib as mpl
@@ -46,7 +52,16 @@ def draw(
         if candidates:
             _save(_home_and_away(candidates), folder / "home-and-away.svg")
             drawn["Candidates, at home and away"] = "home-and-away.svg"
-        runs = Runs(inflated)
+        relations = tested(related)
+        varied = {name for values in PARAMETERS.values() for name in values.values()} - {"fusion"}
+        if relations.files_of(*varied):
+            _save(_parameters(relations), folder / "relation-parameters.svg")
+            drawn[FIGURE_6] = "relation-parameters.svg"
+        curves = [file for file in relations.files_of("fusion") if file.content["curve"]]
+        if curves:
+            _save(_losses(curves[0]), folder / "relation-losses.svg")
+            drawn[FIGURE_7] = "relation-losses.svg"
+        runs = Variant(inflated)
         if runs.files_of(*TABLES[FIGURE][0]):
             _save(_fragments(runs), folder / "fragments.svg")
             drawn[FIGURE] = "fragments.svg"
@@ -86,7 +101,34 @@ def _data_size(replica: Replica) -> Any:
     return figure
 
 
-def _fragments(runs: Runs) -> Any:
+def _parameters(runs: Runs) -> Any:
+    """The rSum against each parameter of relations; bars are standard deviations over seeds."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 2.8), layout="constrained")
+    for axes, (name, values), colour in zip(
+        figure.subplots(1, 3, sharey=True), PARAMETERS.items(), _COLOURS, strict=False
+    ):
+        found = {value: runs.estimate(run) for value, run in values.items()}
+        there = {value: one for value, one in found.items() if one.by_seed}
+        spreads = [one.deviation or 0.0 for one in there.values()]
+        axes.errorbar(list(there), [one.mean for one in there.values()], spreads, color=colour, marker="o", capsize=3)
+        axes.set_xlabel(name)
+    figure.axes[0].set_ylabel("rSum, Flickr8k test")
+    return figure
+
+
+def _losses(file: ResultFile) -> Any:
+    """The triplet loss of initial and of enhanced embeddings over the steps of one run."""
+    figure, axes = _axes("step", "triplet loss")
+    curve = file.content["curve"]
+    for kind, colour in zip(("initial", "enhanced"), _COLOURS, strict=False):
+        axes.plot([point["step"] for point in curve], [point[kind] for point in curve], color=colour, label=kind)
+    axes.legend(title="embeddings")
+    return figure
+
+
+def _fragments(runs: Variant) -> Any:
     """R@1 against the fragments that an item is scored by, a line for each way of training."""
     figure, axes = _axes("fragments an item", "text to image R@1, Flickr8k test")
     lines = {

@@ -1,0 +1,81 @@
+"""Two smaller parts of paper 2: its special queries, and what relations among instances cost a training step."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from reporting.estimates import Estimate
+from reporting.markdown import (
+    Finding,
+    findings_of_ours,
+    findings_of_paper,
+    number,
+    paragraph,
+    sources,
+    table,
+    with_deviation,
+)
+from reporting.paper2 import SPECIAL
+from reporting.replica import Section
+from reporting.results import WAYS, ResultFile
+from reporting.runs import Runs
+
+TITLE = "Table 4: the hardest and the most infrequent queries"
+COST = "What relations among instances cost"
+MOST = 35.0
+"""Per cent of a training step that relations may take."""
+
+
+def special_queries(runs: Runs, root: Path) -> Section:
+    """R@1 of the hardest and the most infrequent queries, by the base model and with relations among instances."""
+    files = [file for file in runs.files_of("fusion") if file.content["special"]]
+    if not files:
+        return Section(TITLE, "Left out: `python benchmarks/paper2.py --runs base,fusion` makes what it needs.")
+    words = (
+        "R@1 of the queries whose average similarity with all wrong answers is highest (hardest) or lowest "
+        "(infrequent), as the base model finds it. The paper's gains are on Flickr30k."
+    )
+    rows, findings = [], []
+    for (kind, part), paper in SPECIAL.items():
+        cells = [kind, part]
+        for way, name, (without, having) in zip(WAYS, ("t2i", "i2t"), (paper[:2], paper[2:]), strict=True):
+            base, run = (_estimate(files, which, way, kind, part) for which in ("base", "run"))
+            gain = run.minus(base)
+            cells += [with_deviation(base), with_deviation(run), number(having - without)]
+            if part == "20%":
+                claim = f"relations help the {kind} fifth: {name} R@1"
+                findings.append(Finding(claim, gain, reported=having - without))
+        rows.append(cells)
+    columns = [f"{way} {what}" for way in ("t2i", "i2t") for what in ("base", "fusion", "paper's gain")]
+    shown = table(["queries", "share", *columns], rows, words=2)
+    parts = [paragraph(words), shown, findings_of_paper(findings, "paper 2"), sources(files, root)]
+    return Section(TITLE, "\n\n".join(parts), tuple(findings))
+
+
+def _estimate(files: list[ResultFile], which: str, way: str, kind: str, part: str) -> Estimate:
+    return Estimate({file.content["seed"]: file.content["special"][which][way][kind][part]["R@1"] for file in files})
+
+
+def relation_cost(path: Path, root: Path) -> Section:
+    """The time of a training step with and without relations among instances."""
+    if not path.is_file():
+        return Section(COST, "Left out: `python benchmarks/paper2.py --cost` makes what it needs.")
+    file = ResultFile(path, json.loads(path.read_text(encoding="utf-8")))
+    told: dict[str, Any] = dict(file.content)
+    words = (
+        f"Milliseconds of a training step (median) of {told['batch']} pictures and texts, {told['fragments']} "
+        f"fragments and {told['words']} words each, with the image tower frozen, or with its upper three layers "
+        "trained. Searching costs the same with and without: the relations belong to the loss."
+    )
+    rows, findings = [], []
+    for tower, step in told["steps"].items():
+        base = step["seconds"]["base"]
+        for name, share in step["share_of_relations"].items():
+            times = [f"{1000 * one:.1f}" for one in (base, step["seconds"][name])]
+            rows.append([tower, name, *times, number(100 * share)])
+            room = MOST - 100 * share
+            claim = f"image tower {tower}: {name} takes under {MOST:g} % of a step (points below)"
+            findings.append(Finding(claim, Estimate({0: room}, {0: (room, room)})))
+    heads = ["image tower", "mechanism", "base, ms", "with relations, ms", "share, %"]
+    parts = [paragraph(words), table(heads, rows, words=2), findings_of_ours(findings), sources([file], root)]
+    return Section(COST, "\n\n".join(parts), tuple(findings))

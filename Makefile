@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 SEARCH := $(VENV)/.search
 READY := $(VENV)/.ready
+PEERS := $(VENV)/.peers
 
 MILVUS := .milvus/.ready
 
@@ -15,11 +16,11 @@ help:
 	@echo "make test   set up and run every test"
 	@echo "make milvus   install a Milvus server for tests/scale, in an environment of its own"
 	@echo "make lint   check style and types"
-	@echo "make results  write docs/results.md and docs/scale.md anew from benchmarks/results"
-	@echo "make readme   write what the demo prints into README.md"
+	@echo "make results  write docs/results.md, scale.md and performance.md anew from benchmarks/results"
+	@echo "make readme   write what the demo prints, and the plots of speed, into README.md"
 	@echo "make card     write the bundled model's card anew"
 	@echo "make screenshots  photograph the page for README.md"
-	@echo "make bench  measure speed and memory"
+	@echo "make bench  measure speed next to what one would use instead, in less than 15 minutes"
 
 # What searching needs: no torch, and a minute's download.
 $(SEARCH): pyproject.toml constraints.txt
@@ -31,9 +32,15 @@ $(READY): $(SEARCH)
 	$(PIP) '.[dev]'
 	@touch $@
 
+# What only benchmarks need: what one would use instead.
+$(PEERS): $(READY)
+	$(PIP) '.[dev,bench]'
+	@touch $@
+
 demo: $(SEARCH)
 	$(BIN)/sightline demo
 
+test: export PYTHONHASHSEED := 0  # the processes that share the tests must find them in the same order
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
@@ -51,6 +58,7 @@ lint: $(READY)
 results: $(READY)
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/scale_page.py
+	$(BIN)/python benchmarks/performance_page.py
 
 readme: $(READY)
 	$(BIN)/python benchmarks/readme.py
@@ -61,8 +69,8 @@ card: $(READY)
 screenshots: $(READY)
 	$(BIN)/python benchmarks/screenshots.py
 
-bench: $(READY)
-	$(BIN)/python benchmarks/evaluation.py --json benchmarks/results/evaluation.json
+bench: $(PEERS)
+	$(BIN)/python benchmarks/bench.py
 
 clean:
 	rm -rf $(VENV) .milvus .pytest_cache .mypy_cache .ruff_cache .hypothesis

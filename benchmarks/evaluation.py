@@ -1,23 +1,30 @@
-"""How long ranking a test set takes: 5,000 images x 25,000 captions, against the matrix product it cannot do without.
+"""How long an evaluation takes: ranking against the matrix product it cannot do without, and Table 4 of paper 1.
 
-    python benchmarks/evaluation.py --json benchmarks/results/evaluation.json
+    python benchmarks/evaluation.py
 
-Prints one line a dimension: CPU seconds of all ranks in both directions, their ratio to the bare product of the same
-embeddings in the same blocks, and the memory beyond the embeddings.
+Ranking is of made-up embeddings, 5,000 images x 25,000 captions: CPU seconds of all ranks in both directions, their
+ratio to the bare product of the same embeddings in the same blocks, and the memory beyond the embeddings.
+
+Table 4 needs SIGHTLINE_DATA and a bundle (the bundled one), and goes through the code of `sightline eval`: some photos
+are evaluated on, and the table follows from the rates by the arithmetic of `Rates.seconds` in table4.py. On a GPU it is
+measured by gpu.py.
 """
 
 import argparse
-import json
+import dataclasses
+import os
 import time
 import tracemalloc
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from provenance import provenance
+import table4
+from side_by_side import options, write
+from sightline.bundle import Bundle
 from sightline.evaluation import ranks_from_embeddings
+from sightline.loading import locate
 
 IMAGES, CAPTIONS, BLOCK = 5_000, 25_000, 1_000
 
@@ -53,19 +60,26 @@ def measure(dim: int) -> dict[str, Any]:
     }
 
 
+def table(arguments: argparse.Namespace, ranking: float) -> dict[str, Any]:
+    """Table 4 from the rates of a few photos; ranking: seconds for all of its embeddings."""
+    photos = arguments.photos or (24 if arguments.quick else 100)
+    found = table4.rates(Bundle.open(locate(arguments.model)), table4.test_set(photos))
+    return {"rates": dataclasses.asdict(found), "table4": table4.extrapolated(found, ranking)}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path)
+    parser = options(__doc__)
+    parser.add_argument("--photos", type=int, help="evaluated on, for the rates")
+    parser.add_argument("--model", default="default")
     arguments = parser.parse_args()
-    rows = [measure(dim) for dim in (256, 512)]
-    for row in rows:
-        print(
-            f"evaluation, dim {row['dim']}: {row['cpu_seconds']} s of CPU for {IMAGES} x {CAPTIONS} ranks, "
-            f"{row['ratio']} x the bare matrix product, {row['peak_mb']} MB beyond the embeddings"
-        )
-    if arguments.json:
-        result = {"benchmark": "evaluation", **provenance(0, ["synthetic"]), "rows": rows}
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+    rows = [measure(dim) for dim in ((512,) if arguments.quick else (256, 512))]
+    more: dict[str, Any] = {"table4": []}
+    data = ["made up"]
+    if "SIGHTLINE_DATA" in os.environ:
+        more = table(arguments, rows[-1]["cpu_seconds"])
+        data.append("flickr8k-test")
+    ratios = {"ranking 5,000 images, times the bare matrix product": rows[-1]["ratio"]} | table4.ratios(more["table4"])
+    write("evaluation", arguments, data, rows, ratios, **more)
 
 
 if __name__ == "__main__":

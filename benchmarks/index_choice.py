@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from index_choice_page import page
+from photo_vectors import BLOCK, TOP, Halves, Longs, Real, Singles, around, blocks, real, recall, truth, unit
 from provenance import provenance
 from sightline.bundle.encoded import Encoded
 from sightline.stores.base import Shape
@@ -34,21 +35,9 @@ from sightline.stores.signs import nearest_codes, sign_codes
 HERE = Path(__file__).parent
 RESULT, PAGE = HERE / "results" / "index_choice.json", HERE.parent / "docs" / "index-choice.md"
 SIZES = (10_000, 100_000, 1_000_000)
-TOP, THREADS, BLOCK = 20, 2, 50_000
+THREADS = 2
 HNSW_UP_TO = 100_000  # building takes a hundred times as long as that of signs there, and more beyond
-Halves = npt.NDArray[np.float16]
-Singles = npt.NDArray[np.float32]
-Longs = npt.NDArray[np.int64]
 Ask = Callable[[Singles], Longs]
-
-
-@dataclass(frozen=True)
-class Real:
-    """Real embeddings of unit length: images [images, dim] and captions [captions, dim]."""
-
-    images: Singles
-    captions: Singles
-    model: str
 
 
 @dataclass(frozen=True)
@@ -61,51 +50,12 @@ class Way:
     up_to: int = 10**9
 
 
-def real(file: Path, model: str) -> Real:
-    if not file.exists():
-        from sightline.datasets import read_all
-        from sightline.evaluation.encoding import Needs, encode_images, encode_texts
-        from sightline.evaluation.questions import Questions
-        from sightline.loading import load
-
-        questions = Questions.of(read_all([f"{os.environ['SIGHTLINE_DATA']}/flickr8k-test.tar"]), "en", [])
-        images = encode_images(load(model), list(questions.images), Needs(), 8)[0]
-        texts = encode_texts(load(model), list(questions.captions), Needs(), 32)[0]
-        np.savez(file, i=images.embedding, t=texts.embedding, model=model)
-    found = np.load(file)
-    name = str(found["model"]) if "model" in found else "a model that the file of embeddings does not name"
-    return Real(found["i"].astype(np.float32), found["t"].astype(np.float32), name)
-
-
-def around(real: Real, count: int, file: Path, seed: int = 0) -> Halves:
-    """Vectors around real images: mixes of two, with noise that varies as the images do and some that does not."""
-    rng = np.random.default_rng(seed)
-    images, dim = real.images, real.images.shape[1]
-    spread = np.linalg.cholesky(np.cov(images.T) + 1e-6 * np.eye(dim)).astype(np.float32)
-    vectors = np.memmap(file, np.float16, "w+", shape=(count, dim))
-    for start in range(0, count, BLOCK):
-        some = min(BLOCK, count - start)
-        a, b = images[rng.integers(0, len(images), (2, some))]
-        share = rng.uniform(0.5, 1, (some, 1)).astype(np.float32)
-        mixed = share * a + (1 - share) * b + 0.5 * rng.standard_normal((some, dim), dtype=np.float32) @ spread.T
-        mixed += 0.05 * np.linalg.norm(spread) / np.sqrt(dim) * rng.standard_normal((some, dim), dtype=np.float32)
-        vectors[start : start + some] = unit(mixed)
-    return np.memmap(file, np.float16, "r", shape=(count, dim))
-
-
-def unit(vectors: Singles) -> Singles:
-    units: Singles = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return units
-
-
-def truth(vectors: Halves, queries: Singles) -> list[set[int]]:
-    """The TOP nearest rows of each query, by comparing everything."""
-    scores = np.concatenate([queries @ some.T for some in blocks(vectors)], axis=1)
-    return [set(row.tolist()) for row in np.argpartition(-scores, TOP, axis=1)[:, :TOP]]
-
-
-def blocks(vectors: Halves) -> Iterator[Singles]:
-    return (vectors[start : start + BLOCK].astype(np.float32) for start in range(0, len(vectors), BLOCK))
+def kept(real: Real, count: int, file: Path) -> Halves:
+    """So many vectors around real ones, in a file."""
+    vectors = np.memmap(file, np.float16, "w+", shape=(count, real.images.shape[1]))
+    for number, some in enumerate(around(real, count)):
+        vectors[number * BLOCK :][: len(some)] = some
+    return np.memmap(file, np.float16, "r", shape=vectors.shape)
 
 
 def ways() -> list[Way]:
@@ -198,18 +148,17 @@ def by_signs(candidates: int) -> Callable[[Any, Halves], Ask]:
     return ask
 
 
-def measure(way: Way, vectors: Halves, queries: Singles, right: list[set[int]], folder: Path) -> dict[str, Any]:
+def measure(way: Way, vectors: Halves, queries: Singles, right: Longs, folder: Path) -> dict[str, Any]:
     start = time.perf_counter()
     index = way.build(vectors)
     built = time.perf_counter() - start
     size, loaded = stored(index, folder / "index")
     ask = way.ask(index, vectors)
-    answers = [set(ask(query).tolist()) for query in queries]
-    recall = np.mean([len(found & best) / TOP for found, best in zip(answers, right, strict=True)])
+    found = recall([ask(query) for query in queries], right)
     return {
         "way": way.name,
         "queries": len(queries),
-        "recall@20": round(float(recall), 4),
+        "recall@20": round(found, 4),
         "ms": round(median_ms(ask, queries), 2),
         "megabytes": round(size / 1e6, 1),
         "build_seconds": round(built, 1),
@@ -249,7 +198,7 @@ def median_ms(ask: Ask, queries: Singles, rounds: int = 5, seconds: float = 10.0
 
 def robustness(real: Real, folder: Path, count: int = 100_000) -> list[dict[str, Any]]:
     """Recall of the choice of candidates by signs where vectors are of another kind."""
-    plain = around(real, count, folder / "robust").astype(np.float32)
+    plain = kept(real, count, folder / "robust").astype(np.float32)
     rng = np.random.default_rng(1)
     captions = real.captions[::25]
     gap = unit(rng.standard_normal((2, plain.shape[1])).astype(np.float32) ** 3)
@@ -268,7 +217,7 @@ def robustness(real: Real, folder: Path, count: int = 100_000) -> list[dict[str,
 def wide_gap(real: Real, folder: Path, count: int = 1_000_000) -> list[dict[str, Any]]:
     """The hardest kind again, over as many vectors as there are at most."""
     gap = unit(np.random.default_rng(1).standard_normal((2, real.images.shape[1])).astype(np.float32) ** 3)
-    plain = around(real, count, folder / "wide")
+    plain = kept(real, count, folder / "wide")
     vectors = np.memmap(folder / "gap", np.float16, "w+", shape=plain.shape)
     for number, some in enumerate(blocks(plain)):
         vectors[number * BLOCK :][: len(some)] = unit(0.6 * some + 0.8 * gap[0])
@@ -278,16 +227,15 @@ def wide_gap(real: Real, folder: Path, count: int = 1_000_000) -> list[dict[str,
 
 def recalls(name: str, vectors: Halves, queries: Singles) -> list[dict[str, Any]]:
     """What share of the best are among so many candidates chosen by signs."""
-    right, codes = truth(vectors, queries), codes_of(vectors)
+    right, codes = truth(vectors, queries)[0], codes_of(vectors)
     rows = []
     for candidates in (50, 100, 512, 1024, 2048, 4096, 8192):
-        near = [set(nearest_codes(codes, code, candidates).tolist()) for code in sign_codes(queries)]
-        recall = np.mean([len(some & best) / TOP for some, best in zip(near, right, strict=True)])
-        rows.append({"vectors": name, "candidates": candidates, "recall@20": round(float(recall), 4)})
+        near = [nearest_codes(codes, code, candidates) for code in sign_codes(queries)]
+        rows.append({"vectors": name, "candidates": candidates, "recall@20": round(recall(near, right), 4)})
     return rows
 
 
-def the_store(vectors: Halves, queries: Singles, right: list[set[int]], folder: Path) -> dict[str, Any]:
+def the_store(vectors: Halves, queries: Singles, right: Longs, folder: Path) -> dict[str, Any]:
     """The store as users have it: filled, opened, asked, filtered, and some of it deleted."""
     shape, ids = Shape(vectors.shape[1]), np.arange(len(vectors))
     store = LocalStore.open(folder, shape, write=True)
@@ -305,8 +253,7 @@ def the_store(vectors: Halves, queries: Singles, right: list[set[int]], folder: 
     start = time.perf_counter()
     store.search(queries[:1], TOP)
     row["first_search_ms"] = round(1e3 * (time.perf_counter() - start), 1)
-    answers = [set(store.search(query[None], TOP).ids[0].tolist()) for query in queries]
-    row["recall@20"] = round(float(np.mean([len(a & b) / TOP for a, b in zip(answers, right, strict=True)])), 4)
+    row["recall@20"] = round(recall(store.search(queries, TOP).ids, right), 4)
     few = queries[:30]
     row["ms"] = round(median_ms(lambda query: store.search(query[None], TOP).ids[0], queries), 2)
     for name, where in (("half", ids[::2]), ("thousand", ids[:: max(1, len(ids) // 1000)])):
@@ -361,8 +308,8 @@ def everything(real: Real, sizes: tuple[int, ...], result: dict[str, Any], save:
             if any(row["vectors"] == size for row in result["store"]):
                 continue
             queries = real.captions[:: len(real.captions) // (200 if size < 10**6 else 60)]
-            vectors = around(real, size, folder / f"{size}")
-            right = truth(vectors, queries)
+            vectors = kept(real, size, folder / f"{size}")
+            right = truth(vectors, queries)[0]
             there = {row["way"] for row in result["ways"] if row["vectors"] == size}
             for way in ways():
                 if size <= way.up_to and way.name not in there:

@@ -1,6 +1,6 @@
 """How long late interaction takes: over a few hundred stored candidates, over whole collections, and on a GPU.
 
-    python benchmarks/late.py                  on the processor
+    python benchmarks/late.py                  on the processor; --quick for a smaller case, in a minute or so
     python benchmarks/late.py --gpu            on a GPU, with torch and Triton (writes late-gpu.json)
 
 On the processor, SIGHTLINE_DATA and a bundle (the bundled one) give real fragments and captions; without
@@ -226,6 +226,7 @@ def _fast(bandwidth: float, rounds: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--bandwidth", type=float, default=4.8e12, help="of the GPU's memory, bytes a second (H200)")
     parser.add_argument("--candidates", type=int, default=200)
     parser.add_argument("--sizes", default="10000,100000")
@@ -240,13 +241,19 @@ def main() -> None:
         rows = on_gpu(arguments.bandwidth, arguments.rounds)
         result |= {**provenance(0, ["made up"]), "bandwidth": arguments.bandwidth, "gpu": rows}
     else:
-        has_data = "SIGHTLINE_DATA" in os.environ
+        if arguments.quick:
+            arguments.sizes, arguments.rounds = "10000", 20
+        has_data = "SIGHTLINE_DATA" in os.environ and not arguments.quick
         result |= provenance(0, ["made up", *(["flickr8k-test"] if has_data else [])])
         result["load_average"] = os.getloadavg()[0]
         result["candidates"] = over_candidates(arguments.candidates, arguments.rounds, rng)
         result["all"] = over_all([int(size) for size in arguments.sizes.split(",")], rng)
         result["int8"] = agreement(arguments.model, arguments.photos) if has_data else None
-    path = arguments.json or Path("benchmarks/results", "late-gpu.json" if arguments.gpu else "late.json")
+        ratio = result["candidates"][-1]["ratio"]["p50_ms"]
+        result["ratios"] = {f"late interaction of {arguments.candidates} candidates, times plain numpy": ratio}
+    folder = Path("benchmarks/results", "quick" if arguments.quick else "")
+    path = arguments.json or folder / ("late-gpu.json" if arguments.gpu else "late.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
 
 

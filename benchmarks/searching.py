@@ -61,10 +61,9 @@ def around(photos: Encoded, count: int, rng: np.random.Generator, bare: bool) ->
     return Encoded(vectors, photos.mask[first], photos.fragments[first], photos.states[first])
 
 
-def make(at: Path, bundle: Bundle, photos: Encoded, count: int) -> float:
-    """Make a collection of so many items; the seconds that it took."""
+def make(at: Path, bundle: Bundle, photos: Encoded, count: int, bare: bool = False) -> float:
+    """Make a collection of so many items, bare ones of embeddings alone; the seconds that it took."""
     started = time.perf_counter()
-    bare = count >= BARE
     widths = (0, 0) if bare else tuple(0 if p is None else p.shape[-1] for p in (photos.fragments, photos.states))
     shape = Shape(photos.embedding.shape[1], *widths)
     at.mkdir(parents=True)
@@ -106,15 +105,19 @@ def warm(at: Path, model: str, captions: list[str], rerank: int) -> dict[str, fl
     return found | {f"{stage}_p50_ms": median(took.get(stage, 0.0) for took in stages) for stage in stages[0]}
 
 
+def command(at: Path, model: str, caption: str, rerank: int) -> list[str]:
+    """A search as one would type it."""
+    words = [str(Path(sys.executable).with_name("sightline")), "search", caption, "--at", str(at)]
+    words += ["--rerank", str(rerank), "--duplicates", "show", "--json"]
+    return words + (["--model", model] if model != "default" else [])
+
+
 def cold(at: Path, model: str, caption: str, rerank: int, runs: int = 5) -> float:
     """Seconds from the prompt to the answer of a command of its own: the median."""
-    command = [str(Path(sys.executable).with_name("sightline")), "search", caption, "--at", str(at)]
-    command += ["--rerank", str(rerank), "--duplicates", "show", "--json"]
-    command += ["--model", model] if model != "default" else []
     walls = []
     for _ in range(runs + 1):
         started = time.perf_counter()
-        subprocess.run(command, check=True, capture_output=True)
+        subprocess.run(command(at, model, caption, rerank), check=True, capture_output=True)
         walls.append(time.perf_counter() - started)
     return median(walls[1:])  # the first reads the disk
 
@@ -136,7 +139,7 @@ def main() -> None:
         folder = Path(tempfile.mkdtemp(prefix="sightline-searching-"))
         try:
             at = folder / ".sightline"
-            row: dict[str, Any] = {"items": size, "make_seconds": make(at, bundle, photos, size)}
+            row: dict[str, Any] = {"items": size, "make_seconds": make(at, bundle, photos, size, size >= BARE)}
             row["bytes"] = sum(path.stat().st_size for path in at.rglob("*") if path.is_file())
             for rerank in (0,) if size >= BARE else (0, 20):
                 name = f"rerank {rerank}"

@@ -151,7 +151,7 @@ def running(at: Path, model: str, changes: dict[str, int]) -> Iterator[Server]:
         yield Server(int(found[1]), process.pid)
     finally:
         process.terminate()
-        process.wait()
+        process.communicate()
 
 
 def serve_here(at: Path, model: str, changes: dict[str, int]) -> None:

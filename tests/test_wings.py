@@ -75,6 +75,19 @@ for module in pkgutil.walk_packages(getattr(room, "__path__", []), room.__name__
     run(script, room)
 
 
+def test_what_a_search_does_not_need_is_not_imported_for_it(tiny_bundle: Path) -> None:
+    """Each of these takes as long to import as a query takes to answer."""
+    script = """
+import json, sys
+import sightline.cli, sightline.verbs
+from sightline.bundle import Bundle
+Bundle.open(sys.argv[1]).encode_texts(["a red square", "a dog"])
+heavy = {"numpy.ma", "sightline.datasets", "sightline.search.codes"}
+print(json.dumps(sorted(heavy & sys.modules.keys())))
+"""
+    assert json.loads(run(script, str(tiny_bundle))) == []
+
+
 @pytest.mark.parametrize("arguments", [["-c", "import sightline"], ["-m", "sightline", "--help"]])
 def test_starting_takes_under_04_seconds_of_cpu_time(arguments: list[str]) -> None:
     script = """

@@ -305,7 +305,9 @@ def evaluate(
     ] = None,
     skip_broken: Annotated[bool, typer.Option(help="Report broken records and go on, instead of stopping.")] = False,
     skip_missing_language: Annotated[bool, typer.Option(help="Leave out images without captions in LANG.")] = False,
-    batch_size: Annotated[int, typer.Option(min=1, help="Items encoded at once.")] = 32,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Items encoded at once. By default as many as suit the device.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap intervals.")] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")] = None,
 ) -> None:
@@ -321,7 +323,7 @@ def evaluate(
     records = read_all(data, split=split, images=images, on_problem=on_problem)
     if split is None and protocol != "full" and any(record.split == "test" for record in records):
         records = [record for record in records if record.split == "test"]
-    opened = sightline.load(model)
+    opened = sightline.load(model, lasting=True)
     own = opened.spec.fusion if isinstance(opened, Bundle) and matcher is None else None
     chosen = fusion or (own.rule if own else "ce")
     if weight is None:
@@ -337,8 +339,8 @@ def evaluate(
         "seed": seed,
         "batch_size": batch_size,
         "translate": command_translator(translate) if translate is not None else None,
-        "partner": sightline.load(partner) if partner else None,
-        "matcher": sightline.load(matcher) if matcher else None,
+        "partner": sightline.load(partner, lasting=True) if partner else None,
+        "matcher": sightline.load(matcher, lasting=True) if matcher else None,
     }
     with evaluating() as progress:
         if "," in lang:
@@ -375,20 +377,33 @@ def regions(
     most: Annotated[int, typer.Option(min=1, help="Keep at most so many of a picture, the surest.")] = 100,
     skip_broken: Annotated[bool, typer.Option(help="Report broken rows and go on, instead of stopping.")] = False,
 ) -> None:
-    """Turn region features, or pictures that a detector looks at, into a store to train on, evaluate on and index."""
+    """Turn region features, or pictures that a detector looks at, into a store to train on, evaluate on and index.
+
+    When stopped, the same command goes on where it was.
+    """
     from itertools import chain
 
     from sightline.datasets import read_all
-    from sightline.datasets.regions import Keep, read_regions, write_regions
+    from sightline.datasets.regions import Keep, names_in, read_regions, write_regions
+    from sightline.progress import indexing
 
     on_problem = _reporter() if skip_broken else None
     keep = Keep(confidence, fewest, most)
+    chosen = [f"--confidence={confidence}", f"--fewest={fewest}", f"--most={most}", f"--detector={detector or ''}"]
+    made_of = shlex.join([*sources, *(f"--captions={data}" for data in captions or ()), *chosen])
     captioned = read_all(captions, on_problem=on_problem) if captions else []
+    count = 0
     if detector is not None:
-        found = _detector(detector).find(read_all(sources, on_problem=on_problem), on_problem)
+        there = names_in(out, made_of)
+        new = [record for record in read_all(sources, on_problem=on_problem) if record.key not in there]
+        found, count = _detector(detector).find(new, on_problem), len(new)
     else:
         found = chain.from_iterable([read_regions(source, on_problem) for source in sources])
-    written = write_regions(found, out, captions=captioned, keep=keep, on_problem=on_problem)
+    with indexing("written", "opening") as progress:
+        written = write_regions(
+            found, out, captions=captioned, keep=keep, on_problem=on_problem, made_of=made_of,
+            progress=lambda done: progress(done, count),
+        )  # fmt: skip
     spec = written.spec
     boxes = "with boxes" if spec.boxes else "without boxes"
     print(
@@ -565,6 +580,7 @@ def models(as_json: Annotated[bool, typer.Option("--json", help="Write JSON to s
     else:
         print("No models here. Install Sightline with its model, or export one: sightline export CHECKPOINT --out DIR")
     _show(known_table(KNOWN))
+    print("Sightline has measured none of these: sightline eval hf:NAME DATA measures one.")
     print("A bundle of any of these, or of another of their kind: sightline export hf:NAME --out DIR")
 
 

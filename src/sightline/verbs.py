@@ -1,20 +1,20 @@
 """The verbs of search, for a line of Python each."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sightline.bundle.encoded import Model
 from sightline.collection.collection import Collection
-from sightline.collection.listed import source_of
 from sightline.errors import CollectionError
 from sightline.loading import load
 from sightline.media import ImageFile
-from sightline.search.codes import CodesExplained
-from sightline.search.codes import explain_codes as explain_codes_of
 from sightline.search.explain import Explanation, explain_picture
 from sightline.search.results import SearchResult
+
+if TYPE_CHECKING:
+    from sightline.search.codes import CodesExplained
 
 
 def open(at: str | Path | None = None, *, model: str | Path | Model | None = None) -> Collection:
@@ -77,6 +77,8 @@ def explain(
     >>> [match.word for match in sightline.explain("a red square", photo, model=tiny_bundle).words]
     ['a', 'red', 'square']
     """
+    from sightline.collection.listed import source_of  # brings every reader of captioned images, which no search needs
+
     if not isinstance(picture, int):
         return explain_picture(text, ImageFile(Path(picture)), _opened(model or "default"))
     with open(at, model=model) as collection:
@@ -89,11 +91,13 @@ def explain(
 
 def explain_codes(
     text: str, picture: str | Path | int, *, model: str | Path | Model, at: str | Path | None = None
-) -> CodesExplained:
+) -> "CodesExplained":
     """Tell what each code of a checkpoint attends to in a text and in a picture; `search.codes.draw` draws it.
 
     picture: a file, or the id of an item of the collection `at`. model: the checkpoint, of a model that has codes.
     """
+    from sightline.search.codes import explain_codes as explain_codes_of
+
     opened = _opened(model)
     if not isinstance(picture, int):
         return explain_codes_of(text, ImageFile(Path(picture)), opened)

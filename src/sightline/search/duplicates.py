@@ -62,24 +62,31 @@ def leaders(embeddings: Singles, least: float, is_same: IsSame | None = None) ->
 
 @dataclass(slots=True)
 class Patches:
-    """Compares pictures of a store, by their places in `ids`, patch by patch. What was read once is kept."""
+    """Compares pictures of a store, by their places in `ids`, patch by patch.
+
+    kept: the patches of those that others were held against. They are few, however many copies of each there are.
+    """
 
     store: Store
     ids: Ids
-    read: dict[int, Singles] = field(default_factory=dict)
+    kept: dict[int, Singles] = field(default_factory=dict)
 
     def is_same(self, one: int, others: Ids) -> Bools:
         """Whether each of the others has the same patches in the same places."""
-        own = self._patches(one)
+        own = self._read(one)
         return np.array([_agreement(own, self._patches(int(other))) >= ALIKE for other in others], dtype=np.bool_)
 
     def _patches(self, place: int) -> Singles:
+        if place not in self.kept:
+            self.kept[place] = self._read(place)
+        return self.kept[place]
+
+    def _read(self, place: int) -> Singles:
         """The states [patches, width] of a picture, each of unit length."""
-        if place not in self.read:
-            values = self.store.fetch(self.ids[place : place + 1], "states").values[0]
-            lengths = np.linalg.norm(values, axis=-1, keepdims=True)
-            self.read[place] = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
-        return self.read[place]
+        values = self.store.fetch(self.ids[place : place + 1], "states").values[0]
+        lengths = np.linalg.norm(values, axis=-1, keepdims=True)
+        unit: Singles = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
+        return unit
 
 
 def _agreement(one: Singles, other: Singles) -> float:

@@ -1,0 +1,95 @@
+"""Run every quick benchmark, and print one table: what was measured, what was promised, and whether that is kept.
+
+    python benchmarks/bench.py
+
+Needs SIGHTLINE_DATA. Each benchmark has a process and a time limit of its own; one that fails is named at the end, and
+the others go on. A target that is missed is no failure. Ratios of the quick cases are kept in benchmarks/results/quick.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from side_by_side import RESULTS
+from targets import TARGETS
+
+SCRIPTS = (
+    "indexing",
+    "encoding",
+    "retrieval",
+    "late",
+    "matching",
+    "end_to_end",
+    "evaluation",
+    "training",
+    "growing",
+)
+LIMIT = 180.0
+"""Seconds for one benchmark."""
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one benchmark: its ratios, or what went wrong."""
+
+    script: str
+    seconds: float
+    ratios: dict[str, float] = field(default_factory=dict)
+    trouble: str = ""
+
+
+def run(script: str, results: Path, limit: float = LIMIT, folder: Path = HERE) -> Outcome:
+    """Run the quick case of a benchmark, and read what it wrote."""
+    path, began = results / f"{script}.json", time.perf_counter()
+    path.unlink(missing_ok=True)
+    command = [sys.executable, str(folder / f"{script}.py"), "--quick", "--json", str(path)]
+    try:
+        done = subprocess.run(command, timeout=limit, stderr=subprocess.PIPE, text=True, check=False)
+    except subprocess.TimeoutExpired:
+        return Outcome(script, time.perf_counter() - began, trouble=f"took more than {limit:.0f} s")
+    took = time.perf_counter() - began
+    if done.returncode or not path.is_file():
+        last = (done.stderr.strip().splitlines() or ["it wrote no result"])[-1]
+        return Outcome(script, took, trouble=f"exit status {done.returncode}: {last}")
+    return Outcome(script, took, json.loads(path.read_text(encoding="utf-8")).get("ratios", {}))
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Every ratio, with its target where it has one."""
+    asked = {(target.experiment, target.ratio): target for target in TARGETS}
+    lines = [("what", "here", "target", "")]
+    for outcome in outcomes:
+        for what, value in outcome.ratios.items():
+            target = asked.get((outcome.script, what))
+            promised = (target.asked, target.verdict(value)) if target else ("", "")
+            lines.append((f"{outcome.script}: {what}", f"{value:.3g}", *promised))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join([what.ljust(widths[0]), value.rjust(widths[1]), target.ljust(widths[2]), verdict]).rstrip()
+        for what, value, target, verdict in lines
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scripts", nargs="*", default=SCRIPTS, help="some of them; by default all")
+    parser.add_argument("--results", type=Path, default=RESULTS / "quick", help="folder of the result files")
+    arguments = parser.parse_args()
+    if not Path(os.environ.get("SIGHTLINE_DATA", "")).joinpath("flickr8k-test.tar").is_file():
+        raise SystemExit("SIGHTLINE_DATA names no folder with flickr8k-test.tar, which the benchmarks read")
+    outcomes = [run(script, arguments.results) for script in arguments.scripts]
+    failed = [outcome for outcome in outcomes if outcome.trouble]
+    print(f"\n{table(outcomes)}\n\n{sum(outcome.seconds for outcome in outcomes) / 60:.1f} minutes")
+    for outcome in failed:
+        print(f"{outcome.script} failed: {outcome.trouble}", file=sys.stderr)
+    raise SystemExit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

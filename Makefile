@@ -40,7 +40,8 @@ $(PEERS): $(READY)
 demo: $(SEARCH)
 	$(BIN)/sightline demo
 
-test: export PYTHONHASHSEED := 0  # the processes that share the tests must find them in the same order
+# The processes that share the tests must find them in the same order.
+test: export PYTHONHASHSEED := 0
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist loadfile
 

@@ -15,8 +15,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from side_by_side import RESULTS
-from targets import TARGETS
+from measuring.side_by_side import RESULTS
+from reporting.targets import TARGETS
 
 SCRIPTS = (
     "indexing",

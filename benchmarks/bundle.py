@@ -13,7 +13,7 @@ import os
 import time
 from pathlib import Path
 
-from provenance import provenance
+from measuring.provenance import provenance
 from sightline.bundle import Bundle
 from sightline.bundle.spec import read_spec, write_spec
 from sightline.datasets import read_all

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import torch
 
-from cascades import Cascades
-from once import train_once, write_result
-from provenance import provenance
+from measuring.cascades import Cascades
+from measuring.once import train_once, write_result
+from measuring.provenance import provenance
 from sightline.datasets import read_all
 from sightline.models import checkpoint
 from sightline.models.blending import blend

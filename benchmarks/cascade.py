@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 import sightline
-from provenance import provenance
+from measuring.provenance import provenance
 from sightline.bundle import Bundle
 from sightline.bundle.spec import Fusion, Usual, read_spec, write_spec
 from sightline.collection import Collection

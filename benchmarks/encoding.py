@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from encoding_graphs import BLOCKS, FIXED, FLOAT32, bundles, recalled
-from encoding_ways import AT_ONCE, IMAGE_TOWER, TEXT_TOWER, Engine, Kind, Singles, Task
-from side_by_side import in_turns, options, write
+from measuring.encoding_graphs import BLOCKS, FIXED, FLOAT32, bundles, recalled
+from measuring.encoding_ways import AT_ONCE, IMAGE_TOWER, TEXT_TOWER, Engine, Kind, Singles, Task
+from measuring.side_by_side import in_turns, options, write
 from sightline.bundle import Bundle
 from sightline.datasets import Record, read_all
 from sightline.loading import locate
@@ -55,7 +55,7 @@ class Worker:
 
     def __init__(self, task: Task) -> None:
         self.most = 0.0
-        command = [sys.executable, str(Path(__file__).with_name("encoding_ways.py"))]
+        command = [sys.executable, str(Path(__file__).parent / "measuring" / "encoding_ways.py")]
         self._process = subprocess.Popen(
             [*command, json.dumps(dataclasses.asdict(task))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

@@ -5,11 +5,12 @@
 Needs SIGHTLINE_DATA, a bundle (the bundled one) and the extras `serve` and `train`. The collection is made up (see
 searching.py) and queries are real captions, none asked twice.
 
-Beside it stands what one would write instead, plain_search.py: a text tower of the same shape as the bundled one, in
-float32 under torch, and a dot product of numpy over as many vectors (of 384 numbers, where Sightline has 512). It is
-started anew for each answer, as the command is, or kept open, as the server is. It does not match, and knows nothing of
-files, so Sightline is measured with and without matching 20. All take turns. What the server takes besides the stages
-of a search is called http: both ends of the connection, and finding the names of what was found.
+Beside it stands what one would write instead, measuring/plain_search.py: a text tower of the same shape as the
+bundled one, in float32 under torch, and a dot product of numpy over as many vectors (of 384 numbers, where Sightline
+has 512). It is started anew for each answer, as the command is, or kept open, as the server is. It does not match,
+and knows nothing of files, so Sightline is measured with and without matching 20. All take turns. What the server
+takes besides the stages of a search is called http: both ends of the connection, and finding the names of what was
+found.
 """
 
 import http.client
@@ -29,17 +30,17 @@ from urllib.parse import quote
 
 import numpy as np
 
-from plain_search import PlainSearch
+from measuring.plain_search import PlainSearch
+from measuring.side_by_side import in_turns, options, write
 from searching import command, encoded_photos, make
 from serve import Server, running
-from side_by_side import in_turns, options, write
 from sightline.bundle import Bundle
 from sightline.datasets import read_all
 from sightline.loading import locate
 
 TOWER = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
 K = 20
-SCRIPT = Path(__file__).with_name("plain_search.py")
+SCRIPT = Path(__file__).parent / "measuring" / "plain_search.py"
 PLAIN = "plain script"
 SIGHTLINE = {0: "sightline, none matched", K: f"sightline, {K} matched"}
 STAGES = ("encode", "retrieve", "interact", "match", "http")

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from retrieval_summary import bandwidth, floor_ms
-from side_by_side import best, options, write
+from measuring.retrieval_summary import bandwidth, floor_ms
+from measuring.side_by_side import best, options, write
 from sightline.media.loading import usable_cpus
 
 WORDS, PARTS, PATCHES = 13, 49, 197

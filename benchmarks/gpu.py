@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from PIL import Image
 
+from measuring.side_by_side import options, write
 from scan import made_up, measured_bandwidth, times
-from side_by_side import options, write
 from sightline.bundle import Bundle
 from sightline.bundle.engines import Arrays
 from sightline.bundle.spec import Graph

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from evaluation import unit
-from growth import exponent
+from measuring.growth import exponent
+from measuring.side_by_side import best, options, write
 from memory import Repeating, write_pictures
 from searching import encoded_photos, make
-from side_by_side import best, options, write
 from sightline.bundle import Bundle, Encoded
 from sightline.collection import Collection, index
 from sightline.collection.collection import VECTORS_FOLDER

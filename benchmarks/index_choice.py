@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from index_choice_page import page
-from photo_vectors import BLOCK, TOP, Halves, Longs, Real, Singles, around, blocks, real, recall, truth, unit
-from provenance import provenance
+from measuring.photo_vectors import BLOCK, TOP, Halves, Longs, Real, Singles, around, blocks, real, recall, truth, unit
+from measuring.provenance import provenance
 from sightline.bundle.encoded import Encoded
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore

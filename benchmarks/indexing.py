@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from encoding_ways import IMAGE_TOWER, Task, ready
-from side_by_side import options, write
+from measuring.encoding_ways import IMAGE_TOWER, Task, ready
+from measuring.side_by_side import options, write
 from sightline.bundle import Bundle
 from sightline.collection import index
 from sightline.datasets import read_all

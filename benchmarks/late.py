@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from provenance import provenance
+from measuring.provenance import provenance
 from sightline.bundle import Bundle, Encoded
 from sightline.datasets import read_all
 from sightline.loading import locate

@@ -20,8 +20,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from measuring.side_by_side import in_turns, options, write
 from searching import encoded_photos, make
-from side_by_side import in_turns, options, write
 from sightline.bundle import Bundle
 from sightline.collection import Collection
 from sightline.datasets import read_all

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from provenance import provenance
+from measuring.provenance import provenance
 
 SIDE = 96
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from provenance import provenance
+from measuring.provenance import provenance
 from searching import AT_ONCE, around, encoded_photos
 from sightline.bundle import Bundle, Encoded
 from sightline.datasets import read_all

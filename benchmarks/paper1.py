@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from cascades import Cascades
-from provenance import provenance
+from measuring.cascades import Cascades
+from measuring.provenance import provenance
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
 from sightline.models import SingleStream, checkpoint, towers

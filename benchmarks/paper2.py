@@ -32,10 +32,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from once import NOTE, RECIPES, Countdown, Measured, measure_once, train_once, write_result
-from provenance import provenance
-from ranked import gain, ranked
-from relation_cost import measured_cost
+from measuring.once import NOTE, RECIPES, Countdown, Measured, measure_once, train_once, write_result
+from measuring.provenance import provenance
+from measuring.ranked import gain, ranked
+from measuring.relation_cost import measured_cost
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
 from sightline.evaluation.encoding import Encodings, Needs, encode_images, encode_texts

@@ -24,9 +24,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from once import NOTE, Countdown, Measured, measure_once, train_once, write_result
-from provenance import provenance
-from ranked import gain, ranked
+from measuring.once import NOTE, Countdown, Measured, measure_once, train_once, write_result
+from measuring.provenance import provenance
+from measuring.ranked import gain, ranked
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
 from sightline.evaluation.encoding import Encodings, Needs, encode_images, encode_texts

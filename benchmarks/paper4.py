@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from once import Countdown, Measured, measure_once, train_once, write_result
-from provenance import provenance
-from ranked import gain, ranked
+from measuring.once import Countdown, Measured, measure_once, train_once, write_result
+from measuring.provenance import provenance
+from measuring.ranked import gain, ranked
 from sightline.datasets import Record, read_all
 from sightline.evaluation import Evaluation, command_translator, evaluate, evaluate_languages
 from sightline.evaluation.encoding import Encodings, SharedImages

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from provenance import provenance
+from measuring.provenance import provenance
 from sightline.bundle import Bundle
 from sightline.collection import Collection, index
 from sightline.datasets import Record, read_all

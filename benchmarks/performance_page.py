@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import speed_plots
+from measuring.table4 import PAPER
+from reporting import speed_plots
 from reporting.markdown import MISSING, paragraph, table
-from table4 import PAPER
-from targets import MET, UNMEASURED, judged
+from reporting.targets import MET, UNMEASURED, judged
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, DOCS = ROOT / "benchmarks" / "results", ROOT / "docs"

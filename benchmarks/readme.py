@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from performance_page import DOCS, PLOTS, RESULTS, read
-from speed_plots import draw
+from reporting.speed_plots import draw
 
 ROOT = Path(__file__).resolve().parents[1]
 BETWEEN = re.compile(r"(<!-- demo -->\n).*(<!-- /demo -->)", re.DOTALL)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cascades import Cascades
-from provenance import provenance
+from measuring.cascades import Cascades
+from measuring.provenance import provenance
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation, evaluate
 from sightline.models.engine import TorchModel

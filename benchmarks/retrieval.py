@@ -21,11 +21,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from retrieval_case import Case, Settings, begin
-from retrieval_steps import ask, build
-from retrieval_summary import bandwidth, floor_ms, ratios
-from retrieval_ways import OURS, WAYS, Way
-from side_by_side import options, write
+from measuring.retrieval_case import Case, Settings, begin
+from measuring.retrieval_steps import ask, build
+from measuring.retrieval_summary import bandwidth, floor_ms, ratios
+from measuring.retrieval_ways import OURS, WAYS, Way
+from measuring.side_by_side import options, write
 
 SIZES, QUICK_SIZES = "10000,100000,1000000,10000000", "10000,100000"
 CARE, QUICK_CARE = 80, 40

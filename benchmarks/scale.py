@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from fan_out import Cluster, latencies, summary
-from provenance import provenance
+from measuring.fan_out import Cluster, latencies, summary
+from measuring.provenance import provenance
 from scale_page import PAGE, RESULTS, page
 from searching import around, encoded_photos
 from sightline.bundle import Bundle, Encoded

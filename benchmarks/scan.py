@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from side_by_side import options, write
+from measuring.side_by_side import options, write
 from sightline.kernels import scan as scanning
 from sightline.kernels.scan import CUTS, Dtype, Scan
 from sightline.kernels.scan_near import Near

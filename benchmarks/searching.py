@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from provenance import provenance
+from measuring.provenance import provenance
 from sightline.bundle import Bundle, Encoded
 from sightline.collection import Collection
 from sightline.collection.catalog import Catalog

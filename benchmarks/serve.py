@@ -35,7 +35,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from provenance import provenance
+from measuring.provenance import provenance
 from searching import encoded_photos, make
 from sightline.bundle import Bundle
 from sightline.datasets import read_all

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from side_by_side import options, write
+from measuring.side_by_side import options, write
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ BENCHMARKS, RECIPES = ROOT / "benchmarks", ROOT / "recipes"
 
 
 def script(name: str) -> ModuleType:
-    """A script as a module."""
-    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    """A script as a module, or one of its neighbours, as in `measuring.once`."""
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name.replace('.', '/')}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -50,7 +50,7 @@ class Here:
     """Carries out a task in this process."""
 
     def __init__(self, task: Any) -> None:
-        self.out, self.way, self.most = task.out, sys.modules["encoding_ways"].ready(task), 1.0
+        self.out, self.way, self.most = task.out, sys.modules["measuring.encoding_ways"].ready(task), 1.0
 
     def __call__(self) -> None:
         np.save(self.out, self.way())
@@ -141,7 +141,7 @@ def test_recall_is_that_of_an_evaluation_and_measured_once(
 ) -> None:
     right = evaluate(Bundle.open(graphs / "float32"), records()).to_json()
     assert row(result, "recall", "float32")["rSum"] == pytest.approx(right["rSum"])
-    module = sys.modules["encoding_graphs"]
+    module = sys.modules["measuring.encoding_graphs"]
     monkeypatch.setattr(module, "evaluate", None)
     assert module.recalled(graphs / "float32", graphs, [])["rSum"] == pytest.approx(right["rSum"])
 

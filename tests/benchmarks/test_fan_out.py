@@ -8,7 +8,7 @@ import pytest
 import report
 
 sys.path.insert(0, str(report.ROOT / "benchmarks"))
-from fan_out import Cluster, latencies, summary
+from measuring.fan_out import Cluster, latencies, summary
 
 sys.path.pop(0)
 

@@ -44,7 +44,7 @@ steps = 6
 @pytest.fixture
 def once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script, with a recipe of six steps that is saved after every second one."""
-    found = script("once")
+    found = script("measuring.once")
     pictures = shapes.write(tmp_path / "pictures", list(shapes.cards(seed=0))[:12])
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/tiny.toml").write_text(RECIPE)

@@ -86,7 +86,7 @@ def test_a_call_leaves_a_result_a_run_and_the_same_call_trains_and_measures_noth
     assert found[run]["gain_over"][other].keys() == {"rSum", "low", "high"}
     assert "runs left: 0" in capsys.readouterr().out
     monkeypatch.setattr(module.TorchModel, "open", None)
-    monkeypatch.setattr(sys.modules["once"], "train", None)
+    monkeypatch.setattr(sys.modules["measuring.once"], "train", None)
     module.main()
     again = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "out").iterdir()}
     assert again[run] == found[run]

@@ -11,8 +11,8 @@ import pytest
 import report
 from benchmarks.scripts import script
 
-bench, targets = script("bench"), script("targets")
-speed_plots, performance_page, readme = script("speed_plots"), script("performance_page"), script("readme")
+bench, targets = script("bench"), script("reporting.targets")
+speed_plots, performance_page, readme = script("reporting.speed_plots"), script("performance_page"), script("readme")
 MACHINE = {"cores": 2, "processor": "aarch64"}
 
 

@@ -56,7 +56,7 @@ def run(
 def test_ways_take_turns_and_the_first_round_does_not_count() -> None:
     told: list[str] = []
     ways = {"a": lambda: told.append("a"), "b": lambda: told.append("b") or 7.0}
-    seconds = script("side_by_side").in_turns(ways, 2)
+    seconds = script("measuring.side_by_side").in_turns(ways, 2)
     assert told == ["a", "b", "b", "a", "a", "b"]
     assert seconds["b"] == [7.0, 7.0], "a way may say what counts"
     assert len(seconds["a"]) == 2
@@ -160,7 +160,7 @@ def test_growth_is_fitted_for_every_stage(run: Run, monkeypatch: pytest.MonkeyPa
     assert [row["stage"] for row in result["rows"]] == [
         *("index", "index, nothing changed", "open", "retrieve", "compact", "match", "interact", "rank a test set")
     ]
-    promised = {target.ratio for target in script("targets").TARGETS if target.experiment == "growing"}
+    promised = {target.ratio for target in script("reporting.targets").TARGETS if target.experiment == "growing"}
     assert set(result["ratios"]) == promised
     (row,) = growing.fitted([("a", "b", 10, 1.0), ("a", "b", 100, 10.0), ("a", "b", 1000, 100.0)])
     assert row["exponent"] == pytest.approx(1)

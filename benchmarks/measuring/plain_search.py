@@ -1,6 +1,6 @@
 """What one would write instead of Sightline: a text tower of transformers under torch, and a dot product in numpy.
 
-    python benchmarks/plain_search.py FOLDER "a dog on a beach"
+    python benchmarks/measuring/plain_search.py FOLDER "a dog on a beach"
 
 FOLDER holds a model and its tokenizer as transformers saves them, `vectors.npy`, and `names.txt`. end_to_end.py makes
 one, and measures this beside Sightline.

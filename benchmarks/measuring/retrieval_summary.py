@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from growth import exponent
-from photo_vectors import TOP
-from retrieval_steps import EQUAL, LEAST, LEAST_RECALL
-from retrieval_ways import OURS, WAYS, Way
+from measuring.growth import exponent
+from measuring.photo_vectors import TOP
+from measuring.retrieval_steps import EQUAL, LEAST, LEAST_RECALL
+from measuring.retrieval_ways import OURS, WAYS, Way
 from sightline.stores.searching import Effort
 from sightline.stores.signs import code_bytes
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from photo_vectors import Longs, Singles, around, blocks, recall
-from retrieval_case import SHARES, Case
-from retrieval_ways import OURS, Index, Way
+from measuring.photo_vectors import Longs, Singles, around, blocks, recall
+from measuring.retrieval_case import SHARES, Case
+from measuring.retrieval_ways import OURS, Index, Way
 
 LEAST_RECALL, ALL = 0.97, 0.999  # whoever finds so much finds all of it
 EQUAL, LEAST = "finding as much as Sightline", f"at a recall of {LEAST_RECALL}"

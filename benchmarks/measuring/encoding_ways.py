@@ -1,6 +1,6 @@
 """Ways to encode photos and texts, each as it is usually used, with all processors.
 
-    python benchmarks/encoding_ways.py TASK
+    python benchmarks/measuring/encoding_ways.py TASK
 
 is the process that `encoding.py` starts for each way, with the task as JSON: for every line that it reads, it encodes
 everything once, and prints the seconds and the most memory that it ever had. So several ways can be loaded at the same

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from photo_vectors import TOP, Halves, Longs, Singles
+from measuring.photo_vectors import TOP, Halves, Longs, Singles
 from sightline.bundle.encoded import Encoded
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from photo_vectors import Bools, Halves, Longs, Real, Singles, real, truth
-from retrieval_ways import OURS, vectors_of
+from measuring.photo_vectors import Bools, Halves, Longs, Real, Singles, real, truth
+from measuring.retrieval_ways import OURS, vectors_of
 
 SHARES = (0.01, 0.1, 0.5)
 """Of the vectors that filters allow; the last is also what is left when the others are deleted."""

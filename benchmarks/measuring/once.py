@@ -19,7 +19,7 @@ from sightline.progress import training
 from sightline.training.recipe import read_recipe
 from sightline.training.trainer import train
 
-RECIPES = Path(__file__).parent.parent / "recipes"
+RECIPES = Path(__file__).parents[2] / "recipes"
 NOTE = "done"
 SAVE_EVERY = 2000  # steps that are lost at most; on a GPU about a minute, and saving takes a second
 

@@ -1,0 +1,1 @@
+"""What several measurements share: each of them is a script beside this folder."""

@@ -10,6 +10,7 @@ SIGHTLINE_DATA, what needs them is left out. Collections are made up: fragments 
 import argparse
 import json
 import os
+import sys
 import tempfile
 import time
 import tracemalloc
@@ -187,7 +188,6 @@ def on_gpu(bandwidth: float, rounds: int) -> list[dict[str, Any]]:
         exact = reference(asked, stored, None, scales)
         error = float(((maxsim(asked, stored, None, scales) - exact).abs() / exact.abs()).max())
         limit = 1e-2 if dtype == "bfloat16" else 1e-3
-        assert error <= limit, f"{dtype}: {error} > {limit}"
 
         def score(asked: Any = asked, stored: Any = stored, scales: Any = scales) -> object:
             return maxsim(asked, stored, None, scales)
@@ -199,7 +199,14 @@ def on_gpu(bandwidth: float, rounds: int) -> list[dict[str, Any]]:
         floor = 1000 * bytes_read / bandwidth
         took, with_top = (triton.testing.do_bench(way, rep=rounds, return_mode="median") for way in (score, top))
         row = {"model": name, "images": ON_GPU[0], "fragments": each, "words": words, "dtype": dtype}
-        row |= {"ms": took, "with_top_20_ms": with_top, "floor_ms": floor, "ratio": took / floor, "error": error}
+        row |= {
+            "ms": took,
+            "with_top_20_ms": with_top,
+            "floor_ms": floor,
+            "ratio": took / floor,
+            "error": error,
+            "error_limit": limit,
+        }
         told = f"{took:.3f} ms, with top 20 {with_top:.3f} ms, floor {floor:.3f} ms, {took / floor:.2f} x the floor"
         print(f"late gpu {name}, {words} x {each}, {dtype}: {told}, error {error:.1e}", flush=True)
         rows.append(row)
@@ -255,6 +262,9 @@ def main() -> None:
     path = arguments.json or folder / ("late-gpu.json" if arguments.gpu else "late.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
+    wrong = [row for row in result.get("gpu", ()) if row.get("error", 0.0) > row.get("error_limit", 0.0)]
+    if wrong:
+        sys.exit(f"off by more than is allowed: {wrong}")
 
 
 if __name__ == "__main__":

@@ -59,9 +59,9 @@ def _opening(results: Results) -> str:
     met, open_ = verdicts.count(MET), verdicts.count(UNMEASURED)
     return paragraph(
         f"""Every number of the processor is a ratio, measured in one run on one machine next to what one would use
-        instead. `make bench` measures a smaller case of all of it in a few minutes and prints the ratios of the machine
-        at hand. Of {len(verdicts)} targets {met} are met, {open_} are not measured yet, and
-        {len(verdicts) - met - open_} are missed; where one is missed, the notes below say why, and what was tried."""
+        instead. `make bench` measures a smaller case of all of it and prints the ratios of the machine at hand. Of
+        {len(verdicts)} targets, met: {met}; missed: {len(verdicts) - met - open_}; not measured yet: {open_}. Where one
+        is missed, the notes below say why, and what was tried."""
     )
 
 

@@ -12,23 +12,12 @@ from reporting.replica import SIZES
 from reporting.results import T2I_1, Replica, ResultFile
 from reporting.runs import Runs
 from reporting.runs3 import Variant
+from reporting.style import STYLE
 
 # Colours that the colour-blind can tell apart (Okabe and Ito), and a mark of its own for each.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _MARKS = "os^Dv*"
-_STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "sightline",
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e5e5e5",
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "figure.facecolor": "white",
-}
+_STYLE = STYLE | {"axes.grid": True, "grid.color": "#e5e5e5", "axes.axisbelow": True}
 
 
 def draw(

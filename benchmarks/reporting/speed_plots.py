@@ -4,23 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reporting.style import STYLE
+
 Result = Mapping[str, Any]
 OURS, PEER = "#0072b2", "#b0b0b0"
 _STAGES = {"encode": "#0072b2", "retrieve": "#009e73", "match": "#e69f00", "http": "#cc79a7"}
 # Colours that the colour-blind can tell apart (Okabe and Ito); on white, so that they read the same on a dark page.
-_STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "sightline",
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
+_STYLE = STYLE | {
     "axes.spines.left": False,
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
     "ytick.major.size": 0,
-    "legend.frameon": False,
-    "figure.facecolor": "white",
 }
 
 

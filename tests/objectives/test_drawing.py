@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.objectives.drawing import draw, inverse_density, masked_softmax, uniform
+from sightline.objectives.drawing import draw, draw_each, inverse_density, masked_softmax, uniform
 
 
 def test_draws_follow_the_softmax_over_what_is_allowed() -> None:
@@ -34,6 +34,21 @@ def test_what_is_not_allowed_is_never_drawn(allowed: list[bool], number: float, 
     drawn = int(draw(logits, mask, torch.tensor([number])))
     assert 0 <= drawn < len(allowed)
     assert allowed[drawn] or not any(allowed)
+
+
+def test_every_number_of_a_row_draws_as_if_it_were_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits, numbers = torch.randn(2, 3, 7, generator=generator), torch.rand(2, 3, 40, generator=generator)
+    allowed = torch.rand(2, 3, 7, generator=generator) < 0.8
+    found = draw_each(logits, allowed, numbers)
+    alone = [draw(logits.flatten(0, 1), allowed.flatten(0, 1), some) for some in numbers.flatten(0, 1).T]
+    assert torch.equal(found.flatten(0, 1), torch.stack(alone, 1))
+    assert found.unique().numel() > 4
+
+
+def test_a_number_on_the_border_of_two_items_draws_the_second() -> None:
+    numbers = torch.tensor([[0.0, 0.25, 0.5, 0.75]])
+    assert draw_each(torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool), numbers).tolist() == [[0, 0, 1, 1]]
 
 
 def test_a_row_that_allows_nothing_has_no_weight() -> None:

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 from typing import Literal
 
@@ -90,8 +91,27 @@ def test_by_distance_each_caption_of_an_image_draws_for_itself() -> None:
     numbers = torch.rand(2, 208, 1, generator=torch.Generator().manual_seed(0))
     assert numbers.unique().numel() == numbers.numel()
     weights = triplet.inverse_density(pairs.cosines().T[:1].detach(), 8, 0.5)
-    rivals = triplet.draw(weights.expand(200, -1), ~pairs.positive.T[:1].expand(200, -1), numbers[1, :200, 0])
+    rivals = triplet.draw_each(weights, ~pairs.positive.T[:1], numbers[1, :200].T)
     assert rivals.unique().numel() > 4
+
+
+@pytest.mark.parametrize("negatives", ["hardest", "mean", "sum", "distance"])
+def test_several_matrices_of_cosines_at_once_have_the_losses_that_each_has_alone(
+    negatives: triplet.Negatives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triplet, "uniform", lambda shape, _, device: torch.full(shape, 0.6, device=device))
+    luck, objective = torch.Generator(), Triplet(MARGIN, negatives)
+    pairs = dataclasses.replace(batch([0, 0, 1, 2, 3], [0, 1, 1, 4]), own_texts=slice(1, 4), own_images=slice(0, 3))
+    several = torch.stack([batch([0] * 5, [0] * 4, seed).cosines() for seed in (1, 2, 3)]).detach().requires_grad_()
+    losses = objective.of(several, pairs, luck)
+    assert losses.unique().numel() == 3
+    for i, loss in enumerate(losses):
+        alone = several[i].detach().requires_grad_()
+        expected = objective.of(alone, pairs, luck)
+        torch.testing.assert_close(loss, expected)
+        (found,) = torch.autograd.grad(loss, several, retain_graph=True)
+        torch.testing.assert_close(found[i], torch.autograd.grad(expected, alone)[0])
+        assert (found[torch.arange(3) != i] == 0).all()
 
 
 @pytest.mark.parametrize("rule", [triplet.hardest, triplet.mean, triplet.every])

@@ -53,6 +53,20 @@ def test_moments_steps_and_a_learned_temperature_come_back_exactly(tmp_path: Pat
         assert torch.equal(value, model.state_dict()[name]), name
 
 
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_fused_step_finds_its_count_where_the_parameter_is(tmp_path: Path, fused: bool) -> None:
+    run = begun()
+    step(*run)
+    save_state(tmp_path / "last", run[0], tiny.tokenizer(), *run[1:], Standing(1))
+    model, _, objectives = begun(tmp_path / "last")
+    elsewhere = make_optimizer(OptimizerRecipe(lr=1e-2, rates={"image": 1e-3}), model.to("meta"), objectives.values())
+    elsewhere.defaults["fused"] = fused
+    load_state(tmp_path / "last", elsewhere, objectives)
+    state = elsewhere.state[elsewhere.param_groups[0]["params"][0]]
+    assert state["exp_avg"].device.type == "meta"
+    assert state["step"].device.type == ("meta" if fused else "cpu")
+
+
 def test_a_state_holds_nothing_but_safetensors_and_json(tmp_path: Path) -> None:
     run = begun()
     step(*run)

@@ -10,8 +10,13 @@ from torch import Tensor
 
 
 def uniform(shape: tuple[int, ...], generator: torch.Generator, device: torch.device) -> Tensor:
-    """Numbers from 0 up to but not including 1, the same on every device: drawn where the generator lives."""
-    return torch.rand(shape, generator=generator, device=generator.device).to(device)
+    """Numbers from 0 up to but not including 1, the same on every device: drawn where the generator lives.
+
+    From there to a GPU they go by pinned memory, for which the processor need not wait.
+    """
+    pinned = device.type == "cuda" and generator.device.type == "cpu"
+    numbers = torch.rand(shape, generator=generator, device=generator.device, pin_memory=pinned)
+    return numbers.to(device, non_blocking=True)
 
 
 @torch.no_grad()
@@ -24,12 +29,22 @@ def draw(log_weights: Tensor, allowed: Tensor, numbers: Tensor) -> Tensor:
     >>> draw(torch.tensor([[0.0, 9.0, 0.0]]), torch.tensor([[True, False, True]]), torch.tensor([0.6]))
     tensor([2])
     """
+    return draw_each(log_weights, allowed, numbers[:, None]).squeeze(1)
+
+
+@torch.no_grad()
+def draw_each(log_weights: Tensor, allowed: Tensor, numbers: Tensor) -> Tensor:
+    """As `draw`, but once for every number of a row, whatever the others drew: [..., rows, draws].
+
+    log_weights, allowed: [..., rows, items]; numbers: [..., rows, draws].
+    """
     weights = masked_softmax(log_weights, allowed)
-    cumulated = weights.cumsum(1)
-    drawn = (cumulated <= numbers[:, None] * cumulated[:, -1:]).sum(1).clamp(max=weights.shape[1] - 1)
+    cumulated = weights.cumsum(-1)
+    last = weights.shape[-1] - 1
+    drawn = torch.searchsorted(cumulated, numbers * cumulated[..., -1:], right=True).clamp(max=last)
     # Rounding may carry a number past the last weight, or onto an item that has none.
-    sound = weights.gather(1, drawn[:, None]).squeeze(1) > 0
-    return torch.where(sound, drawn, weights.argmax(1))
+    sound = weights.gather(-1, drawn) > 0
+    return torch.where(sound, drawn, weights.argmax(-1, keepdim=True))
 
 
 @torch.no_grad()
@@ -46,9 +61,9 @@ def draw_several(log_weights: Tensor, allowed: Tensor, numbers: Tensor, count: i
 
 
 def masked_softmax(log_weights: Tensor, allowed: Tensor) -> Tensor:
-    """Softmax of each row [rows, items] over what is allowed; zeros in a row that allows nothing."""
+    """Softmax of each row [..., rows, items] over what is allowed; zeros in a row that allows nothing."""
     lowest = torch.finfo(log_weights.dtype).min
-    return log_weights.masked_fill(~allowed, lowest).softmax(1) * allowed
+    return log_weights.masked_fill(~allowed, lowest).softmax(-1) * allowed
 
 
 def inverse_density(cosines: Tensor, dim: int, nearest: float) -> Tensor:

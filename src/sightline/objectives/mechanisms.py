@@ -24,15 +24,17 @@ class Fusion(nn.Module):
 
     def forward(self, images: Tensor, texts: Tensor, graph: Graph) -> tuple[Tensor, Tensor]:
         """Enhance images [I, dim] and texts [T, dim]."""
-        count = len(images)
-        first = torch.arange(count + len(texts), device=images.device) < count
-        within = first[:, None] == first
-        allowed = {"all": torch.ones_like(within), "intra": within, "inter": ~within}[self.among]
-        bias = hide(self.weight * graph.relevance.joined(), graph.connected.joined() & allowed)
+        counts = [len(images), len(texts)]
+        connected = graph.connected.joined()
+        if self.among != "all":
+            first = torch.arange(len(connected), device=images.device) < counts[0]
+            connected &= (first[:, None] == first) == (self.among == "intra")
+        bias = hide(self.weight * graph.relevance.joined(), connected)
         nodes = torch.cat([images, texts])
         for attend, feed_forward in zip(self.attend, self.feed_forward, strict=True):
             nodes = feed_forward(attend(nodes, nodes, bias))
-        return nodes[:count], nodes[count:]
+        images, texts = torch.split(nodes, counts)
+        return images, texts
 
 
 class Standalone(nn.Module):

@@ -1,6 +1,5 @@
 """The relation loss: texts and images of a batch help each other to be told apart, while training (paper 2, HREM)."""
 
-from dataclasses import replace
 from typing import get_args
 
 import torch
@@ -9,7 +8,7 @@ from torch.nn import functional as F
 
 from sightline.errors import ModelError
 from sightline.models.retriever import Retriever
-from sightline.objectives.graph import AssociationGraph, relevance_loss
+from sightline.objectives.graph import AssociationGraph, Graph, relevance_loss
 from sightline.objectives.mechanisms import MECHANISMS, Among, Fusion, Mechanism, Standalone
 from sightline.objectives.objective import Field, Objective, Pairs
 from sightline.objectives.triplet import Negatives, Triplet
@@ -100,29 +99,32 @@ class Relation(Objective):
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
         """Give this process's share of the loss."""
         with torch.autocast(pairs.text_ids.device.type, enabled=False):
-            enhanced, stray = self._related(pairs, generator)
-            initial = self.triplet(pairs, model, generator)
-            both = self.triplet(enhanced, model, generator)
-            crossed = self.triplet(replace(pairs, images=enhanced.images), model, generator)
-            crossed = crossed + self.triplet(replace(pairs, texts=enhanced.texts), model, generator)
-        parts = {"initial": initial, "enhanced": both, "crossed": crossed, "regularisation": stray}
-        self.parts = {name: part.detach() for name, part in parts.items()}
-        loss: Tensor = both + initial + crossed if self.consistent else both
+            graph = self.graph(pairs)
+            stray = relevance_loss(pairs, graph.relevance)
+            losses = self.triplet.of(self._cosines(pairs, graph, generator), pairs, generator)
+        initial, of_images, of_texts, both = losses.detach().unbind()
+        parts = {"initial": initial, "enhanced": both, "crossed": of_images + of_texts}
+        self.parts = {**parts, "regularisation": stray.detach()}
+        loss: Tensor = losses.sum() if self.consistent else losses[3]
         return loss + self.regularisation * stray if self.regularisation else loss
 
-    def _related(self, pairs: Pairs, generator: torch.Generator) -> tuple[Pairs, Tensor]:
-        """Give the batch with enhanced embeddings, and L_reg."""
+    def _cosines(self, pairs: Pairs, graph: Graph, generator: torch.Generator) -> Tensor:
+        """Cosines of u with v, u with v̄, ū with v, and ū with v̄: [4, texts, images]."""
+        images, texts = pairs.images.embedding.float(), pairs.texts.embedding.float()
+        counts = [len(images), len(texts)]
+        enhanced = F.normalize(torch.cat(self._enhanced(images, texts, graph, generator)), dim=-1)
+        enhanced_images, enhanced_texts = torch.split(enhanced, counts)
+        cosines = torch.cat([texts, enhanced_texts]) @ torch.cat([images, enhanced_images]).T
+        return cosines.view(2, len(texts), 2, len(images)).transpose(1, 2).flatten(0, 1)
+
+    def _enhanced(
+        self, images: Tensor, texts: Tensor, graph: Graph, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Let images [I, dim] and texts [T, dim] attend to each other; dropout follows the generator alone."""
         if self.attention is None:
             raise ModelError("relation does not know how wide the embeddings are", "Call fit(model) first.")
-        graph = self.graph(pairs)
-        images, texts = pairs.images.embedding.float(), pairs.texts.embedding.float()
         seed = int(torch.randint(2**31, (), generator=generator))
         with torch.random.fork_rng([images.device] if images.is_cuda else []):
             torch.manual_seed(seed)  # all processes drop the same
-            images, texts = self.attention(images, texts, graph)
-        enhanced = replace(
-            pairs,
-            images=pairs.images._replace(embedding=F.normalize(images, dim=-1)),
-            texts=pairs.texts._replace(embedding=F.normalize(texts, dim=-1)),
-        )
-        return enhanced, relevance_loss(pairs, graph.relevance)
+            enhanced: tuple[Tensor, Tensor] = self.attention(images, texts, graph)
+        return enhanced

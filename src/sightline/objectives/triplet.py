@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from sightline.errors import ModelError
 from sightline.models.retriever import Retriever
-from sightline.objectives.drawing import draw, inverse_density, uniform
+from sightline.objectives.drawing import draw_each, inverse_density, uniform
 from sightline.objectives.objective import Objective, Pairs, Scores, check_scores
 
 Negatives = Literal["hardest", "mean", "sum", "distance"]
@@ -81,19 +81,25 @@ class Triplet(Objective):
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
         """Give this process's share of the mean of equation 2 over the positive pairs."""
-        cosines, positive = pairs.scores(self.on), pairs.positive
-        texts, images = pairs.own_texts, pairs.own_images
-        numbers = uniform((2, len(positive), 1), generator, cosines.device).expand(2, *positive.shape)
+        return self.of(pairs.scores(self.on), pairs, generator)
+
+    def of(self, cosines: Tensor, pairs: Pairs, generator: torch.Generator) -> Tensor:
+        """Give the same for other cosines than the batch's own, [..., texts, images]: a loss for each matrix, [...].
+
+        Several at once cost a GPU little more than one.
+        """
+        positive, texts, images = pairs.positive, pairs.own_texts, pairs.own_images
+        numbers = uniform((2, *cosines.shape[:-1], 1), generator, cosines.device).expand(2, *cosines.shape)
         dim = pairs.texts.embedding.shape[1]
-        of_texts = self._violations(cosines[texts], positive[texts], numbers[0][texts], dim)
-        of_images = self._violations(cosines.T[images], positive.T[images], numbers[1].T[images], dim)
+        of_texts = self._violations(cosines[..., texts, :], positive[texts], numbers[0][..., texts, :], dim)
+        of_images = self._violations(cosines.mT[..., images, :], positive.T[images], numbers[1].mT[..., images, :], dim)
         return (of_texts + of_images) / positive.sum().clamp(min=1)
 
     def _violations(self, cosines: Tensor, positive: Tensor, numbers: Tensor, dim: int) -> Tensor:
-        """One direction, [anchors, items], added up over its positive pairs; `numbers` draw for each of them."""
+        """One direction, [..., anchors, items], added up over its positive pairs; `numbers` draw for each of them."""
         if self.negatives == "distance":
             log_weights = inverse_density(cosines.detach(), dim, self.nearest)
-            allowed = ~positive & (2 - 2 * cosines.detach() < self.farthest**2)
+            allowed = ~positive & (cosines.detach() > 1 - self.farthest**2 / 2)
             return drawn(cosines, positive, self.margin, log_weights, allowed, numbers)
         rule = {"hardest": hardest, "mean": mean, "sum": every}[self.negatives]
         return rule(cosines, positive, self.margin)
@@ -102,22 +108,22 @@ class Triplet(Objective):
 def hardest(cosines: Tensor, positive: Tensor, margin: float) -> Tensor:
     """One direction of equation 2, added up over positive pairs, each against its anchor's closest negative.
 
-    cosines, positive: [anchors, items]. Anchors without positives or without negatives add nothing.
+    cosines: [..., anchors, items]; positive: [anchors, items]; gives [...]. Anchors without positives or without
+    negatives add nothing.
     """
-    anchor, item = positive.nonzero(as_tuple=True)
-    closest = cosines.masked_fill(positive, -torch.inf).amax(1)
-    return F.relu(closest[anchor] - cosines[anchor, item] + margin).sum()
+    closest = cosines.masked_fill(positive, -torch.inf).amax(-1, keepdim=True)
+    return _over_pairs(F.relu(closest - cosines + margin), positive)
 
 
 def every(cosines: Tensor, positive: Tensor, margin: float) -> Tensor:
     """As `hardest`, but against each of the anchor's negatives, added up."""
-    return _terms(cosines, positive, margin).sum()
+    return _terms(cosines, positive, margin).sum((-2, -1))
 
 
 def mean(cosines: Tensor, positive: Tensor, margin: float) -> Tensor:
     """As `hardest`, but against each of the anchor's negatives, averaged for each pair."""
     negatives = (~positive).sum(1)[positive.nonzero(as_tuple=True)[0]]
-    return (_terms(cosines, positive, margin).sum(1) / negatives.clamp(min=1)).sum()
+    return (_terms(cosines, positive, margin).sum(-1) / negatives.clamp(min=1)).sum(-1)
 
 
 def drawn(
@@ -125,15 +131,20 @@ def drawn(
 ) -> Tensor:
     """As `hardest`, but against one negative for each pair, drawn in proportion to exp(log_weights).
 
-    log_weights, allowed, numbers: [anchors, items]; the number at (anchor, item) draws for that positive pair.
+    log_weights, allowed, numbers: [..., anchors, items]; the number at (anchor, item) draws for that positive pair.
+    The other pairs draw too, in vain: to leave them out, the processor would have to wait for a GPU to find them.
     """
-    anchor, item = positive.nonzero(as_tuple=True)
-    rival = draw(log_weights[anchor], allowed[anchor], numbers[anchor, item])
-    terms = F.relu(cosines[anchor, rival] - cosines[anchor, item] + margin)
-    return (terms * allowed.any(1)[anchor]).sum()
+    rival = draw_each(log_weights, allowed, numbers)
+    terms = F.relu(cosines.gather(-1, rival) - cosines + margin)
+    return _over_pairs(terms, positive & allowed.any(-1, keepdim=True))
+
+
+def _over_pairs(terms: Tensor, counted: Tensor) -> Tensor:
+    """Add up the terms [..., anchors, items] that count: [...]."""
+    return (terms * counted).sum((-2, -1))
 
 
 def _terms(cosines: Tensor, positive: Tensor, margin: float) -> Tensor:
-    """[positive pairs, items]: the term of each pair against each negative of its anchor, zero elsewhere."""
+    """[..., positive pairs, items]: the term of each pair against each negative of its anchor, zero elsewhere."""
     anchor, item = positive.nonzero(as_tuple=True)
-    return F.relu(cosines[anchor] - cosines[anchor, item][:, None] + margin) * ~positive[anchor]
+    return F.relu(cosines[..., anchor, :] - cosines[..., anchor, item, None] + margin) * ~positive[anchor]

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from sightline.bundle.spec import FORMAT, BundleSpec, Graph, ImageSpec, TextSpec, sha256, write_spec
+from sightline.bundle.spec import FORMAT, SPEC_FILE, BundleSpec, Graph, ImageSpec, TextSpec, sha256, write_spec
 from sightline.bundle.tokenizing import Tokenizer
-from sightline.errors import ModelError
+from sightline.errors import BundleError, ModelError
 from sightline.media import Preprocess, RegionConfig
 from sightline.models.retriever import Encoded, Regions, Retriever, Tokens
 from sightline.training.quantize import quantize
@@ -81,7 +81,8 @@ def export(
     bundle, modules whose path matches the pattern `four_bits` take only four bits a weight, and the image graph is
     faster where `pictures` are given, a hundred like those to come, as pixels [pictures, 3, size, size].
     """
-    out = Path(out)
+    out = Path(out).resolve()
+    _check_replaceable(out)
     building = out.with_name(out.name + ".building")
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
@@ -109,6 +110,13 @@ def export(
     shutil.rmtree(out, ignore_errors=True)
     building.rename(out)
     return spec
+
+
+def _check_replaceable(out: Path) -> None:
+    """Refuse to put a bundle in the place of anything but an earlier one: what is there would be deleted."""
+    if not out.exists() or (out.is_dir() and ((out / SPEC_FILE).is_file() or not any(out.iterdir()))):
+        return
+    raise BundleError(f"{out}: is there already, and no bundle", "Choose another --out.")
 
 
 @torch.inference_mode()

@@ -15,6 +15,7 @@ from sightline import settings
 from sightline.bundle.tokenizing import Tokenizer
 from sightline.errors import RecipeError, SightlineError
 from sightline.evaluation import Evaluation, Languages
+from sightline.loading import BEST_FOLDER
 from sightline.models import checkpoint
 from sightline.training.recipe import Recipe
 from sightline.training.state import find_state, find_whole, put_in_place
@@ -27,7 +28,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.best, self.last = path / "best", path / "last"
+        self.best, self.last = path / BEST_FOLDER, path / "last"
         self._log, self._recipe = path / "log.jsonl", path / "recipe.json"
 
     def check(self, recipe: Recipe, resume: bool) -> None:

@@ -3,6 +3,7 @@
 The loss of a contrastive batch needs all of its embeddings at once, but not all of its activations. So every chunk is
 encoded without a graph, the loss is taken of the gathered results, and its gradient there is sent back through each
 chunk, encoded a second time with the same random numbers (Gao et al. 2021). Gradients equal those of the whole batch.
+The last chunk keeps its graph: there is room for one, and it need not be encoded again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -101,7 +102,7 @@ class _Encoding:
     """One side, encoded: its gathered rows as leaves, and the way back into the encoder for this process's own."""
 
     def __init__(
-        self, side: Side, own: slice, chunks: list[slice], seed: int, kept: list[Encoded], gathered: Encoded
+        self, side: Side, own: slice, chunks: list[slice], seed: int, kept: Encoded | None, gathered: Encoded
     ) -> None:
         self.own = own
         self.gathered = gathered
@@ -112,8 +113,11 @@ class _Encoding:
         count = len(side.ids)
         chunks = side.chunks(own, chunk)
         seed += own.start * _APART  # each process its own luck
-        with torch.set_grad_enabled(len(chunks) == 1 and bool(fields)):  # one chunk keeps its graph, unless nobody asks
-            parts = [_seeded(side.encode, rows, seed) for rows in chunks]
+        with torch.no_grad():
+            parts = [_seeded(side.encode, rows, seed) for rows in chunks[:-1]]
+        torch.clear_autocast_cache()  # an older torch would go on with weights that it cast without a graph
+        with torch.set_grad_enabled(bool(fields)):
+            parts.append(_seeded(side.encode, chunks[-1], seed))
         joined = Encoded(*(_joined([part[i] for part in parts]) for i in range(4)))  # type: ignore[arg-type]
         gathered = Encoded(
             *(None if value is None else world.gather(value.detach(), count) for value in joined)  # type: ignore[arg-type]
@@ -122,7 +126,7 @@ class _Encoding:
             leaf = getattr(gathered, field)
             if leaf is not None:
                 leaf.requires_grad_()
-        return cls(side, own, chunks, seed, parts if len(chunks) == 1 else [], gathered)
+        return cls(side, own, chunks, seed, parts[-1] if fields else None, gathered)
 
     def send_back(self, world: World) -> None:
         """Send the gradients at the leaves back into the encoder."""
@@ -132,8 +136,9 @@ class _Encoding:
             if leaf is not None and leaf.requires_grad:
                 whole = leaf.grad if leaf.grad is not None else torch.zeros_like(leaf)
                 gradients[field] = world.add(whole)[self.own]
-        for i, rows in enumerate(self._chunks if gradients else []):
-            part = self._kept[i] if self._kept else _seeded(self._side.encode, rows, self._seed)
+        for rows in reversed(self._chunks if gradients else []):
+            part = _seeded(self._side.encode, rows, self._seed) if self._kept is None else self._kept
+            self._kept = None  # the next one needs its room
             outputs = [(getattr(part, field), gradient[rows]) for field, gradient in gradients.items()]
             outputs = [(value, gradient) for value, gradient in outputs if value.requires_grad]
             if outputs:

@@ -29,7 +29,7 @@ def make_optimizer(recipe: OptimizerRecipe, model: Retriever, objectives: Iterab
     """Set dropout, freeze the parts whose rate is zero, and make an optimiser of the others.
 
     Vectors (biases, norms, temperatures) do not decay. What is frozen already (a temperature that is not learned)
-    stays frozen at any rate.
+    stays frozen at any rate. On a GPU the steps of all parameters of a group are one computation.
     """
     parts = parts_of(model)
     parts[OBJECTIVES] = [p for objective in objectives for p in objective.parameters()]
@@ -58,7 +58,8 @@ def make_optimizer(recipe: OptimizerRecipe, model: Retriever, objectives: Iterab
                 groups.append({"params": chosen, "lr": rate, "initial_lr": rate, "weight_decay": decay, "name": name})
     if not groups:
         raise RecipeError("optimizer: every part is frozen: there is nothing to train")
-    return torch.optim.AdamW(groups, betas=recipe.betas)
+    fused = all(parameter.is_cuda for parameters in parts.values() for parameter in parameters)
+    return torch.optim.AdamW(groups, betas=recipe.betas, fused=fused or None)
 
 
 def _encoder(model: Retriever, name: str, setting: str) -> nn.Module:

@@ -120,10 +120,12 @@ def load_state(folder: Path, optimizer: torch.optim.Optimizer, objectives: nn.Mo
     except Exception as error:  # damaged files raise all sorts
         raise SightlineError(f"{folder}: the saved state cannot be read: {error}", "Start the run anew.") from error
     objectives.load_state_dict(_below("objectives/", tensors))
+    counts_there = bool(optimizer.defaults.get("fused"))  # a fused step reads its count where the parameter is
     for index, parameter in enumerate(_parameters(optimizer)):
         state = _below(f"optimizer/{index}/", tensors)
         if state:
-            optimizer.state[parameter] = {k: v.to(parameter.device) if v.ndim else v for k, v in state.items()}
+            moved = {k: v.to(parameter.device) for k, v in state.items() if v.ndim or counts_there}
+            optimizer.state[parameter] = state | moved
     return standing
 
 

@@ -209,9 +209,8 @@ class _Run:
     def _parts(self, step: int) -> dict[str, dict[str, float]]:
         """Say what the losses of a step were made of, for objectives that tell."""
         told = {name: objective.parts for name, (objective, _) in self._active(step).items() if objective.parts}
-        return {
-            name: {part: float(self.world.add(value)) for part, value in parts.items()} for name, parts in told.items()
-        }
+        added = {name: self.world.add(torch.stack([*parts.values()])).tolist() for name, parts in told.items()}
+        return {name: dict(zip(told[name], values, strict=True)) for name, values in added.items()}
 
     def _texts(self, batch: Draw) -> Side:
         tokens = self._tokens(batch)

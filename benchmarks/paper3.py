@@ -5,9 +5,9 @@
     python benchmarks/paper3.py --runs L1,L2,L4,L8,L16,B --seeds 0                  Table 6
     python benchmarks/paper3.py --runs B-L1,B-L2,B-L4,B-L8,B-L16 --seeds 0          Figure 3, with those above
 
-A run that learns from another trains that first, or takes it from --work. --variant swapped shrinks to a fast model at
-temperatures 12 and 2, where the paper says 2 and 12; tuned has the contrastive loss in place of the triplet loss, and
-temperatures fit for it. Choose between variants with --split val.
+A run that learns from another trains that first, or takes it from --work. --variant factors multiplies by the
+temperatures of shrinking, softmax(2 s) and softmax(12 s), where equation 6 divides by them; tuned has the contrastive
+loss in place of the triplet loss, and temperatures fit for it. Choose between variants with --split val.
 
 Needs SIGHTLINE_DATA (shards) and SIGHTLINE_PRETRAINED (a CLIP image tower and MiniLM), and a GPU to be quick. --brief
 takes two steps of four images, which is enough to see on a CPU, with shards of a few images, that all of it runs. When
@@ -41,7 +41,7 @@ Kind = Literal["fast", "late", "shrink-fast", "shrink-late"]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A model of the paper: its recipe, what is changed in its model and its loss, and the run that teaches it.
+    """A model of the paper: its recipe, what is changed in its model, and the run that teaches it.
 
     codes, fragments: how many codes each side has, and how many fragments each side is scored by (1 is one vector).
     """
@@ -51,16 +51,15 @@ class Run:
     codes: int = 0
     fragments: int = 32
     model: tuple[str, ...] = ()
-    loss: tuple[str, ...] = ()
     teacher: str = ""
 
 
 def _first(count: int, teacher: str = "") -> Run:
-    """The base model with only the first `count` words and clusters; of one, with the margin of the fast model."""
+    """The base model with only the first `count` words and clusters."""
     kept = (f"model.fragments={count}",)
     if teacher:
-        return Run("shrink-inflated-base", "shrink-late", 0, count, kept, teacher=teacher)
-    return Run("inflate-base", "late", 0, count, kept, ("objectives.late.margin=0.2",) if count == 1 else ())
+        return Run("shrink-inflated-base", "shrink-late", 0, count, kept, teacher)
+    return Run("inflate-base", "late", 0, count, kept)
 
 
 def _inflated(codes: int) -> Run:
@@ -80,19 +79,38 @@ RUNS: dict[str, Run] = {
 }
 """By the paper's names; L8 is the base model of the first 8 fragments, B-L8 the same shrunken from the base model."""
 
-_CONTRASTIVE = "{{ loss = 'contrastive', on = '{on}', temperature = {temperature} }}"
-_DISTILL = "{{ loss = 'distill', on = '{on}', teacher_temperature = {teacher}, student_temperature = {student} }}"
-VARIANTS: dict[str, dict[Kind, str]] = {
-    "paper": {},
-    "swapped": {"shrink-fast": "objectives.shrink=" + _DISTILL.format(on="embedding", teacher=12.0, student=2.0)},
-    "tuned": {
-        "fast": "objectives.embed=" + _CONTRASTIVE.format(on="embedding", temperature=0.05),
-        "late": "objectives.late=" + _CONTRASTIVE.format(on="fragments", temperature=0.5),
-        "shrink-fast": "objectives.shrink=" + _DISTILL.format(on="embedding", teacher=0.5, student=0.08),
-        "shrink-late": "objectives.shrink=" + _DISTILL.format(on="fragments", teacher=0.5, student=0.5),
-    },
+VARIANTS = ("paper", "factors", "tuned")
+OF_ONE: dict[Kind, str] = {
+    "late": "objectives.late.margin=0.2",
+    "shrink-late": "objectives.shrink.teacher_temperature=2.0",
 }
-"""Losses that differ from the recipes', by kind of run."""
+"""What one fragment a side takes from the fast model, its margin and temperatures: in the paper they are one model."""
+
+
+def loss_of(run: Run, variant: str) -> str:
+    """What is changed in the loss of a run's recipe; empty where nothing is."""
+    shrinks = run.kind.startswith("shrink")
+    if variant == "paper" or (variant == "factors" and not shrinks):
+        return OF_ONE.get(run.kind, "") if run.fragments == 1 else ""
+    on = "fragments" if run.kind.endswith("late") else "embedding"
+    if shrinks:
+        teacher, student = temperatures(run.fragments, variant)
+        both = f"teacher_temperature = {teacher:.4g}, student_temperature = {student:.4g}"
+        return f"objectives.shrink={{ loss = 'distill', on = '{on}', {both} }}"
+    name, temperature = "embed" if run.kind == "fast" else "late", of_a_sum(run.fragments)
+    return f"objectives.{name}={{ loss = 'contrastive', on = '{on}', temperature = {temperature:.4g} }}"
+
+
+def temperatures(fragments: int, variant: str) -> tuple[float, float]:
+    """What a teacher's scores, and those of a student of so many fragments, are divided by, unless as printed."""
+    if variant == "factors":
+        return 1 / 2 if fragments == 1 else 1 / 12, 1 / 12
+    return of_a_sum(32), 0.08 if fragments == 1 else of_a_sum(fragments)
+
+
+def of_a_sum(fragments: int) -> float:
+    """The temperature of a sum of cosines: 0.05 for each of them, and captions have about ten words."""
+    return 0.05 * min(fragments, 10)
 
 
 class Bench:
@@ -109,8 +127,8 @@ class Bench:
 
     def label(self, name: str) -> str:
         """What to call a run: by the variant, unless neither it nor its teachers differ from the paper's."""
-        asked: str | None = name
-        while asked and RUNS[asked].kind not in VARIANTS[self.variant]:
+        asked = name
+        while asked and loss_of(RUNS[asked], self.variant) == loss_of(RUNS[asked], "paper"):
             asked = RUNS[asked].teacher
         return f"{name}-{self.variant if asked else 'paper'}"
 
@@ -123,8 +141,7 @@ class Bench:
 
     def _changes(self, run: Run, seed: int) -> list[str]:
         """What is changed in the recipe of a run; nothing is validated on the way, but all measured at the end."""
-        changed = VARIANTS[self.variant].get(run.kind)
-        losses = [changed] if changed else list(run.loss)
+        losses = filter(None, [loss_of(run, self.variant)])
         teacher = [f'teacher.model="{self.folder(run.teacher, seed) / "best"}"'] if run.teacher else []
         return [*losses, *run.model, *teacher, f"seed={seed}", "data.val=[]", "validation.late=0", *self.changes]
 

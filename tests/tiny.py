@@ -123,6 +123,7 @@ INFLATED_MODELS: dict[str, Config] = {
         pool="kmeans",
         pool_to=5,
     ),
+    "dual-reader-clusters": dataclasses.replace(PIXEL_MODELS["dual-reader"], codes=2, pool="kmeans", pool_to=5),  # type: ignore[type-var]
     "dual-first": dataclasses.replace(DUAL, matcher="none", fragments=3, codes=2, text_pooling="last"),
     "single-codes": dataclasses.replace(SINGLE, codes=3),
     "single-first": dataclasses.replace(SINGLE, fragments=3, codes=2, pool="kmeans", pool_to=5),

@@ -12,13 +12,21 @@ from reporting.paper3 import COCO, FLICKR, TIMES
 from reporting.replica import Section
 from reporting.results import R_SUM, RECALLS, ResultFile
 from reporting.runs import Claims, Measured, Reported, Runs, judged
-from reporting.runs3 import PAPER, Variant, variants
+from reporting.runs3 import FACTORS, PAPER, TUNED, Variant, fullest, variants
+from reporting.shrunken import in_words, with_tower
 
 COMPARABLE = 12.0
 """How much rSum a student may lack of a teacher that it is comparable to: two points of mean recall."""
 LENGTHS = (1, 2, 4, 8, 16)
 SPEED = "Table 4: time to score"
+SHRINKING = "Table 2: shrinking"
 FIGURE = "Figure 3: fragments, shrinking and codes"
+SETTING = (
+    "As in the paper, three layers read the words and three layers 32 regions of the picture, each side begun from the "
+    "same text encoder, and F is the cosine of their first outputs, B late interaction of all of them. Regions are "
+    "clusters of the patches of a frozen CLIP tower where the paper has those of a frozen detector, the two sides do "
+    "not share their weights, and we train on 6,000 pictures, the paper on 29,000 and 113,000."
+)
 
 
 def inflating(m: Measured) -> list[Finding]:
@@ -69,7 +77,7 @@ TABLES: dict[str, tuple[tuple[str, ...], dict[str, Six], str, Claims, str]] = {
         inflating,
         "F,B,I16,I32,I64 --seeds 0,1,2",
     ),
-    "Table 2: shrinking": (
+    SHRINKING: (
         ("B", "F", "B-F", "I32", "I-F", "I-B", "I-B-F"),
         FLICKR,
         "A student learns from its teacher which texts and pictures of a batch are alike: B-F is F taught by B, I-B-F "
@@ -97,35 +105,52 @@ TABLES: dict[str, tuple[tuple[str, ...], dict[str, Six], str, Claims, str]] = {
 
 
 _VARIANTS = {
-    "swapped": "With the temperatures of shrinking to a fast model exchanged: 12 for the teacher, 2 for the student.",
-    "tuned": "With the contrastive loss in place of the triplet loss, and temperatures that fit it.",
+    PAPER: "With losses and temperatures as printed.",
+    FACTORS: "With the temperatures of shrinking read as factors: scores are multiplied by 2 and 12, not divided.",
+    TUNED: "With the contrastive loss in place of the triplet loss, and temperatures that fit it.",
 }
 
 
-def sections(files: Sequence[ResultFile], speed: Path, root: Path, plots: Mapping[str, str]) -> list[Section]:
-    """All parts, in the order of the paper; each says which command makes it where its runs are not there yet."""
-    made = {title: _section(title, files, root, plots) for title in TABLES}
-    titles = list(TABLES)
-    return [made[titles[0]], made[titles[1]], _speed(speed, root), made[titles[2]], made[titles[3]]]
+def sections(
+    files: Sequence[ResultFile], tower: Sequence[ResultFile], speed: Path, root: Path, plots: Mapping[str, str]
+) -> list[Section]:
+    """All parts, in the order of the paper; each says which command makes it where its runs are not there yet.
+
+    tower: earlier runs, in which the image tower was trained; they come last, and are not among the findings.
+    """
+    first, second, sixth, figure_3 = (_section(title, files, root, plots) for title in TABLES)
+    return [first, second, _speed(speed, root), sixth, figure_3, *with_tower(tower, root)]
 
 
 def _section(title: str, files: Sequence[ResultFile], root: Path, plots: Mapping[str, str]) -> Section:
     """One part: its table and findings for the paper's own settings, and for every variant that finds other than it."""
     names, paper, words, claims, command = TABLES[title]
-    parts = [paragraph(words)]
+    parts = [paragraph(f"{words} {SETTING}" if title == next(iter(TABLES)) else words)]
     findings: list[Finding] = []
     used: list[ResultFile] = []
     for runs in (Variant(files, variant) for variant in variants(files)):
         own = [one for one in judged(claims, runs, Reported(paper)) if one not in findings]
         if own and runs.files_of(*names):
-            told = [] if runs.name == PAPER else [paragraph(_VARIANTS[runs.name])]
-            parts += [*told, _recalls(runs, names, paper), findings_of_paper(own, "paper 3")]
+            helped = in_words(runs) if title == SHRINKING else ""
+            said = paragraph(f"{_VARIANTS[runs.name]} {helped} {_still_missing(runs, names)}")
+            parts += [said, _recalls(runs, names, paper), findings_of_paper(own, "paper 3")]
             findings += own
             used += [file for file in runs.files_of(*names) if file not in used]
     if not findings:
         return Section(title, f"Left out: `python benchmarks/paper3.py --runs {command}` makes what it needs.")
     picture = [f"![{title}](plots/{plots[title]})"] if title in plots else []
+    if picture and (drawn := fullest(files, names).name) != PAPER:
+        picture.insert(0, f"The figure is of the variant *{drawn}*.")
     return Section(title, "\n\n".join([*parts, *picture, sources(used, root)]), tuple(findings))
+
+
+def _still_missing(runs: Variant, names: Sequence[str]) -> str:
+    """Which rows of a table have no run yet, and what makes them; empty where all have."""
+    missing = runs.missing(names)
+    if not missing:
+        return ""
+    command = f"python benchmarks/paper3.py --runs {','.join(missing)} --variant {runs.name} --seeds 0"
+    return f"Not measured yet: {', '.join(missing)}; `{command}` makes them."
 
 
 def _recalls(runs: Runs, names: Sequence[str], paper: Mapping[str, Six]) -> str:

@@ -11,7 +11,7 @@ from reporting.related import FIGURE_6, FIGURE_7, PARAMETERS, tested
 from reporting.replica import SIZES
 from reporting.results import T2I_1, Replica, ResultFile
 from reporting.runs import Runs
-from reporting.runs3 import Variant
+from reporting.runs3 import Variant, fullest
 from reporting.style import STYLE
 
 # Colours that the colour-blind can tell apart (Okabe and Ito), and a mark of its own for each.
@@ -50,8 +50,9 @@ def draw(
         if curves:
             _save(_losses(curves[0]), folder / "relation-losses.svg")
             drawn[FIGURE_7] = "relation-losses.svg"
-        runs = Variant(inflated)
-        if runs.files_of(*TABLES[FIGURE][0]):
+        shrunken = TABLES[FIGURE][0]
+        runs = fullest(inflated, shrunken)
+        if runs.files_of(*shrunken):
             _save(_fragments(runs), folder / "fragments.svg")
             drawn[FIGURE] = "fragments.svg"
     return drawn

@@ -33,7 +33,7 @@ def recipe_of(paper3: ModuleType, name: str, variant: str) -> Recipe:
     return read_recipe(RECIPES / f"{run.recipe}.toml", bench._changes(run, 3))
 
 
-@pytest.mark.parametrize("variant", ["paper", "swapped", "tuned"])
+@pytest.mark.parametrize("variant", ["paper", "factors", "tuned"])
 def test_every_run_has_a_recipe_for_the_model_that_its_row_names(paper3: ModuleType, variant: str) -> None:
     for name, run in paper3.RUNS.items():
         recipe = recipe_of(paper3, name, variant)
@@ -46,7 +46,8 @@ def test_every_run_has_a_recipe_for_the_model_that_its_row_names(paper3: ModuleT
         assert (recipe.teacher is not None) == bool(run.teacher) == objective.asks_teacher, name
         if recipe.teacher is not None:
             assert run.teacher in paper3.RUNS
-            taught_by = "tuned" if variant == "tuned" else "paper"  # only the last step to a fast model is swapped
+            shared = variant == "factors" and not paper3.RUNS[run.teacher].teacher
+            taught_by = "paper" if shared else variant
             assert recipe.teacher.model == f"work/{run.teacher}-{taught_by}-3/best"
         assert (recipe.seed, recipe.data.val) == (3, ())
 
@@ -59,18 +60,42 @@ def test_margins_are_those_of_the_paper_over_all_negatives(paper3: ModuleType, n
 
 
 @pytest.mark.parametrize(
-    ("name", "temperatures"), [("I-B", (12, 12)), ("B-F", (2, 12)), ("I-F", (2, 12)), ("I-B-F", (2, 12))]
+    ("name", "temperatures"),
+    [("I-B", (12, 12)), ("B-F", (2, 12)), ("I-F", (2, 12)), ("I-B-F", (2, 12)), ("B-L8", (12, 12)), ("B-L1", (2, 12))],
 )
 def test_temperatures_are_those_of_the_paper(paper3: ModuleType, name: str, temperatures: tuple[int, int]) -> None:
-    (objective,) = make_objectives(recipe_of(paper3, name, "paper")).values()
-    assert isinstance(objective, Distill)
-    assert (objective.teacher_temperature, objective.student_temperature) == temperatures
+    recipes = (recipe_of(paper3, name, variant) for variant in ("paper", "factors"))
+    divisors, factors = (make_objectives(recipe)["shrink"] for recipe in recipes)
+    assert isinstance(divisors, Distill)
+    assert isinstance(factors, Distill)
+    assert (divisors.teacher_temperature, divisors.student_temperature) == temperatures
+    inverse = (1 / factors.teacher_temperature, 1 / factors.student_temperature)
+    assert inverse == pytest.approx(temperatures, rel=1e-3)
+
+
+def test_a_tuned_temperature_grows_with_the_cosines_that_are_summed(paper3: ModuleType) -> None:
+    """A single cosine over 0.5, which suits the sum over a caption's words, would tell nothing apart."""
+    losses = [recipe_of(paper3, name, "tuned").objectives["late"] for name in ("L1", "L4", "L16", "B", "I64")]
+    assert [loss["temperature"] for loss in losses] == pytest.approx([0.05, 0.2, 0.5, 0.5, 0.5])
+
+
+def test_encoders_are_those_of_the_paper(paper3: ModuleType) -> None:
+    """Three layers over words, three over 32 clusters of what a frozen tower sees, each picture looked at once."""
+    for name in paper3.RUNS:
+        recipe = recipe_of(paper3, name, "paper")
+        config = recipe.model_config()
+        assert (config.pool, config.pool_to, config.text_pooling) == ("kmeans", 32, "first"), name
+        assert config.image_reader == config.text, name
+        assert config.text.layer_step == 2, name
+        assert config.embedding_dim == config.fragment_dim, name
+        assert recipe.optimizer.rates["image"] == 0, name
+        assert recipe.augment is None, name
 
 
 def test_a_variant_trains_anew_only_what_differs(paper3: ModuleType) -> None:
     bench = object.__new__(paper3.Bench)
-    bench.variant = "swapped"
-    assert [bench.label(name) for name in ("F", "I-B", "I-B-F")] == ["F-paper", "I-B-paper", "I-B-F-swapped"]
+    bench.variant = "factors"
+    assert [bench.label(name) for name in ("F", "L1", "I-B")] == ["F-paper", "L1-paper", "I-B-factors"]
     bench.variant = "tuned"
     assert [bench.label(name) for name in ("F", "I-B")] == ["F-tuned", "I-B-tuned"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import made_up
 from benchmarks.test_report import cells, judgements, section, written
-from reporting import inflated
+from reporting import inflated, shrunken
 from reporting.estimates import CONFIRMED, NOT_CONFIRMED, UNDECIDED
 from reporting.paper3 import COCO, FLICKR
 from reporting.results import System
@@ -26,15 +26,16 @@ def write(
     variant: str = "paper",
     gains: dict[str, tuple[float, float]] | None = None,
     data: str = "flickr8k-test",
+    folder: str = "paper3",
 ) -> None:
     """Write the file of one run; gains: low and high of what it gains over others, query by query."""
     result = {**made_up.row(System("BE"), recalls, half=1.0), "data": data}
     over = {other: {"rSum": (low + high) / 2, "low": low, "high": high} for other, (low, high) in (gains or {}).items()}
     content: dict[str, Any] = {"experiment": "paper3", "run": run, "variant": variant, "seed": seed, "result": result}
     content |= {"gain_over": over, "commit": "0" * 40, "machine": made_up.MACHINE}
-    folder = root / "results/paper3"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{run}-{variant}-{data}-seed{seed}.json").write_text(json.dumps(content))
+    place = root / "results" / folder
+    place.mkdir(parents=True, exist_ok=True)
+    (place / f"{run}-{variant}-{data}-seed{seed}.json").write_text(json.dumps(content))
 
 
 def write_speed(root: Path) -> None:
@@ -94,9 +95,9 @@ def test_one_seed_is_judged_by_the_same_queries_put_to_both(tmp_path: Path) -> N
 
 
 def test_several_seeds_are_judged_by_their_spread(tmp_path: Path) -> None:
-    for seed, (fast, shrunken) in enumerate(((60, 62), (61, 63), (60.5, 62.6))):
+    for seed, (fast, shrunk) in enumerate(((60, 62), (61, 63), (60.5, 62.6))):
         write(tmp_path, "F", made_up.flat(fast), seed)
-        write(tmp_path, "B-F", made_up.flat(shrunken), seed, gains={"F": (-99.0, 99.0)})
+        write(tmp_path, "B-F", made_up.flat(shrunk), seed, gains={"F": (-99.0, 99.0)})
     text = section(written(tmp_path), SECOND)
     assert judgements(text)["a shrunken fast model is far better: B->F over F (rSum)"] == CONFIRMED
     assert cells(text, "F")[-2:] == ["363.0 ± 3.0", "450.1"]
@@ -104,20 +105,52 @@ def test_several_seeds_are_judged_by_their_spread(tmp_path: Path) -> None:
 
 
 def test_variants_are_shown_apart_and_share_what_does_not_differ(tmp_path: Path) -> None:
+    """Temperatures matter only where there is a teacher."""
     write(tmp_path, "F", made_up.flat(60.0))
     write(tmp_path, "B-F", made_up.flat(50.0), gains={"F": (-70.0, -50.0)})
-    write(tmp_path, "B-F", made_up.flat(70.0), variant="swapped", gains={"F": (50.0, 70.0)})
+    write(tmp_path, "B-F", made_up.flat(70.0), variant="factors", gains={"F": (50.0, 70.0)})
     write(tmp_path, "F", made_up.flat(99.0), variant="tuned", data="flickr8k-val")
     write(tmp_path, "B", made_up.flat(65.0), gains={"F": (20.0, 40.0)})
     page = written(tmp_path)
     assert len(judgements(section(page, FIRST))) == 1
-    assert "student" not in section(page, FIRST), "the variant has nothing else to say there"
+    assert "factors" not in section(page, FIRST), "the variant has nothing else to say there"
     text = section(page, SECOND)
-    paper, swapped = text.split("12 for the teacher, 2 for the student.")
+    paper, factors = text.split("read as factors")
     claim = "a shrunken fast model is far better: B->F over F (rSum)"
-    assert (judgements(paper)[claim], judgements(swapped)[claim]) == (NOT_CONFIRMED, CONFIRMED)
-    assert cells(swapped, "F")[-2] == cells(paper, "F")[-2] == "360.0"
+    assert (judgements(paper)[claim], judgements(factors)[claim]) == (NOT_CONFIRMED, CONFIRMED)
+    assert cells(factors, "F")[-2] == cells(paper, "F")[-2] == "360.0"
     assert "contrastive" not in text, "what was measured on val chooses, and is not shown"
+
+
+def test_words_say_whether_shrinking_helped_and_which_runs_are_missing(tmp_path: Path) -> None:
+    write(tmp_path, "F", made_up.flat(60.0))
+    write(tmp_path, "B", made_up.flat(70.0))
+    write(tmp_path, "B-F", made_up.flat(65.0), gains={"F": (20.0, 40.0), "B": (-40.0, -20.0)})
+    write(tmp_path, "I-B", made_up.flat(65.0), gains={"B": (-40.0, -20.0)})
+    write(tmp_path, "I-B-F", made_up.flat(60.5), gains={"F": (-3.0, 9.0)})
+    text = " ".join(section(written(tmp_path), SECOND).split())
+    assert "Shrinking helped B-F (+30.0 [+20.0, +40.0] rSum over F)." in text
+    assert "Shrinking did harm to I-B (-30.0 [-40.0, -20.0] rSum over B)." in text
+    assert "Whether shrinking helped is undecided for I-B-F (+3.0 [-3.0, +9.0] rSum over F)." in text
+    assert "Beside their teachers: B-F -30.0 [-40.0, -20.0] over B, I-B-F -27.0" in text
+    assert "Not measured yet: I32, I-F; `python benchmarks/paper3.py --runs I32,I-F --variant paper --seeds 0`" in text
+    assert "Shrinking" not in section(written(tmp_path), FIRST)
+
+
+def test_earlier_runs_with_a_trained_tower_are_shown_apart_and_not_counted(tmp_path: Path) -> None:
+    assert shrunken.TOWER not in written(tmp_path)
+    for variant, shrunk in (("paper", 20.0), ("tuned", 58.0)):
+        write(tmp_path, "F", made_up.flat(60.0), variant=variant, folder="paper3-tower")
+        gains = {"F": (6 * shrunk - 365, 6 * shrunk - 355)}
+        write(tmp_path, "B-F", made_up.flat(shrunk), variant=variant, gains=gains, folder="paper3-tower")
+    page = written(tmp_path)
+    text = section(page, shrunken.TOWER)
+    assert cells(text, "paper", "B-F") == ["20.0", "20.0", "120.0", "-240.0 [-245.0, -235.0]", "–"]
+    assert cells(text, "tuned", "F") == ["60.0", "60.0", "360.0", "–", "–"]
+    assert "*tuned*: Shrinking did harm to B-F (-12.0 [-17.0, -7.0] rSum over F)." in text
+    assert "400 million pairs" in " ".join(text.split())
+    assert all("Left out" in section(page, title) for title in TITLES), "they are no runs of the paper's setting"
+    assert page.count("None of its findings was measured yet.") == 4
 
 
 def test_the_time_of_scoring_stands_beside_the_papers(tmp_path: Path) -> None:
@@ -137,6 +170,12 @@ def test_the_figure_has_a_line_for_each_way_of_training(tmp_path: Path) -> None:
     svg = (tmp_path / "docs/plots/fragments.svg").read_text()
     assert all(label in svg for label in ("as it is", "shrunken", "inflated and shrunken"))
     assert cells(text, "B-L8")[-1] == pytest.approx(str(round(sum(COCO["B-L8"]), 1)))
+    assert "The figure is of" not in text
+    for length in (1, 2, 8):
+        write(tmp_path, f"B-L{length}", made_up.flat(65.0), variant="factors")
+    text = section(written(tmp_path), FIGURE)
+    assert "The figure is of the variant *factors*." in text
+    assert (tmp_path / "docs/plots/fragments.svg").read_text() != svg
 
 
 def test_the_findings_of_paper_3_are_counted_apart(tmp_path: Path) -> None:

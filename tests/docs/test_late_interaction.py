@@ -4,7 +4,6 @@ import json
 import shlex
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -44,9 +43,7 @@ def _follow(line: str, captions: str) -> str:
         return run_shell(line)
     asked = recipe_of(line)
     shallow = {**towers(), "image": {"config": {**tiny.VISION, "num_hidden_layers": 2}}, "pool_to": 5}
-    shallow |= {"codes_layer": 1} if "codes" in asked.model else {}
-    recipe = small(asked, captions, **shallow)
-    recipe = replace(recipe, optimizer=replace(recipe.optimizer, frozen_layers={"image": 1}))
+    recipe = small(asked, captions, **shallow, image_reader={"config": tiny.TEXT})
     return str(train(recipe, Path("runs", recipe.name)).steps)
 
 

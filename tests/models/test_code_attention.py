@@ -1,5 +1,6 @@
 """What codes attend to is what the model's own layers say, and is drawn."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -16,13 +17,15 @@ from sightline.errors import ModelError, QueryError
 from sightline.models import checkpoint
 from sightline.models.code_attention import code_attention, overheard
 from sightline.models.engine import TorchModel
+from sightline.models.fragments import clusters
 from sightline.models.retriever import Tokens
 from sightline.search.codes import draw
 
 IDS = torch.tensor([[2, 6, 9, 11, 3]])
 TOKENS = Tokens(IDS, IDS != 0)
 PIXELS = torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(3))
-WITH_GRID = {"dual-codes": (4, 4), "dual-late-codes": (4, 4), "dual-clusters": (4, 4), "single-codes": (2, 2)}
+WITH_GRID = {"dual-codes": (4, 4), "dual-late-codes": (4, 4), "dual-clusters": (4, 4), "single-codes": (2, 2),
+             "dual-reader-clusters": (4, 4), "single-first": (4, 4)}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WITH_GRID)
@@ -67,6 +70,23 @@ def test_a_code_that_is_drawn_to_a_patch_looks_there() -> None:
     assert found[:, 1, 2] == pytest.approx(1, abs=1e-4)
 
 
+def test_what_a_code_pays_to_a_cluster_is_shared_out_among_its_patches() -> None:
+    model = tiny.retriever(tiny.INFLATED_MODELS["dual-reader-clusters"])
+    layer = model.image_reader.tower.encoder.encoder.layer[-1].attention.self
+    pulled = torch.zeros(1, 1 + 5 + 2, 24)
+    hooks = [
+        layer.query.register_forward_hook(lambda _, __, out: torch.ones_like(out)),
+        layer.key.register_forward_hook(lambda _, __, out: pulled.to(out)),
+    ]
+    pulled[0, 1 + 3] = 50  # behind [CLS]: the fourth cluster
+    found = code_attention(model, TOKENS, PIXELS).to_parts
+    for hook in hooks:
+        hook.remove()
+    shares, _ = clusters(model.image.patches(PIXELS), 5)
+    assert 0 < (shares[0, 3] > 0).sum() < 16
+    np.testing.assert_allclose(found, shares[0, 3].reshape(1, 4, 4).expand(2, -1, -1).detach(), atol=1e-4)
+
+
 def test_the_encoder_is_as_before_when_nobody_listens_any_more() -> None:
     model = tiny.retriever(tiny.INFLATED_MODELS["dual-codes"])
     before, encoder = model.encode_texts(TOKENS).fragments, model.text.encoder
@@ -84,7 +104,7 @@ def test_the_encoder_is_as_before_when_nobody_listens_any_more() -> None:
 def test_a_model_without_codes_or_without_a_grid_is_refused() -> None:
     for config, says in (
         (tiny.DUAL, "has no codes"),
-        (tiny.INFLATED_MODELS["single-first"], "no grid"),
+        (dataclasses.replace(tiny.REGION_MODEL, codes=2), "no grid"),
     ):
         with pytest.raises(ModelError, match=says):
             code_attention(tiny.retriever(config), TOKENS, PIXELS)

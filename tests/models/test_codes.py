@@ -23,7 +23,11 @@ SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "nu
 
 def codes_of(model: Retriever) -> list[torch.nn.Parameter]:
     assert isinstance(model, DualStream | SingleStream)
-    found = [model.text_codes, model.image_codes if isinstance(model, SingleStream) else model.image.codes]
+    found = [model.text_codes]
+    if isinstance(model, SingleStream):
+        found.append(model.image_codes)
+    else:
+        found.append(model.image.codes if model.image_reader is None else model.image_reader.codes)
     return [codes for codes in found if codes is not None]
 
 
@@ -39,17 +43,18 @@ def test_patches_and_words_come_first_and_codes_after_them(name: str) -> None:
     assert text.mask.sum(1).tolist() == ([3, 3] if config.fragments else [4 + config.codes, 6 + config.codes])
     assert model.grid == (None if config.fragments or config.pool == "kmeans" else (2, 2))
     assert (image.states is None) == ("match" not in model.abilities)
-    assert ("match" in model.abilities) == (config.fragments == 0)
+    assert ("match" in model.abilities) == (config.fragments == 0 and "reader" not in name)
     for encoded in (image, text):
         torch.testing.assert_close(encoded.fragments.norm(dim=-1), torch.ones(encoded.mask.shape))
         if encoded.states is not None:
             assert encoded.states.shape[:2] == encoded.mask.shape
 
 
-@pytest.mark.parametrize("name", WITH_CODES)
+@pytest.mark.parametrize("name", [*WITH_CODES, "dual-reader-clusters"])
 def test_codes_learn_from_fragments_and_from_embeddings(name: str) -> None:
     """They come out as fragments, and attention passes on what they hold; pooling itself leaves them out."""
-    model = tiny.retriever(WITH_CODES[name])
+    model = tiny.retriever(tiny.INFLATED_MODELS[name])
+    assert len(codes_of(model)) == 2
     for field in ("fragments", "embedding"):
         both = model.encode_texts(TOKENS), model.encode_images(PIXELS)
         for codes, encoded in zip(codes_of(model), both, strict=True):

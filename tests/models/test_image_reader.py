@@ -9,6 +9,7 @@ import tiny
 from sightline.errors import ModelError
 from sightline.models import DualStream, DualStreamConfig, TowerConfig, towers
 from sightline.models.checkpoint import build
+from sightline.models.masking import see_with_gaps
 
 READER = tiny.PIXEL_MODELS["dual-reader"]
 PIXELS = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(3))
@@ -39,6 +40,44 @@ def test_fragments_are_read_at_their_places(model: DualStream) -> None:
     assert (one - other).abs().max() > 1e-3
 
 
+@torch.inference_mode()
+def test_clusters_are_made_before_it_reads_and_codes_enter_it_behind_them() -> None:
+    made = tiny.retriever(tiny.INFLATED_MODELS["dual-reader-clusters"])
+    assert isinstance(made, DualStream)
+    assert made.image_reader is not None
+    assert made.image.codes is None
+    seen, encoded = made.look(PIXELS), made.encode_images(PIXELS)
+    assert seen.patches.shape == (2, 5, 32)
+    read = made.image_reader(seen.patches)
+    assert read.shape == (2, 1 + 5 + 2, 24)
+    torch.testing.assert_close(encoded.embedding, made.image_embedding(read[:, 0]))
+    torch.testing.assert_close(encoded.fragments, made.image_fragments(read[:, 1:]))
+    assert encoded.mask.shape == (2, 7)
+    assert encoded.mask.all()
+
+
+@torch.inference_mode()
+def test_the_first_clusters_alone_are_those_of_all_and_no_codes() -> None:
+    config = tiny.INFLATED_MODELS["dual-reader-clusters"]
+    few, whole = tiny.retriever(dataclasses.replace(config, fragments=3)), tiny.retriever(config)
+    some, everything = few.encode_images(PIXELS), whole.encode_images(PIXELS)
+    torch.testing.assert_close(some.fragments, everything.fragments[:, :3])
+    torch.testing.assert_close(some.embedding, everything.embedding)
+    five = tiny.retriever(dataclasses.replace(config, fragments=5)).encode_images(PIXELS)
+    assert five.fragments.shape == (2, 5, 8)
+
+
+@torch.inference_mode()
+def test_gaps_are_guessed_for_clusters_and_not_for_codes() -> None:
+    made = tiny.retriever(tiny.INFLATED_MODELS["dual-reader-clusters"])
+    assert isinstance(made, DualStream)
+    hidden = torch.zeros(2, 5, dtype=torch.bool)
+    guessed = see_with_gaps(made, made.look(PIXELS), hidden)
+    assert guessed.shape == (2, 5, 16)
+    assert made.image_reader is not None
+    torch.testing.assert_close(guessed, made.image_embedding(made.image_reader(made.look(PIXELS).patches)[:, 1:6]))
+
+
 def test_the_frozen_tower_stays_out_of_its_training(model: DualStream) -> None:
     model.image.requires_grad_(False)
     model.encode_images(PIXELS).embedding.sum().backward()
@@ -59,8 +98,10 @@ def test_it_has_twelve_layers_if_so_configured() -> None:
 
 
 def test_what_it_cannot_read_is_refused() -> None:
-    with pytest.raises(ModelError, match="reads patches, and no codes"):
-        dataclasses.replace(READER, codes=2)
+    with pytest.raises(ModelError, match="codes enter the image_reader"):
+        dataclasses.replace(READER, codes=2, codes_layer=1)
+    with pytest.raises(ModelError, match=r'a matcher \("shared"\) reads what the image tower saw'):
+        dataclasses.replace(READER, codes=2, matcher="shared")
     with pytest.raises(ModelError, match="5 tokens need more than the 5 positions"):
         build(dataclasses.replace(READER, image_reader=TowerConfig(config={**tiny.TEXT, "max_position_embeddings": 5})))
     vision = TowerConfig(config=tiny.VISION)

@@ -17,7 +17,7 @@ TEXTS = ["a dog", "two small children running on the beach with a red ball", "x"
 Exported = tuple[Retriever, BundleSpec, Path]
 
 
-@pytest.fixture(scope="module", params=["dual-clusters", "single-first"])
+@pytest.fixture(scope="module", params=["dual-clusters", "dual-reader-clusters", "single-first"])
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exported:
     folder = tmp_path_factory.mktemp("exported") / request.param
     model = tiny.retriever(tiny.INFLATED_MODELS[request.param])

@@ -7,8 +7,9 @@ import torch
 
 import tiny
 from sightline.errors import RecipeError
+from sightline.models.retriever import Encoded
 from sightline.objectives import Contrastive, Matching, Objective
-from sightline.training.gradients import backward
+from sightline.training.gradients import Side, backward
 from sightline.training.optimizer import make_optimizer
 from sightline.training.tables import OptimizerRecipe
 from training.sides import OBJECTIVES, gradients, plain_gradients, sides
@@ -39,6 +40,19 @@ def test_chunks_give_the_gradients_of_the_whole_batch(kind: str, name: str) -> N
             assert (gradient is None) == (other is None), parameter
             if gradient is not None and other is not None:
                 assert float((other - gradient).abs().max()) <= 1e-5 * scale, (parameter, chunk)
+
+
+@pytest.mark.parametrize(("chunk", "starts"), [(0, [0]), (3, [0, 3, 6, 3, 0])])
+def test_every_chunk_is_encoded_twice_but_the_last(chunk: int, starts: list[int]) -> None:
+    model, encoded = tiny.retriever(tiny.DUAL), list[int]()
+    texts, images = sides(model)
+
+    def counted(rows: slice) -> Encoded:
+        encoded.append(rows.start)
+        return texts.encode(rows)
+
+    backward(model, {"0": (Contrastive(), 1.0)}, Side(counted, texts.ids), images, seed=0, chunk=chunk)
+    assert encoded == starts
 
 
 def test_weights_of_objectives_scale_their_gradients() -> None:

@@ -10,6 +10,8 @@ from transformers import PreTrainedModel
 from sightline.bundle.encoded import CodeAttention
 from sightline.errors import ModelError
 from sightline.models.dual_stream import DualStream
+from sightline.models.fragments import clusters
+from sightline.models.image_tower import ImageTower
 from sightline.models.retriever import Retriever, Tokens
 from sightline.models.single_stream import SingleStream
 
@@ -22,15 +24,16 @@ def code_attention(retriever: Retriever, tokens: Tokens, pixels: Tensor) -> Code
     """
     if not isinstance(retriever, DualStream | SingleStream) or not retriever.config.codes:
         raise ModelError("this model has no codes", "Train one that has: recipes/inflate-codes.toml.")
-    rows, columns = _grid(retriever)
+    if retriever.image is None:
+        raise ModelError("the image fragments of this model are no grid, so there is nowhere to show its attention")
     with overheard(_text_encoder(retriever)) as read:
         retriever.encode_texts(tokens)
     with overheard(_image_encoder(retriever)) as seen:
         retriever.encode_images(pixels)
     count = retriever.config.codes
     to_tokens = read[0][0, -count:, :-count]
-    to_parts = seen[0][0, -count:, :-count][:, -rows * columns :]  # before the patches may stand a class token
-    return CodeAttention(to_tokens.cpu().numpy(), to_parts.reshape(count, rows, columns).cpu().numpy())
+    to_parts = _on_grid(seen[0][0, -count:, :-count], retriever.image, pixels if _reads_pooled(retriever) else None)
+    return CodeAttention(to_tokens.cpu().numpy(), to_parts.cpu().numpy())
 
 
 @contextmanager
@@ -56,17 +59,31 @@ def _text_encoder(retriever: DualStream | SingleStream) -> PreTrainedModel:
 
 
 def _image_encoder(retriever: DualStream | SingleStream) -> PreTrainedModel:
-    """The encoder that the image codes enter: the image tower, or the one transformer that reads what a tower saw."""
+    """The encoder that the image codes enter: the image tower, or the transformer that reads what a tower saw."""
     if isinstance(retriever, SingleStream):
         return retriever.transformer.encoder
+    if retriever.image_reader is not None:
+        return retriever.image_reader.tower.encoder
     assert retriever.image is not None, "a model of two towers has codes only where it has an image tower"
     return retriever.image.encoder
 
 
-def _grid(retriever: DualStream | SingleStream) -> tuple[int, int]:
-    """Rows and columns of the patches that image codes attend to: all of an image tower's, or the pooled ones."""
-    if isinstance(retriever, DualStream) and retriever.image is not None:
-        return retriever.image.rows, retriever.image.rows
-    if retriever.image is None or retriever.image.grid is None:
-        raise ModelError("the image fragments of this model are no grid, so there is nowhere to show its attention")
-    return retriever.image.grid
+def _reads_pooled(retriever: DualStream | SingleStream) -> bool:
+    """Whether image codes stand beside patches that were pooled before, and not beside all of an image tower's."""
+    return isinstance(retriever, SingleStream) or retriever.image_reader is not None
+
+
+def _on_grid(attention: Tensor, tower: ImageTower, pixels: Tensor | None) -> Tensor:
+    """Attention [codes, n] to what is read before the codes, as [codes, rows, columns] of the picture.
+
+    pixels: given where pooled patches are read; a cluster's attention is shared out evenly among its patches.
+    """
+    rows = tower.rows
+    if pixels is None:
+        parts = attention[:, -(rows**2) :]  # before the patches may stand a class token
+    elif tower.grid is None:
+        shares, _ = clusters(tower.patches(pixels), tower.places)
+        parts = attention[:, -tower.places :] @ shares[0]
+    else:
+        parts, (rows, _) = attention[:, -tower.places :], tower.grid
+    return parts.reshape(len(attention), rows, rows)

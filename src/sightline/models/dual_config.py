@@ -30,7 +30,8 @@ class DualStreamConfig:
     pool_layer: the image tower pools to its grid after this many layers, and those above read fewer patches. 0
     pools at the end.
     codes: learned vectors that enter each tower beside the patches or words, and come out as more fragments (paper 3,
-    section 4.1). Embeddings are pooled as without them: from the class token, or over the words alone.
+    section 4.1); an image_reader has them in place of the image tower, and no matcher then. Embeddings are pooled as
+    without them: from the class token, or over the words alone.
     codes_layer: they enter the image tower after this many layers; below those that are trained they would cost much
     time and change little.
     fragments: an item's fragments are only its first so many patches or words (paper 3, appendix); 0 is all. Codes then
@@ -83,7 +84,7 @@ class DualStreamConfig:
         if self.codes_layer and not self.codes:
             raise ModelError(f"codes_layer is {self.codes_layer}, but there are no codes", "Set codes.")
         if self.codes and self.image_reader is not None:
-            raise ModelError("an image_reader reads patches, and no codes", "Set codes = 0, or leave out image_reader.")
+            self._check_reader_of_codes()
         if self.relations is not None and (self.codes or self.fragment_dim != self.embedding_dim):
             raise ModelError(
                 f"relations make embeddings of {self.embedding_dim} numbers out of fragments of {self.fragment_dim}, "
@@ -94,6 +95,19 @@ class DualStreamConfig:
             raise ModelError(
                 f'only the first {self.fragments} fragments are kept, and a matcher ("{self.matcher}") reads them all',
                 'Set matcher = "none", or fragments = 0.',
+            )
+
+    def _check_reader_of_codes(self) -> None:
+        """Refuse what belongs to codes of an image tower."""
+        if self.codes_layer:
+            raise ModelError(
+                f"codes_layer is {self.codes_layer}, and codes enter the image_reader, not the image tower",
+                "Leave out codes_layer.",
+            )
+        if self.matcher != "none":
+            raise ModelError(
+                f'a matcher ("{self.matcher}") reads what the image tower saw, and not the codes of an image_reader',
+                'Set matcher = "none", or codes = 0.',
             )
 
     def _check_regions(self) -> None:

@@ -58,7 +58,8 @@ class DualStream(Retriever):
         seen_width = given_width
         if config.image_reader is not None:
             encoder, image_weight = towers.build(config.image_reader, "text")[0], None
-            self.image_reader = ImageReader(encoder, given_width, 0 if self.image is None else self.image.places)
+            places = 0 if self.image is None else self.image.places
+            self.image_reader = ImageReader(encoder, given_width, places, config.codes)
             seen_width = self.image_reader.tower.hidden
         dim, relations = config.embedding_dim, config.relations
         self.image_embedding: UnitProjection | RelationPooling
@@ -130,6 +131,7 @@ class DualStream(Retriever):
         if self.image_reader is not None:
             whole = self.image_reader(fragments, mask if self.image is None else None)
             pooled, fragments = whole[:, 0], whole[:, 1:]
+            mask = mask_with_codes(mask, self.config.codes)
         both = _projected(self.image_embedding, self.image_fragments, pooled, fragments, mask)
         return self._cut(Encoded(*both, mask, states), fragments.shape[1] - self.config.codes)
 
@@ -206,7 +208,7 @@ def _image_tower(
         config.matcher_layer,
         pool=config.pool,
         pool_layer=config.pool_layer,
-        codes=config.codes,
+        codes=0 if config.image_reader is not None else config.codes,
         codes_layer=config.codes_layer,
     )
     tower.check_places(config.fragments)

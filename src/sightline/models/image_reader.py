@@ -1,9 +1,10 @@
-"""A transformer of its own for pictures, which reads regions, or what an image tower saw, as if words (paper 4)."""
+"""A transformer of its own for pictures: it reads regions, or what an image tower saw, as if words (papers 3, 4)."""
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from sightline.models.fragments import new_codes
 from sightline.models.heads import ImageStates
 from sightline.models.text_tower import TextTower
 
@@ -11,23 +12,24 @@ from sightline.models.text_tower import TextTower
 class ImageReader(nn.Module):
     """Reads [CLS] and the fragments of a picture: patches row by row, each at its own position; or a set of regions.
 
-    Paper 4's image encoder: twelve layers over the regions that a frozen detector found. Here any BERT-type encoder,
-    over regions or over the patches of an image tower.
+    The image encoder of papers 3 and 4: three or twelve layers over the regions that a frozen detector found. Here any
+    BERT-type encoder, over regions or over the patches of an image tower, or clusters of them.
 
     hidden: the width of a fragment. places: how many fragments a picture has; 0 for regions, of which there may be any
-    number, and whose boxes say where they are.
+    number, and whose boxes say where they are. codes: how many learned vectors it reads behind patches (paper 3).
     """
 
-    def __init__(self, encoder: PreTrainedModel, hidden: int, places: int) -> None:
+    def __init__(self, encoder: PreTrainedModel, hidden: int, places: int, codes: int = 0) -> None:
         super().__init__()
         self.tower = TextTower(encoder, places + 1)
         self.tower.check_reads_images()
         spread = self.tower.word_spread()
         self.states = ImageStates(hidden, self.tower.hidden, spread)
         self.start = nn.Parameter(torch.randn(self.tower.hidden) * spread)
+        self.codes = new_codes(codes, self.tower.hidden, spread)
 
     def forward(self, fragments: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Read fragments [batch, n, hidden]: [batch, 1 + n, width], the picture as a whole first.
+        """Read fragments [batch, n, hidden]: [batch, 1 + n + codes, width], the picture as a whole first.
 
         mask: [batch, n], true where a region is real; None for patches, which all are.
         """
@@ -36,4 +38,5 @@ class ImageReader(nn.Module):
         first = torch.ones(states.shape[0], 1, dtype=torch.bool, device=states.device)
         if mask is not None:
             return self.tower.read(start, first, states, mask)
-        return self.tower.read(torch.cat([start, states], 1), first.expand(-1, 1 + states.shape[1]), None, None)
+        whole, all_of_it = torch.cat([start, states], 1), first.expand(-1, 1 + states.shape[1])
+        return self.tower.read(whole, all_of_it, None, None, self.codes)

@@ -82,7 +82,8 @@ def see_with_gaps(model: DualStream, images: Images, hidden: Tensor) -> Tensor:
         features = torch.where(hidden[:, :, None], 0.0, images.features)
         read = _reader(model)(torch.cat([features, images.boxes], -1), images.mask)[:, 1:]
     elif model.image_reader is not None:
-        read = model.image_reader(torch.where(hidden[:, :, None], 0.0, _seen(model, images).patches))[:, 1:]
+        read = model.image_reader(torch.where(hidden[:, :, None], 0.0, _seen(model, images).patches))
+        read = read[:, 1 : 1 + hidden.shape[1]]
     else:
         read = _covered(_tower(model), _pixels(images), hidden)
     return model.image_embedding(read)  # type: ignore[no-any-return]

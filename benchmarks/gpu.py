@@ -89,7 +89,7 @@ class Bench:
             yield row
 
     def pictures(self, batches: list[int]) -> Rows:
-        """Pictures a second by the size of a batch: as pixels come, and where they are on the device already."""
+        """Pictures a second by the size of a batch: as pixels come, from the device, and what stays on the device."""
         graph, one = self._graph("image"), blank(self.bundle.preprocess)
         for batch in batches:
             pixels = np.repeat(one, batch, 0)
@@ -97,6 +97,9 @@ class Bench:
             row: dict[str, Any] = {"what": "encode pictures", "batch": batch}
             row["pictures_per_second"] = 1000 * batch / self._median(partial(self.bundle.encode_images, pixels))
             row["on_device_per_second"] = 1000 * batch / self._median(partial(graph.compute, there))
+            with torch.inference_mode():
+                plan, _ = graph.program.plan(there)
+                row["graph_per_second"] = 1000 * batch / self._median(partial(plan.run, there))
             row["floor_per_second"] = 1000 * batch / self.floor_ms("image", {"pixels": pixels})
             yield row
 
@@ -110,12 +113,23 @@ class Bench:
         def retrieve() -> Any:
             return scan.search(self.text.embedding, RERANK)[1][0]
 
+        def match(found: Any) -> object:
+            return self.bundle.match(**self._pairs() | {"image_states": found})
+
         def search() -> object:
             self._encode()
-            return self.bundle.match(**self._pairs() | {"image_states": states[retrieve() % len(states)]})
+            return match(states[retrieve() % len(states)])
 
-        row = {"what": "retrieve and rerank", "vectors": count, "p50_ms": self._median(search)}
-        yield row | {"retrieve_p50_ms": self._median(retrieve), "floor_ms": 1000 * vectors.nbytes / self.bandwidth}
+        row: dict[str, Any] = {"what": "retrieve and rerank", "vectors": count, "p50_ms": self._median(search)}
+        others = iter(np.random.default_rng(0).integers(0, len(states), (self.calls + 3, RERANK)))
+        parts: dict[str, Callable[[], object]] = {
+            "encode": self._encode,
+            "retrieve": retrieve,
+            "fetch": lambda: states[next(others)],
+            "match": partial(match, states[:RERANK]),
+        }
+        row["parts_ms"] = {part: self._median(run) for part, run in parts.items()}
+        yield row | {"floor_ms": 1000 * vectors.nbytes / self.bandwidth}
 
     def evaluations(self, sizes: list[int]) -> Rows:
         """Whole evaluations with reranking, from JPEGs to ranks."""

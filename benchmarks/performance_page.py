@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from measuring.table4 import PAPER
-from reporting import speed_plots
+from reporting import gpu, speed_plots
 from reporting.markdown import MISSING, paragraph, table
 from reporting.targets import MET, UNMEASURED, judged
 
@@ -38,7 +38,7 @@ def page(results: Results, notes: str, drawn: Mapping[str, str]) -> str:
         _promised(results),
         *(f"![{title}]({(PLOTS / name).as_posix()})" for name, title in drawn.items()),
         "## On a GPU",
-        _gpu(results),
+        gpu.section(results),
         "## The floors",
         _floors(results),
         "## How the time grows",
@@ -75,19 +75,6 @@ def _promised(results: Results) -> str:
         for target, value in judged(_ratios(results))
     ]
     return table(["what", "target", "here", "verdict"], rows, words=4)
-
-
-def _gpu(results: Results) -> str:
-    """What the files of a GPU say of themselves."""
-    rows = [
-        [what, f"{value:.3g}", f"`{name}.json`"]
-        for name in ("gpu", "scan-gpu", "training-gpu")
-        for what, value in results.get(name, {}).get("ratios", {}).items()
-    ]
-    if not rows:
-        return "Not measured yet."
-    named = {result["machine"].get("gpu", "a GPU") for name, result in results.items() if name.endswith("gpu")}
-    return f"On {' and '.join(sorted(named))}:\n\n" + table(["what", "here", "file"], rows, words=3)
 
 
 def _floors(results: Results) -> str:
@@ -244,7 +231,7 @@ def _origins(results: Results) -> str:
 
 _USED = (
     *("indexing", "encoding", "retrieval", "late", "matching", "end_to_end", "evaluation", "training", "growing"),
-    *("floors", "gpu", "scan-gpu", "training-gpu"),
+    *("floors", "gpu", "scan-gpu", "late-gpu", "training-gpu"),
 )
 
 

@@ -11,6 +11,7 @@ around the same directions. Of every batch, the first answers must be those of c
 import time
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from itertools import cycle
 from typing import Any, get_args
 
 import numpy as np
@@ -99,6 +100,7 @@ def measured_bandwidth(device: str) -> float:
 def searches(vectors: Tensor, queries: Any, bandwidth: float, calls: int) -> Iterator[dict[str, Any]]:
     """Searches for batches of queries in both types, with and without a filter, beside the plain way in torch."""
     allowed = np.random.default_rng(0).random(len(vectors)) < 0.1
+    filters = {"rows": np.flatnonzero(allowed), "mask": allowed}
     plain = {batch: measured(plainly(vectors, queries[:batch]), calls, vectors) for batch in BATCHES}
     for dtype in get_args(Dtype):
         scan = Counted(vectors, dtype, device=vectors.device.type)
@@ -112,9 +114,12 @@ def searches(vectors: Tensor, queries: Any, bandwidth: float, calls: int) -> Ite
             scan.compared = 0
             scan.search(asked, K)
             yield row | {"compared_all": scan.compared, "is_right": is_right(scan, vectors, asked)}
-        row = {"vectors": len(vectors), "dtype": dtype, "batch": 1, "k": K, "filter": 0.1}
-        row |= measured(partial(filtered, scan, queries[:1], allowed), calls, vectors)
-        yield row | {"is_right": is_right(scan, vectors, queries[:1], allowed)}
+        for told, own in filters.items():
+            for given, some in (("anew", (own, own.copy())), ("again", (own,))):
+                row = {"vectors": len(vectors), "dtype": dtype, "batch": 1, "k": K, "filter": 0.1}
+                row |= {"told": told, "given": given}
+                row |= measured(partial(filtered, scan, queries[:1], cycle(some)), calls, vectors)
+                yield row | {"is_right": is_right(scan, vectors, queries[:1], own)}
 
 
 def floor_bytes(vectors: Tensor, dtype: Dtype) -> int:
@@ -122,9 +127,9 @@ def floor_bytes(vectors: Tensor, dtype: Dtype) -> int:
     return vectors.nbytes if dtype == "float16" else vectors.numel() + 4 * len(vectors)
 
 
-def filtered(scan: Scan, queries: Any, allowed: Any) -> object:
-    """A search with a filter that the scan has not seen before."""
-    return scan.search(queries, K, allowed.copy())
+def filtered(scan: Scan, queries: Any, filters: Iterator[Any]) -> object:
+    """A search with the next filter: one that is not the last again is sent anew."""
+    return scan.search(queries, K, next(filters))
 
 
 def plainly(vectors: Tensor, queries: Any) -> Callable[[], object]:
@@ -140,7 +145,8 @@ def plainly(vectors: Tensor, queries: Any) -> Callable[[], object]:
 
 def is_right(scan: Scan, vectors: Tensor, queries: Any, allowed: Any = None) -> bool:
     """Whether the first few answers are those of comparing everything, rows and cosines."""
-    mask = torch.ones(len(vectors), dtype=torch.bool) if allowed is None else torch.from_numpy(allowed)
+    mask = torch.zeros(len(vectors), dtype=torch.bool)
+    mask[slice(None) if allowed is None else torch.from_numpy(allowed)] = True
     scores, rows = scan.search(queries, K, allowed)
     for query, its_scores, its_rows in list(zip(queries, scores, rows, strict=True))[:CHECKED]:
         every = every_score(torch.from_numpy(query).to(vectors.device), vectors, mask.to(vectors.device))

@@ -4,9 +4,10 @@
     python benchmarks/training.py --gpu     one of the bundled model's shape, on a GPU (writes training-gpu.json)
 
 A step is what the trainer does with a batch: encode texts and pictures, take the contrastive loss of all pairs, send
-its gradients back, move the weights. Encoding in chunks (`optimizer.chunk`) gives the same gradients: every chunk is
-encoded once without a graph for the loss, and once more for the gradients. Arithmetic says what that costs: a step is a
-way there and a way back that takes twice as long, so a second way there makes 4 of 3: three quarters of the steps.
+its gradients back, move the weights. Encoding in chunks (`optimizer.chunk`) gives the same gradients: every chunk
+but the last is encoded once without a graph for the loss, and once more for the gradients. Arithmetic says what that
+costs: a step is a way there and a way back that takes twice as long, so a second way there makes 4 of 3, of all chunks
+but one: about three quarters of the steps.
 Pictures and texts are random numbers. On the processor each way has a process of its own, in turns, and memory is what
 the steps add to the most that the process ever had; on a GPU, the most that torch had allotted.
 """

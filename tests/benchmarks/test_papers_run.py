@@ -60,10 +60,10 @@ def somewhere(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 CALLS = {
     "paper2": ["--runs", "base,fusion", "--set", "model.embedding_dim=32", "--set", "model.fragment_dim=32"],
-    "paper3": ["--runs", "F,B-F"],
+    "paper3": ["--runs", "F,I-B-F"],
     "paper4": ["--runs", "none,cmr", "--start", "minilm"],
 }
-GAINS = {"paper2": ("fusion-test-seed0", "base"), "paper3": ("B-F-paper-test-seed0", "F"),
+GAINS = {"paper2": ("fusion-test-seed0", "base"), "paper3": ("I-B-F-paper-test-seed0", "F"),
          "paper4": ("cmr-minilm-seed0", "none")}  # fmt: skip
 PARTS = {"paper2": ["result"], "paper3": ["result"], "paper4": ["test", "full", "everything"]}
 

@@ -53,6 +53,11 @@ def asked(way: str, items: int, ms: float) -> dict[str, Any]:
     return {"way": way, "items": items, "cores": {"1": {}, "2": {"finding as much as Sightline": {"p50_ms": ms}}}}
 
 
+def cut(dtype: str, batch: int, steps: dict[str, float], each: int) -> dict[str, Any]:
+    own = {"each": each, "rows": 128, "numbers": 64, "warps": 4, "stages": 3}
+    return {"vectors": 1000, "dtype": dtype, "batch": batch, "cut": own, "steps_ms": steps}
+
+
 RETRIEVAL = result(
     rows=[
         asked("Sightline", 10_000, 1.1),
@@ -85,8 +90,42 @@ RESULTS = {
     ),
     "gpu": result(
         machine=MACHINE | {"gpu": "NVIDIA H200"},
-        rows=[{"what": "evaluate", "images": 5000, "seconds": 40.0, "parts": {"rank": 12.0, "match": 28.0}}],
-        ratios={"milliseconds of a query": 0.5},
+        rows=[
+            {"what": "encode a query", "p50_ms": 0.5, "floor_ms": 0.01, "times_floor": 50.0, "launched_p50_ms": 4.0},
+            {"what": "encode pictures", "batch": 8, "pictures_per_second": 3e3, "on_device_per_second": 4e3}
+            | {"floor_per_second": 2e4},
+            {"what": "retrieve and rerank", "vectors": 1000, "p50_ms": 3.25, "retrieve_p50_ms": 0.375},
+            {"what": "retrieve and rerank", "vectors": 2000, "p50_ms": 2.0, "parts_ms": {"encode": 0.5, "match": 1.0}},
+            {"what": "evaluate", "images": 5000, "seconds": 40.0, "parts": {"rank": 12.0, "match": 28.0}},
+        ],
+    ),
+    "scan-gpu": result(
+        machine=MACHINE | {"gpu": "NVIDIA H200"},
+        rows=[
+            {"vectors": 1000, "dtype": "int8", "batch": 1, "p50_ms": 0.25, "floor_ms": 0.125, "times_floor": 2.0}
+            | {"plain_torch": {"p50_ms": 0.125}, "times_as_quick": 0.5},
+            {"vectors": 1000, "dtype": "int8", "batch": 1, "filter": 0.1, "p50_ms": 0.75},
+            {
+                "vectors": 1000,
+                "dtype": "int8",
+                "batch": 1,
+                "filter": 0.1,
+                "p50_ms": 0.5,
+                "told": "rows",
+                "given": "again",
+            },
+            cut("int8", 1, {"scan": 0.25, "exact": 0.5, "best rows": 0.125}, 32),
+            cut("int8", 64, {"scan": 0.5, "exact": 0.5, "best rows": 0.25}, 32),
+            cut("int8", 1, {"scan": 0.125, "exact": 1.0, "best rows": 0.5}, 64),
+            {"vectors": 1000, "dtype": "int8", "batch": 64, "cut": {}, "failed": "no room"},
+        ],
+    ),
+    "late-gpu": result(
+        machine=MACHINE | {"gpu": "NVIDIA H200"},
+        gpu=[
+            {"images": 1000, "words": 32, "fragments": 49, "dtype": "int8", "ms": 0.5, "floor_ms": 0.25, "ratio": 2.0}
+            | {"with_top_20_ms": 0.75}
+        ],
     ),
 }
 
@@ -160,7 +199,17 @@ def test_the_page_has_the_verdicts_the_floors_and_the_origins() -> None:
         "| 1,000 | rerank 20 | 2 cores, aarch64 | 17 min | 5 min |",
         "| 5,000 | embed | NVIDIA H200 | 12.0 s | 30.0 s |",
         "| 5,000 | rerank 20 | NVIDIA H200 | 40.0 s | 25 min |",
-        "| milliseconds of a query | 0.5 | `gpu.json` |",
+        "| 1,000 | 1 | int8 | 0.25 | 0.125 | 2.0 | 0.12 | 0.50 |",
+        "| 1,000 | int8 | as a mask, anew | 0.75 | 0.25 |",
+        "| 1,000 | int8 | as rows, again | 0.50 | 0.25 |",
+        "| rows in a group | rows in a tile | numbers | warps | stages | int8, 1 query | int8, 64 queries |",
+        "| 32 | 128 | 64 | 4 | 3 | 0.250 + 0.625 | 0.500 + 0.750 |",
+        "| 64 | 128 | 64 | 4 | 3 | 0.125 + 1.500 | – |",
+        "| 1,000 | 32 x 49 | int8 | 0.500 | 0.250 | 2.00 | 0.750 |",
+        "| encode a query | 0.5 | 0.01 | 50 | 4 |",
+        "| 1,000 | 3.25 | – | 0.38 | – | – |",
+        "| 2,000 | 2.00 | 0.50 | – | – | 1.00 |",
+        "| 8 | 3,000 | 4,000 | – | 20,000 |",
         "![Matching](plots/speed/matching.svg)",
         "Tried this.",
         "| [gpu.json](../benchmarks/results/gpu.json) | `python benchmarks/it.py` | 0123456789 | NVIDIA H200 |",

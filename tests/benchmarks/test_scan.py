@@ -28,6 +28,8 @@ def test_a_toy_run_writes_its_table(
     assert {(row["vectors"], row["dtype"], row["batch"]) for row in searches} == {
         (size, dtype, batch) for size in (100, 300) for dtype in ("float16", "int8") for batch in (1, 8, 64)
     }
+    filtered = [(row["told"], row["given"]) for row in result["rows"] if "filter" in row]
+    assert filtered == 4 * [(told, given) for told in ("rows", "mask") for given in ("anew", "again")]
     assert all(row["is_right"] for row in result["rows"] if "is_right" in row)
     assert all(min(row["steps_ms"].values()) > 0 for row in result["rows"] if "cut" in row)
     assert result["ratios"]["share of the searches that were right"] == 1

@@ -13,7 +13,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from kernels.agreeing import assert_graphs_agree, inputs_of
-from sightline.bundle.engines import OnnxRuntime
+from sightline.bundle.engines import Engine, OnnxRuntime
 from sightline.errors import BundleError, UnknownOperatorError
 from sightline.kernels import graphs, products
 from sightline.kernels.graphs import TorchGraph
@@ -239,6 +239,15 @@ def test_a_sum_after_a_product_is_taken_for_its_bias_only_where_it_is_one(tmp_pa
     assert [one.operator for one in merged] == ["Linear", *["Linear", "Add"] * 3, "Sub"]
 
 
+@pytest.mark.parametrize("engine", [lambda path: TorchGraph.open(path, "cpu"), lambda path: OnnxRuntime(path, 1)])
+def test_states_in_half_precision_will_do(engine: Callable[[Path], Engine], tiny_bundle: Path) -> None:
+    opened, inputs = engine(tiny_bundle / "match.onnx"), inputs_of(tiny_bundle)["match"]
+    halves = {name: of.astype(np.float16) if of.dtype == np.float32 else of for name, of in inputs.items()}
+    singles = {name: of.astype(np.float32) if of.dtype == np.float16 else of for name, of in halves.items()}
+    assert sum(halves[name].dtype == np.float16 for name in inputs) == 2
+    np.testing.assert_array_equal(opened.run(halves)["logits"], opened.run(singles)["logits"])
+
+
 def test_an_operator_that_torch_was_not_taught_is_named(tmp_path: Path) -> None:
     path = written(tmp_path / "graph.onnx", [node("Erf", "x")], {"x": X}, {})
     with pytest.raises(UnknownOperatorError, match="Erf"):
@@ -305,7 +314,7 @@ def test_shapes_are_forgotten_in_the_order_in_which_they_were_last_asked_for(
     for length in (3, 4, 3, 5):
         given = {"ids": np.full((2, length), 5), "mask": np.ones((2, length), dtype=np.bool_)}
         np.testing.assert_allclose(opened.run(given)["embedding"], expected.run(given)["embedding"], atol=1e-5)
-    assert [dict(shapes)["ids"] for shapes in opened._plans] == [(2, 3), (2, 5)]
+    assert [{name: shape for name, shape, *_ in shapes}["ids"] for shapes in opened._plans] == [(2, 3), (2, 5)]
 
 
 def test_several_threads_may_use_it(tiny_bundle: Path) -> None:

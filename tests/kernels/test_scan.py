@@ -15,6 +15,7 @@ import torch
 
 from sightline.errors import ModelError
 from sightline.kernels.scan import BATCHES, Scan
+from sightline.kernels.scan_near import Near
 from sightline.stores.ranking import best_of_rows
 
 HAS_GPU = torch.cuda.is_available()
@@ -26,8 +27,9 @@ KINDS = ["scattered", "in a heap", "few and equal"]
 INTERPRETED = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
+from itertools import product
 import torch
-from sightline.kernels import scan, scan_fused, scan_plain
+from sightline.kernels import scan, scan_ends, scan_fused, scan_plain
 from kernels.test_scan import SHAPES, case
 errors, are_exact = [], []
 for rows, dim, batch in SHAPES:
@@ -43,6 +45,15 @@ for rows, dim, batch in SHAPES:
             plain, fused = (way.group_scores(asked, stored, allowed, cut) for way in (scan_plain, scan_fused))
             errors.append(float((plain - fused).nan_to_num(0).abs().max()))
             are_exact.append(torch.equal(plain.isneginf(), fused.isneginf()))
+    for is_whole in (False, True):
+        plain, fused = (way.rounded(queries, is_whole, 0.25) for way in (scan_plain, scan_fused))
+        off = (plain[0].restored() - fused[0].restored()).abs().amax(dim=1)
+        errors.append(float((off - 1.01 * plain[0].worth if is_whole else off).max()))  # one step up or down
+        errors.append(float((plain[1] - fused[1]).abs().max()))
+        are_exact.append(plain[0].values.dtype == fused[0].values.dtype)
+best, groups, slack = torch.topk(torch.rand(3, 80), 7), torch.topk(torch.rand(3, 9), 5, sorted=False), torch.rand(3)
+for scan_ends._AT_ONCE, *are_all in product((4, 1024), (False, True), (False, True)):
+    are_exact.append(torch.equal(*(way.told(best, groups, slack, 16, are_all) for way in (scan_plain, scan_fused))))
 vectors, queries, allowed = case("in a heap", 500, 64, 3)
 plain = scan.Scan(vectors, "int8", device="cpu").search(queries, 5, allowed)
 scan._kernels = lambda device: scan_fused
@@ -74,6 +85,14 @@ def check(scan: Scan, vectors: Any, queries: Any, k: int, allowed: Any = None) -
     np.testing.assert_array_equal(scores, right.scores)
 
 
+def check_rows(scan: Scan, queries: Any, k: int, allowed: Any) -> None:
+    """Assert that to say which rows are allowed is as good as a mask, whatever was allowed before."""
+    right = scan.search(queries, k, allowed)
+    scan.search(queries, k)
+    for found, expected in zip(scan.search(queries, k, np.flatnonzero(allowed)), right, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", KINDS)
@@ -83,6 +102,7 @@ def test_it_finds_what_comparing_everything_finds(kind: str, dtype: Any, device:
         scan = Scan(vectors, dtype, device=device)
         for mask in (None, allowed, np.zeros(rows, dtype=np.bool_), allowed):
             check(scan, vectors, queries, k, mask)
+        check_rows(scan, queries, k, allowed)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -123,6 +143,28 @@ def test_rows_that_were_added_are_found(dtype: Any, device: str) -> None:
     assert (scores == Scan(vectors[:300], dtype, device=device).search(queries, 5, allowed[:300])[0]).all()
 
 
+def test_of_equals_the_lower_key_comes_first_also_where_only_some_of_them_fit() -> None:
+    scores = np.array([[5, 4, 4, 4, 3], [5, 4, 3, 2, 1], [2, 2, 1, 1, -np.inf]], dtype=np.float32)
+    keys = np.array([[1, 9, 8, 7, 0], [9, 8, 7, 6, 5], [4, 3, 6, 5, -1]])
+    best = Near(keys, scores).best(keys, 2)
+    assert best[1].tolist() == [[1, 7], [9, 8], [3, 4]]
+    assert best[0].tolist() == [[5, 4], [5, 4], [2, 2]]
+    wide = Near(keys, scores).best(keys, 6)
+    assert wide[1].tolist() == [[1, 7, 8, 9, 0, -1], [9, 8, 7, 6, 5, -1], [3, 4, 5, 6, -1, -1]]
+    assert keys[0].tolist() == [1, 9, 8, 7, 0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_more_is_told_than_may_be_among_the_best(dtype: Any) -> None:
+    """To sort all that the scan compares exactly would take longer than to find it."""
+    vectors, queries, _ = case("scattered", 2500, 48, 3)
+    near = Scan(vectors, dtype, device="cpu").near(queries, 7)
+    assert near.rows.shape == (3, 7)
+    assert (np.diff(near.scores) <= 0).all()
+    vectors[900:910] = vectors[near.rows[0, 6]]
+    assert Scan(vectors, dtype, device="cpu").near(queries, 7).rows.shape[1] >= 17
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_threads_take_turns(device: str) -> None:
     vectors, queries, allowed = case("scattered", 3000, 32, 8)
@@ -156,6 +198,10 @@ def test_what_does_not_fit_together_is_refused() -> None:
     scan = Scan(vectors, device="cpu")
     with pytest.raises(ModelError, match="a mask of 4 for 3 rows"):
         scan.search(queries, 1, np.ones(4, dtype=np.bool_))
+    for rows in ([0, 3], [-1, 2]):
+        with pytest.raises(ModelError, match=r"rows .* of 3"):
+            scan.search(queries, 1, np.array(rows))
+    check(scan, vectors, queries, 1)
     with pytest.raises(ModelError, match=r"queries \(2, 8\)"):
         scan.search(queries[:, :8], 1)
     with pytest.raises(ModelError, match="the 0 nearest"):

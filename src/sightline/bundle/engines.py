@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from sightline.errors import BundleError, UnknownOperatorError
@@ -22,7 +23,10 @@ class Engine(Protocol):
         ...
 
     def run(self, inputs: Arrays) -> Arrays:
-        """Run the graph: arrays by the names of its inputs in, arrays by the names of its outputs out."""
+        """Run the graph: arrays by the names of its inputs in, arrays by the names of its outputs out.
+
+        Where it reads float32, float16 will do.
+        """
         ...
 
 
@@ -43,10 +47,12 @@ class OnnxRuntime:
         except Exception as error:  # ONNX Runtime's own exceptions share no public base
             raise BundleError(f"{path}: ONNX Runtime cannot load it: {error}") from error
         self.outputs = tuple(output.name for output in self._session.get_outputs())
+        self._singles = {given.name for given in self._session.get_inputs() if given.type == "tensor(float)"}
 
     def run(self, inputs: Arrays) -> Arrays:
         """Run the graph."""
-        return dict(zip(self.outputs, self._session.run(self.outputs, inputs), strict=True))
+        given = {name: np.asarray(of, np.float32) if name in self._singles else of for name, of in inputs.items()}
+        return dict(zip(self.outputs, self._session.run(self.outputs, given), strict=True))
 
 
 def device_of_lasting_work() -> Device:

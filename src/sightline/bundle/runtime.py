@@ -124,9 +124,9 @@ class Bundle:
         if "match" not in self.abilities:
             raise ModelError(f"{self.name} cannot match: its abilities are {', '.join(self.spec.abilities)}")
         inputs = {
-            "text_states": np.asarray(text_states, np.float32),
+            "text_states": text_states,
             "text_mask": text_mask,
-            "image_states": np.asarray(image_states, np.float32),
+            "image_states": image_states,
             "image_mask": image_mask,
         }
         logits: npt.NDArray[np.float32] = self._run("match", inputs)["logits"]

@@ -1,14 +1,15 @@
 """A bundle's graph under torch, on a GPU: the engine for work that lasts.
 
 The products are done in half precision there, with sums in float32, and all else in float32. Small batches of a shape
-that comes again are captured as a CUDA graph: what takes a hundred launches is then one.
+that comes again are captured as a CUDA graph, from the processor's memory to the processor's memory: what takes a
+hundred launches is then one.
 """
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,9 @@ _SHAPES = 64  # of inputs, whose plans are kept
 _ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]  # none that tunes by shape
 _turn = threading.Lock()  # one graph runs at a time: the GPU is one, and graphs that are captured share memory
 
-Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+Shapes = tuple[tuple[str, tuple[int, ...], torch.dtype, str], ...]
+"""The name, shape and type of every input, and the kind of device that it lies on."""
+Steps = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 
 
 class TorchGraph:
@@ -56,31 +59,41 @@ class TorchGraph:
         return opened
 
     def run(self, inputs: Arrays) -> Arrays:
-        """Run the graph."""
-        given = {name: self._pinned(_tensor(array)) for name, array in inputs.items()}
+        """Run the graph. Numbers are sent as they are: states in float16 become float32 on the device."""
+        given = {name: _tensor(array) for name, array in inputs.items()}
+        if self._pool is not None and not _are_few(given):
+            given = {name: values.pin_memory() for name, values in given.items()}  # before it is this one's turn
         return {name: found.numpy() for name, found in self.compute(given).items()}
-
-    def _pinned(self, values: Tensor) -> Tensor:
-        """Where the device can fetch it while the processors go on."""
-        return values if self._pool is None else values.pin_memory()
 
     @torch.inference_mode()
     def compute(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Run the graph on tensors that are anywhere; what it gives is on the host."""
-        with _turn, sdpa_kernel(_ATTENTION):
-            shapes = tuple((name, tuple(values.shape)) for name, values in sorted(inputs.items()))
+        with _turn:
+            shapes = tuple((name, tuple(of.shape), of.dtype, of.device.type) for name, of in sorted(inputs.items()))
             planned = self._plans.pop(shapes, None)
             if planned is None:
-                plan, found = self.program.plan(_on(self.device, inputs))
+                with sdpa_kernel(_ATTENTION):
+                    plan, found = self.program.plan(self._there(inputs))
                 planned = _Planned(plan)
+            elif self._pool is not None and _are_few(inputs):
+                if planned.captured is None:
+                    planned.captured = Captured.of(partial(self._steps, planned.plan), inputs, self.device, self._pool)
+                found = planned.captured.run(inputs)
             else:
-                if planned.captured is None and self._pool is not None and _are_few(inputs):
-                    planned.captured = Captured.of(planned.plan, inputs, self.device, self._pool)
-                found = planned.run(inputs, self.device)
+                found = self._steps(planned.plan, inputs)
             self._plans[shapes] = planned
             while len(self._plans) > _SHAPES:
                 self._plans.popitem(last=False)  # the shape that was last asked for the longest time ago
             return {name: values.cpu() for name, values in found.items()}
+
+    def _steps(self, plan: Plan, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        with sdpa_kernel(_ATTENTION):
+            return plan.run(self._there(inputs))
+
+    def _there(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The inputs on the device, and only there in the types that the graph reads."""
+        sent = {name: values.to(self.device, non_blocking=True) for name, values in inputs.items()}
+        return {name: values.to(self.program.inputs[name].dtype) for name, values in sent.items()}
 
 
 @dataclass(slots=True)
@@ -90,38 +103,43 @@ class _Planned:
     plan: Plan
     captured: "Captured | None" = None
 
-    def run(self, inputs: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
-        if self.captured is not None:
-            return self.captured.run(inputs)
-        return self.plan.run(_on(device, inputs))
-
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A plan as a CUDA graph, which reads and writes always the same memory."""
+    """Steps as a CUDA graph, which reads and writes always the same memory: the host's, where inputs come from there.
+
+    To send the inputs and to fetch what comes of them are steps of the graph, too.
+    """
 
     graph: torch.cuda.CUDAGraph
     inputs: Mapping[str, Tensor]
     outputs: Mapping[str, Tensor]
+    device: torch.device
 
     @classmethod
-    def of(cls, plan: Plan, inputs: Mapping[str, Tensor], device: torch.device, pool: Any) -> "Captured":
-        """Capture a plan that has run before. Graphs of one pool take turns in the same memory for what is between."""
-        fixed = {name: torch.empty_like(values, device=device).copy_(values) for name, values in inputs.items()}
+    def of(cls, steps: Steps, inputs: Mapping[str, Tensor], device: torch.device, pool: Any) -> "Captured":
+        """Capture steps that have run before. Graphs of one pool take turns in the same memory for what is between."""
+        fixed = {
+            name: torch.empty_like(values, pin_memory=values.device.type == "cpu").copy_(values)
+            for name, values in inputs.items()
+        }
         graph, aside = torch.cuda.CUDAGraph(), _stream(device)
         aside.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(aside):
-            plan.run(fixed)  # what libraries set up for a thread and a stream cannot be captured
+            found = steps(fixed)  # what libraries set up for a thread and a stream cannot be captured
+        fetched = {name: torch.empty(of.shape, dtype=of.dtype, pin_memory=True) for name, of in found.items()}
         with CAPTURING, torch.cuda.graph(graph, pool, aside, capture_error_mode="thread_local"):
-            outputs = plan.run(fixed)
-        return cls(graph, fixed, outputs)
+            for name, values in steps(fixed).items():
+                fetched[name].copy_(values, non_blocking=True)
+        return cls(graph, fixed, fetched, device)
 
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run it on other inputs of the same shapes; what it gives is overwritten by the next run."""
+        """Run it on other inputs of the same shapes, in the same places."""
         for name, values in inputs.items():
-            self.inputs[name].copy_(values, non_blocking=True)
+            self.inputs[name].copy_(values)
         self.graph.replay()
-        return dict(self.outputs)
+        torch.cuda.current_stream(self.device).synchronize()
+        return {name: values.clone() for name, values in self.outputs.items()}
 
 
 @cache
@@ -136,7 +154,3 @@ def _are_few(inputs: Mapping[str, Tensor]) -> bool:
 
 def _tensor(array: npt.NDArray[Any]) -> Tensor:
     return torch.from_numpy(np.require(array, requirements=["C_CONTIGUOUS", "WRITEABLE"]))
-
-
-def _on(device: torch.device, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: values.to(device, non_blocking=True) for name, values in inputs.items()}

@@ -17,6 +17,7 @@ from sightline.errors import UnknownOperatorError
 Attributes = Mapping[str, Any]
 Outputs = Tensor | tuple[Tensor, ...]
 ON_PROCESSORS = "Leave it to ONNX Runtime on the processors: SIGHTLINE_DEVICE=cpu."
+_ALIGNED = 8  # numbers: where a row of a mask has to begin
 _TYPES = {1: torch.float32, 6: torch.int32, 7: torch.int64, 9: torch.bool}  # as ONNX numbers them
 
 
@@ -74,10 +75,11 @@ OPERATORS |= {name: _without_attributes(function) for name, function in _PLAIN.i
 
 
 @operator("Linear")
-def linear(attributes: Attributes, values: Tensor) -> Tensor:
-    """Multiply by a constant matrix, in its type: see `products`."""
+def linear(attributes: Attributes, values: Tensor) -> Outputs:
+    """Multiply by a constant matrix, in its type: see `products`; with `sizes`, by several that are one: `merging`."""
     weight: Tensor = attributes["weight"]
-    return F.linear(values.to(weight.dtype), weight, attributes["bias"])
+    made = F.linear(values.to(weight.dtype), weight, attributes["bias"])
+    return torch.split(made, attributes["sizes"], -1) if "sizes" in attributes else made
 
 
 @operator("MatMul")
@@ -94,6 +96,25 @@ def attention(attributes: Attributes, query: Tensor, key: Tensor, value: Tensor,
     if mask is not None and mask.dtype != torch.bool:
         mask = mask.to(query.dtype)
     return F.scaled_dot_product_attention(query, key, value, mask, scale=attributes.get("scale"))
+
+
+@operator("Hiding")
+def hiding(attributes: Attributes, mask: Tensor, query: Tensor) -> Tensor:
+    """What attention adds where a mask is true or false, in the type of its queries; other masks stay as they are.
+
+    Every row begins where attention on a GPU can begin to read, which otherwise copies it each time.
+    """
+    if mask.dtype != torch.bool:
+        return mask
+    length = mask.shape[-1]
+    wide = query.new_full((*mask.shape[:-1], length + -length % _ALIGNED), float("-inf"))
+    return wide[..., :length].masked_fill_(mask, 0)
+
+
+@operator("Silu")
+def silu(attributes: Attributes, values: Tensor) -> Tensor:
+    """Multiply by the sigmoid."""
+    return F.silu(values)
 
 
 @operator("Conv")

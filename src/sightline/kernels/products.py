@@ -6,7 +6,7 @@ rounds it: the result is closer to that of the model that was quantised.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -54,9 +54,14 @@ def with_products(nodes: Sequence[Node], constants: Mapping[str, Tensor], output
 def placed(node: Node, device: torch.device, dtype: torch.dtype) -> Node:
     """The same product with its weights on a device, in a type; those that make scores in float32."""
     weight, bias = node.attributes["weight"], node.attributes["bias"]
-    chosen = torch.float32 if len(weight) < _SCORES else dtype
+    chosen = torch.float32 if makes_scores(node) else dtype
     moved = {"weight": weight.to(device, chosen), "bias": None if bias is None else bias.to(device, chosen)}
-    return Node(node.operator, node.inputs, node.outputs, moved)
+    return replace(node, attributes={**node.attributes, **moved})
+
+
+def makes_scores(node: Node) -> bool:
+    """Whether a product is so narrow that it must make scores."""
+    return len(node.attributes["weight"]) < _SCORES
 
 
 def _check_rounding(nodes: Sequence[Node]) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from sightline.errors import BundleError
 from sightline.kernels import recurrent, shaping  # noqa: F401 (their operators are known once they are imported)
+from sightline.kernels.merging import merged
 from sightline.kernels.operators import OPERATORS, refuse
 from sightline.kernels.products import Node, placed, with_products
 
@@ -76,6 +77,7 @@ class Program:
         unknown = {node.operator for node in nodes} - OPERATORS.keys()
         if unknown:
             raise refuse(", ".join(sorted(unknown)), "is one that torch was not taught here")
+        nodes = merged(nodes, constants, self.outputs)
         self._nodes = [placed(node, device, dtype) if node.operator == "Linear" else node for node in nodes]
         self._last = _last_reads(self._nodes, self.outputs)
         read = {name for node in self._nodes for name in node.inputs} | set(self.outputs)

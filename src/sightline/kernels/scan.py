@@ -21,22 +21,20 @@ from torch import Tensor
 from sightline.errors import ModelError
 from sightline.kernels import scan_plain
 from sightline.kernels.scan_near import Ids, Near, Singles, joined
-from sightline.kernels.scan_plain import Cut, Rounded, every_score, in_one_digit, in_two_digits
+from sightline.kernels.scan_plain import Cut, Rounded, every_score, in_one_digit
 from sightline.kernels.scan_recorded import Recorded
 
 Dtype = Literal["float16", "int8"]
 Vectors = Tensor | npt.NDArray[np.floating[Any]]
-Mask = Tensor | npt.NDArray[np.bool_]
+Allowed = Tensor | npt.NDArray[np.bool_] | Ids
 
-CUTS: dict[Dtype, Cut] = {"float16": Cut(32, 128, 64, 4, 4), "int8": Cut(32, 128, 128, 4, 4)}
+CUTS: dict[Dtype, Cut] = {"float16": Cut(32, 128, 64, 4, 4), "int8": Cut(32, 128, 128, 4, 3)}
 RECORDS = True  # whether a search is one CUDA graph instead of a dozen launches
 BATCHES = 1, 4, 16, 64  # queries that are searched for together; a batch is filled up to one of these
 _ROOM = 8  # an eighth more than there is, for rows that come later
 _SENT = 65_536  # rows that go to the device at once
 _HELD = 1 << 24  # exact scores, at most
 _SPARE = 12  # groups more than results, at least
-_ROUNDING = 1e-5  # of sums in float32, at most, for vectors of unit length
-_LONGEST = 1.01  # vector of unit length, when rounded
 
 
 class Scan:
@@ -58,7 +56,7 @@ class Scan:
         self._copy = Rounded(self._vectors) if dtype == "float16" else in_one_digit(self._vectors)
         self._error = 0.0  # the length of the longest difference between a vector and its copy
         self._allowed = torch.empty(0, dtype=torch.bool, device=self._device)
-        self._allows: object = self  # the mask that `_allowed` was last made of; itself: none
+        self._allows: object = self  # what `_allowed` was last made of; itself: nothing
         self._recorded: dict[tuple[int, int], Recorded] = {}
         self.append(vectors)
 
@@ -76,7 +74,7 @@ class Scan:
             for start in range(0, len(vectors), _SENT):
                 self._write(_tensor(vectors[start : start + _SENT]).to(self._device))
 
-    def search(self, queries: Vectors, k: int, allowed: Mask | None = None) -> tuple[Singles, Ids]:
+    def search(self, queries: Vectors, k: int, allowed: Allowed | None = None) -> tuple[Singles, Ids]:
         """The k highest cosines to each of the queries [queries, dim], and their rows: both [queries, k], best first.
 
         Of equal cosines, the lower row comes first. Where a query has fewer than k rows to choose from, cosines are
@@ -85,11 +83,11 @@ class Scan:
         near = self.near(queries, k, allowed)
         return near.best(near.rows, k)
 
-    def near(self, queries: Vectors, k: int, allowed: Mask | None = None) -> Near:
+    def near(self, queries: Vectors, k: int, allowed: Allowed | None = None) -> Near:
         """Every row that may be among the k nearest to each of the queries [queries, dim], with its cosine.
 
-        allowed: bool, for each of the first rows whether it may be found; those after them may not. A mask that is
-            given again must not have changed.
+        allowed: bool, for each of the first rows whether it may be found, and those after them may not; or int64, the
+            rows that may, in ascending order: of a few, fewer bytes to send. What is given again must be the same.
         """
         if k < 1 or queries.ndim != 2 or queries.shape[1] != self._vectors.shape[1]:
             raise ModelError(f"the {k} nearest of {self._vectors.shape[1]} numbers for queries {tuple(queries.shape)}")
@@ -107,8 +105,11 @@ class Scan:
         found = self._scanned(queries, wanted)
         width = found.shape[1] // 2
         scores, beyond = found[:, :width].view(np.float32), found[:, -1:].view(np.float32)[:, 0]
-        rows = np.where(scores == -np.inf, -1, found[:, width:-1]).astype(np.int64)
-        is_open = (beyond >= scores[:, min(k, width) - 1]) & (beyond > -np.inf)
+        kth = scores[:, min(k, width) - 1]
+        needed = k if k < width and not (scores[:, k] == kth).any() else width  # others may be as near as the k-th
+        scores, rows = scores[:, :needed], found[:, width : width + needed].astype(np.int64)
+        rows[scores == -np.inf] = -1
+        is_open = (beyond >= kth) & (beyond > -np.inf)
         if not is_open.any():
             return Near(rows, scores)
         ones = [Near(rows[number : number + 1], scores[number : number + 1]) for number in range(len(rows))]
@@ -127,34 +128,22 @@ class Scan:
             return self._steps(queries.to(self._device), wanted).cpu().numpy()
         batch = next(batch for batch in BATCHES if batch >= len(queries))
         if (batch, wanted) not in self._recorded:
-            blank = torch.zeros(batch, queries.shape[1], device=self._device)
-            self._recorded[batch, wanted] = Recorded(lambda asked: self._steps(asked, wanted), blank)
+            shape = batch, queries.shape[1]
+            self._recorded[batch, wanted] = Recorded(lambda asked: self._steps(asked, wanted), shape, self._device)
         return self._recorded[batch, wanted](queries)
 
     def _steps(self, queries: Tensor, wanted: int) -> Tensor:
-        """Scan, and compare the rows of the best groups exactly; all that is found in one tensor of 32 bits a number.
-
-        It is int32 [queries, 2 n + 1]: the n best cosines, best first, their rows, and what no other row exceeds.
-        """
-        each, vectors, allowed = self._cut.each, self._vectors[: self._count], self._allowed[: self._count]
-        asked = Rounded(queries.half()) if self._dtype == "float16" else in_two_digits(queries)
-        scores = self._kernels.group_scores(asked, self._copy.between(0, self._count), allowed, self._cut)
+        """Scan, and compare the rows of the best groups exactly; gives what `scan_plain.told` tells."""
+        kernels, each = self._kernels, self._cut.each
+        vectors, allowed = self._vectors[: self._count], self._allowed[: self._count]
+        asked, slack = kernels.rounded(queries, self._dtype == "int8", self._error)
+        scores = kernels.group_scores(asked, self._copy.between(0, self._count), allowed, self._cut)
         groups = torch.topk(scores, min(wanted, scores.shape[1]), sorted=False)
-        exact = self._kernels.exact_scores(queries, vectors, allowed, groups.indices, each).flatten(1)
+        exact = kernels.exact_scores(queries, vectors, allowed, groups.indices, each).flatten(1)
         best = torch.topk(exact, min(wanted, exact.shape[1]))
-        rows = groups.indices.gather(1, best.indices // each) * each + best.indices % each
-        beyond = torch.full_like(best.values[:, 0], float("-inf"))
-        if groups.indices.shape[1] < scores.shape[1]:
-            beyond = groups.values.amin(dim=1) + self._slack(queries, asked)
-        if best.indices.shape[1] < exact.shape[1]:
-            beyond = torch.maximum(beyond, best.values[:, -1])
-        return torch.cat([best.values.view(torch.int32), rows.int(), beyond[:, None].view(torch.int32)], dim=1)
-
-    def _slack(self, queries: Tensor, asked: Rounded) -> Tensor:
-        """By how much a cosine may exceed the score of rounded vectors [queries]: the bound of Cauchy and Schwarz."""
-        lost, length = (torch.linalg.vector_norm(part, dim=1) for part in (queries - asked.restored(), queries))
-        slack: Tensor = _LONGEST * lost + (self._error + _ROUNDING) * length
-        return slack
+        are_all = groups.indices.shape[1] == scores.shape[1], best.indices.shape[1] == exact.shape[1]
+        found: Tensor = kernels.told(best, groups, slack, each, are_all)
+        return found
 
     def _compared(self, query: Tensor, k: int) -> Near:
         """Every row that is as near to a query [dim] as the k-th best, by comparing all."""
@@ -162,19 +151,24 @@ class Scan:
         scores = every_score(query.to(self._device), self._vectors[: self._count], allowed)
         kth = torch.topk(scores, min(k, self._count)).values[-1]
         rows = torch.nonzero((scores >= kth) & allowed)[:, 0]
-        return Near(rows.cpu().numpy()[None], scores[rows].cpu().numpy()[None])
+        best = torch.sort(scores[rows], descending=True)
+        return Near(rows[best.indices].cpu().numpy()[None], best.values.cpu().numpy()[None])
 
-    def _allow(self, allowed: Mask | None) -> None:
+    def _allow(self, allowed: Allowed | None) -> None:
         if allowed is self._allows:
             return
-        count = self._count if allowed is None else len(allowed)
-        if count > self._count:
-            raise ModelError(f"a mask of {count} for {self._count} rows")
+        self._allows = self
         if allowed is None:
-            self._allowed[:count] = True
+            self._allowed.fill_(True)
+        elif (told := torch.as_tensor(allowed)).dtype == torch.bool:
+            if len(told) > self._count:
+                raise ModelError(f"a mask of {len(told)} for {self._count} rows")
+            self._allowed[: len(told)].copy_(told)
+            self._allowed[len(told) :] = False
         else:
-            self._allowed[:count].copy_(torch.as_tensor(allowed))
-        self._allowed[count:] = False
+            if len(told) and not 0 <= int(told[0]) <= int(told[-1]) < self._count:
+                raise ModelError(f"rows {int(told[0])} to {int(told[-1])} of {self._count}")
+            self._allowed.fill_(False).index_fill_(0, told.to(self._device), True)
         self._allows = allowed
 
     def _make_room(self, count: int) -> None:
@@ -212,7 +206,7 @@ def _with_room(rows: int) -> int:
 
 
 def _kernels(device: torch.device) -> ModuleType:
-    """Where the two steps of a scan are: on a GPU in Triton, elsewhere in plain torch."""
+    """Where the steps of a scan are: on a GPU in Triton, elsewhere in plain torch."""
     if device.type != "cuda":
         return scan_plain
     from sightline.kernels import scan_fused

@@ -1,4 +1,4 @@
-"""The two steps of a scan as Triton kernels: what `scan_plain` computes, at the pace at which vectors are read.
+"""The steps of a scan as Triton kernels: what `scan_plain` computes, at the pace at which vectors are read.
 
 The scores of single rows are never written: a tile of them lives in registers, where the best of each group is found.
 """
@@ -8,6 +8,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from sightline.kernels.scan_ends import rounded as rounded
+from sightline.kernels.scan_ends import told as told
 from sightline.kernels.scan_plain import DIGIT, Cut, Rounded
 
 _LEAST = 16  # queries or numbers in a tile that tensor cores multiply

@@ -11,7 +11,7 @@ Singles = npt.NDArray[np.float32]
 
 
 class Near(NamedTuple):
-    """For each query every row that is as near as its k-th best, and some more, in no order: [queries, n].
+    """For each query every row that is as near as its k-th best, and perhaps more, best first: [queries, n].
 
     Where a query has fewer, rows are -1 and scores -inf.
     """
@@ -24,9 +24,11 @@ class Near(NamedTuple):
 
         keys: [queries, n], what is to be told of each row.
         """
-        order = np.lexsort((keys, -self.scores))[:, :k]
-        query = np.arange(len(order))[:, None]
-        best = Near(keys[query, order], self.scores[query, order]).widened(k)
+        best = Near(keys[:, :k].copy(), self.scores[:, :k]).widened(k)
+        first = self.scores[:, : k + 1]
+        for query in np.flatnonzero((first[:, 1:] == first[:, :-1]).any(axis=1)).tolist():  # to sort all takes longer
+            order = np.lexsort((keys[query], -self.scores[query]))[:k]
+            best.rows[query, : len(order)] = keys[query, order]
         return best.scores, best.rows
 
     def widened(self, width: int) -> "Near":

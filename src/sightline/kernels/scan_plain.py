@@ -1,11 +1,13 @@
-"""The two steps of a scan in plain torch: on any device, and what the kernels of `scan_fused` are compared with."""
+"""The steps of a scan in plain torch: on any device, and what the kernels of `scan_fused` are compared with."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 DIGIT = 254  # what one of a query's first digits is worth in its second
+ROUNDING = 1e-5  # of sums in float32, at most, for vectors of unit length
+LONGEST = 1.01  # vector of unit length, when rounded
 _AT_ONCE = 16_384  # rows that are turned into float32 or float64 at once
 
 
@@ -44,6 +46,20 @@ class Rounded(NamedTuple):
         return Rounded(self.values[start:end], None if self.worth is None else self.worth[start:end])
 
 
+class Best(Protocol):
+    """What `topk` gives: [queries, n] each."""
+
+    @property
+    def values(self) -> Tensor:
+        """Scores, in float32."""
+        ...
+
+    @property
+    def indices(self) -> Tensor:
+        """Where they stand."""
+        ...
+
+
 def in_one_digit(vectors: Tensor) -> Rounded:
     """Vectors [n, dim] as whole numbers from -127 to 127, for a collection."""
     worth = vectors.float().abs().amax(dim=1).clamp(min=1e-30) / 127
@@ -56,6 +72,30 @@ def in_two_digits(vectors: Tensor) -> Rounded:
     whole = (vectors / worth[:, None]).round()
     first = (whole / DIGIT).round()
     return Rounded(torch.stack([first, whole - DIGIT * first], dim=1).to(torch.int8), worth)
+
+
+def rounded(queries: Tensor, is_whole: bool, error: float) -> tuple[Rounded, Tensor]:
+    """Queries [n, dim] as they are multiplied, and by how much a cosine may exceed the score of what is rounded [n].
+
+    error: the length of the longest difference between a vector and its copy. The bound is that of Cauchy and Schwarz.
+    """
+    asked = in_two_digits(queries) if is_whole else Rounded(queries.half())
+    lost, length = (torch.linalg.vector_norm(part, dim=1) for part in (queries - asked.restored(), queries))
+    return asked, LONGEST * lost + (error + ROUNDING) * length
+
+
+def told(best: Best, groups: Best, slack: Tensor, each: int, are_all: tuple[bool, bool]) -> Tensor:
+    """All that was found in one tensor of 32 bits a number, so that it is fetched at once.
+
+    It is int32 [queries, 2 n + 1]: the n best cosines, best first, their rows, and what no other row exceeds.
+    best: the n best of all rows of some groups, one group after the other. groups: the best of them, in no order.
+    are_all: whether there are no other groups, and no other rows in these.
+    """
+    rows = groups.indices.gather(1, best.indices // each) * each + best.indices % each
+    beyond = torch.full_like(slack, float("-inf")) if are_all[0] else groups.values.amin(dim=1) + slack
+    if not are_all[1]:
+        beyond = torch.maximum(beyond, best.values[:, -1])
+    return torch.cat([best.values.view(torch.int32), rows.int(), beyond[:, None].view(torch.int32)], dim=1)
 
 
 def group_scores(queries: Rounded, vectors: Rounded, allowed: Tensor, cut: Cut) -> Tensor:

@@ -11,24 +11,24 @@ from sightline.kernels.device import CAPTURING
 
 
 class Recorded:
-    """What steps do with queries of one shape, as a CUDA graph that ends with its answer on the processor.
+    """What steps do with queries of one shape, as a CUDA graph from the processor's memory to the processor's memory.
 
     steps: from queries [batch, dim] on the device to an answer [batch, n] of int32, always with the same tensors as
-    they are now. blank: queries of that shape. One thread at a time plays it.
+    they are now. shape: of the queries. One thread at a time plays it.
     """
 
-    def __init__(self, steps: Callable[[Tensor], Tensor], blank: Tensor) -> None:
-        self._queries = blank
-        answer = steps(blank)  # compiles what is new to this machine, which cannot be recorded
+    def __init__(self, steps: Callable[[Tensor], Tensor], shape: tuple[int, int], device: torch.device) -> None:
+        self._queries = torch.zeros(shape, pin_memory=True)
+        answer = steps(self._queries.to(device))  # compiles what is new to this machine, which cannot be recorded
         self._answer = torch.empty(answer.shape, dtype=answer.dtype, pin_memory=True)
         self._graph = torch.cuda.CUDAGraph()
         own = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         with CAPTURING, torch.cuda.graph(self._graph, stream=own, capture_error_mode="thread_local"):
-            self._answer.copy_(steps(blank), non_blocking=True)
+            self._answer.copy_(steps(self._queries.to(device, non_blocking=True)), non_blocking=True)
 
     def __call__(self, queries: Tensor) -> npt.NDArray[np.int32]:
         """The answers for as many queries [n, dim] as the batch has, or fewer."""
-        self._queries[: len(queries)].copy_(queries, non_blocking=True)
+        self._queries[: len(queries)].copy_(queries)
         self._graph.replay()
         torch.cuda.current_stream().synchronize()
         return self._answer[: len(queries)].numpy().copy()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from sightline.errors import StoreError
 from sightline.stores.base import Found, Ids, Singles
@@ -59,7 +58,7 @@ class OnDevice:
         if scan is None:
             return None
         try:
-            near = scan.near(queries, k, self._live if rows is None else self._mask(rows))
+            near = scan.near(queries, k, self._live if rows is None else rows)
         except RuntimeError as error:
             self._scan = None
             _log.warning("searching on the processor from now on: %s", str(error))
@@ -67,11 +66,6 @@ class OnDevice:
         ids = np.where(near.rows < 0, -1, self._directory.row_ids[near.rows])
         scores, ids = near.best(ids, k)
         return Found(ids, scores)
-
-    def _mask(self, rows: Ids) -> npt.NDArray[np.bool_]:
-        mask = np.zeros(self._directory.rows, dtype=np.bool_)
-        mask[rows] = True
-        return mask
 
     def _send(self) -> None:
         import torch

@@ -2,6 +2,7 @@
 
 import io
 import re
+from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -223,11 +224,50 @@ def test_nothing_found_is_told_honestly(open_page: Opener) -> None:
     page = settled(open_page("?q=people+playing+football+in+a+stadium"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Nothing found")
     expect(page.locator("#message")).to_contain_text("The best guess is")
-    expect(page.locator("#message")).to_contain_text("less than 10% is not shown")
+    expect(page.locator("#message")).to_contain_text("The model reads English.")
     expect(tiles(page)).to_have_count(0)
     page.get_by_role("button", name="Show the nearest anyway").click()
     expect(tiles(page)).to_have_count(COUNT)
     expect(first(page)).to_be_focused()
+
+
+def test_a_search_that_is_taken_back_while_it_waits_shows_again_that_nothing_was_found(open_page: Opener) -> None:
+    page = settled(open_page("?q=people+playing+football+in+a+stadium"))
+    Held(page, r"/v1/search\?q=nobody")
+    page.get_by_label("What to find").fill("nobody")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Looking …")
+    page.get_by_label("What to find").fill("people playing football in a stadium")
+    expect(page.locator("#message")).to_contain_text("Nothing here looks like that.")
+    expect(page.locator(".skeleton")).to_have_count(0)
+
+
+def sharing(relevances: list[float]) -> Callable[[Route], None]:
+    """Answer as the server does, but with these relevances, and none for the rest."""
+
+    def answer(route: Route) -> None:
+        found = route.fetch().json()
+        chances = [*relevances, *[0.0] * COUNT]
+        hits = [{**hit, "relevance": chance} for hit, chance in zip(found["hits"], chances, strict=False)]
+        route.fulfill(json={**found, "hits": hits})
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("relevances", "likely"),
+    [
+        ([0.05, 0.05, 0.04, 0.04, 0.03], 5),  # each a part of what is 21% likely
+        ([0.12, 0.02, 0.01], 2),  # the best alone is enough
+        ([0.9, 0.1, 0.08], 2),
+        ([0.07, 0.06, 0.05], 0),
+    ],
+)
+def test_where_many_fit_they_are_likely_together(open_page: Opener, relevances: list[float], likely: int) -> None:
+    page = settled(open_page())
+    page.route(re.compile(r"/v1/search\?"), sharing(relevances))
+    search(page, "a cat")
+    expect(page.locator("#likely .tile")).to_have_count(likely)
+    expect(page.locator("#unlikely .tile")).to_have_count(COUNT - likely if likely else 0)
 
 
 def test_a_collection_of_texts_is_a_list_of_texts(open_page: Opener, texts_address: str) -> None:

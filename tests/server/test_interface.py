@@ -202,7 +202,7 @@ def test_an_explanation_is_late_interaction_word_by_word(
 
 def test_the_collection_is_described(client: httpx.Client) -> None:
     found = client.get("/v1/collection").json()
-    assert (found["kind"], found["items"], found["model"]) == ("images", 9, "tiny")
+    assert (found["kind"], found["items"], found["model"], found["languages"]) == ("images", 9, "tiny", ["en"])
 
 
 def test_health_and_metrics_are_told(client: httpx.Client) -> None:

@@ -156,6 +156,7 @@ class CollectionAnswer(BaseModel):
     items: int
     model: str
     abilities: list[str]
+    languages: list[str]
     version: str
 
 

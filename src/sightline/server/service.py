@@ -190,6 +190,7 @@ class Service:
                 "items": len(collection),
                 "model": self.model.name,
                 "abilities": sorted(self.model.abilities),
+                "languages": list(self.model.spec.text.languages),
                 "version": __version__,
             }
 

@@ -5,6 +5,7 @@ import { showChip } from "./chip.js";
 import { byId, counted } from "./dom.js";
 import { Filters } from "./filters.js";
 import { Grid } from "./grid.js";
+import { parted } from "./likely.js";
 import { onPicture, prepared } from "./picture.js";
 import { awaitReturn, stopAwaiting } from "./returning.js";
 import { Searcher } from "./searching.js";
@@ -13,7 +14,6 @@ import * as telling from "./telling.js";
 import { askForToken } from "./token.js";
 import { Viewer } from "./viewer.js";
 
-const LIKELY = 0.1; // what is less relevant stands apart
 const [FEW, ALL] = [60, 200];
 const AT_FIRST = 40;
 const SKELETON_MS = 250;
@@ -151,15 +151,13 @@ async function begin(asked) {
 function answered(answer, asked, isFinal) {
   if (!isCurrent(asked)) return;
   const found = state.isJoined(asked) ? answer.hits.map(({ relevance, ...hit }) => hit) : answer.hits;
-  const isLikely = (hit) => hit.relevance === undefined || hit.relevance >= LIKELY;
-  const likely = found.filter(isLikely);
-  const unlikely = found.filter((hit) => !isLikely(hit));
+  const [likely, unlikely] = parted(found);
   if (!likely.length && !isFinal) return;
   arrange(likely, likely.length ? unlikely : []);
   telling.tell(telling.found(likely, about.kind), { timing: telling.timing(answer), aloud: isFinal });
   if (!likely.length) {
     const anyway = () => { arrange(unlikely, []); grid.focus(); };
-    telling.sayNothingFound(answer.best_relevance, LIKELY, unlikely.length ? anyway : null);
+    telling.sayNothingFound(answer.best_relevance, about.languages, unlikely.length ? anyway : null);
   }
   if (!isFinal) {
     shown = "";
@@ -206,7 +204,9 @@ function busy(isBusy) {
   waiting = setTimeout(() => {
     byId("progress").hidden = false;
     if (hits.length) return;
+    shown = ""; // whoever takes the search back must be told again what was said here
     telling.say();
+    telling.tell("Looking …", { aloud: false });
     grid.wait();
   }, SKELETON_MS);
 }

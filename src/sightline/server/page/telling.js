@@ -45,16 +45,30 @@ export function say(...parts) {
 }
 
 /** An honest no, and the way to the best guesses. */
-export function sayNothingFound(best, least, showAnyway) {
+export function sayNothingFound(best, languages, showAnyway) {
   const button = make("button", { type: "button", className: "quiet", textContent: "Show the nearest anyway" });
   if (showAnyway) button.addEventListener("click", showAnyway);
-  const known = `The best guess is ${percent(best)} likely; less than ${percent(least)} is not shown.`;
-  const guess = best === undefined ? "" : known;
+  const guess = best === undefined ? "" : `The best guess is ${percent(best)} likely. `;
   say(
     make("p", { className: "lead", textContent: "Nothing here looks like that." }),
-    make("p", { textContent: guess }),
+    make("p", { textContent: guess + reads(languages) }),
     ...(showAnyway ? [button] : []),
   );
+}
+
+/** Which languages to ask in; "mul" stands for many, and where none is named, nobody can say. */
+function reads(languages) {
+  if (!languages.length || languages.includes("mul")) return "";
+  return `The model reads ${languages.map(language).join(", ")}.`;
+}
+
+/** A language by its name; one whose code no browser knows, by its code. */
+function language(code) {
+  try {
+    return new Intl.DisplayNames(["en"], { type: "language" }).of(code);
+  } catch {
+    return code;
+  }
 }
 
 /** What went wrong, what to do about it, and a button to try again. */

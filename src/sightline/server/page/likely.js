@@ -1,0 +1,21 @@
+// Which results are likely enough to come first. A relevance is the chance that a result is the one that was meant:
+// where many fit, as dogs do for "a dog", each has a small share of it, the smaller the more there are. So what counts
+// is also how likely all are together, and how likely each is beside the best.
+//
+// TOGETHER was chosen among ten on 180 captions, and then measured on others, over 548 photos of Flickr8k's test set.
+// Beside "at least 10% likely": of 50 captions whose photo is there, it comes first for 42 instead of 38; something is
+// found for 35 instead of 32 of 50 whose photo is not, and for 7 instead of 6 of 50 of COCO. For 16 single words, 48 of
+// the 57 photos that come first are right, instead of 14 of 14.
+
+const ALONE = 0.1; // so likely the best must be,
+const TOGETHER = 0.2; // or so likely all of them, or nothing is found
+const SHARE = 0.1; // of what the best has
+
+/** The results in two, the likely and the rest; those of which nobody can say how likely they are, are likely. */
+export function parted(hits) {
+  const best = hits[0]?.relevance;
+  if (best === undefined) return [hits, []];
+  const together = hits.reduce((sum, hit) => sum + hit.relevance, 0);
+  const least = best >= ALONE || together >= TOGETHER ? SHARE * best : Infinity;
+  return [hits.filter((hit) => hit.relevance >= least), hits.filter((hit) => hit.relevance < least)];
+}

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 import tiny
 from sightline import cli
 from sightline.bundle import Bundle
-from sightline.errors import SightlineError
+from sightline.errors import BundleError, SightlineError
 from sightline.models import checkpoint
 
 
@@ -75,6 +75,19 @@ def test_two_models_are_evaluated_as_one(tiny_bundle: Path, captions: Path, tmp_
     assert json.loads(out.read_text())["model"] == "tiny + other"
 
 
+@pytest.mark.parametrize("place", ["photos", "photos/dog.png", "checkpoint"])
+def test_what_is_no_bundle_is_never_replaced_by_one(place: str, tmp_path: Path) -> None:
+    """Such as a folder of photos, or the checkpoint itself."""
+    checkpoint.save(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "checkpoint")
+    (tmp_path / "photos").mkdir()
+    Image.new("RGB", (4, 3)).save(tmp_path / "photos" / "dog.png")
+    before = sorted(tmp_path.rglob("*"))
+    done = run("export", tmp_path / "checkpoint", "--out", tmp_path / place)
+    assert isinstance(done.exception, BundleError), done.output
+    assert "no bundle" in str(done.exception)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_quantised_weights_make_an_int8_bundle(tmp_path: Path) -> None:
     checkpoint.save(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "checkpoint")
     done = run("export", tmp_path / "checkpoint", "--out", tmp_path / "small", "--quantize", "int8")
@@ -129,10 +142,13 @@ def test_broken_records_stop_a_run_or_are_skipped_as_asked(tiny_bundle: Path, ca
         (["eval", "{bundle}", "{folder}/nothing.jsonl"], "nothing.jsonl"),
         (["eval", "{folder}/nothing", "{data}"], "no such folder"),
         (["eval", "{folder}", "{data}"], "neither a bundle"),
+        (["eval", "{folder}/run", "{data}"], "/run/best"),
+        (["export", "{folder}/run", "--out", "{folder}/out"], "/run/best"),
         (["eval", "hf:nobody/nothing", "{data}"], "cannot be had from the hub"),
         (["eval", "{bundle}", "{data}", "--lang", "de"], "de"),
         (["eval", "{bundle}", "{data}", "--protocol", "coco-5k"], "5,000"),
         (["eval", "{bundle}", "{data}", "--json", "{folder}/no/where.json"], "does not exist"),
+        (["eval", "{bundle}", "{data}", "--json", "{folder}"], "is a folder"),
         (["export", "{folder}", "--out", "{folder}/out"], "not a checkpoint"),
     ],
 )
@@ -145,10 +161,21 @@ def test_bad_input_gets_a_clear_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    (tmp_path / "run" / "best").mkdir(parents=True)
+    (tmp_path / "run" / "best" / "retriever.json").touch()
     places = {"bundle": tiny_bundle, "data": captions, "folder": tmp_path}
     done = run(*(argument.format(**places) for argument in arguments))
     assert isinstance(done.exception, SightlineError), done.output
     assert message in str(done.exception)
+
+
+def test_a_result_is_written_to_its_file_before_it_is_shown(
+    tiny_bundle: Path, captions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads the table may be gone, and the disk it goes to full."""
+    monkeypatch.setattr("sightline.cli.evaluating.print_table", lambda _: 1 / 0)
+    assert isinstance(run("eval", tiny_bundle, captions, "--json", tmp_path / "r.json").exception, ZeroDivisionError)
+    assert json.loads((tmp_path / "r.json").read_text())["images"] == 12
 
 
 def test_an_error_reaches_the_user_as_a_message_and_an_exit_code(

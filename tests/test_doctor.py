@@ -44,7 +44,7 @@ def installed(tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
     """Two pictures and a file that is none, indexed by the bundled model."""
-    folder = tmp_path / "photos"
+    folder = tmp_path / "my photos"
     folder.mkdir()
     for name in ("red", "blue"):
         Image.new("RGB", (40, 30), name).save(folder / f"{name}.png")
@@ -169,6 +169,7 @@ def test_a_collection_is_counted_and_its_broken_files_are_named(photos: Path) ->
         assert findings["collection"].says == f"{photos / '.sightline'}: 2 images"
         assert findings["its model"] == Finding("its model", "good", "tiny")
         assert "1 could not be read, such as broken.jpg" in findings["its files"].says
+        assert f"sightline index --at '{photos / '.sightline'}' --retry" in findings["its files"].way_out
         assert findings["its lock"].state == "good"
         assert "GB free" in findings["its disk"].says
 

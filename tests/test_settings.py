@@ -1,6 +1,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -71,6 +72,15 @@ def test_what_was_written_is_read_back(value: Outer) -> None:
 def test_a_wrong_value_is_named_with_its_place(data: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         parse(data)
+
+
+def test_the_way_out_stands_alone_or_beside_an_update(tmp_path: Path) -> None:
+    path = tmp_path / "inner.json"
+    for text, way_out in (("{", "Make it again."), ('{"format": 2}', "Update Sightline. Or make it again.")):
+        path.write_text(text)
+        with pytest.raises(DataError) as caught:
+            settings.read(Inner, path, "thing", 1, DataError, "Make it again.")
+        assert caught.value.way_out == way_out
 
 
 def test_a_whole_number_will_do_for_a_float() -> None:

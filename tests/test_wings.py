@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import sightline
+
 BLOCKED = """
 import sys
 class Block:
@@ -42,6 +44,10 @@ print(json.dumps([float(np.linalg.norm(image.embedding)), float(np.linalg.norm(t
 """
     )
     assert json.loads(run(script, str(tiny_bundle))) == [pytest.approx(1, abs=1e-5), pytest.approx(1, abs=1e-5), 1]
+
+
+def test_a_prompt_offers_the_verbs_and_nothing_else() -> None:
+    assert json.loads(run("import json, sightline; print(json.dumps(dir(sightline)))")) == sorted(sightline.__all__)
 
 
 ROOMS = [

@@ -40,6 +40,10 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_VERBS[name]), name)
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class _Search(ModuleType):
     """The package `sightline.search` has the name of a verb: called, it is the verb."""
 

@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -245,7 +246,7 @@ def _contents(collection: "Collection") -> Finding:
     lost = len(np.setdiff1d(collection.catalog.ids(), collection.store.ids()))
     if lost:
         says += f", {lost:,} of them without vectors"
-        return Finding("collection", "broken", says, f"sightline index --at {collection.at}")
+        return Finding("collection", "broken", says, _index_again(collection))
     return Finding("collection", "good", says)
 
 
@@ -262,8 +263,11 @@ def _unread(collection: "Collection") -> Finding:
     if not broken:
         return Finding("its files", "good", f"{len(collection.files()):,}, all read")
     says = f"{len(broken):,} could not be read, such as {broken[0].path}: {broken[0].reason}"
-    way_out = f"Mend or remove them, then: sightline index --at {collection.at} --retry"
-    return Finding("its files", "warning", says, way_out)
+    return Finding("its files", "warning", says, f"Mend or remove them, then: {_index_again(collection)} --retry")
+
+
+def _index_again(collection: "Collection") -> str:
+    return f"sightline index --at {shlex.quote(str(collection.at))}"
 
 
 def _lock(at: Path) -> Finding:

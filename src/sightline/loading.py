@@ -8,6 +8,7 @@ from sightline.errors import ModelError, SightlineError
 
 CHECKPOINT_FILE = "retriever.json"
 PUBLISHED_FILE = "config.json"
+BEST_FOLDER = "best"
 HUB_PREFIX = "hf:"
 
 # The same weights for other programs, which many models on the hub have beside their own.
@@ -47,6 +48,9 @@ def locate(model: str | Path) -> Path:
     folder = Path(model)
     if not folder.is_dir():
         raise ModelError(f"{model}: no such folder", "Give default, the folder of a bundle or checkpoint, or hf:NAME.")
+    best = folder / BEST_FOLDER
+    if (best / CHECKPOINT_FILE).is_file() and not (folder / SPEC_FILE).is_file():
+        raise ModelError(f"{model}: a training run, not a model", f"Give its best checkpoint: {best}")
     return folder
 
 

@@ -62,9 +62,10 @@ def read(kind: type[T], path: Path, what: str, format: int, error: type[Sightlin
         raise error(f"{path}: cannot be read: {trouble}", way_out) from trouble
     found = data.get("format") if isinstance(data, dict) else None
     if found != format:
+        or_else = f" Or {way_out[0].lower()}{way_out[1:]}" if way_out else ""
         raise error(
             f"{path}: {what} format {found!r}, but this version of Sightline reads format {format}",
-            f"Update Sightline. {way_out}".strip(),
+            f"Update Sightline.{or_else}",
         )
     return parse(kind, data, str(path), error)
 

@@ -21,6 +21,15 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
+def percent(chance: float) -> str:
+    """Rounded, but never to nothing: a model is never that sure.
+
+    >>> percent(0.934), percent(0.001)
+    ('93%', '<1%')
+    """
+    return f"{chance:.0%}" if chance >= 0.005 else "<1%"
+
+
 def report_lines(report: Report) -> Iterator[str]:
     """What came of an indexing run, what was left out and why, and what to type next."""
     yield str(report)
@@ -28,6 +37,8 @@ def report_lines(report: Report) -> Iterator[str]:
     yield from _problems("Not looked at", report.skipped)
     if report.truncated:
         yield f"{report.truncated:,} texts are longer than the model reads; their ends were left out."
+    if not report.new + report.changed + report.moved + report.unchanged:
+        return
     ask = "--image photo.jpg" if report.kind == "texts" else "'a dog on a beach'"
     yield f"Next: sightline search {ask} --at {shlex.quote(_near(report.at))}"
 
@@ -47,7 +58,7 @@ def hit_lines(hits: Sequence[Hit]) -> list[str]:
     widest = max((len(name) for name in names), default=0)
     lines = []
     for hit, name in zip(hits, names, strict=True):
-        sure = "" if hit.relevance is None else f"{hit.relevance:5.0%}  "
+        sure = "" if hit.relevance is None else f"{percent(hit.relevance):>5}  "
         lines.append(f"{hit.rank:3}  {sure}{name:{widest}}  {_details(hit)}".rstrip())
     return lines
 
@@ -78,9 +89,10 @@ def _details(hit: Hit) -> str:
         details.append(f"{hit.width} x {hit.height}")
     if hit.taken:
         details.append(hit.taken[:10])
-    others = len(hit.copies) + len(hit.folded)
-    if others:
-        details.append(f"+{others} alike")
+    if hit.copies:
+        details.append("+1 copy" if len(hit.copies) == 1 else f"+{len(hit.copies)} copies")
+    if hit.folded:
+        details.append(f"+{len(hit.folded)} alike")
     return "  ".join(details)
 
 
@@ -88,7 +100,8 @@ def nothing_found(result: SearchResult, least: float | None) -> str:
     """Why there are no results."""
     if least is not None and result.best_relevance is not None:
         return (
-            f"Nothing found: nothing is at least {least:.0%} likely to be it; the best is {result.best_relevance:.0%}."
+            f"Nothing found: nothing is at least {least:.0%} likely to be it; "
+            f"the best is {percent(result.best_relevance)}."
         )
     return "Nothing found: the filter lets nothing through." if result.where else "Nothing found: there is nothing yet."
 
@@ -96,18 +109,14 @@ def nothing_found(result: SearchResult, least: float | None) -> str:
 def show(result: SearchResult, form: Form, least: float | None = None, pictures: bool = True) -> None:
     """Write results to stdout: lines for people, JSON, or paths that end with a line break or a zero byte.
 
-    Nothing else goes to stdout. A reader that has seen enough, such as `head`, ends the writing in peace.
+    Nothing else goes to stdout.
     """
-    try:
-        if form == "json":
-            print(json.dumps(result.to_json(), indent=2))
-        elif form in ("paths", "null"):
-            sys.stdout.buffer.writelines(exact_path(hit) + (b"\0" if form == "null" else b"\n") for hit in result)
-        else:
-            _show_lines(result, least, pictures)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if form == "json":
+        print(json.dumps(result.to_json(), indent=2))
+    elif form in ("paths", "null"):
+        sys.stdout.buffer.writelines(exact_path(hit) + (b"\0" if form == "null" else b"\n") for hit in result)
+    else:
+        _show_lines(result, least, pictures)
 
 
 def exact_path(hit: Hit) -> bytes:

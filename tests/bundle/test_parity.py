@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
+import sightline
 import tiny
 from kernels.agreeing import assert_graphs_agree, inputs_of
 from sightline.bundle import Bundle, Encoded
@@ -79,6 +80,13 @@ def test_a_text_that_is_padded_for_a_bundles_graph_is_encoded_as_alone(pair: tup
 
 def test_torch_makes_of_its_graphs_what_onnx_runtime_makes(pair: tuple[TorchModel, Bundle]) -> None:
     assert_graphs_agree(pair[1].folder)
+
+
+def test_no_graph_tells_where_it_was_exported(tiny_bundle: Path) -> None:
+    graphs = [path.read_bytes() for path in tiny_bundle.glob("*.onnx")]
+    assert graphs
+    here = str(Path(sightline.__file__).parent).encode()
+    assert not any(here in graph or b"site-packages" in graph or b'File "' in graph for graph in graphs)
 
 
 def test_int8_stays_close_and_is_smaller(tmp_path: Path, tiny_bundle: Path) -> None:

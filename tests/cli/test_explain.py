@@ -1,6 +1,7 @@
 """`sightline explain` draws where the words of a query are, in a file or an item, and `search --late` takes `all`."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -57,12 +58,31 @@ def test_what_cannot_be_explained_or_drawn_is_refused(photos: Path, tiny_bundle:
     for arguments, error in (
         (("dog", photos / "1.png", "--out", tmp_path / "heat.txt"), QueryError),
         (("?!", photos / "1.png", "--model", tiny_bundle, "--json"), QueryError),
+        (("d\udcffog", photos / "1.png", "--model", tiny_bundle, "--json"), QueryError),
         (("dog", photos / "9.png", "--model", tiny_bundle, "--json"), MediaError),
         (("dog", "999", "--at", photos, "--json"), CollectionError),
     ):
         assert isinstance(run("explain", *arguments).exception, error), arguments
     done = run("explain", "dog", photos / "1.png", "--out", tmp_path / "none" / "heat.png")
     assert "folder does not exist" in str(done.exception)
+
+
+def test_a_picture_is_never_drawn_over(photos: Path, tiny_bundle: Path) -> None:
+    before = (photos / "1.png").read_bytes()
+    with sightline.open(photos) as collection:
+        (id,) = [hit.id for hit in collection.search("dog", where="name = '1.png'")]
+    for what in ([photos / "1.png", "--model", tiny_bundle], [id, "--at", photos]):
+        done = run("explain", "dog", *what, "--out", photos / "1.png")
+        assert "would be lost" in str(done.exception)
+        assert (photos / "1.png").read_bytes() == before
+
+
+def test_json_can_be_written_anywhere_whatever_a_picture_is_called(tmp_path: Path, tiny_bundle: Path) -> None:
+    odd = put(tmp_path / os.fsdecode(b"caf\xc3\xa9 \xff.png"), picture(1))
+    done = run("explain", "dog", odd, "--model", tiny_bundle, "--json")
+    assert done.exit_code == 0, done.output
+    assert done.stdout_bytes.isascii()
+    assert json.loads(done.stdout)["picture"] == str(odd)
 
 
 def test_texts_have_no_parts(tmp_path: Path, tiny_bundle: Path) -> None:

@@ -13,6 +13,8 @@ from collection.made_up import picture, put
 from sightline import cli
 from sightline.collection import IndexingInterrupted, Report
 from sightline.errors import CollectionError, QueryError, SightlineError
+from sightline.search.results import Hit
+from sightline.showing import hit_lines
 
 
 def run(*arguments: str | Path) -> Result:
@@ -111,6 +113,20 @@ def test_a_picture_is_asked_for_alone_or_with_words(photos: Path) -> None:
     assert json.loads(both.stdout)["image"] == str(image)
 
 
+def test_a_folder_without_pictures_is_nothing_to_search(tmp_path: Path, bundle: Path) -> None:
+    done = run("index", tmp_path, "--model", bundle)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("no images found;")
+    assert "Next:" not in done.stdout
+
+
+def test_a_small_chance_is_not_rounded_to_none_and_copies_are_told_from_lookalikes() -> None:
+    file, other = Path("a.jpg"), Path("b.jpg")
+    first = Hit(1, 7, "a.jpg", file, Path(), 0.5, 0.93, "match", copies=(other,), folded=(other, other))
+    second = Hit(2, 8, "a.jpg", file, Path(), 0.1, 0.002, "match", copies=(other, other))
+    assert hit_lines([first, second]) == ["  1    93%  a.jpg  +1 copy  +2 alike", "  2    <1%  a.jpg  +2 copies"]
+
+
 def test_nothing_found_is_said_and_is_no_error(photos: Path) -> None:
     done = run("search", "a red ball", "--at", photos, "--min-relevance", "1")
     assert (done.exit_code, done.stdout) == (0, "")
@@ -153,6 +169,11 @@ def test_what_cannot_be_done_is_said_clearly(arguments: list[str], message: str,
 
 def test_an_error_in_a_filter_is_a_query_error(photos: Path) -> None:
     assert isinstance(run("search", "x", "--where", "(", "--at", photos).exception, QueryError)
+
+
+def test_a_file_or_nothing_is_not_taken_for_a_collection(photos: Path, tmp_path: Path) -> None:
+    assert "is a file" in str(run("search", "a dog", "--at", photos / "broken.jpg").exception)
+    assert "no such folder" in str(run("search", "a dog", "--at", tmp_path / "nowhere").exception)
 
 
 def test_a_folder_that_is_not_there_is_no_collection(tmp_path: Path) -> None:

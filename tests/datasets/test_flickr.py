@@ -50,7 +50,9 @@ def test_the_spelling_with_bars_is_read_and_its_known_broken_line_told(tmp_path,
     assert table(records) == [("a", ("A dog | runs .",), None), ("b", ("Boats .",), None)]
 
 
-@pytest.mark.parametrize("header", ["image,caption", "image_name,comment_number,comment"])
+@pytest.mark.parametrize(
+    "header", ["image,caption", "image_name,comment_number,comment", "\ufefffilename,text", "path,number,said"]
+)
 def test_the_spelling_with_commas_is_read(tmp_path, broken_at, header):
     number = "0," if "number" in header else ""
     text = f'{header}\na.jpg,{number}"A dog, wet ."\nb.jpg,{number}Two, three .\nc.jpg,{number}A cat .\n'

@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from PIL import ImageFile as PillowFile
 from media.sample_pictures import encoded, photo, quarters, source
 from sightline.errors import MediaError
 from sightline.media import ImageBytes, ImageFile, open_image
+from sightline.media.opening import check_image
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 
@@ -129,11 +131,12 @@ def test_a_heic_cut_short_raises() -> None:
             open_image(source(data[:length]))
 
 
-def test_an_empty_file_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("look", [open_image, check_image])
+def test_an_empty_file_says_so(tmp_path: Path, look: Callable[[ImageFile], object]) -> None:
     path = tmp_path / "empty.jpg"
     path.touch()
-    with pytest.raises(MediaError, match="empty"):
-        open_image(ImageFile(path))
+    with pytest.raises(MediaError, match="is empty"):
+        look(ImageFile(path))
 
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:

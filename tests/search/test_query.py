@@ -17,7 +17,8 @@ MODEL = MadeUp(words={"a dog": unit(1, 1), "snow": unit(0, 1), "rain": unit(0, 0
 @pytest.mark.parametrize(
     "arguments",
     [{}, {"text": "  "}, {"text": "a", "without": [" "]}, {"text": "a", "image_weight": 1.5}, {"without": "snow"},
-     {"text": "a", "image_weight": float("nan")}],
+     {"text": "a", "image_weight": float("nan")}, {"image": Image.new("RGB", (3, 3))},
+     {"text": "d\udcffog"}, {"text": "a", "without": ["d\udcffog"]}],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_with_the_way_out(arguments: dict) -> None:  # type: ignore[type-arg]
     with pytest.raises(QueryError) as caught:

@@ -104,6 +104,7 @@ def test_a_filter_chooses_what_it_says(catalog: sqlite3.Connection, expression: 
         ("taken > 2023-06-01", "-06", "quotes"),
         ("width like '1%'", "width", "texts"),
         ("width > name", "name", "cannot be compared"),
+        ("width > heigth", "heigth", 'Did you mean "height"?'),
         ("width", " ", "compared with nothing"),
         ("width >", " ", "number"),
         ("width is 3", "3", "null"),

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -123,22 +124,40 @@ def test_a_run_is_not_overwritten_and_not_resumed_by_another_recipe(place: Path)
         assert said in str(result.exception)
 
 
-def test_ctrl_c_says_what_is_saved_and_how_to_go_on(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    train = trainer.train
+def test_ctrl_c_ends_the_step_and_says_what_is_saved_and_how_to_go_on(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = trainer._Run._step
 
-    def interrupted(*arguments: Any, **options: Any) -> Any:
-        train(*arguments, **options | {"stop_after": 3})
-        raise KeyboardInterrupt
+    def interrupted(run: Any, number: int, *arguments: Any) -> Any:
+        if number == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(run, number, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(trainer, "train", interrupted)
+        patched.setattr(trainer._Run, "_step", interrupted)
         result = CliRunner().invoke(app, ["train", "cards.toml", "--set", "name=a b"])
     assert result.exit_code == 130
     assert "interrupted; runs/a b was last saved after step 3" in result.output
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     again = "sightline train cards.toml --set 'name=a b' --out 'runs/a b' --resume"
     assert f"To go on: {again}" in result.output
     sightline_(*shlex.split(again)[1:])
     assert steps_logged(place / "runs/a b") == [1, 2, 3, 4]
+
+
+def test_a_second_ctrl_c_ends_in_the_middle_of_a_step(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = trainer._Run._step
+
+    def interrupted(run: Any, number: int, *arguments: Any) -> Any:
+        for _ in range(2 if number == 2 else 0):
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(run, number, *arguments)
+
+    monkeypatch.setattr(trainer._Run, "_step", interrupted)
+    result = CliRunner().invoke(app, ["train", "cards.toml"])
+    assert result.exit_code == 130
+    assert "interrupted; runs/cards has nothing saved yet" in result.output
 
 
 def test_ctrl_c_before_anything_is_saved_says_so(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,7 @@ class BundleSpec:
 
 def read_spec(folder: Path) -> BundleSpec:
     """Read and check `sightline.json` of a bundle's folder; the other files are checked by `check_files`."""
-    way_out = "Or export the model again with this version."
+    way_out = "Export the model again with this version."
     try:
         return settings.read(BundleSpec, folder / SPEC_FILE, "bundle", FORMAT, BundleError, way_out)
     except FileNotFoundError as error:

@@ -15,7 +15,8 @@ from sightline.stores.head import sync_folder
 FORMAT = 1
 MANIFEST_FILE = "manifest.json"
 DEFAULT_FOLDER = ".sightline"
-_ANEW = "Or index anew into another folder with --at."
+_ANEW = "Index anew into another folder with --at."
+_WHERE = "Give the folder of a collection with --at, or make one first: sightline index FOLDER"
 Kind = Literal["images", "texts"]
 
 
@@ -41,13 +42,13 @@ class Manifest:
 
 def read_manifest(at: Path) -> Manifest:
     """Read and check the manifest of a collection's folder."""
+    if not at.is_dir():
+        reason = "it is a file" if at.exists() else "there is no such folder"
+        raise CollectionError(f"{at}: not a collection: {reason}", _WHERE)
     try:
         return settings.read(Manifest, at / MANIFEST_FILE, "collection", FORMAT, CollectionError, _ANEW)
     except FileNotFoundError as error:
-        raise CollectionError(
-            f"{at}: not a collection: it has no {MANIFEST_FILE}",
-            "Give the folder of a collection with --at, or make one first: sightline index FOLDER",
-        ) from error
+        raise CollectionError(f"{at}: not a collection: it has no {MANIFEST_FILE}", _WHERE) from error
 
 
 def write_manifest(at: Path, manifest: Manifest) -> None:

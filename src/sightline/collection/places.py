@@ -46,10 +46,13 @@ def check_there(place: Path) -> None:
     """Refuse what is not there, before anything is done: a disk may not be connected, a name mistyped."""
     if place.is_dir() or ((_is_texts(place) or is_listed(place)) and place.is_file()):
         return
-    kinds = "neither a folder, a shard (.tar), a list of URLs (.urls) nor a file of texts (.jsonl, .txt)"
-    reason = kinds if place.exists() else "no such folder or file"
+    if place.exists():
+        raise CollectionError(
+            f"{place}: neither a folder, a shard (.tar), a list of URLs (.urls) nor a file of texts (.jsonl, .txt)",
+            "Give the folder that a picture is in.",
+        )
     raise CollectionError(
-        f"{place}: {reason}",
+        f"{place}: no such folder or file",
         "Check the name, and that its disk is connected. What was indexed of it is kept; to forget it, use --prune.",
     )
 

@@ -48,7 +48,9 @@ class Report:
         """How many files a second were read, encoded where need be, and stored."""
         return self.read / self.seconds if self.seconds else 0.0
 
-    def __str__(self) -> str:
+    @property
+    def counts(self) -> str:
+        """How much there is of each kind, in words; nothing where nothing is counted yet."""
         counts = {
             "new": self.new,
             "changed": self.changed,
@@ -58,9 +60,12 @@ class Report:
             "broken": len(self.broken),
             "skipped": len(self.skipped),
         }
-        told = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or f"no {self.kind} found"
+        return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+
+    def __str__(self) -> str:
         copies = f"; {self.duplicates:,} exact copies" if self.duplicates else ""
-        return f"{told}{copies}; {self.seconds:.1f} s, {self.per_second:.1f} {self.kind}/s"
+        pace = f"{self.seconds:.1f} s, {self.per_second:.1f} {self.kind}/s"
+        return f"{self.counts or f'no {self.kind} found'}{copies}; {pace}"
 
 
 class IndexingInterrupted(KeyboardInterrupt):

@@ -1,8 +1,9 @@
-"""Flickr8k and Flickr30k as their authors and their mirrors publish them: one caption a line.
+"""Flickr8k and Flickr30k as their authors and their mirrors publish them, and CSV files: one caption a line.
 
 Three spellings: `name.jpg#0<TAB>caption` (`Flickr8k.token.txt`, `results_20130124.token`), `name.jpg| 0| caption`
-(`results.csv`), and `name.jpg,caption` under a header (`captions.txt`). Splits come from the lists beside the file:
-`Flickr_8k.trainImages.txt` and its like, or `train.txt`, `val.txt`, `test.txt`; a picture in no list has no split.
+(`results.csv`), and `name.jpg,caption` under a header that begins with `image`, `file` or `path` (`captions.txt`, and
+what a spreadsheet saves as CSV). Splits come from the lists beside the file: `Flickr_8k.trainImages.txt` and its like,
+or `train.txt`, `val.txt`, `test.txt`; a picture in no list has no split.
 """
 
 import csv
@@ -21,7 +22,7 @@ from sightline.media import ImageFile
 
 _TOKEN = re.compile(r"([^\t]+?)(?:#\d+)?\t(.*)", re.DOTALL)
 _BARS = re.compile(r"([^|]+)\|\s*\d+\s*\|(.*)", re.DOTALL)
-_HEADER = re.compile(r"image(?:_name)?\s*[|,].*", re.IGNORECASE)
+_HEADER = re.compile(r"(?:image|file|path)(?:_?(?:name|path))?\s*[|,].*", re.IGNORECASE)
 _SPLIT_LIST = re.compile(r"(?:.*[._-])?(train|dev|val|valid|test)[._-]?(?:images)?\.txt", re.IGNORECASE)
 
 _Spelling = Callable[[str], tuple[str, str]]

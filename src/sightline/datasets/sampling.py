@@ -157,7 +157,7 @@ def _checked(captions_per_image: Sequence[int], batch_size: int, unique: bool, d
         what = "pictures with captions" if unique else "captions"
         raise DataError(
             f"batches of {batch_size} cannot be drawn from {there} {what}",
-            "Lower the batch size, allow smaller batches (drop_last=False), or check the language of the captions.",
+            "Lower the batch size (in a recipe, data.batch_size), or check the language of the captions.",
         )
     return counts
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sightline.bundle.encoded import Model
 from sightline.search.results import Hit, SearchResult
+from sightline.showing import percent
 
 PICTURES = Path(__file__).parent / "pictures"
 _SHOWN = 3
@@ -85,19 +86,10 @@ def _answer(found: SearchResult) -> Iterator[str]:
     """A line a hit, with how sure the model is that it was meant; or an honest no."""
     yield from map(_line, found.hits)
     if not found.hits:
-        best = "" if found.best_relevance is None else f" The best guess is {_percent(found.best_relevance)} likely."
+        best = "" if found.best_relevance is None else f" The best guess is {percent(found.best_relevance)} likely."
         yield f"  Nothing found.{best}"
 
 
 def _line(hit: Hit) -> str:
-    sure = f"{hit.rank}." if hit.relevance is None else _percent(hit.relevance)
+    sure = f"{hit.rank}." if hit.relevance is None else percent(hit.relevance)
     return f"  {sure:>4}  {hit.path}"
-
-
-def _percent(chance: float) -> str:
-    """Rounded, but never to nothing: a model is never that sure.
-
-    >>> _percent(0.934), _percent(0.001)
-    ('93%', '<1%')
-    """
-    return f"{chance:.0%}" if chance >= 0.005 else "<1%"

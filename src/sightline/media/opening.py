@@ -50,7 +50,7 @@ def open_image(source: ImageSource, *, at_least: int | None = None, max_pixels: 
 
 def check_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> None:
     """Refuse what is no picture, or one whose header promises too many pixels, before a single one is decoded."""
-    data = source.read()
+    data = _bytes_of(source)
     kind = recognise(data)
     decoder = _decoder(source.name, kind)
     try:
@@ -65,9 +65,7 @@ def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> F
     """Open a picture as `open_image` does, and say where in its pixels the whole picture lies."""
     if at_least is not None and at_least < 1:
         raise ValueError(f"at_least={at_least}: give a number of pixels, or None for the whole picture")
-    data = source.read()
-    if not data:
-        raise MediaError(source.name, "is empty (0 bytes)", COPY_AGAIN)
+    data = _bytes_of(source)
     kind = recognise(data)
     decoder = _decoder(source.name, kind)
     try:
@@ -83,6 +81,13 @@ def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> F
     except Exception as error:
         # Decoders fed with hostile bytes raise whatever they stumble over, so nothing narrower would hold.
         raise explain(source.name, kind, data, error, max_pixels) from error
+
+
+def _bytes_of(source: ImageSource) -> bytes:
+    data = source.read()
+    if not data:
+        raise MediaError(source.name, "is empty (0 bytes)", COPY_AGAIN)
+    return data
 
 
 def _decoder(name: str, kind: Kind) -> _Decoder:

@@ -18,6 +18,7 @@ from sightline.media import ImageSource, open_image, pixels_wanted, to_pixels
 from sightline.media.framing import Box
 from sightline.search.explain import Singles, WordMatch, seen_box
 from sightline.search.heat import bands, panels, sheet
+from sightline.search.query import check_readable
 
 _PAPER = (255, 255, 255)
 
@@ -71,6 +72,7 @@ def explain_codes(text: str, picture: ImageSource, model: Model) -> CodesExplain
         raise ModelError(
             f"{model.name} does not tell what its codes attend to", "Give the checkpoint that it was exported from."
         )
+    check_readable(text)
     words = model.tokenizer.words(text)
     if not words:
         raise QueryError("the query has no words to explain", "Give some words.")

@@ -13,6 +13,7 @@ from sightline.bundle.tokenizing import Word
 from sightline.errors import ModelError, QueryError
 from sightline.media import ImageSource, Preprocess, open_image, pixels_wanted, to_pixels
 from sightline.media.framing import Box
+from sightline.search.query import check_readable
 
 Singles = npt.NDArray[np.float32]
 
@@ -72,6 +73,7 @@ def explain_picture(text: str, picture: ImageSource, model: Model, fragments: Fl
 
     fragments: the picture's, [parts, dim], where they are stored; else the picture is encoded.
     """
+    check_readable(text)
     preprocess = pixels_wanted(model.preprocess)
     width, height = open_image(picture).size
     if fragments is None:

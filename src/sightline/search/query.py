@@ -70,6 +70,8 @@ def ask(
     text = text if text is None or text.strip() else None
     if text is None and image is None:
         raise QueryError("nothing is asked for", "Give some words, a picture, or both.")
+    for words in (text or "", *unwanted):
+        check_readable(words)
     if not all(words.strip() for words in unwanted):
         raise QueryError("what is not wanted is empty", "Say it in words, or leave it out.")
     if not 0 <= image_weight <= 1:
@@ -78,6 +80,15 @@ def ask(
     if text is not None and query.image is not None and image_weight in (0, 1):
         return replace(query, image=None) if image_weight == 0 else replace(query, text=None)
     return query
+
+
+def check_readable(words: str) -> None:
+    """Refuse bytes that are no text, which a shell may pass on: no model reads them."""
+    try:
+        words.encode()
+    except UnicodeEncodeError as error:
+        shown = words.encode("utf-8", "replace").decode()
+        raise QueryError(f"{shown!r} is no readable text", "Write it in UTF-8, as most terminals do.") from error
 
 
 def encode(query: Query, model: Model, kind: Kind) -> Asked:
@@ -128,4 +139,6 @@ def _source(image: Picture) -> ImageSource:
         return ImageBytes("the picture", image)
     if isinstance(image, str | os.PathLike):
         return ImageFile(Path(image))
+    if not hasattr(image, "read"):
+        raise QueryError(f"a picture as {type(image).__name__}", "Give a path, the bytes of a file, or an ImageSource.")
     return image

@@ -213,6 +213,8 @@ class _Parser:
             if other_kind != kind:
                 raise self.wrong(token, f"a {kind} cannot be compared with a {other_kind}")
             return Test(name, sign, other=other)
+        if kind == "number" and token.kind == "word":
+            self.column(token)  # says which column may have been meant
         return Test(name, sign, (self.value(token, kind),))
 
     def like(self, column: _Token, name: str, kind: Kind) -> Test:

@@ -12,7 +12,7 @@ from sightline.stores.base import Shape
 
 FORMAT = 1
 HEAD_FILE = "head.json"
-_ANEW = "Delete the folder and index again."
+_ANEW = "Delete that folder of vectors and index again."
 
 
 @dataclass(frozen=True, slots=True)

@@ -270,7 +270,7 @@ def _open_files_to_write(folder: Path, shape: Shape) -> Generation:
 
 
 def _missing_files(folder: Path) -> StoreError:
-    return StoreError(f"{folder}: files of the store are missing", "Delete the folder and index again.")
+    return StoreError(f"{folder}: files of the store are missing", "Delete that folder of vectors and index again.")
 
 
 @contextmanager

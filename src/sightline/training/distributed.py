@@ -46,6 +46,10 @@ class World:
             dist.all_reduce(tensor)
         return tensor
 
+    def any(self, is_so: bool, device: torch.device) -> bool:
+        """Whether it is so in any process."""
+        return is_so if self.size == 1 else bool(self.add(torch.tensor(float(is_so), device=device)))
+
     def add_gradients(self, parameters: Iterable[Tensor]) -> None:
         """Add up the gradients of all processes, in one message.
 

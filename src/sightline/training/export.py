@@ -22,6 +22,7 @@ from sightline.models.retriever import Encoded, Regions, Retriever, Tokens
 from sightline.training.quantize import quantize
 
 Floats = npt.NDArray[np.float32]
+_SOURCES = "pkg.torch.onnx.stack_trace"  # what the exporter notes of a node
 OPSET = 23  # the first with an Attention operator, which ONNX Runtime runs fused
 
 
@@ -201,6 +202,7 @@ def _trace(
         if program is None:
             raise ModelError(f"the {graph} graph could not be exported")
         _name_outputs(program.model.graph, outputs)
+        _forget_sources(program.model.graph)
         program.save(str(folder / f"{graph}.onnx"), external_data=False)
 
 
@@ -212,6 +214,12 @@ def _name_outputs(graph: Any, names: list[str]) -> None:
             value.name += "_inside"
     for value, name in zip(graph.outputs, names, strict=True):
         value.name = name
+
+
+def _forget_sources(graph: Any) -> None:
+    """Leave out where in the sources each node comes from: these are paths of whoever exports."""
+    for node in graph.all_nodes():
+        node.metadata_props.pop(_SOURCES, None)
 
 
 def _outputs(encoded: Encoded) -> tuple[Tensor, ...]:

@@ -58,19 +58,21 @@ def train(
     report: Report | None = None,
     save_every: int = 500,
     stop_after: int | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Trained:
     """Run a recipe; the best checkpoint is left in `out/best`, the last state in `out/last`.
 
     resume: go on from `out/last`, or begin if there is nothing yet. On a CPU the weights end up the same, bit by bit,
     as those of a run that was never interrupted; a GPU adds up in an order of its own each time.
     stop_after: leave off after this many steps in all, saved, as if interrupted.
+    stop: asked after every step; where it says so in any process, the run is saved and a KeyboardInterrupt raised.
 
     A training picture that cannot be opened ends the run with a `MediaError` that names it, when it is first drawn: a
     set with pictures missing is another set, and whoever trains should know. Evaluation, in contrast, counts them.
     """
     world = distributed.join()
     run = _Run(recipe, Path(out), world, distributed.device(), resume)
-    return run.to_the_end(report if world.leads else None, save_every, stop_after)
+    return run.to_the_end(report if world.leads else None, save_every, stop_after, stop or (lambda: False))
 
 
 class _Run:
@@ -108,7 +110,9 @@ class _Run:
         if world.leads:
             self.folder.open(recipe, self.standing.step)
 
-    def to_the_end(self, report: Report | None, save_every: int, stop_after: int | None) -> Trained:
+    def to_the_end(
+        self, report: Report | None, save_every: int, stop_after: int | None, stop: Callable[[], bool]
+    ) -> Trained:
         every = self.recipe.validation.every or self.steps
         end = self.steps if stop_after is None else min(self.steps, stop_after)
         started = time.monotonic()
@@ -124,10 +128,13 @@ class _Run:
             entry["seconds"] = round(time.monotonic() - started, 3)
             if self.world.leads:
                 self.folder.log(entry)
-            if done % save_every == 0 or done == end:
+            stopped = self.world.any(stop(), self.device)
+            if done % save_every == 0 or done == end or stopped:
                 self._save()
             if report is not None:
                 report(entry)
+            if stopped and done < end:
+                raise KeyboardInterrupt
         best = self.folder.best
         found = best if best.exists() else self.folder.last
         return Trained(found, self.evaluation, self.standing.step, self.folder.validation())

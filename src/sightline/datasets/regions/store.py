@@ -50,7 +50,7 @@ class RegionStore:
         """Open a store's folder; its files must be as long as it says."""
         folder = Path(folder)
         try:
-            spec = settings.read(StoreSpec, folder / SPEC_FILE, "region store", FORMAT, DataError, "Or make it again.")
+            spec = settings.read(StoreSpec, folder / SPEC_FILE, "region store", FORMAT, DataError, "Make it again.")
         except FileNotFoundError as error:
             raise DataError(f"{folder}: not a store of regions: it has no {SPEC_FILE}") from error
         return cls(folder, spec)

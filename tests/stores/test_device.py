@@ -240,5 +240,8 @@ def test_a_server_searches_on_the_gpu_and_sends_what_is_indexed_meanwhile(tmp_pa
         put(tmp_path / f"{number}.png", picture(number))
         index(tmp_path, model=model)
         assert current.renew()
-    assert sent[:3] == [1, 1, 1]
+    with current.use() as collection:
+        assert isinstance(collection.store, LocalStore)
+        settle(collection.store)
+    assert sent == [1, 1, 1, 1]
     current.close()

@@ -8,11 +8,10 @@ and captions of all splits (Table 2); and among all images at hand, those of COC
 transformers with MiniLM's six layers, instead of twelve at random. Translate-test (Table 6) is left to a translator:
 --translate COMMAND, as in `sightline eval`, measures the runs in the other languages through it.
 
-Needs SIGHTLINE_DATA (shards) and SIGHTLINE_PRETRAINED (a CLIP image tower and MiniLM), and a GPU to be quick: an H200
-takes about 120 s to pre-train, 80 s to fine-tune and 15 s to measure a run, and 500 s for the languages (an estimate).
---brief takes two steps of a few images, which is enough to see on a CPU, with shards of a few images, that it all runs.
-When stopped, the same call goes on; when called again, it takes what is there from --work, and the gains over runs that
-were trained meanwhile (by another process, say) are added to the files.
+Needs SIGHTLINE_DATA (shards) and SIGHTLINE_PRETRAINED (a CLIP image tower and MiniLM), and a GPU to be quick. --brief
+takes two steps of a few images, which is enough to see on a CPU, with shards of a few images, that it all runs. When
+stopped, the same call goes on; when called again, it takes what is there from --work, and the gains over runs that were
+trained meanwhile (by another process, say) are added to the files.
 """
 
 import argparse

@@ -19,8 +19,14 @@ from sightline.training.optimizer import make_optimizer
 from sightline.training.recipe import Recipe, read_recipe
 
 FRAGMENTS, WORDS, BATCH = 36, 32, 128
-_TRAINED = {"frozen": [], "three layers": ["optimizer.rates.image=5e-5", "optimizer.frozen_layers.image=9"]}
-"""What of the image tower is trained: nothing, so that what it sees is kept; or its three upper layers."""
+_BERT = "num_hidden_layers = 12, hidden_size = 768, intermediate_size = 3072, num_attention_heads = 12"
+_TRAINED = {
+    "frozen": [],
+    "three layers": ["optimizer.rates.image=5e-5", "optimizer.frozen_layers.image=9"],
+    "frozen, BERT": [f"model.text={{ config = {{ model_type = 'bert', vocab_size = 30522, {_BERT} }} }}"],
+}
+"""What is trained beside the relations: of the image tower nothing, so that what it sees is kept, or its three upper
+layers; and of texts MiniLM, or a BERT of the size that the paper has, beside the paper's 36 regions."""
 
 
 def measured_cost(recipes: Path, brief: bool) -> dict[str, Any]:

@@ -40,17 +40,16 @@ def measured_cost(recipes: Path, brief: bool) -> dict[str, Any]:
     batch, repeats = (4, 1) if brief else (BATCH, 30)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     steps = {}
-    for tower, changes in _TRAINED.items():
-        seconds, computing = {}, {}
-        for name in ("base", "fusion", "standalone"):
-            recipe = read_recipe(recipes / f"hrem-{name}.toml", ["model.pool_to=6", *changes])
-            step = _step_of(recipe, batch, device)
-            seconds[name] = _seconds(step, repeats, device)
-            if device.type == "cuda":
-                computing[name] = _computing_seconds(step)
-        steps[tower] = {"seconds": seconds, "share_of_relations": _shares(seconds)}
-        if computing:
-            steps[tower] |= {"computing_seconds": computing, "share_of_computing": _shares(computing)}
+    for trained, changes in _TRAINED.items():
+        ways = {
+            name: _step_of(read_recipe(recipes / f"hrem-{name}.toml", ["model.pool_to=6", *changes]), batch, device)
+            for name in ("base", "fusion", "standalone")
+        }
+        seconds = _seconds(ways, repeats, device)
+        steps[trained] = {"seconds": seconds, "share_of_relations": _shares(seconds)}
+        if device.type == "cuda":
+            computing = {name: _computing_seconds(step) for name, step in ways.items()}
+            steps[trained] |= {"computing_seconds": computing, "share_of_computing": _shares(computing)}
     return {"batch": batch, "fragments": FRAGMENTS, "words": WORDS, "repeats": repeats, "steps": steps}
 
 
@@ -59,16 +58,20 @@ def _shares(seconds: dict[str, float]) -> dict[str, float]:
     return {name: round(1 - seconds["base"] / seconds[name], 4) for name in ("fusion", "standalone")}
 
 
-def _seconds(step: Callable[[], None], repeats: int, device: torch.device) -> float:
-    """Median of the seconds of a step: encode, relate, go back, and move the weights."""
-    times = []
+def _seconds(ways: dict[str, Callable[[], None]], repeats: int, device: torch.device) -> dict[str, float]:
+    """Median of the seconds of a step, which encodes, relates, goes back and moves the weights, of ways in turns.
+
+    In turns, because a step waits for the processor, which others may share.
+    """
+    times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(repeats + min(repeats, 5)):
-        began = time.perf_counter()
-        step()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - began)
-    return round(median(times[-repeats:]), 5)
+        for name, step in ways.items():
+            began = time.perf_counter()
+            step()
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            times[name].append(time.perf_counter() - began)
+    return {name: round(median(taken[-repeats:]), 5) for name, taken in times.items()}
 
 
 def _computing_seconds(step: Callable[[], None]) -> float:

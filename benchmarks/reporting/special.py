@@ -64,18 +64,26 @@ def relation_cost(path: Path, root: Path) -> Section:
     told: dict[str, Any] = dict(file.content)
     words = (
         f"Milliseconds of a training step (median) of {told['batch']} pictures and texts, {told['fragments']} "
-        f"fragments and {told['words']} words each, with the image tower frozen, or with its upper three layers "
-        "trained. Searching costs the same with and without: the relations belong to the loss."
+        f"fragments and {told['words']} words each: with the image tower frozen, so that what it saw is kept; with its "
+        "upper three layers trained; and frozen with texts read by an encoder of BERT's size in place of MiniLM, which "
+        "is the paper's setting. Searching costs the same with and without: the relations belong to the loss. A step "
+        "is bound by the processor that starts its operations; the last share is that of what the GPU computes, which "
+        "is left where steps are recorded and replayed."
     )
     rows, findings = [], []
-    for tower, step in told["steps"].items():
+    for trained, step in told["steps"].items():
         base = step["seconds"]["base"]
         for name, share in step["share_of_relations"].items():
             times = [f"{1000 * one:.1f}" for one in (base, step["seconds"][name])]
-            rows.append([tower, name, *times, number(100 * share)])
-            room = MOST - 100 * share
-            claim = f"image tower {tower}: {name} takes under {MOST:g} % of a step (points below)"
-            findings.append(Finding(claim, Estimate({0: room}, {0: (room, room)})))
-    heads = ["image tower", "mechanism", "base, ms", "with relations, ms", "share, %"]
+            computing = step.get("share_of_computing", {}).get(name)
+            rows.append(
+                [trained, name, *times, number(100 * share), "–" if computing is None else number(100 * computing)]
+            )
+            for what, part in (("a step", share), ("what it computes", computing)):
+                if part is not None:
+                    room = MOST - 100 * part
+                    claim = f"{trained}: {name} takes under {MOST:g} % of {what} (points below)"
+                    findings.append(Finding(claim, Estimate({0: room}, {0: (room, room)})))
+    heads = ["trained", "mechanism", "base, ms", "with relations, ms", "share, %", "of computing, %"]
     parts = [paragraph(words), table(heads, rows, words=2), findings_of_ours(findings), sources([file], root)]
     return Section(COST, "\n\n".join(parts), tuple(findings))

@@ -139,7 +139,11 @@ def test_the_losses_are_drawn_and_their_later_half_is_judged(tmp_path: Path) -> 
 def test_the_cost_of_relations_is_judged_by_what_was_asked(tmp_path: Path) -> None:
     steps = {
         "frozen": {"seconds": {"base": 0.02, "fusion": 0.025}, "share_of_relations": {"fusion": 0.2}},
-        "three layers": {"seconds": {"base": 0.02, "fusion": 0.05}, "share_of_relations": {"fusion": 0.6}},
+        "three layers": {
+            "seconds": {"base": 0.02, "fusion": 0.05},
+            "share_of_relations": {"fusion": 0.6},
+            "share_of_computing": {"fusion": 0.3},
+        },
     }
     content = {"batch": 128, "fragments": 36, "words": 32, "steps": steps}
     (tmp_path / "results/paper2").mkdir(parents=True)
@@ -147,6 +151,7 @@ def test_the_cost_of_relations_is_judged_by_what_was_asked(tmp_path: Path) -> No
     path.write_text(json.dumps({**content, "commit": "0" * 40, "machine": made_up.MACHINE}))
     page = written(tmp_path)
     text = section(page, special.COST)
-    assert cells(text, "frozen", "fusion") == ["20.0", "25.0", "20.0"]
-    assert list(judgements(text).values()) == [CONFIRMED, NOT_CONFIRMED]
+    assert cells(text, "frozen", "fusion") == ["20.0", "25.0", "20.0", "–"]
+    assert cells(text, "three layers", "fusion") == ["20.0", "50.0", "60.0", "30.0"]
+    assert list(judgements(text).values()) == [CONFIRMED, NOT_CONFIRMED, CONFIRMED]
     assert "Left out" in section(page, MECHANISMS), "the cost is no run"

@@ -1,7 +1,8 @@
 """Pieces of a Markdown page: tables, numbers, and where a section's numbers come from."""
 
+import shlex
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,9 +92,28 @@ def with_interval(gain: Estimate) -> str:
 
 
 def sources(files: Sequence[ResultFile], root: Path) -> str:
-    """Say which files a section was made from, what they were measured on, and with which code and recipes."""
+    """Say which files a section was made from, what they were measured on, with which code, and by which commands."""
     origins = " and ".join(dict.fromkeys(file.origin for file in files))
-    return paragraph(f"From {links(files, root)}; measured on {origins}.")
+    told = [file.content["command"] for file in files if "command" in file.content]
+    made = f" Made by {', '.join(f'`{one}`' for one in commands(told))}." if told else ""
+    return paragraph(f"From {links(files, root)}; measured on {origins}.{made}")
+
+
+def commands(told: Iterable[str]) -> list[str]:
+    """Commands that made result files, without the folders they were given, and those of several seeds as one."""
+    seeds: dict[tuple[tuple[str, ...], bool], set[str]] = {}
+    for command in told:
+        words, of = shlex.split(command), ""
+        for option in ("--work", "--out", "--json", "--seeds"):
+            if option in words:
+                at = words.index(option)
+                of = words[at + 1] if option == "--seeds" else of
+                del words[at : at + 2]
+        seeds.setdefault((tuple(words), bool(of)), set()).update(of.split(",") if of else ())
+    return [
+        shlex.join([*words, *(["--seeds", ",".join(sorted(some, key=int))] if some else [])])
+        for (words, _), some in seeds.items()
+    ]
 
 
 def links(files: Sequence[ResultFile], root: Path) -> str:

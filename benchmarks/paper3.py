@@ -80,32 +80,31 @@ RUNS: dict[str, Run] = {
 """By the paper's names; L8 is the base model of the first 8 fragments, B-L8 the same shrunken from the base model."""
 
 VARIANTS = ("paper", "factors", "tuned")
-OF_ONE: dict[Kind, str] = {
-    "late": "objectives.late.margin=0.2",
-    "shrink-late": "objectives.shrink.teacher_temperature=2.0",
-}
-"""What one fragment a side takes from the fast model, its margin and temperatures: in the paper they are one model."""
 
 
 def loss_of(run: Run, variant: str) -> str:
-    """What is changed in the loss of a run's recipe; empty where nothing is."""
+    """What is changed in the loss of a run's recipe; empty where nothing is.
+
+    One fragment a side takes from the fast model its margin and temperatures: in the paper they are one model.
+    """
     shrinks = run.kind.startswith("shrink")
-    if variant == "paper" or (variant == "factors" and not shrinks):
-        return OF_ONE.get(run.kind, "") if run.fragments == 1 else ""
     on = "fragments" if run.kind.endswith("late") else "embedding"
     if shrinks:
         teacher, student = temperatures(run.fragments, variant)
         both = f"teacher_temperature = {teacher:.4g}, student_temperature = {student:.4g}"
         return f"objectives.shrink={{ loss = 'distill', on = '{on}', {both} }}"
+    if variant != "tuned":
+        return "objectives.late.margin=0.2" if run.kind == "late" and run.fragments == 1 else ""
     name, temperature = "embed" if run.kind == "fast" else "late", of_a_sum(run.fragments)
     return f"objectives.{name}={{ loss = 'contrastive', on = '{on}', temperature = {temperature:.4g} }}"
 
 
 def temperatures(fragments: int, variant: str) -> tuple[float, float]:
-    """What a teacher's scores, and those of a student of so many fragments, are divided by, unless as printed."""
-    if variant == "factors":
-        return 1 / 2 if fragments == 1 else 1 / 12, 1 / 12
-    return of_a_sum(32), 0.08 if fragments == 1 else of_a_sum(fragments)
+    """What a teacher's scores, and those of a student of so many fragments, are divided by."""
+    if variant == "tuned":
+        return of_a_sum(32), 0.08 if fragments == 1 else of_a_sum(fragments)
+    printed = (2.0 if fragments == 1 else 12.0), 12.0
+    return printed if variant == "paper" else (1 / printed[0], 1 / printed[1])
 
 
 def of_a_sum(fragments: int) -> float:

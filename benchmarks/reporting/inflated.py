@@ -13,7 +13,7 @@ from reporting.replica import Section
 from reporting.results import R_SUM, RECALLS, ResultFile
 from reporting.runs import Claims, Measured, Reported, Runs, judged
 from reporting.runs3 import FACTORS, PAPER, TUNED, Variant, fullest, variants
-from reporting.shrunken import in_words, with_tower
+from reporting.shrunken import in_words, why, with_tower
 
 COMPARABLE = 12.0
 """How much rSum a student may lack of a teacher that it is comparable to: two points of mean recall."""
@@ -138,6 +138,8 @@ def _section(title: str, files: Sequence[ResultFile], root: Path, plots: Mapping
             used += [file for file in runs.files_of(*names) if file not in used]
     if not findings:
         return Section(title, f"Left out: `python benchmarks/paper3.py --runs {command}` makes what it needs.")
+    if title == SHRINKING and (reasons := why(files)):
+        parts.append(paragraph(reasons))
     picture = [f"![{title}](plots/{plots[title]})"] if title in plots else []
     if picture and (drawn := fullest(files, names).name) != PAPER:
         picture.insert(0, f"The figure is of the variant *{drawn}*.")

@@ -137,6 +137,18 @@ def test_words_say_whether_shrinking_helped_and_which_runs_are_missing(tmp_path:
     assert "Shrinking" not in section(written(tmp_path), FIRST)
 
 
+def test_what_a_teacher_gives_stands_beside_what_another_loss_gives(tmp_path: Path) -> None:
+    write(tmp_path, "F", made_up.flat(30.0))
+    write(tmp_path, "B-F", made_up.flat(50.0), variant="factors", gains={"F": (119.0, 121.0)})
+    assert "the contrastive" not in section(written(tmp_path), SECOND), "there is nothing to compare with"
+    write(tmp_path, "F", made_up.flat(52.0), variant="tuned")
+    words = " ".join(section(written(tmp_path), SECOND).split())
+    assert "from 180.0 to 300.0 rSum; the contrastive loss takes it to 312.0" in words
+    assert "As printed, a student" not in words
+    write(tmp_path, "B-F", made_up.flat(5.0), gains={"F": (-151.0, -149.0)})
+    assert "0.92 % at best, where even chances are 0.78 %" in " ".join(section(written(tmp_path), SECOND).split())
+
+
 def test_earlier_runs_with_a_trained_tower_are_shown_apart_and_not_counted(tmp_path: Path) -> None:
     assert shrunken.TOWER not in written(tmp_path)
     for variant, shrunk in (("paper", 20.0), ("tuned", 58.0)):

@@ -23,11 +23,11 @@ class Distill(Objective):
     or by matching, and the student by embedding or late interaction.
 
     on: what the student compares by.
-    teacher_temperature, student_temperature: τt and τs. Paper 3 takes 12 and 12 to shrink to fragments, 2 and 12 to
-        shrink to embeddings. At temperatures far above the scores, distributions are nearly even, and the loss asks
-        that s = t · τs / τt but for a constant (Hinton et al. 2015, section 2.1): 12 and 12 makes two sums of cosines
-        equal. 2 and 12 asks of one cosine to be six times such a sum, which it cannot be: each pair is pulled as hard
-        as t says, for ever. 12 and 2 asks for a sixth of it; far below the scores, 0.5 and 0.05 for a tenth.
+    teacher_temperature, student_temperature: τt and τs. Paper 3 prints 12 and 12 to shrink to fragments, 2 and 12 to
+        shrink to embeddings; what works is to multiply by them (1/12 and 1/12, 1/2 and 1/12). At temperatures far above
+        the scores, distributions are nearly even, and the loss asks that s = t · τs / τt but for a constant (Hinton et
+        al. 2015, section 2.1): 12 and 12 makes two sums of cosines equal, but 2 and 12 asks of one cosine to be six
+        times such a sum, which it cannot be: each pair is pulled as hard as t says, for ever.
     over: "all", the whole distributions; or "positives", equation 6 to the letter, which has only the term of the pair
         itself: -p(a)_j log q(a)_j for each positive j, the teacher's confidence weighing an ordinary contrastive loss.
 
@@ -53,8 +53,8 @@ class Distill(Objective):
     def __init__(
         self,
         on: Scores = "embedding",
-        teacher_temperature: float = 2.0,
-        student_temperature: float = 12.0,
+        teacher_temperature: float = 1 / 2,
+        student_temperature: float = 1 / 12,
         over: Over = "all",
     ) -> None:
         super().__init__()

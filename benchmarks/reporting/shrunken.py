@@ -63,8 +63,8 @@ def why(files: Sequence[ResultFile]) -> str:
         told.append(
             f"Read as factors, a teacher takes F from {number(plain.mean)} to {number(taught.mean)} rSum; the "
             f"contrastive loss takes it to {number(other.mean)} without one. To learn from a teacher's chances is to "
-            "have a loss that weighs all answers at once, which the triplet loss with its margin does not: that much of "
-            "the gain is the loss's, and not the teacher's."
+            "have a loss that weighs all answers at once, which the triplet loss with its margin does not: that much "
+            "of the gain is the loss's, and not the teacher's."
         )
     return " ".join(told)
 

@@ -155,5 +155,5 @@ def _home_and_away(files: Sequence[ResultFile]) -> Any:
             for share, x, y in zip(shares, home, away, strict=True):
                 beside = {"xytext": (-6, 6), "textcoords": "offset points", "ha": "right"}
                 axes.annotate(f"{share:g}", (x, y), fontsize=8, color=colour, **beside)
-    axes.legend(title="candidate (number: share)", loc="lower right")
+    axes.legend(title="candidate (number: share)", loc="upper left")
     return figure

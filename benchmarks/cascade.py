@@ -14,6 +14,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -41,6 +42,7 @@ from sightline.search.scoring import fuse
 Longs = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 LATES, RERANKS = (25, 50, 100, 200, 400), (5, 10, 20, 30)
+ADDED = (20.0, 40.0, 80.0, 160.0)  # weights of the cosine where late interaction is added to it
 MORE = 5  # candidates that are matched beyond the most that a cascade asks for, to compare at equal time
 RESAMPLES = 1000
 EQUAL = 1.02  # two times that differ by less are the same
@@ -69,11 +71,14 @@ class Judged:
     right: Longs
     picture: Longs
 
-    def ranks(self, late: int, rerank: int, joined: Fusion) -> Doubles:
-        """Rank [questions] of the right item after a cascade, infinite beyond the candidates; ties count against it."""
+    def ranks(self, late: int, rerank: int, joined: Fusion, cosine: float = 0.0) -> Doubles:
+        """Rank [questions] of the right item after a cascade, infinite beyond the candidates; ties count against it.
+
+        cosine: the weight of the embedding's score in that of late interaction.
+        """
         found = Shortlist.of(self.items, self.embed)
         if late:
-            found = found.reranked(self.late[:, :late])
+            found = found.reranked(self.late[:, :late] + cosine * self.embed[:, :late])
         if rerank:
             rows = zip(self.logits, found.items[:, :rerank].tolist(), strict=True)
             logits = np.array([[known[item] for item in row] for known, row in rows])
@@ -134,8 +139,9 @@ def _judged(cascade: Cascade, text: str) -> dict[str, Any]:
     assert asked.across.states is not None
     late = Late(cascade.store, asked.across, "images").scores(found.ids)
     wanted = {*found.ids[: max(RERANKS) + MORE].tolist()}
-    for k in LATES:
-        wanted |= {*found.ids[:k][np.argsort(-late[:k], kind="stable")][: max(RERANKS)].tolist()}
+    for k, weight in product(LATES, (0.0, *ADDED)):
+        scores = late[:k] + weight * found.embed[:k]
+        wanted |= {*found.ids[:k][np.argsort(-scores, kind="stable")][: max(RERANKS)].tolist()}
     ids = np.array(sorted(wanted))
     stored, count = cascade.store.fetch(ids, "states"), len(ids)
     words, mask = np.repeat(asked.across.states, count, axis=0), np.repeat(asked.across.mask, count, axis=0)
@@ -196,6 +202,14 @@ def rows(judged: Judged, stages: dict[str, Any], joined: Fusion) -> Iterator[dic
             }
 
 
+def added(judged: Judged, joined: Fusion) -> Iterator[dict[str, Any]]:
+    """What cascades find where late interaction is added to the cosine, beside as many matched without it."""
+    for late, rerank, weight in product(LATES, RERANKS, ADDED):
+        found, rival = judged.ranks(late, rerank, joined, weight), judged.ranks(0, rerank, joined)
+        more = gain(rival, found, judged.picture)["sum"]
+        yield {"late": late, "rerank": rerank, "weight": weight, "text_to_image": summary(found), "gain": more}
+
+
 def gain(before: Doubles, after: Doubles, picture: Longs) -> dict[str, dict[str, float]]:
     """How much higher recalls and their sum are after than before, with 95 % intervals of drawing pictures."""
     members = np.unique(picture, return_inverse=True)[1]
@@ -236,10 +250,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         asked = questions(collection, records, arguments.captions)
         judged = judge(cascade, asked, arguments.work / "judged.jsonl")
         stages = costs(cascade, [question.text for question in asked[: arguments.timed]])
-        found = list(rows(judged, stages, model.spec.fusion))
+        found, summed = list(rows(judged, stages, model.spec.fusion)), list(added(judged, model.spec.fusion))
         items = len(collection)
     result = {"experiment": "cascade", **provenance(0, names), "load_average": os.getloadavg()[0], "model": model.name}
-    result |= {"items": items, "questions": len(asked), "stages": stages, "rows": found}
+    result |= {"items": items, "questions": len(asked), "stages": stages, "rows": found, "added": summed}
     return {**result, "chosen": dataclasses.asdict(chosen(result))}
 
 
@@ -263,6 +277,8 @@ def main() -> None:
         more = row["alone"]["gain"]["sum"]
         told = f"{more['value']:+.2f} [{more['low']:+.2f}, {more['high']:+.2f}]"
         print(f"late@{row['late']} match@{row['rerank']}: {row['ms']:.0f} ms, {recalls}, {told} over match alone")
+    best = max(result["added"], key=lambda row: row["gain"]["low"])
+    print(f"added to the cosine, the best is {best}")
     print("chosen", result["chosen"])
     arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 

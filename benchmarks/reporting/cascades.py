@@ -1,7 +1,7 @@
 """Which cascade the bundled model has by default, and what the others find and take."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,22 @@ def section(path: Path, root: Path) -> Section:
         "better on the other half too."
     )
     findings = _findings(rows)
-    parts = [words, table(heads, [_cells(row) for row in rows], words=0), findings_of_ours(findings), told]
+    shown = table(heads, [_cells(row) for row in rows], words=0)
+    sums = [paragraph(_added(file.content["added"]))] if file.content.get("added") else []
+    parts = [words, shown, findings_of_ours(findings), *sums, told]
     return Section(TITLE, "\n\n".join([*parts, sources([file], root)]), tuple(findings))
+
+
+def _added(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What is gained where late interaction is added to the cosine, at best."""
+    best = max(rows, key=lambda row: row["gain"]["low"])
+    gain = best["gain"]
+    return (
+        f"Added to the cosine instead of put in its place, by {len({row['weight'] for row in rows})} weights, late "
+        f"interaction gains at best {gain['value']:+.1f} [{gain['low']:+.1f}, {gain['high']:+.1f}] over as many "
+        f"matched without it, at late@{best['late']} and match@{best['rerank']}; of {len(rows)} cascades "
+        f"{sum(row['gain']['low'] > 0 for row in rows)} have an interval above zero."
+    )
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:

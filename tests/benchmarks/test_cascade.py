@@ -89,6 +89,17 @@ def test_ranks_are_those_of_a_real_search(
         assert judged.ranks(late, rerank, joined)[number] == expected
 
 
+def test_added_to_a_cosine_that_weighs_more_late_interaction_changes_less(script_: ModuleType, judged: Any) -> None:
+    alone = judged.ranks(0, 3, Fusion())
+    assert judged.ranks(8, 3, Fusion(), 1e6).tolist() == alone.tolist()
+    assert judged.ranks(8, 3, Fusion()).tolist() != alone.tolist()
+    for row in script_.added(judged, Fusion()):
+        found = judged.ranks(row["late"], row["rerank"], Fusion(), row["weight"])
+        rival = judged.ranks(0, row["rerank"], Fusion())
+        more = sum(np.mean(found <= k) - np.mean(rival <= k) for k in (1, 5, 10))
+        assert row["gain"]["value"] == pytest.approx(100 * more, abs=0.01)
+
+
 def test_what_was_judged_is_not_judged_again(
     script_: ModuleType, collection: Collection, cascade: Cascade, judged: Any, work: Path, tmp_path: Path
 ) -> None:

@@ -207,10 +207,14 @@ def test_the_default_cascade_is_shown_beside_the_others(tmp_path: Path) -> None:
         return found | {"alone": {"rerank": alone, "ms": 100.0, "text_to_image": recalls, "gain": gain}}
 
     content = {"rows": [row(0, 0.0, 20), row(50, 2.0, 22), row(100, -3.0, 23)], "chosen": {"late": 50, "rerank": 20}}
-    content |= {"questions": 1000, "items": 4500, "commit": "0" * 40, "machine": made_up.MACHINE}
+    sums = [{"late": 50, "rerank": k, "weight": 40.0, "gain": {"value": v, "low": v - 1, "high": v + 1}}
+            for k, v in ((10, 0.5), (20, 1.5))]  # fmt: skip
+    content |= {"questions": 1000, "items": 4500, "commit": "0" * 40, "machine": made_up.MACHINE, "added": sums}
     (tmp_path / "results").mkdir()
     (tmp_path / "results/cascade.json").write_text(json.dumps(content))
     text = section(written(tmp_path), "The default cascade")
     assert cells(text, "50", "20") == ["150", "50.0", "70.0", "80.0", "22", "+2.0 [+1.0, +3.0]"]
     assert list(judgements(text).values()) == [CONFIRMED, NOT_CONFIRMED]
     assert "by late@50 and match@20" in text.replace("\n", " ")
+    told = "at best +1.5 [+0.5, +2.5] over as many matched without it, at late@50 and match@20; of 2 cascades 1 have"
+    assert told in text.replace("\n", " ")

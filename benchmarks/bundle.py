@@ -23,8 +23,6 @@ from sightline.training.export import export
 from sightline.training.finish import finish
 from sightline.training.ranges import pictures_of
 
-FOUR_BITS = r"self_attn\.[qk]_proj"  # the products that choose where to look bear it best
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -45,7 +43,6 @@ def main() -> None:
             arguments.out,
             name="default",
             precision="int8",
-            four_bits=FOUR_BITS,
             pictures=pictures_of(held_out, retriever.preprocess),
             provenance=card,
         )

@@ -2,6 +2,10 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import tiny
 from sightline.bundle import Bundle
@@ -9,6 +13,7 @@ from sightline.datasets import read_all
 from sightline.evaluation import evaluate
 from sightline.training.export import export
 from sightline.training.finish import finish
+from sightline.training.quantize import halve
 from training import shapes
 
 
@@ -39,3 +44,22 @@ def test_modules_named_by_a_pattern_take_four_bits(tmp_path: Path) -> None:
     assert sizes[1] < sizes[0]
     cosines = (embeddings[0] * embeddings[1]).sum(1)
     assert 0.9 < cosines.min() < 1 - 1e-6
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_weights_that_are_the_same_in_float16_are_kept_in_it(exact: bool, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    weight = random.standard_normal((256, 256)).astype(np.float16).astype(np.float32) + (0 if exact else 1e-5)
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 256])
+    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, 256])
+    weights = [numpy_helper.from_array(weight.astype(np.float32), "w")]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "it", [given], [made], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    before = model.SerializeToString()
+    halve(model)
+    onnx.checker.check_model(model)
+    after = model.SerializeToString()
+    assert (len(after) < 0.6 * len(before)) == exact
+    inputs = {"x": random.standard_normal((3, 256)).astype(np.float32)}
+    found = [onnxruntime.InferenceSession(one).run(None, inputs)[0] for one in (before, after)]
+    np.testing.assert_array_equal(*found)

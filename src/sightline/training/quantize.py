@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import onnx
+from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
 from sightline.training.ranges import Sample, fix_ranges
 
+_LARGE = 1 << 16  # numbers of a weight that are worth a node more
 _SCOPES = "pkg.torch.onnx.name_scopes"  # where the exporter notes the modules that a node comes from
 
 
@@ -41,7 +44,24 @@ def quantize(path: Path, four_bits: str = "", samples: Iterable[Sample] = ()) ->
             others = [name for name in products if name not in small]
             model = _blocks(model, bits=4, block=32, leave=others)
         model = _blocks(model, bits=8, block=128, leave=small)
+        halve(model)
         onnx.save(model, path)
+
+
+def halve(model: onnx.ModelProto) -> None:
+    """Keep large weights in float16 that are the same in it, as what is left of a frozen tower's often are.
+
+    A graph so computes what it did: ONNX Runtime makes float32 of them when it loads it.
+    """
+    for weight in model.graph.initializer:
+        if weight.data_type != TensorProto.FLOAT or np.prod(weight.dims) < _LARGE:
+            continue
+        values, name = numpy_helper.to_array(weight), weight.name
+        with np.errstate(over="ignore"):
+            half = values.astype(np.float16)
+        if np.array_equal(half.astype(np.float32), values):
+            weight.CopyFrom(numpy_helper.from_array(half, f"{name}_half"))
+            model.graph.node.insert(0, helper.make_node("Cast", [f"{name}_half"], [name], to=TensorProto.FLOAT))
 
 
 def _blocks(model: onnx.ModelProto, bits: int, block: int, leave: list[str]) -> onnx.ModelProto:

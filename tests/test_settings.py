@@ -63,6 +63,7 @@ def test_what_was_written_is_read_back(value: Outer) -> None:
         ({"rate": 1, "inner": 3}, "expected a table"),
         ({"rate": 1, "pair": [1, 2, 3]}, "expected 2 values, found 3"),
         ({"rate": 1, "pair": ["a", 2]}, r"pair\[0\]: expected int"),
+        ({"rate": 1, "pair": "a"}, "pair: expected a list, found 'a'"),
         ({"rate": 1, "either": 1.5}, "expected str, found 1.5"),
         ({"rate": 1, "table": {"x": "y"}}, "table.x: expected float"),
         ({"rate": 1, "flag": 1}, "expected bool"),

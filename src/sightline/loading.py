@@ -54,6 +54,16 @@ def locate(model: str | Path) -> Path:
     return folder
 
 
+def name_of(folder: str | Path) -> str:
+    """What results call a model: as its folder is called; the best checkpoint of a run, as the run is.
+
+    >>> name_of("openai/clip-vit-base-patch32"), name_of("runs/mine/best")
+    ('clip-vit-base-patch32', 'mine')
+    """
+    folder = Path(folder)
+    return folder.resolve().parent.name if folder.name == BEST_FOLDER else folder.name
+
+
 def _bundled() -> Path:
     """The bundled model: inside an installed package, or in the root of a checkout."""
     here = Path(__file__).parent
@@ -71,7 +81,8 @@ def _from_hub(name: str) -> Path:
     try:
         return Path(snapshot_download(name, ignore_patterns=_NEVER_READ))
     except Exception as error:  # offline, unknown, private: the library's reasons share no base
-        raise ModelError(f"{HUB_PREFIX}{name}: cannot be had from the hub: {error}") from error
+        way_out = f"For the folder of this name, leave out {HUB_PREFIX}" if Path(name).is_dir() else ""
+        raise ModelError(f"{HUB_PREFIX}{name}: cannot be had from the hub: {error}", way_out) from error
 
 
 def _under_torch(folder: Path, called: str) -> Model:
@@ -83,4 +94,4 @@ def _under_torch(folder: Path, called: str) -> Model:
             f"{folder} is no bundle, and running anything else needs torch: {error}",
             "pip install 'sightline[train]', or export it to a bundle first.",
         ) from error
-    return TorchModel.open(folder, name=Path(called).name)
+    return TorchModel.open(folder, name=name_of(called))

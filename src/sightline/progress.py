@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ TrainingReport = Callable[[dict[str, Any]], None]
 IndexingReport = Callable[[int, int], None]
 
 _LINES = 20  # of a training run without a terminal, besides those with validation results
+_TURNS = 50  # steps in which each of the objectives that take turns has had one
 _SECONDS = 30.0  # between two lines of an indexing run without a terminal
 
 
@@ -35,18 +37,35 @@ def evaluating() -> Iterator[EvaluationReport | None]:
         yield report
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingShown:
+    """Shows a run that tells it of its steps, and `before` of what it does before the first."""
+
+    step: TrainingReport
+    before: EvaluationReport
+
+    def __call__(self, entry: dict[str, Any]) -> None:
+        """Show one logged step."""
+        self.step(entry)
+
+
 @contextmanager
-def training() -> Iterator[TrainingReport]:
+def training() -> Iterator[TrainingShown]:
     """Show a bar with the losses, the latest recall and the time left on a terminal; elsewhere lines with the same."""
-    latest = Latest()
+    latest, paces = Latest(), defaultdict[str, Pace](Pace)
     if not sys.stderr.isatty():
+
+        def wait(part: str, done: int, total: int) -> None:
+            paces[part].hear(done, total)
+            if done < total and paces[part].is_due():
+                print(f"{part}: {done}/{total}  {paces[part]}", file=sys.stderr, flush=True)
 
         def line(entry: dict[str, Any]) -> None:
             latest.hear(entry)
             if latest.is_due():
                 print(f"step {latest.step}/{latest.steps}  {latest}  {latest.time_left} left", file=sys.stderr)
 
-        yield line
+        yield TrainingShown(line, wait)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -55,11 +74,15 @@ def training() -> Iterator[TrainingReport]:
     with Progress(BarColumn(), MofNCompleteColumn(), *texts, console=Console(stderr=True)) as bar:
         task = bar.add_task("starting", total=None, left="?")
 
+        def prepare(part: str, done: int, total: int) -> None:
+            paces[part].hear(done, total)
+            bar.update(task, total=total, completed=done, description=part, left=paces[part].time_left)
+
         def move(entry: dict[str, Any]) -> None:
             latest.hear(entry)
             bar.update(task, total=latest.steps, completed=latest.step, description=str(latest), left=latest.time_left)
 
-        yield move
+        yield TrainingShown(move, prepare)
 
 
 @contextmanager
@@ -95,7 +118,7 @@ def indexing(done_so: str = "indexed", before: str = "looking for what is new") 
 
 @dataclass(slots=True)
 class Pace:
-    """How fast an indexing run goes, from when it was first heard of."""
+    """How fast something goes, from when it was first heard of."""
 
     clock: Callable[[], float] = time.monotonic
     done: int = 0
@@ -117,12 +140,20 @@ class Pace:
         self.told = now
         return True
 
-    def __str__(self) -> str:
+    @property
+    def rate(self) -> float:
+        """How many are done in a second."""
         seconds = self.clock() - (self.began or 0.0)
-        rate = self.done / seconds if seconds > 0 else 0.0
-        if not self.total:
-            return f"{rate:.1f}/s"
-        return f"{rate:.1f}/s  {_clock_time((self.total - self.done) / rate) if rate else '?'} left"
+        return self.done / seconds if seconds > 0 else 0.0
+
+    @property
+    def time_left(self) -> str:
+        """How long the rest will take at this pace."""
+        rate = self.rate
+        return _clock_time((self.total - self.done) / rate) if rate else "?"
+
+    def __str__(self) -> str:
+        return f"{self.rate:.1f}/s  {self.time_left} left" if self.total else f"{self.rate:.1f}/s"
 
 
 def _clock_time(seconds: float) -> str:
@@ -133,13 +164,17 @@ def _clock_time(seconds: float) -> str:
 
 @dataclass(slots=True)
 class Latest:
-    """What is known of a run so far; objectives that take turns each keep their latest loss."""
+    """What is known of a run so far.
+
+    Objectives that take turns each keep their latest loss; one that has had no turn for long has ended, or will not
+    have another soon, and is no longer told of.
+    """
 
     step: int = 0
     steps: int = 0
     first: int = 0
     seconds: float = 0.0
-    losses: dict[str, float] = field(default_factory=dict)
+    losses: dict[str, tuple[int, float]] = field(default_factory=dict)
     val: Mapping[str, Any] | None = None
     news: bool = False
 
@@ -147,7 +182,8 @@ class Latest:
         """Take in one logged step."""
         self.step, self.steps, self.seconds = entry["step"], entry["steps"], entry["seconds"]
         self.first = self.first or self.step
-        self.losses |= entry["loss"]
+        heard = {name: (step, loss) for name, (step, loss) in self.losses.items() if self.step - step < _TURNS}
+        self.losses = heard | {name: (self.step, loss) for name, loss in entry["loss"].items()}
         self.news = "val" in entry
         self.val = entry.get("val", self.val)
 
@@ -162,7 +198,7 @@ class Latest:
         return _clock_time(self.seconds / (self.step - self.first + 1) * (self.steps - self.step))
 
     def __str__(self) -> str:
-        told = [f"{name} {loss:.4f}" for name, loss in self.losses.items()]
+        told = [f"{name} {loss:.4f}" for name, (_, loss) in self.losses.items()]
         if self.val:
             told.append(f"val R@1 {self.val['t2i']['R@1']:.1f} / {self.val['i2t']['R@1']:.1f}")
         return "  ".join(told)

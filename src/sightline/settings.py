@@ -115,7 +115,7 @@ def _value(kind: Any, value: object, where: str, error: type[SightlineError]) ->
         and not (kind is int and isinstance(value, bool))
     ):
         return value
-    wanted = getattr(kind, "__name__", str(kind)) if origin is None else str(kind)
+    wanted = getattr(kind, "__name__", str(kind)) if origin is None else "a list" if origin is tuple else str(kind)
     raise error(f"{where}: expected {wanted}, found {value!r}")
 
 

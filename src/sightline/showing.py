@@ -30,8 +30,11 @@ def percent(chance: float) -> str:
     return f"{chance:.0%}" if chance >= 0.005 else "<1%"
 
 
-def report_lines(report: Report) -> Iterator[str]:
-    """What came of an indexing run, what was left out and why, and what to type next."""
+def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
+    """What came of an indexing run, what was left out and why, and what to type next.
+
+    model: what a search has to be told, where the collection cannot know where its model is.
+    """
     yield str(report)
     yield from _problems("Cannot be read", report.broken)
     yield from _problems("Not looked at", report.skipped)
@@ -40,7 +43,8 @@ def report_lines(report: Report) -> Iterator[str]:
     if not report.new + report.changed + report.moved + report.unchanged:
         return
     ask = "--image photo.jpg" if report.kind == "texts" else "'a dog on a beach'"
-    yield f"Next: sightline search {ask} --at {shlex.quote(_near(report.at))}"
+    named = f" --model {shlex.quote(model)}" if model else ""
+    yield f"Next: sightline search {ask} --at {shlex.quote(_near(report.at))}{named}"
 
 
 def _problems(title: str, problems: Sequence[Problem]) -> Iterator[str]:

@@ -27,14 +27,14 @@ ON_CPU, ON_GPU = PAGE.split("## For real, on a GPU\n")
 
 
 @contextmanager
-def interrupted() -> Iterator[progress.TrainingReport]:
+def interrupted() -> Iterator[progress.TrainingShown]:
     """What a run shows, from which the third step is interrupted."""
 
     def report(entry: dict[str, Any]) -> None:
         if entry["step"] == 3:
             raise KeyboardInterrupt
 
-    yield report
+    yield progress.TrainingShown(report, before=lambda *_: None)
 
 
 def run_python(code: str) -> str:

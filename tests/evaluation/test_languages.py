@@ -14,7 +14,7 @@ from evaluation.made_up import COUNTS, IMAGE_OF, MadeUp, made_up, records
 from sightline.cli import app
 from sightline.datasets import Record
 from sightline.demo.drawing import shapes
-from sightline.errors import EvaluationError
+from sightline.errors import DataError, EvaluationError
 from sightline.evaluation import command_translator, evaluate, evaluate_languages
 from sightline.evaluation.languages import table
 
@@ -170,10 +170,17 @@ def test_the_command_measures_several_languages_and_translates(tmp_path: Path, t
     (tmp_path / "captions.jsonl").write_text("\n".join(lines))
     base = ["eval", str(tiny_bundle), str(tmp_path / "captions.jsonl"), "--json", str(tmp_path / "out.json")]
     shout = f'{sys.executable} -c "import sys; [print(line.upper(), end=str()) for line in sys.stdin]"'
-    done = CliRunner().invoke(app, [*base, "--lang", "en,de", "--protocol", "full", "--translate", shout])
+    done = CliRunner().invoke(app, [*base, "--lang", "en, de", "--protocol", "full", "--translate", shout])
     assert done.exit_code == 0, done.output
     result = json.loads((tmp_path / "out.json").read_text())
     assert result["mR"] == pytest.approx(np.mean(list(result["mR_by_language"].values())), abs=2e-3)
     german_result = result["languages"]["de"]
     assert (german_result["images"], german_result["distractors"], german_result["translated_by"]) == (4, 2, shout)
     assert "mean" in done.output
+
+
+def test_a_language_that_is_lacking_is_refused_before_a_picture_is_opened(bilingual: list[Record]) -> None:
+    model = polyglot()
+    with pytest.raises(DataError, match="has captions in 'fr'"):
+        evaluate_languages(model, bilingual, ["en", "fr"])
+    assert model.looked == 0

@@ -9,7 +9,9 @@ from safetensors.torch import load_file, save_file
 
 import tiny
 from sightline.errors import ModelError
+from sightline.loading import load
 from sightline.models import DualStream, Encoded, Tokens, TowerConfig, checkpoint
+from sightline.models.engine import TorchModel
 from sightline.models.retriever import Retriever
 
 
@@ -83,6 +85,35 @@ def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / "retriever.json").write_text(json.dumps({"format": 99, "kind": "dual_stream"}))
     with pytest.raises(ModelError, match="format 1"):
         checkpoint.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("nowhere", "nowhere: no such folder\nGive that of a checkpoint, such as runs/NAME/best."),
+        ("runs/mine", "mine: a training run, not a checkpoint\nGive its best checkpoint: "),
+        ("bundle", "bundle: a bundle, not a checkpoint\nIts graphs only run: "),
+    ],
+    ids=["nothing", "run", "bundle"],
+)
+def test_what_is_there_instead_of_a_checkpoint_is_told(tmp_path: Path, place: str, said: str) -> None:
+    for file in ("runs/mine/best/retriever.json", "bundle/sightline.json"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("{}")
+    with pytest.raises(ModelError) as refused:
+        checkpoint.load(tmp_path / place)
+    assert said in str(refused.value)
+
+
+def test_the_best_checkpoint_of_a_run_is_called_as_the_run_is(tmp_path: Path) -> None:
+    checkpoint.save(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "mine" / "best")
+    assert TorchModel.open(tmp_path / "mine" / "best").name == load(tmp_path / "mine" / "best").name == "mine"
+
+
+def test_a_text_encoder_without_a_tokenizer_gets_none_that_knows_no_words(tmp_path: Path) -> None:
+    transformers.BertConfig(**tiny.TEXT).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="has no tokenizer"):
+        checkpoint.tokenizer_of(TowerConfig(source=str(tmp_path)), 12)
 
 
 def test_the_tokenizer_of_a_text_encoder_is_found_beside_it(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ TOKENS = Tokens(IDS, IDS != 0)
 PIXELS = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(3))
 WITH_CODES = {name: config for name, config in tiny.INFLATED_MODELS.items() if "codes" in name}
 SWIN = {"model_type": "swin", "image_size": 32, "patch_size": 2, "embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2]}
-SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4}
+SMALL = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
 
 
 def codes_of(model: Retriever) -> list[torch.nn.Parameter]:

@@ -335,6 +335,18 @@ def without(folder: Path, name: str) -> None:
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
 
+def test_a_model_without_a_tokenizer_or_with_weights_cut_short_is_refused(tmp_path: Path) -> None:
+    published.clip(tmp_path)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).rename(tmp_path / f"{name}.away")
+    with pytest.raises(ModelError, match="has no tokenizer"):
+        pretrained.load(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-500])
+    with pytest.raises(ModelError, match="no CLIPModel can be loaded from it"):
+        pretrained.load(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("family", "name"),
     [

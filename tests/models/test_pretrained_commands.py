@@ -64,6 +64,16 @@ def test_a_matcher_alone_can_rerank_for_another_model_and_nothing_else(
     assert json.loads(result.read_text())["stages"] == ["embed", "match@3"]
 
 
+def test_what_to_type_next_names_a_model_that_the_collection_cannot_find_again(
+    photos: Path, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    published.clip(tmp_path / "clip")
+    told = done("index", photos, "--model", tmp_path / "clip").splitlines()[-1]
+    assert told.endswith(f" --model {tmp_path / 'clip'}")
+    assert "1  " in done("search", "a red dog", *told.split()[-4:])
+    assert "--model" not in done("index", photos, "--at", tmp_path / "at", "--model", tiny_bundle)
+
+
 def test_the_models_that_are_known_are_listed_with_what_they_can_do() -> None:
     told = done("models")
     listed = json.loads(done("models", "--json"))["known"]

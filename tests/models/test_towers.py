@@ -18,12 +18,13 @@ from sightline.models.image_tower import ImageTower
 from sightline.models.text_tower import TextTower
 
 PIXELS = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+WIDTH = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+SMALL = {**WIDTH, "intermediate_size": 64}
 VISION: dict[str, dict[str, Any]] = {
     "clip_vision_model": {**SMALL, "image_size": 32, "patch_size": 8},
     "siglip_vision_model": {**SMALL, "image_size": 32, "patch_size": 8},
     "vit": {**SMALL, "image_size": 32, "patch_size": 8},
-    "dinov2": {**SMALL, "image_size": 32, "patch_size": 8},
+    "dinov2": {**WIDTH, "mlp_ratio": 2, "image_size": 32, "patch_size": 8},
     "swin": {
         "image_size": 32,
         "patch_size": 2,
@@ -227,7 +228,7 @@ def test_a_tower_loads_by_hub_name_from_the_hub_cache(tmp_path: Path) -> None:
 @torch.inference_mode()
 def test_patches_pooled_between_layers_are_fewer_for_those_above_alone(kind: str) -> None:
     torch.manual_seed(0)
-    settings = {"model_type": kind, **SMALL, "image_size": 32, "patch_size": 8, "num_hidden_layers": 3}
+    settings = {"model_type": kind, **VISION[kind], "num_hidden_layers": 3}
     encoder, _ = towers.build(TowerConfig(config=settings), "vision")
     whole = ImageTower(encoder.eval(), 32, 2, below=1)(PIXELS)
     early = ImageTower(encoder, 32, 2, below=1, pool_layer=1)(PIXELS)
@@ -281,3 +282,33 @@ def test_pooling_between_layers_that_cannot_be_is_refused(changes: dict[str, Any
     encoder, _ = towers.build(TowerConfig(config=tiny.VISION), "vision")
     with pytest.raises(ModelError, match=said):
         ImageTower(encoder, 32, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model_type": "brt"}, 'model_type = "brt": there is no such encoder\nDid you mean "bert"?'),
+        ({"hidden_sise": 8}, 'its config has no "hidden_sise"\nDid you mean "hidden_size"?'),
+        ({"num_attention_heads": 5}, "its config makes no encoder: The hidden size (32) is not a multiple"),
+        ({"hidden_size": "wide"}, "its config makes no encoder: "),
+    ],
+    ids=["kind", "key", "sizes", "type"],
+)
+def test_a_config_that_makes_no_encoder_or_would_not_be_heard_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ModelError) as refused:
+        towers.build(TowerConfig(config={"model_type": "bert", **TEXT["bert"], **changes}), "text")
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("safe", [True, False], ids=["safetensors", "pickled"])
+def test_weights_that_were_cut_short_are_refused(tmp_path: Path, safe: bool) -> None:
+    encoder, _ = towers.build(TowerConfig(config={"model_type": "bert", **TEXT["bert"]}), "text")
+    encoder.save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    if not safe:
+        torch.save(load_file(path), tmp_path / "pytorch_model.bin")
+        path.unlink()
+        path = tmp_path / "pytorch_model.bin"
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(ModelError, match="no model can be loaded from it"):
+        towers.build(TowerConfig(source=str(tmp_path)), "text")

@@ -103,8 +103,10 @@ def test_a_picture_is_decoded_once_where_memory_allows(records: list[Record], mo
 def test_what_a_frozen_tower_saw_is_what_it_sees(records: list[Record]) -> None:
     model = tiny.retriever(tiny.PIXEL_MODELS["dual-states"])
     corpus = Corpus(records, "en", model.preprocess, tiny.tokenizer())
-    seen = SeenImages.of(corpus, model, torch.device("cpu"), batch=2)
+    told: list[tuple[str, int, int]] = []
+    seen = SeenImages.of(corpus, model, torch.device("cpu"), lambda *part: told.append(part), batch=2)
     assert seen is not None
+    assert told == [("looking at pictures", 2, 3), ("looking at pictures", 3, 3)]
     with torch.no_grad():
         fresh = model.look(normalised(corpus.pixels(np.array([2, 0])), model.preprocess))
     kept = seen.of_images(np.array([2, 0]))

@@ -159,5 +159,7 @@ def test_what_cannot_be_trained_is_refused_before_the_first_step(stores: tuple[P
     augmented = region_cards.recipe(stores[0], augment={"flip": 0.5})
     with pytest.raises(RecipeError, match="reads regions"):
         train(parse_recipe(augmented, "regions"), tmp_path / "two")
+    with pytest.raises(DataError, match="regions of a picture, and the model to be trained reads pixels"):
+        train(parse_recipe(shapes.recipe(stores[0], hidden=16, data={"batch_size": 8}), "pixels"), tmp_path / "three")
     with pytest.raises(EvaluationError, match="such as the regions of a picture"):
         evaluate(TorchModel(tiny.retriever(tiny.DUAL), tiny.tokenizer(), "pixels"), read_all(stores[1]))

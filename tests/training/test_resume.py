@@ -194,6 +194,13 @@ def test_resume_with_another_recipe_is_refused_and_names_what_differs(few: Path,
     assert "another --out" in refused.value.way_out
 
 
+def test_of_recipes_that_differ_in_many_things_five_are_named(few: Path, undisturbed: Path) -> None:
+    objectives = {name: {"loss": "triplet"} for name in "abcdefgh"}
+    with pytest.raises(RecipeError, match=r"; and \d+ more") as refused:
+        run(few, undisturbed, {"objectives": objectives}, resume=True)
+    assert refused.value.what.count(", now ") == 5
+
+
 def test_a_state_that_was_damaged_is_refused_by_name(few: Path, tmp_path: Path) -> None:
     run(few, tmp_path / "run", stop_after=1)
     (tmp_path / "run" / "last" / "optimizer.safetensors").write_bytes(b"nonsense")

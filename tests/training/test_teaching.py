@@ -22,7 +22,7 @@ from sightline.training.recipe import Recipe, parse_recipe
 from sightline.training.teaching import Teacher, find_teacher
 from sightline.training.trainer import train
 from sightline.training.vocabulary import learn_tokenizer
-from training import shapes
+from training import region_cards, shapes
 
 CPU = torch.device("cpu")
 DISTILL = {"shrink": {"loss": "distill", "teacher_temperature": 1.0, "student_temperature": 0.1}}
@@ -181,13 +181,28 @@ def test_a_recipe_whose_teacher_makes_no_sense_is_refused(few: Path, change: dic
 
 
 def test_a_teacher_that_is_not_there_or_cannot_do_it_is_refused(few: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="not a checkpoint"):
+    with pytest.raises(ModelError, match="nowhere: no such folder"):
         train(parse_recipe(student(few, tmp_path / "nowhere"), "it"), tmp_path / "run")
     plain = shapes.recipe(few, hidden=16, schedule={"steps": 1}, data={"batch_size": 8}, model={"matcher": "none"})
     folder = train(parse_recipe(plain, "plain"), tmp_path / "plain").folder
     matching = student(few, folder, "match")
-    with pytest.raises(RecipeError, match='cannot compare pictures with texts by "match"'):
+    with pytest.raises(RecipeError, match='cannot compare pictures with texts by "match"') as refused:
         train(parse_recipe(matching, "it"), tmp_path / "run")
+    assert refused.value.way_out == "Set teacher.by to one of embedding, fragments, or choose another teacher."
+
+
+def test_a_student_of_regions_has_no_teacher(teacher: Path, tmp_path: Path) -> None:
+    store = region_cards.store(tmp_path / "store", 0)
+    taught = region_cards.recipe(store, objectives=DISTILL, teacher={"model": str(teacher)})
+    with pytest.raises(RecipeError, match="looks at pictures, and the model to be trained reads regions"):
+        train(parse_recipe(taught, "it"), tmp_path / "run")
+
+
+def test_what_frozen_encoders_do_before_the_first_step_is_told(few: Path, teacher: Path, tmp_path: Path) -> None:
+    frozen = student(few, teacher, schedule={"steps": 1}, optimizer={"rates": {"image": 0.0}})
+    told: list[tuple[str, int, int]] = []
+    train(parse_recipe(frozen, "it"), tmp_path / "run", before=lambda *part: told.append(part))
+    assert told == [("looking at pictures", 24, 24), ("reading as teacher", 48, 48), ("looking as teacher", 24, 24)]
 
 
 def losses(out: Path) -> list[float]:

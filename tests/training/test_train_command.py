@@ -17,7 +17,7 @@ import sightline
 from sightline import progress
 from sightline.cli import app
 from sightline.errors import RecipeError, SightlineError
-from sightline.progress import Latest
+from sightline.progress import Latest, Pace
 from sightline.training import trainer
 from training import processes
 
@@ -211,6 +211,30 @@ def test_without_a_terminal_some_plain_lines_tell_of_a_run(capsys: pytest.Captur
     assert lines[-1] == "step 200/200  embed 2.0000  match 0.5000  val R@1 40.0 / 41.0  0:00 left"
 
 
+def test_an_objective_that_has_ended_is_no_longer_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.training() as report:
+        for step in range(1, 201):
+            report(entry(step, **({"first": 1.0} if step <= 20 else {"then": 2.0})))
+    lines = capsys.readouterr().err.splitlines()
+    assert "step 30/200  first 1.0000  then 2.0000" in lines[3]
+    assert lines[-1].startswith("step 200/200  then 2.0000  ")
+
+
+def test_what_takes_long_before_the_first_step_is_told_every_half_minute(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = iter(range(0, 1000, 10))
+    monkeypatch.setattr(progress, "Pace", lambda: Pace(clock=lambda: float(next(seconds))))
+    with progress.training() as report:
+        for done in range(10, 61, 10):
+            report.before("looking at pictures", done, 60)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines
+    assert all(line.startswith("looking at pictures: ") and line.endswith(" left") for line in lines)
+    assert len(lines) < 5
+    assert not any("60/60" in line for line in lines)
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -228,6 +252,18 @@ def test_on_a_terminal_a_bar_shows_loss_recall_and_time_left(monkeypatch: pytest
     assert "51/200" in shown
     assert "embed 1.5000  val R@1 12.5 / 13.5" in shown
     assert "left" in shown
+
+
+def test_on_a_terminal_the_bar_shows_what_comes_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with progress.training() as report:
+        report.before("looking at pictures", 7, 9)
+    shown = screen.getvalue()
+    assert "7/9" in shown
+    assert "looking at pictures 0:00 left" in shown
 
 
 def test_evaluation_shows_a_bar_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

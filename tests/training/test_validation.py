@@ -1,17 +1,23 @@
 """Looking at the validation data: when, and which checkpoint is kept."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from sightline.datasets import Record
+from sightline.errors import RecipeError
+from sightline.media import ImageBytes
 from sightline.models import checkpoint
 from sightline.training import trainer
+from sightline.training.beginning import check_validation_records, training_records
 from sightline.training.recipe import parse_recipe
 from sightline.training.trainer import Trained, train
-from training import shapes
+from tiny import PREPROCESS
+from training import region_cards, shapes
 
 
 class Scored:
@@ -64,3 +70,55 @@ def test_without_validation_data_the_last_checkpoint_is_the_best(few: Path, tmp_
     assert (trained.evaluation, trained.validation) == (None, None)
     kept, last = (checkpoint.load(tmp_path / "run" / name)[0].state_dict() for name in ("best", "last"))
     assert all(torch.equal(kept[name], last[name]) for name in kept)
+
+
+def captioned(folder: Path, captions: Mapping[str, list[str]]) -> Path:
+    """Two pictures with these captions each, by language."""
+    shapes.write(folder, list(shapes.cards(seed=0))[:2])
+    path = folder / "captions.jsonl"
+    lines = [json.loads(line) | {"captions": captions} for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("lang", "captions", "said"),
+    [
+        (["en", "de"], {"en": ["a card"]}, "data.val: none of 2 records has captions in 'de'"),
+        ("en", {"de": ["eine Karte"]}, "wanted captions in 'en', has de"),
+        ("en", {}, "wanted captions in 'en', has no captions at all"),
+    ],
+)
+def test_a_language_that_validation_lacks_is_refused_before_the_first_step(
+    tmp_path: Path, lang: Any, captions: dict[str, list[str]], said: str
+) -> None:
+    taught = captioned(tmp_path / "train", {"en": ["a card"], "de": ["eine Karte"]})
+    asked = captioned(tmp_path / "val", captions)
+    short: dict[str, Any] = {"hidden": 16, "data": {"batch_size": 2, "lang": lang}, "schedule": {"steps": 1}}
+    with pytest.raises(RecipeError) as refused:
+        train(parse_recipe(shapes.recipe(taught, asked, **short), "it"), tmp_path / "run")
+    assert said in refused.value.what
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_language_that_no_training_caption_is_in_is_refused(tmp_path: Path) -> None:
+    taught = captioned(tmp_path / "train", {"en": ["a card"], "de": ["eine Karte"]})
+    recipe = parse_recipe(shapes.recipe(taught, data={"lang": ["en", "fr", "cs"]}), "it")
+    with pytest.raises(RecipeError, match=r"data\.lang: no training caption is in fr or cs") as refused:
+        training_records(recipe)
+    assert "It has de, en." in refused.value.way_out
+
+
+def test_validation_pictures_are_refused_beforehand_if_none_can_be_read(few: Path, tmp_path: Path) -> None:
+    store = region_cards.store(tmp_path / "store", 0)
+    with pytest.raises(RecipeError, match=r"data\.val: none of 24 pictures can be read: .* reads regions"):
+        train(parse_recipe(region_cards.recipe(store, few), "it"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_single_broken_picture_is_left_to_the_validation_to_count(few: Path) -> None:
+    recipe = parse_recipe(shapes.recipe(few, few), "it")
+    broken = Record("broken", ImageBytes("broken", b"nothing"), {"en": ("a card",)})
+    check_validation_records(recipe, [broken, *training_records(recipe)], PREPROCESS)
+    with pytest.raises(RecipeError, match="none of 1 pictures can be read"):
+        check_validation_records(recipe, [broken], PREPROCESS)

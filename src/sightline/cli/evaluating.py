@@ -122,7 +122,8 @@ def evaluate(
     }
     with evaluating() as progress:
         if "," in lang:
-            several = languages.evaluate_languages(opened, records, lang.split(","), progress=progress, **options)
+            named = [one.strip() for one in lang.split(",")]
+            several = languages.evaluate_languages(opened, records, named, progress=progress, **options)
             shown, result = languages.table(several), several.to_json()
         else:
             options["skip_missing_language"] = skip_missing_language

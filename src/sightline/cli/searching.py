@@ -65,7 +65,14 @@ def index(
         done = so_far if so_far and so_far.counts else "nothing was done yet"
         tell(f"sightline: interrupted; {done}\nWhat is done is kept. To go on, type the same again.")
         raise typer.Exit(130) from None
-    print_lines(*report_lines(report))
+    print_lines(*report_lines(report, model if model and not _finds_again(model) else None))
+
+
+def _finds_again(model: str) -> bool:
+    """Whether a search finds a model by itself: a bundle, whose place the collection writes down."""
+    from sightline.bundle.spec import SPEC_FILE
+
+    return model == "default" or (Path(model) / SPEC_FILE).is_file()
 
 
 @contextmanager

@@ -106,7 +106,8 @@ def train(
     speaks = join().leads
     try:
         with training() if speaks else nullcontext() as report, _CtrlC(speaks) as stop:
-            trained = sightline.train(asked, out, resume=resume, report=report, stop=stop)
+            before = report.before if report else None
+            trained = sightline.train(asked, out, resume=resume, report=report, before=before, stop=stop)
     except KeyboardInterrupt:
         if not speaks:
             raise typer.Exit(130) from None

@@ -57,4 +57,8 @@ class BrokenRecordError(Exception):
 
 def stop_at(problem: Problem) -> None:
     """Take a problem the strict way: the first one ends the reading."""
-    raise DataError(str(problem), "Mend or remove it, or read with `on_problem` to skip such records and hear of each.")
+    raise DataError(
+        str(problem),
+        "Mend or remove it. Commands that have --skip-broken, and `on_problem` from Python, leave such records out and "
+        "tell of each.",
+    )

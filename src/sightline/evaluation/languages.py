@@ -10,6 +10,8 @@ from sightline.errors import EvaluationError
 from sightline.evaluation.encoding import Needs, Progress, SharedImages, usual_batch
 from sightline.evaluation.measuring import evaluate
 from sightline.evaluation.metrics import CUTOFFS
+from sightline.evaluation.protocols import protocol_named
+from sightline.evaluation.questions import Questions
 from sightline.evaluation.result import Evaluation, mean_of, plain
 
 if TYPE_CHECKING:
@@ -83,6 +85,9 @@ def evaluate_languages(
     """
     if not languages or len(set(languages)) < len(languages):
         raise EvaluationError(f"languages {list(languages)}", "Give at least one, each once.")
+    asks = protocol_named(options.get("protocol", "karpathy")).asks
+    for lang in languages:
+        Questions.of(records, lang, distractors, skip_missing_language=True, asks=asks)  # refused before it takes time
     sources = [record.image for record in (*records, *distractors)]
     needs = Needs(fragments=late is not None, states=rerank is not None and options.get("matcher") is None)
     batch_size = usual_batch(model) if batch_size is None else batch_size

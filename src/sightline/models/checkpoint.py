@@ -16,12 +16,14 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from sightline import settings
+from sightline.bundle.spec import SPEC_FILE
 from sightline.bundle.tokenizing import Tokenizer
 from sightline.errors import ModelError
-from sightline.loading import CHECKPOINT_FILE
+from sightline.loading import BEST_FOLDER, CHECKPOINT_FILE
 from sightline.models.dual_config import DualStreamConfig
 from sightline.models.dual_stream import DualStream
 from sightline.models.single_stream import SingleStream, SingleStreamConfig
+from sightline.models.tokenizer_backend import backend_of
 from sightline.models.towers import TowerConfig
 
 FORMAT = 1
@@ -72,7 +74,7 @@ def load(folder: str | Path) -> tuple[AnyRetriever, Tokenizer]:
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ModelError(f"{folder}: not a checkpoint: it has no {CHECKPOINT_FILE}") from error
+        raise _not_one(folder) from error
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error
     if not isinstance(description, dict) or description.get("format") != FORMAT or description.get("kind") not in KINDS:
@@ -88,6 +90,22 @@ def load(folder: str | Path) -> tuple[AnyRetriever, Tokenizer]:
     _load_heads(retriever, folder / "heads.safetensors")
     tokenizer = Tokenizer.open(folder / "tokenizer.json", config.text_input.max_length, int(description["pad_id"]))
     return retriever, tokenizer
+
+
+def _not_one(folder: Path) -> ModelError:
+    """Say what there is in place of a checkpoint, and which folder was probably meant."""
+    if not folder.is_dir():
+        return ModelError(f"{folder}: no such folder", "Give that of a checkpoint, such as runs/NAME/best.")
+    best = folder / BEST_FOLDER
+    if (best / CHECKPOINT_FILE).is_file():
+        return ModelError(f"{folder}: a training run, not a checkpoint", f"Give its best checkpoint: {best}")
+    if (folder / SPEC_FILE).is_file():
+        return ModelError(
+            f"{folder}: a bundle, not a checkpoint", "Its graphs only run: give the checkpoint it was exported from."
+        )
+    return ModelError(
+        f"{folder}: not a checkpoint: it has no {CHECKPOINT_FILE}", "Give the folder of one, such as runs/NAME/best."
+    )
 
 
 def _load_heads(retriever: torch.nn.Module, path: Path) -> None:
@@ -111,7 +129,4 @@ def tokenizer_of(tower: TowerConfig, max_length: int) -> Tokenizer:
         found = AutoTokenizer.from_pretrained(tower.source)
     except (OSError, ValueError) as error:
         raise ModelError(f"{tower.source}: no tokenizer can be loaded from it: {error}") from error
-    backend = getattr(found, "backend_tokenizer", None)
-    if backend is None:
-        raise ModelError(f"{tower.source}: its tokenizer has no fast version (tokenizer.json), which Sightline needs")
-    return Tokenizer(backend, max_length, found.pad_token_id or 0)
+    return Tokenizer(backend_of(found, tower.source), max_length, found.pad_token_id or 0)

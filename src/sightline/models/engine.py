@@ -12,7 +12,7 @@ import torch
 from sightline import bundle
 from sightline.bundle.encoded import Ability, CodeAttention, Floats
 from sightline.bundle.tokenizing import Tokenizer
-from sightline.loading import CHECKPOINT_FILE, PUBLISHED_FILE
+from sightline.loading import CHECKPOINT_FILE, PUBLISHED_FILE, name_of
 from sightline.media import ImageInput, RegionConfig, without_padding
 from sightline.models import checkpoint
 from sightline.models.code_attention import code_attention
@@ -33,11 +33,11 @@ class TorchModel:
     def open(cls, folder: str | Path, device: str | None = None, *, name: str | None = None) -> "TorchModel":
         """Open a checkpoint, or a published model, on `device`: by default the GPU, where there is one.
 
-        name: what results call it; by default as its folder is called.
+        name: what results call it; by default see `loading.name_of`.
         """
         retriever, tokenizer = read(folder)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        return cls(retriever.to(device).eval(), tokenizer, name or Path(folder).name)
+        return cls(retriever.to(device).eval(), tokenizer, name or name_of(folder))
 
     @cached_property
     def sha256(self) -> str:

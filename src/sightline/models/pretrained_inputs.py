@@ -21,6 +21,7 @@ from sightline.bundle.tokenizing import Tokenizer
 from sightline.errors import ModelError
 from sightline.media import Preprocess
 from sightline.media.pixels import Interpolation
+from sightline.models.tokenizer_backend import backend_of
 
 _INTERPOLATIONS: dict[int, Interpolation] = {Image.Resampling.BICUBIC: "bicubic", Image.Resampling.BILINEAR: "bilinear"}
 _PUNCTUATION = r"[!-/:-@\[-`{-~]"
@@ -87,9 +88,7 @@ def tokenizer_of(folder: Path, positions: int, before: Sequence[normalizers.Norm
         raise ModelError(
             f"{folder}: no tokenizer can be loaded from it: {error}", "Put the model's tokenizer.json into the folder."
         ) from error
-    backend = getattr(found, "backend_tokenizer", None)
-    if backend is None:
-        raise ModelError(f"{folder}: its tokenizer has no fast version (tokenizer.json), which Sightline needs")
+    backend = backend_of(found, str(folder))
     if before:
         backend.normalizer = normalizers.Sequence([*before, *([backend.normalizer] if backend.normalizer else [])])
     return Tokenizer(backend, min(positions, found.model_max_length), found.pad_token_id or 0)

@@ -11,7 +11,7 @@ from sightline.bundle.encoded import Ability
 from sightline.errors import ModelError
 from sightline.media import ImageInput
 from sightline.models.retriever import Encoded, Regions, Retriever, Seen, TextInput
-from sightline.models.towers import check_whole
+from sightline.models.towers import UNREADABLE, check_whole
 
 
 class Pretrained(Retriever):
@@ -93,7 +93,7 @@ def read_model(kind: type[PreTrainedModel], folder: Path) -> PreTrainedModel:
     """Load a model of transformers in float32; a checkpoint that lacks any of its weights is refused by their names."""
     try:
         model, report = kind.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
-    except (OSError, ValueError, RuntimeError) as error:
+    except UNREADABLE as error:
         raise ModelError(f"{folder}: no {kind.__name__} can be loaded from it: {error}") from error
     check_whole(str(folder), kind.__name__, report["missing_keys"])
     return model.eval()

@@ -1,5 +1,7 @@
 """Encoders of the transformers library as towers: found by config, folder or hub name, and cut to shape."""
 
+import difflib
+import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -8,15 +10,17 @@ from typing import Any
 
 import torch
 import transformers
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, PreTrainedModel
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
 from transformers.utils import cached_file
 
 from sightline.errors import ModelError
 from sightline.models.bigru import BiGru, BiGruConfig
 
 Projection = Tensor | None
+UNREADABLE = (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError, SafetensorError)
+"""What transformers raises where a model is missing, of another kind, or damaged."""
 
 # What transformers says while loading is said better here: missing weights are refused by name, and a bar per encoder
 # is gone before it can be read.
@@ -42,7 +46,10 @@ class TowerConfig:
 
     def __post_init__(self) -> None:
         if bool(self.source) == bool(self.config):
-            raise ModelError("a tower needs either a source (folder or hub name) or a config, and not both")
+            raise ModelError(
+                "a tower needs either a source (folder or hub name) or a config, and not both",
+                "To have one instead of the other, set all of it: --set 'model.text={source=\"NAME\"}'",
+            )
         if self.layer_step < 1:
             raise ModelError(f"layer_step is {self.layer_step}, but the least is 1 (every layer)")
 
@@ -54,21 +61,14 @@ def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
     pooling layer may be missing: anything else that a checkpoint lacks would be random, and is refused by name.
     """
     if tower.config:
-        settings = dict(tower.config)
-        kind = settings.pop("model_type", None)
-        if kind is None:
-            raise ModelError("a tower's config has no model_type", 'Add one, for example model_type = "bert".')
-        return shorten(
-            _without_pooler(AutoModel.from_config(AutoConfig.for_model(kind, **settings))), tower.layer_step
-        ), None
-
+        return shorten(_without_pooler(_new(tower.config)), tower.layer_step), None
     try:
         config = AutoConfig.from_pretrained(tower.source)
         config = getattr(config, f"{part}_config", config)
         model, report = AutoModel.from_pretrained(
             tower.source, config=config, dtype=torch.float32, output_loading_info=True
         )
-    except (OSError, ValueError) as error:
+    except UNREADABLE as error:
         raise ModelError(
             f"{tower.source}: no model can be loaded from it: {error}",
             "Give a folder with config.json and model.safetensors, or the name of a model on the hub.",
@@ -77,6 +77,36 @@ def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
     check_whole(tower.source, type(model).__name__, lacking)
     name = {"vision": "visual_projection.weight", "text": "text_projection.weight"}[part]
     return shorten(_without_pooler(model), tower.layer_step), _stored_tensor(tower.source, name)
+
+
+def _new(config: Mapping[str, Any]) -> PreTrainedModel:
+    """Make an encoder with random weights of its settings."""
+    settings = dict(config)
+    kind = settings.pop("model_type", None)
+    if kind is None:
+        raise ModelError("a tower's config has no model_type", 'Add one, for example model_type = "bert".')
+    if kind not in CONFIG_MAPPING:
+        near = difflib.get_close_matches(str(kind), CONFIG_MAPPING.keys(), n=1)
+        way_out = f'Did you mean "{near[0]}"?' if near else "Names are those of transformers, such as bert or vit."
+        raise ModelError(f'model_type = "{kind}": there is no such encoder', way_out)
+    try:
+        _check_known(kind, settings, AutoConfig.for_model(kind))
+        return AutoModel.from_config(AutoConfig.for_model(kind, **settings))
+    except ModelError:
+        raise
+    except Exception as error:  # of settings that do not fit each other: what is raised has no base in common
+        raise ModelError(f'model_type = "{kind}": its config makes no encoder: {error.__cause__ or error}') from error
+
+
+def _check_known(kind: str, settings: Mapping[str, Any], usual: PretrainedConfig) -> None:
+    """Refuse settings that an encoder does not have: transformers takes a misspelt one, and never reads it."""
+    for key in settings:
+        if not hasattr(usual, key):
+            near = difflib.get_close_matches(key, usual.to_dict(), n=1)
+            raise ModelError(
+                f'model_type = "{kind}": its config has no "{key}"',
+                f'Did you mean "{near[0]}"?' if near else "Leave it out.",
+            )
 
 
 def check_whole(source: str, model: str, lacking: Iterable[str]) -> None:

@@ -9,7 +9,9 @@ from torch import nn
 from sightline import settings
 from sightline.bundle.tokenizing import Tokenizer
 from sightline.datasets import Record, captions_in_any, read_all
-from sightline.errors import RecipeError
+from sightline.errors import DataError, MediaError, RecipeError
+from sightline.evaluation.questions import Questions
+from sightline.media import ImageInput, to_input
 from sightline.models import DualStreamConfig, checkpoint
 from sightline.models.blending import blend
 from sightline.models.retriever import Retriever
@@ -21,6 +23,7 @@ from sightline.training.vocabulary import learn_tokenizer
 def training_records(recipe: Recipe) -> list[Record]:
     """Read the captioned pictures to train on, or as many of them as the recipe asks for."""
     records = [record for record in _of_split(recipe.data.train, "train") if record.captions]
+    _check_languages(recipe, records)
     if not recipe.data.limit:
         return records
     if recipe.data.limit > len(records):
@@ -29,9 +32,48 @@ def training_records(recipe: Recipe) -> list[Record]:
     return [records[i] for i in order[: recipe.data.limit]]
 
 
+def _check_languages(recipe: Recipe, records: Sequence[Record]) -> None:
+    """Refuse a language that none of the captions is in: it would not be learned, and nobody would know."""
+    there = {lang for record in records for lang, captions in record.captions.items() if captions}
+    lacking = [lang for lang in recipe.data.languages if lang not in there]
+    if there and lacking:
+        raise RecipeError(
+            f"data.lang: no training caption is in {' or '.join(lacking)}",
+            f"Leave it out, or check what the data calls it. It has {', '.join(sorted(there))}.",
+        )
+
+
 def validation_records(recipe: Recipe) -> list[Record]:
     """Read the captioned pictures to look at from time to time."""
     return _of_split(recipe.data.val, "val")
+
+
+def check_validation_records(recipe: Recipe, records: Sequence[Record], reads: ImageInput) -> None:
+    """Refuse captions that lack a language of the run, and pictures none of which the model can read.
+
+    A validation refuses them as well, but hours later. Single pictures that cannot be read it counts as missed.
+    """
+    several = not isinstance(recipe.data.lang, str)
+    try:
+        for lang in recipe.data.languages:
+            Questions.of(records, lang, skip_missing_language=several)
+    except DataError as error:
+        raise RecipeError(f"data.val: {error.what}", error.way_out) from error
+    _check_readable(records, reads)
+
+
+def _check_readable(records: Sequence[Record], reads: ImageInput) -> None:
+    """Open pictures until one can be read."""
+    reason: MediaError | None = None
+    for record in records:
+        try:
+            to_input(record.image, reads)
+        except MediaError as error:
+            reason = reason or error
+        else:
+            return
+    if reason is not None:
+        raise RecipeError(f"data.val: none of {len(records)} pictures can be read: {reason.what}", reason.way_out)
 
 
 def _of_split(paths: Sequence[str], split: str) -> list[Record]:

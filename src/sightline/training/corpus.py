@@ -1,6 +1,6 @@
 """The training data, ready to be drawn from: pictures as pixels, captions as tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -17,6 +17,8 @@ from sightline.media.loading import usable_cpus
 from sightline.models.retriever import Retriever, Seen, Tokens
 
 Longs = npt.NDArray[np.int64]
+Before = Callable[[str, int, int], None]
+"""Told what is done before the first step, how much of it is done, and how much there is."""
 _KEPT_BYTES = 6 << 30  # decoded pictures are kept up to this size; more are decoded again each time
 
 
@@ -54,7 +56,7 @@ class Corpus:
     ) -> None:
         self.records = [record for record in records if record.captions]
         if not self.records:
-            raise DataError("the training data has no captions")
+            raise DataError("the training data has no captions", "Name data with captions in data.train.")
         self.input = preprocess
         captions = [captions_in_any(record, lang) for record in self.records]
         self.captions_per_image = [len(texts) for texts in captions]
@@ -132,7 +134,9 @@ class SeenImages:
 
     @classmethod
     @torch.no_grad()
-    def of(cls, corpus: Corpus, model: Retriever, device: torch.device, batch: int = 128) -> "SeenImages | None":
+    def of(
+        cls, corpus: Corpus, model: Retriever, device: torch.device, before: Before | None = None, batch: int = 128
+    ) -> "SeenImages | None":
         """Look at every picture of the corpus, unless what is seen would take more than 16 GiB."""
         parts: list[Seen] = []
         kind = torch.bfloat16 if device.type == "cuda" else torch.float32
@@ -143,6 +147,8 @@ class SeenImages:
             if start == 0 and seen.patches[0].numel() * kind.itemsize * len(corpus) > cls.LIMIT:
                 return None
             parts.append(Seen(*(None if part is None else part.to(kind) for part in seen)))  # type: ignore[arg-type]
+            if before is not None:
+                before("looking at pictures", int(numbers[-1]) + 1, len(corpus))
         return cls(Seen(*(None if some[0] is None else torch.cat(some) for some in zip(*parts, strict=True))))  # type: ignore[arg-type]
 
     def of_images(self, images: Longs) -> Seen:

@@ -21,6 +21,7 @@ from sightline.training.recipe import Recipe
 from sightline.training.state import find_state, find_whole, put_in_place
 
 VALIDATION_FILE = "validation.json"
+_SHOWN = 5  # differences between two recipes, of perhaps dozens
 
 
 class RunFolder:
@@ -49,8 +50,9 @@ class RunFolder:
             raise SightlineError(f"{self._recipe}: cannot be read: {error}", "Choose another --out.") from error
         changed = differences(begun, json.loads(_described(recipe)))
         if changed:
+            shown = changed[:_SHOWN] + ([f"and {len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else [])
             raise RecipeError(
-                f"{self.path}: was begun with another recipe. {'; '.join(changed)}",
+                f"{self.path}: was begun with another recipe. {'; '.join(shown)}",
                 "Resume it with the recipe and the --set it began with, or choose another --out.",
             )
 

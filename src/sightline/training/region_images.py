@@ -35,6 +35,7 @@ class RegionImages:
     def of(cls, recipe: Recipe, corpus: Corpus, device: torch.device) -> "RegionImages | None":
         """Make it for a model that reads regions; None for one that reads pixels."""
         if not isinstance(corpus.input, RegionConfig):
+            _refuse_regions(corpus)
             return None
         if recipe.augment is not None:
             raise RecipeError("augment: changes pixels, and this model reads regions", "Leave it out.")
@@ -53,3 +54,13 @@ class RegionImages:
         regions = torch.from_numpy(np.pad(batch, ((0, 0), (0, lacking), (0, 0)))).to(self._device)
         there = torch.from_numpy(np.pad(mask, ((0, 0), (0, lacking)))).to(self._device)
         return Regions.of(regions, there, self._config)
+
+
+def _refuse_regions(corpus: Corpus) -> None:
+    """Refuse regions in place of pictures."""
+    for record in corpus.records:
+        if isinstance(record.image, RegionSlice):
+            raise DataError(
+                f"{record.image.name}: regions of a picture, and the model to be trained reads pixels",
+                "Name the pictures themselves in data.train, or train a model that has model.regions.",
+            )

@@ -73,7 +73,8 @@ class DataRecipe:
             raise RecipeError(f'data.neighbours: not with draw = "{self.draw}"', 'Set draw = "unique" or "one".')
         if self.batch_size % asked.per_cluster:
             raise RecipeError(
-                f"data.neighbours: a batch of {self.batch_size} has no whole number of {asked.per_cluster} per cluster"
+                f"data.neighbours: a batch of {self.batch_size} has no whole number of {asked.per_cluster} per cluster",
+                "Give a multiple of data.neighbours.per_cluster as data.batch_size.",
             )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -10,28 +11,41 @@ from torch import Tensor
 from sightline.bundle.encoded import Ability
 from sightline.datasets import Record
 from sightline.errors import RecipeError
+from sightline.media import Preprocess
 from sightline.models import checkpoint
 from sightline.models.retriever import Encoded, Retriever, Tokens
 from sightline.objectives.judging import judge
 from sightline.objectives.objective import Pairs
-from sightline.training.corpus import Corpus, Draw, Longs, normalised
+from sightline.training.corpus import Before, Corpus, Draw, Longs, normalised
 from sightline.training.distributed import World
 from sightline.training.recipe import Recipe
 from sightline.training.tables import TeacherBy, TeacherRecipe
 
 _ABILITY: dict[TeacherBy, Ability] = {"embedding": "embed", "fragments": "fragments", "match": "match"}
+_READS_REGIONS = "It reads regions: choose a teacher that reads pictures."
 
 
 def find_teacher(
-    recipe: Recipe, records: Sequence[Record], corpus: Corpus, device: torch.device, world: World
+    recipe: Recipe,
+    records: Sequence[Record],
+    corpus: Corpus,
+    device: torch.device,
+    world: World,
+    before: Before | None = None,
 ) -> "Teacher | None":
     """Open the teacher of a recipe, if it has one; `corpus` is the student's."""
     asked = recipe.teacher
     if asked is None:
         return None
+    if not isinstance(corpus.input, Preprocess):
+        raise RecipeError("teacher: looks at pictures, and the model to be trained reads regions", "Leave it out.")
     model, tokenizer = checkpoint.load(asked.model)
-    if not model.reads_pixels or _ABILITY[asked.by] not in model.abilities:
-        raise RecipeError(f'teacher: {asked.model} cannot compare pictures with texts by "{asked.by}"')
+    able = [by for by, ability in _ABILITY.items() if ability in model.abilities] if model.reads_pixels else []
+    if asked.by not in able:
+        raise RecipeError(
+            f'teacher: {asked.model} cannot compare pictures with texts by "{asked.by}"',
+            f"Set teacher.by to one of {', '.join(able)}, or choose another teacher." if able else _READS_REGIONS,
+        )
     own = Corpus(records, recipe.data.lang, model.preprocess, tokenizer, device)
     alike = replace(own.preprocess, mean=corpus.preprocess.mean, std=corpus.preprocess.std) == corpus.preprocess
     if recipe.augment is not None and not alike:
@@ -39,7 +53,8 @@ def find_teacher(
             "teacher: it frames pictures in another way than the student, so that they cannot both see the same crop",
             "Leave out augment, or choose a teacher with the same size and resize.",
         )
-    return Teacher(model.to(device), own, corpus if alike else own, asked, world, remembers=recipe.augment is None)
+    pictures, remembers = corpus if alike else own, recipe.augment is None
+    return Teacher(model.to(device), own, pictures, asked, world, remembers, before)
 
 
 class Teacher:
@@ -53,13 +68,22 @@ class Teacher:
     """
 
     def __init__(
-        self, model: Retriever, corpus: Corpus, pictures: Corpus, asked: TeacherRecipe, world: World, remembers: bool
+        self,
+        model: Retriever,
+        corpus: Corpus,
+        pictures: Corpus,
+        asked: TeacherRecipe,
+        world: World,
+        remembers: bool,
+        before: Before | None = None,
     ) -> None:
         self.model = model.eval().requires_grad_(False)
         self._corpus, self._pictures, self._world = corpus, pictures, world
         self._by, self._chunk = asked.by, asked.chunk
-        self._texts = Remembered.of(sum(corpus.captions_per_image), self._read)
-        self._images = Remembered.of(len(corpus), self._look) if remembers else None
+        self._texts = Remembered.of(sum(corpus.captions_per_image), self._read, _as("reading as teacher", before))
+        self._images = None
+        if remembers:
+            self._images = Remembered.of(len(corpus), self._look, _as("looking as teacher", before))
 
     @torch.no_grad()
     def scores(self, batch: Draw, pixels: Tensor | None = None) -> Tensor:
@@ -119,7 +143,9 @@ class Remembered:
 
     @classmethod
     @torch.no_grad()
-    def of(cls, count: int, encode: Callable[[Longs], Encoded], batch: int = 256) -> "Remembered | None":
+    def of(
+        cls, count: int, encode: Callable[[Longs], Encoded], told: Callable[[int, int], None], batch: int = 256
+    ) -> "Remembered | None":
         """Encode items 0 to `count`, unless that would take more than 16 GiB; on a GPU in half precision."""
         parts: list[Encoded] = []
         for start in range(0, count, batch):
@@ -127,6 +153,7 @@ class Remembered:
             parts.append(_half(encode(numbers)))
             if start == 0 and _bytes(parts[0]) * (count / len(numbers)) > cls.LIMIT:
                 return None
+            told(int(numbers[-1]) + 1, count)
         return cls(Encoded(*(None if some[0] is None else torch.cat(some) for some in zip(*parts, strict=True))))  # type: ignore[arg-type]
 
     def of_items(self, numbers: Longs) -> Encoded:
@@ -134,6 +161,11 @@ class Remembered:
         rows = torch.from_numpy(numbers).to(self._encoded.mask.device)
         taken = (None if part is None else part[rows] for part in self._encoded)
         return Encoded(*(part if part is None or part.dtype == torch.bool else part.float() for part in taken))  # type: ignore[arg-type]
+
+
+def _as(part: str, before: Before | None) -> Callable[[int, int], None]:
+    """What `part` of the work tells how far it is; nobody, where nobody listens."""
+    return partial(before, part) if before is not None else lambda done, total: None
 
 
 def _half(encoded: Encoded) -> Encoded:

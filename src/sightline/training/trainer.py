@@ -18,8 +18,14 @@ from sightline.models.engine import TorchModel
 from sightline.models.retriever import Tokens
 from sightline.objectives import Inputs, Objective
 from sightline.training import distributed
-from sightline.training.beginning import make_model, make_objectives, training_records, validation_records
-from sightline.training.corpus import Corpus, Draw, Longs, SeenImages, normalised
+from sightline.training.beginning import (
+    check_validation_records,
+    make_model,
+    make_objectives,
+    training_records,
+    validation_records,
+)
+from sightline.training.corpus import Before, Corpus, Draw, Longs, SeenImages, normalised
 from sightline.training.folder import RunFolder
 from sightline.training.gradients import Side, backward
 from sightline.training.neighbours import Neighbours
@@ -56,6 +62,7 @@ def train(
     *,
     resume: bool = False,
     report: Report | None = None,
+    before: Before | None = None,
     save_every: int = 500,
     stop_after: int | None = None,
     stop: Callable[[], bool] | None = None,
@@ -64,6 +71,7 @@ def train(
 
     resume: go on from `out/last`, or begin if there is nothing yet. On a CPU the weights end up the same, bit by bit,
     as those of a run that was never interrupted; a GPU adds up in an order of its own each time.
+    before: told how far it is while frozen encoders and a teacher look at all there is, which can take long.
     stop_after: leave off after this many steps in all, saved, as if interrupted.
     stop: asked after every step; where it says so in any process, the run is saved and a KeyboardInterrupt raised.
 
@@ -71,14 +79,22 @@ def train(
     set with pictures missing is another set, and whoever trains should know. Evaluation, in contrast, counts them.
     """
     world = distributed.join()
-    run = _Run(recipe, Path(out), world, distributed.device(), resume)
+    run = _Run(recipe, Path(out), world, distributed.device(), resume, before if world.leads else None)
     return run.to_the_end(report if world.leads else None, save_every, stop_after, stop or (lambda: False))
 
 
 class _Run:
     """One run: everything it holds, and its loop."""
 
-    def __init__(self, recipe: Recipe, out: Path, world: distributed.World, device: torch.device, resume: bool) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        out: Path,
+        world: distributed.World,
+        device: torch.device,
+        resume: bool,
+        before: Before | None = None,
+    ) -> None:
         self.recipe, self.world, self.device = recipe, world, device
         self.folder = RunFolder(out)
         self.folder.check(recipe, resume)
@@ -101,12 +117,12 @@ class _Run:
         self.seen: SeenImages | None = None
         if recipe.augment is None and self._sees_always_alike():
             self.model.eval()
-            self.seen = SeenImages.of(self.corpus, self.model, device)
+            self.seen = SeenImages.of(self.corpus, self.model, device, before)
         self.neighbours = Neighbours.of(recipe, self.corpus, self.sampler.batches_per_epoch, self.steps, saved)
         with self._half_precision():
             if not saved:
                 study(self.objectives, self.model, self.corpus, self.regions or self.seen, world)
-            self.teacher = find_teacher(recipe, records, self.corpus, device, world)
+            self.teacher = find_teacher(recipe, records, self.corpus, device, world, before)
         if world.leads:
             self.folder.open(recipe, self.standing.step)
 
@@ -286,6 +302,7 @@ class _Run:
         if self.val:
             asked = self.recipe.validation
             Plan(asked.late or None, asked.rerank or None, asked.fusion, asked.weight).check(self._runnable())
+            check_validation_records(self.recipe, self.val, self.model.preprocess)
 
     def _validate(self) -> dict[str, Any]:
         """Evaluate on the validation data, and keep the checkpoint if it is the best so far."""

@@ -1,6 +1,7 @@
 import dataclasses
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from sightline.bundle.spec import Calibration, write_spec
 
 hypothesis.settings.register_profile("sightline", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("sightline")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background, where tests of Ctrl-C would fail
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -34,8 +34,7 @@ def measured_cost(recipes: Path, brief: bool) -> dict[str, Any]:
 
     brief: a batch of 4, and one step of each.
 
-    On a GPU also the seconds that it computes in a step, without those in which it waits for work: what is left where
-    steps are recorded and replayed.
+    On a GPU also the seconds that it computes in a step, without those in which it waits for work.
     """
     batch, repeats = (4, 1) if brief else (BATCH, 30)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

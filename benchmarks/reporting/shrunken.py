@@ -22,9 +22,8 @@ _REASONS = (
     "In the paper B is far above F, and both read outputs of the same three layers over the regions of a frozen "
     "detector. Here F began with CLIP's projection of its class token, which 400 million pairs had trained for just "
     "this, and B with a new projection of patches that nobody had compared with words before: the teacher was the one "
-    "who had to catch up. And as equation 6 is printed, the student's cosine is divided by 12: what chances it gives "
-    "are next to even, whatever the cosine is, and never those that its teacher gives. Tuned, scores are divided by "
-    "0.5 and 0.08, which is about to multiply them by 2 and 12. The tables above are of the paper's own setting."
+    "who had to catch up. Tuned, scores are divided by 0.5 and 0.08, which is about to multiply them by 2 and 12. The "
+    "tables above are of the paper's own setting."
 )
 _BATCH, _DIVISOR = 128, 12
 _DIVIDED = (

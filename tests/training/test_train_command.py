@@ -240,11 +240,17 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_on_a_terminal_a_bar_shows_loss_recall_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stderr", screen)
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """What a user sees who looks on; no fixture, for pytest takes stderr back before a test begins."""
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
+    return shown
+
+
+def test_on_a_terminal_a_bar_shows_loss_recall_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = on_a_terminal(monkeypatch)
     with progress.training() as report:
         report(entry(50, 12.5, embed=1.25))
         report(entry(51, embed=1.5))
@@ -255,10 +261,7 @@ def test_on_a_terminal_a_bar_shows_loss_recall_and_time_left(monkeypatch: pytest
 
 
 def test_on_a_terminal_the_bar_shows_what_comes_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "120")
+    screen = on_a_terminal(monkeypatch)
     with progress.training() as report:
         report.before("looking at pictures", 7, 9)
     shown = screen.getvalue()

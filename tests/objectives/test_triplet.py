@@ -97,17 +97,17 @@ def test_by_distance_each_caption_of_an_image_draws_for_itself() -> None:
 
 @pytest.mark.parametrize("negatives", ["hardest", "mean", "sum", "distance"])
 def test_several_matrices_of_cosines_at_once_have_the_losses_that_each_has_alone(
-    negatives: triplet.Negatives, monkeypatch: pytest.MonkeyPatch
+    negatives: triplet.Negatives,
 ) -> None:
-    monkeypatch.setattr(triplet, "uniform", lambda shape, _, device: torch.full(shape, 0.6, device=device))
-    luck, objective = torch.Generator(), Triplet(MARGIN, negatives)
+    objective = Triplet(MARGIN, negatives)
     pairs = dataclasses.replace(batch([0, 0, 1, 2, 3], [0, 1, 1, 4]), own_texts=slice(1, 4), own_images=slice(0, 3))
     several = torch.stack([batch([0] * 5, [0] * 4, seed).cosines() for seed in (1, 2, 3)]).detach().requires_grad_()
-    losses = objective.of(several, pairs, luck)
+    numbers = objective.numbers(pairs, torch.Generator().manual_seed(5), (3,))
+    losses = objective.of(several, pairs, numbers)
     assert losses.unique().numel() == 3
     for i, loss in enumerate(losses):
         alone = several[i].detach().requires_grad_()
-        expected = objective.of(alone, pairs, luck)
+        expected = objective.of(alone, pairs, numbers[:, i])
         torch.testing.assert_close(loss, expected)
         (found,) = torch.autograd.grad(loss, several, retain_graph=True)
         torch.testing.assert_close(found[i], torch.autograd.grad(expected, alone)[0])

@@ -7,11 +7,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sightline.errors import ModelError
-from sightline.models.retriever import Retriever
+from sightline.models.retriever import Encoded, Retriever
 from sightline.objectives.graph import AssociationGraph, Graph, relevance_loss
 from sightline.objectives.mechanisms import MECHANISMS, Among, Fusion, Mechanism, Standalone
 from sightline.objectives.objective import Field, Objective, Pairs
+from sightline.objectives.recorded import Recorded
 from sightline.objectives.triplet import Negatives, Triplet
+
+_WORDS = 8
+"""Texts are padded to a multiple of so many words before their batch is recorded: few lengths need few recordings."""
 
 
 class Relation(Objective):
@@ -87,6 +91,7 @@ class Relation(Objective):
         self.triplet = Triplet(margin, negatives, nearest, farthest)
         self.graph = AssociationGraph(connected, matches, chunk)
         self.attention: Fusion | Standalone | None = None
+        self._recorded = Recorded(self, lambda *tensors: self._loss(_batch(*tensors[:-1]), tensors[-1]))
         weighs = regularisation > 0 or (relevance > 0 and among != "intra")
         fields: set[Field] = {"embedding", "fragments"} if weighs else {"embedding"}
         self.needs = frozenset(fields)
@@ -98,33 +103,59 @@ class Relation(Objective):
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
         """Give this process's share of the loss."""
-        with torch.autocast(pairs.text_ids.device.type, enabled=False):
-            graph = self.graph(pairs)
-            stray = relevance_loss(pairs, graph.relevance)
-            losses = self.triplet.of(self._cosines(pairs, graph, generator), pairs, generator)
-        initial, of_images, of_texts, both = losses.detach().unbind()
-        parts = {"initial": initial, "enhanced": both, "crossed": of_images + of_texts}
-        self.parts = {**parts, "regularisation": stray.detach()}
-        loss: Tensor = losses.sum() if self.consistent else losses[3]
-        return loss + self.regularisation * stray if self.regularisation else loss
+        seed = int(torch.randint(2**31, (), generator=generator))
+        numbers = self.triplet.numbers(pairs, generator, (4,))
+        device = pairs.text_ids.device
+        forked = torch.random.fork_rng([device] if device.type == "cuda" else [])
+        with forked, torch.autocast(device.type, enabled=False):
+            torch.manual_seed(seed)  # all processes drop the same
+            play = self._records(pairs)
+            loss, parts = self._recorded(*_tensors(pairs), numbers) if play else self._loss(pairs, numbers)
+        initial, of_images, of_texts, both, stray = parts.detach().unbind()
+        self.parts = {"initial": initial, "enhanced": both, "crossed": of_images + of_texts, "regularisation": stray}
+        return loss
 
-    def _cosines(self, pairs: Pairs, graph: Graph, generator: torch.Generator) -> Tensor:
+    def _records(self, pairs: Pairs) -> bool:
+        """Whether the loss of a batch can be recorded: on a GPU, all of it at once, and by one process."""
+        alone = all(
+            range(len(ids))[own] == range(len(ids))
+            for ids, own in ((pairs.text_ids, pairs.own_texts), (pairs.image_ids, pairs.own_images))
+        )
+        steady = self.graph.chunk == 0 and self.triplet.negatives in ("hardest", "distance")
+        return pairs.text_ids.is_cuda and torch.is_grad_enabled() and alone and steady
+
+    def _loss(self, pairs: Pairs, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss, and what it was made of: L(v, u), L(v̄, u), L(v, ū), L(v̄, ū) and L_reg."""
+        graph = self.graph(pairs)
+        stray = relevance_loss(pairs, graph.relevance)
+        losses = self.triplet.of(self._cosines(pairs, graph), pairs, numbers)
+        loss = losses.sum() if self.consistent else losses[3]
+        parts = torch.cat([losses.detach(), stray.detach()[None]])
+        return (loss + self.regularisation * stray if self.regularisation else loss), parts
+
+    def _cosines(self, pairs: Pairs, graph: Graph) -> Tensor:
         """Cosines of u with v, u with v̄, ū with v, and ū with v̄: [4, texts, images]."""
+        if self.attention is None:
+            raise ModelError("relation does not know how wide the embeddings are", "Call fit(model) first.")
         images, texts = pairs.images.embedding.float(), pairs.texts.embedding.float()
         counts = [len(images), len(texts)]
-        enhanced = F.normalize(torch.cat(self._enhanced(images, texts, graph, generator)), dim=-1)
+        enhanced = F.normalize(torch.cat(self.attention(images, texts, graph)), dim=-1)
         enhanced_images, enhanced_texts = torch.split(enhanced, counts)
         cosines = torch.cat([texts, enhanced_texts]) @ torch.cat([images, enhanced_images]).T
         return cosines.view(2, len(texts), 2, len(images)).transpose(1, 2).flatten(0, 1)
 
-    def _enhanced(
-        self, images: Tensor, texts: Tensor, graph: Graph, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Let images [I, dim] and texts [T, dim] attend to each other; dropout follows the generator alone."""
-        if self.attention is None:
-            raise ModelError("relation does not know how wide the embeddings are", "Call fit(model) first.")
-        seed = int(torch.randint(2**31, (), generator=generator))
-        with torch.random.fork_rng([images.device] if images.is_cuda else []):
-            torch.manual_seed(seed)  # all processes drop the same
-            enhanced: tuple[Tensor, Tensor] = self.attention(images, texts, graph)
-        return enhanced
+
+def _tensors(pairs: Pairs) -> tuple[Tensor, ...]:
+    """What the loss reads of a batch, its texts padded."""
+    texts, images = pairs.texts, pairs.images
+    more = -texts.mask.shape[1] % _WORDS
+    words, mask = F.pad(texts.fragments, (0, 0, 0, more)), F.pad(texts.mask, (0, more))
+    sides = texts.embedding, words, mask, images.embedding, images.fragments, images.mask
+    return *sides, pairs.text_ids, pairs.image_ids
+
+
+def _batch(*tensors: Tensor) -> Pairs:
+    """A batch again of what `_tensors` gives."""
+    text, words, word_mask, image, patches, patch_mask, text_ids, image_ids = tensors
+    texts, images = Encoded(text, words, word_mask, None), Encoded(image, patches, patch_mask, None)
+    return Pairs(texts, images, text_ids, image_ids)

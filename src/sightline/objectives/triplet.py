@@ -81,15 +81,20 @@ class Triplet(Objective):
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
         """Give this process's share of the mean of equation 2 over the positive pairs."""
-        return self.of(pairs.scores(self.on), pairs, generator)
+        cosines = pairs.scores(self.on)
+        return self.of(cosines, pairs, self.numbers(pairs, generator))
 
-    def of(self, cosines: Tensor, pairs: Pairs, generator: torch.Generator) -> Tensor:
+    def numbers(self, pairs: Pairs, generator: torch.Generator, matrices: tuple[int, ...] = ()) -> Tensor:
+        """Draw what `of` draws negatives by, for as many matrices of cosines: [2, *matrices, texts, 1]."""
+        return uniform((2, *matrices, len(pairs.text_ids), 1), generator, pairs.text_ids.device)
+
+    def of(self, cosines: Tensor, pairs: Pairs, numbers: Tensor) -> Tensor:
         """Give the same for other cosines than the batch's own, [..., texts, images]: a loss for each matrix, [...].
 
         Several at once cost a GPU little more than one.
         """
         positive, texts, images = pairs.positive, pairs.own_texts, pairs.own_images
-        numbers = uniform((2, *cosines.shape[:-1], 1), generator, cosines.device).expand(2, *cosines.shape)
+        numbers = numbers.expand(2, *cosines.shape)
         dim = pairs.texts.embedding.shape[1]
         of_texts = self._violations(cosines[..., texts, :], positive[texts], numbers[0][..., texts, :], dim)
         of_images = self._violations(cosines.mT[..., images, :], positive.T[images], numbers[1].mT[..., images, :], dim)

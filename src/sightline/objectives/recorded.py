@@ -4,6 +4,7 @@ A loss of hundreds of small operations keeps the processor busy: each has to be 
 compute it. A recording (a CUDA graph) launches all of them at once.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -54,7 +55,8 @@ class Recorded:
         like = [*weights, *(one.detach().clone() for one in inputs)]
         for one, original in zip(like, (*self._owner.parameters(), *inputs), strict=True):
             one.requires_grad_(original.requires_grad)
-        with torch.random.fork_rng([one.device for one in inputs[:1] if one.is_cuda]):
+        with torch.random.fork_rng([one.device for one in inputs[:1] if one.is_cuda]), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The AccumulateGrad node's stream")  # torch tries out on one stream
             played: Any = torch.cuda.make_graphed_callables(
                 function, tuple(like), num_warmup_iters=_WARM_UP, allow_unused_input=True, pool=self._memory
             )

@@ -1,13 +1,16 @@
 """The tables and figures of paper 2 (HREM) at our scale: train its models, measure them, one JSON file a run.
 
     python benchmarks/paper2.py --runs plain,base,base-twice,fusion,standalone,full --seeds 0,1,2   Tables 1, 2 and 4
-    python benchmarks/paper2.py --runs no-fragments,no-visual,no-textual,intra,inter        Table 3a
+    python benchmarks/paper2.py --runs base,fusion,no-fragments,no-visual,no-textual,intra,inter        Table 3a
     python benchmarks/paper2.py --runs no-connection,no-relevance,no-consistency,no-regularisation,no-neighbours
                                                                                             Table 3b
     python benchmarks/paper2.py --runs lambda-0,lambda-0.5,lambda-2,k-1,k-5,k-20,tau-0.1,tau-0.25,tau-0.75
                                                                                             Figure 6
     python benchmarks/paper2.py --runs bigru-base,bigru --seeds 0,1,2                       texts read by a BiGRU
     python benchmarks/paper2.py --cost                                                      relations' share of a step
+
+Tables 3 and Figure 6 want --out benchmarks/results/paper2-parts and a --work of their own: a GPU adds up in an order of
+its own each time, and so what is compared has to be trained beside each other.
 
 Every run takes the same steps over the same data, from the same initial weights where it has the same model. Each file
 has the recalls with their intervals, the gains over all runs of its seed that are there, the recalls of the hardest and

@@ -37,10 +37,12 @@ VERDICTS = (
 def page(root: Path, results: Path, bundle: Path, out: Path) -> str:
     """Make the page, and draw its plots into `out/plots`."""
     runs = Replica(read_folder(results / "paper1"))
-    hrem, shrunken, tower = (read_folder(results / name) for name in ("paper2", "paper3", "paper3-tower"))
-    drawn = plots.draw(runs, hrem, shrunken, read_folder(results / "candidates"), out / "plots")
+    hrem, beside, shrunken, tower = (
+        read_folder(results / name) for name in ("paper2", related.BESIDE, "paper3", "paper3-tower")
+    )
+    drawn = plots.draw(runs, hrem, beside, shrunken, read_folder(results / "candidates"), out / "plots")
     paper, own = replica.sections(runs, root, drawn), bundled.sections(results, bundle, root, drawn)
-    paper2 = related.sections(hrem, results / "paper2", root, drawn)
+    paper2 = related.sections(hrem, beside, results / "paper2", root, drawn)
     paper3 = inflated.sections(shrunken, tower, results / "late-gpu.json", root, drawn)
     paper4 = pretrained.sections(read_folder(results / "paper4"), root)
     parts = [

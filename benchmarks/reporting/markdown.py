@@ -100,20 +100,33 @@ def sources(files: Sequence[ResultFile], root: Path) -> str:
 
 
 def commands(told: Iterable[str]) -> list[str]:
-    """Commands that made result files, without the folders they were given, and those of several seeds as one."""
-    seeds: dict[tuple[tuple[str, ...], bool], set[str]] = {}
+    """Commands that made result files, without the folders they were given; those of several seeds or runs are one."""
+    found = []
     for command in told:
-        words, of = shlex.split(command), ""
-        for option in ("--work", "--out", "--json", "--seeds"):
+        words = shlex.split(command)
+        for option in ("--work", "--out", "--json"):
             if option in words:
                 at = words.index(option)
-                of = words[at + 1] if option == "--seeds" else of
                 del words[at : at + 2]
-        seeds.setdefault((tuple(words), bool(of)), set()).update(of.split(",") if of else ())
-    return [
-        shlex.join([*words, *(["--seeds", ",".join(sorted(some, key=int))] if some else [])])
-        for (words, _), some in seeds.items()
-    ]
+        found.append(tuple(words))
+    for option in ("--seeds", "--runs"):
+        found = _as_one(found, option)
+    return [shlex.join(words) for words in found]
+
+
+def _as_one(told: Iterable[tuple[str, ...]], option: str) -> list[tuple[str, ...]]:
+    """Make one of commands that differ in the values of an option alone."""
+    values: dict[tuple[str, ...], dict[str, None]] = {}
+    for words in told:
+        at = words.index(option) + 1 if option in words else len(words)
+        some = values.setdefault((*words[:at], *words[at + 1 :]), {})
+        some.update(dict.fromkeys(words[at].split(",") if at < len(words) else ()))
+    made = []
+    for words, found in values.items():
+        at = words.index(option) + 1 if found else 0
+        joined = ",".join(sorted(found, key=int) if option == "--seeds" else found)
+        made.append((*words[:at], joined, *words[at:]) if found else words)
+    return made
 
 
 def links(files: Sequence[ResultFile], root: Path) -> str:

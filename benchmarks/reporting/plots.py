@@ -23,6 +23,7 @@ _STYLE = STYLE | {"axes.grid": True, "grid.color": "#e5e5e5", "axes.axisbelow": 
 def draw(
     replica: Replica,
     related: Sequence[ResultFile],
+    beside: Sequence[ResultFile],
     inflated: Sequence[ResultFile],
     candidates: Sequence[ResultFile],
     folder: Path,
@@ -41,10 +42,10 @@ def draw(
         if candidates:
             _save(_home_and_away(candidates), folder / "home-and-away.svg")
             drawn["Candidates, at home and away"] = "home-and-away.svg"
-        relations = tested(related)
+        relations, parts = tested(related), tested(beside)
         varied = {name for values in PARAMETERS.values() for name in values.values()} - {"fusion"}
-        if relations.files_of(*varied):
-            _save(_parameters(relations), folder / "relation-parameters.svg")
+        if parts.files_of(*varied):
+            _save(_parameters(parts), folder / "relation-parameters.svg")
             drawn[FIGURE_6] = "relation-parameters.svg"
         curves = [file for file in relations.files_of("fusion") if file.content["curve"]]
         if curves:

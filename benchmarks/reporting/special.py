@@ -68,7 +68,8 @@ def relation_cost(path: Path, root: Path) -> Section:
         f"fragments and {told['words']} words each: with the image tower frozen, so that what it saw is kept; with its "
         "upper three layers trained; and frozen with texts read by an encoder of BERT's size in place of MiniLM, which "
         "is the paper's setting. Searching costs the same with and without: the relations belong to the loss. A step "
-        "is bound by the processor that starts its operations; the last share is that of what the GPU computes."
+        "is bound by the processor that starts its operations one by one, but those of the relations are recorded, and "
+        "started all at once; the last share is that of what the GPU computes."
     )
     rows, findings = [], []
     for trained, step in told["steps"].items():

@@ -25,3 +25,9 @@ def test_a_change_to_a_recipe_remains_one_word() -> None:
 def test_a_command_without_seeds_is_told_beside_the_one_with() -> None:
     told = ["python benchmarks/paper1.py --variant half", "python benchmarks/paper1.py --variant half --seeds 1"]
     assert commands(told) == told
+
+
+def test_runs_of_the_same_command_are_one() -> None:
+    told = [f"python benchmarks/paper2.py --runs {run} --seeds {seed}" for run in ("b", "a") for seed in (0, 1)]
+    other = "python benchmarks/paper2.py --runs c --seeds 0"
+    assert commands([*told, other]) == ["python benchmarks/paper2.py --runs b,a --seeds 0,1", other]

@@ -25,14 +25,15 @@ def write(
     seed: int = 0,
     gains: dict[str, tuple[float, float]] | None = None,
     data: str = "flickr8k-test",
+    among: str = "paper2",
     **more: Any,
 ) -> None:
-    """Write the file of one run; gains: low and high of what it gains over others, query by query."""
+    """Write the file of one run; gains: low and high of what it gains over others; among: the folder of its like."""
     result = {**made_up.row(System("BE"), recalls, half=1.0), "data": data}
     over = {other: {"rSum": (low + high) / 2, "low": low, "high": high} for other, (low, high) in (gains or {}).items()}
     content = {"experiment": "paper2", "run": run, "seed": seed, "result": result, "gain_over": over, "special": None}
     content |= {"curve": [], "training": {run: {"steps": 2000, "seconds": 60.0}}, "commit": "0" * 40, **more}
-    folder = root / "results/paper2"
+    folder = root / "results" / among
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{run}-{data}-seed{seed}.json").write_text(json.dumps({**content, "machine": made_up.MACHINE}))
 
@@ -61,7 +62,9 @@ def test_the_papers_own_numbers_confirm_all_that_it_says(tmp_path: Path) -> None
         (tmp_path / "b", INSTANCES, PARTS),
     ):
         for run, four in rows.items():
-            write(root, run, six(four), gains={other: (sum(four) - sum(own), 1e3) for other, own in rows.items()})
+            gains = {other: (sum(four) - sum(own), 1e3) for other, own in rows.items()}
+            write(root, run, six(four), gains=gains, among=related.BESIDE)
+            write(root, run, made_up.flat(50.0))
         text = section(written(root), title)
         judged = judgements(text)
         assert len(judged) >= 5
@@ -114,9 +117,9 @@ def test_special_queries_stand_beside_the_papers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("value", "expected"), [(60.5, CONFIRMED), (50.0, NOT_CONFIRMED)])
 def test_parameters_are_stable_within_a_point_of_mean_recall(tmp_path: Path, value: float, expected: str) -> None:
-    write(tmp_path, "fusion", made_up.flat(60.0))
+    write(tmp_path, "fusion", made_up.flat(60.0), among=related.BESIDE)
     gain = 6 * (value - 60)
-    write(tmp_path, "k-5", made_up.flat(value), gains={"fusion": (gain - 1, gain + 1)})
+    write(tmp_path, "k-5", made_up.flat(value), gains={"fusion": (gain - 1, gain + 1)}, among=related.BESIDE)
     page = written(tmp_path)
     text = section(page, related.FIGURE_6)
     assert judgements(text) == {"K = 5 is as good, within 6 (rSum)": expected}

@@ -12,22 +12,14 @@ from torch import Tensor, nn
 
 from sightline.datasets import BudgetSampler, Sampler
 from sightline.errors import SightlineError
-from sightline.evaluation import Evaluation, Languages, evaluate, evaluate_languages
-from sightline.evaluation.plan import Plan
-from sightline.models.engine import TorchModel
-from sightline.models.retriever import Tokens
+from sightline.evaluation import Evaluation, Languages
 from sightline.objectives import Inputs, Objective
 from sightline.training import distributed
-from sightline.training.beginning import (
-    check_validation_records,
-    make_model,
-    make_objectives,
-    training_records,
-    validation_records,
-)
-from sightline.training.corpus import Before, Corpus, Draw, Longs, SeenImages, normalised
+from sightline.training.beginning import make_model, make_objectives, training_records
+from sightline.training.corpus import Before, Corpus, Draw, Longs, SeenImages
+from sightline.training.feeding import Feed
 from sightline.training.folder import RunFolder
-from sightline.training.gradients import Side, backward
+from sightline.training.gradients import backward
 from sightline.training.neighbours import Neighbours
 from sightline.training.optimizer import make_optimizer
 from sightline.training.recipe import Recipe
@@ -36,6 +28,7 @@ from sightline.training.schedule import rate_at, seed_at, takes_part, weights_at
 from sightline.training.state import Standing, find_state, load_state, save_state
 from sightline.training.studying import study
 from sightline.training.teaching import find_teacher
+from sightline.training.validating import Validation
 
 Weighted = tuple[Objective, float]
 Report = Callable[[dict[str, Any]], None]
@@ -108,8 +101,7 @@ class _Run:
         self.standing = load_state(saved, self.optimizer, self.objectives) if saved else Standing()
         self.corpus = Corpus(records, data.lang, self.model.preprocess, self.tokenizer, device)
         self.regions = RegionImages.of(recipe, self.corpus, device)
-        self.val = validation_records(recipe)
-        self._check_validation()
+        self.validation = Validation(recipe, self.model, self.tokenizer, device)
         self.sampler = self._sampler()
         asked = recipe.schedule
         self.steps = asked.steps or max(1, round(asked.epochs * self.sampler.batches_per_epoch))
@@ -118,6 +110,7 @@ class _Run:
         if recipe.augment is None and self._sees_always_alike():
             self.model.eval()
             self.seen = SeenImages.of(self.corpus, self.model, device, before)
+        self.feed = Feed(self.model, self.corpus, self.regions, self.seen, recipe.augment, world, device)
         self.neighbours = Neighbours.of(recipe, self.corpus, self.sampler.batches_per_epoch, self.steps, saved)
         with self._half_precision():
             if not saved:
@@ -188,13 +181,13 @@ class _Run:
             group["lr"] = group["initial_lr"] * share
         self._training_mode()
         seed = seed_at(step, self.recipe)
-        objectives, pixels = self._active(step), self._pixels(batch, seed)
+        objectives, pixels = self._active(step), self.feed.pixels(batch, seed)
         with self._half_precision():
             losses = backward(
                 self.model,
                 objectives,
-                self._texts(batch),
-                self._images(batch, pixels),
+                self.feed.texts(batch),
+                self.feed.images(batch, pixels),
                 seed=seed,
                 chunk=self.recipe.optimizer.chunk,
                 world=self.world,
@@ -235,41 +228,6 @@ class _Run:
         added = {name: self.world.add(torch.stack([*parts.values()])).tolist() for name, parts in told.items()}
         return {name: dict(zip(told[name], values, strict=True)) for name, values in added.items()}
 
-    def _texts(self, batch: Draw) -> Side:
-        tokens = self._tokens(batch)
-        return Side(
-            lambda rows: self.model.encode_texts(Tokens(tokens.ids[rows], tokens.mask[rows])),
-            torch.from_numpy(batch.text_images).to(self.device),
-        )
-
-    def _tokens(self, batch: Draw) -> Tokens:
-        """Give this process's captions."""
-        own = self.world.share(len(batch.text_images))
-        return Tokens(*(field[own].to(self.device) for field in batch.tokens))
-
-    def _pixels(self, batch: Draw, seed: int) -> Tensor:
-        """Give this process's pictures, augmented; nothing where they were all seen before, or are regions."""
-        if self.seen is not None or self.regions is not None:
-            return torch.empty(0)
-        own = self.world.share(len(batch.images))
-        return self._augmented(self.corpus.pixels(batch.images[own]), own.start, seed)
-
-    def _images(self, batch: Draw, pixels: Tensor) -> Side:
-        ids = torch.from_numpy(batch.images).to(self.device)
-        numbers = batch.images[self.world.share(len(ids))]
-        if self.regions is not None:
-            regions, most = self.regions, self._most_regions(batch)
-            return Side(lambda rows: self.model.encode_images(regions.of_images(numbers[rows], most)), ids)
-        if self.seen is not None:
-            seen = self.seen
-            return Side(lambda rows: self.model.encode_images(seen.of_images(numbers[rows])), ids)
-        preprocess = self.corpus.preprocess
-        return Side(lambda rows: self.model.encode_images(normalised(pixels[rows], preprocess)), ids)
-
-    def _most_regions(self, batch: Draw) -> int:
-        """How many regions a picture of the whole batch has at most: all processes pad to as many."""
-        return 0 if self.regions is None else int(self.regions.counts[batch.images].max())
-
     def _taught(self, objectives: Mapping[str, Weighted], batch: Draw, pixels: Tensor) -> Tensor | None:
         """Ask the teacher for its scores, if an objective of this step wants them."""
         if self.teacher is None or not any(objective.asks_teacher for objective, _ in objectives.values()):
@@ -277,41 +235,19 @@ class _Run:
         return self.teacher.scores(batch, pixels if self.recipe.augment is not None else None)
 
     def _inputs(self, objectives: Mapping[str, Weighted], batch: Draw, pixels: Tensor) -> Inputs | None:
-        """Give this process's share as it is before it is encoded, if an objective of this step wants it."""
-        if not any(objective.asks_inputs for objective, _ in objectives.values()):
-            return None
-        own = batch.images[self.world.share(len(batch.images))]
-        if self.regions is not None:
-            return Inputs(self._tokens(batch), self.regions.of_images(own, self._most_regions(batch)))
-        if self.seen is not None:
-            return Inputs(self._tokens(batch), self.seen.of_images(own))
-        return Inputs(self._tokens(batch), normalised(pixels, self.corpus.preprocess))
-
-    def _augmented(self, pixels: Tensor, before: int, seed: int) -> Tensor:
-        """Augment this process's pictures; the `before` that others have draw first, so that luck is as in one."""
-        augment = self.recipe.augment
-        if augment is None:
-            return pixels
-        generator = torch.Generator().manual_seed(seed)
-        if before:
-            augment(pixels.new_zeros(before, 3, 1, 1), generator)
-        return augment(pixels, generator)
-
-    def _check_validation(self) -> None:
-        """Refuse a validation that the model cannot do now, not after hours of training."""
-        if self.val:
-            asked = self.recipe.validation
-            Plan(asked.late or None, asked.rerank or None, asked.fusion, asked.weight).check(self._runnable())
-            check_validation_records(self.recipe, self.val, self.model.preprocess)
+        """Give what the batch is encoded from, if an objective of this step wants it."""
+        wanted = any(objective.asks_inputs for objective, _ in objectives.values())
+        return self.feed.inputs(batch, pixels) if wanted else None
 
     def _validate(self) -> dict[str, Any]:
         """Evaluate on the validation data, and keep the checkpoint if it is the best so far."""
         entry = {}
         if self.world.leads:
-            found = self._evaluate() if self.val else None
+            with self._half_precision():
+                found = self.validation.evaluate()
             score = 0.0
             if found is not None:
-                score = found.r_sum if self.recipe.validation.metric == "rSum" else found.text_to_image["R@1"]
+                score = self.validation.score(found)
                 entry["val"] = {"t2i": found.text_to_image, "i2t": found.image_to_text, "rSum": found.r_sum}
             if self.standing.best is None or score >= self.standing.best:
                 self.standing = Standing(self.standing.step, score, self.standing.step)
@@ -320,27 +256,8 @@ class _Run:
         self.standing = self.world.tell(self.standing)
         return entry
 
-    def _evaluate(self) -> Evaluation | Languages:
-        """Evaluate in the language of the run, or in each of several, of which the means count."""
-        asked, lang = self.recipe.validation, self.recipe.data.lang
-        options: dict[str, Any] = {
-            "data": "val",
-            "late": asked.late or None,
-            "rerank": asked.rerank or None,
-            "fusion": asked.fusion,
-            "weight": asked.weight,
-            "batch_size": 256 if self.device.type == "cuda" else 32,
-        }
-        with self._half_precision():
-            if isinstance(lang, str):
-                return evaluate(self._runnable(), self.val, lang=lang, **options)
-            return evaluate_languages(self._runnable(), self.val, lang, **options)
-
     def _half_precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
-
-    def _runnable(self) -> TorchModel:
-        return TorchModel(self.model.eval(), self.tokenizer, self.recipe.name)
 
     def _save(self) -> None:
         more = self.neighbours.tensors() if self.neighbours is not None else {}

@@ -91,7 +91,7 @@ class Relation(Objective):
         self.triplet = Triplet(margin, negatives, nearest, farthest)
         self.graph = AssociationGraph(connected, matches, chunk)
         self.attention: Fusion | Standalone | None = None
-        self._recorded = Recorded(self, lambda *tensors: self._loss(_batch(*tensors[:-1]), tensors[-1]))
+        self._recorded = Recorded(_loss)
         weighs = regularisation > 0 or (relevance > 0 and among != "intra")
         fields: set[Field] = {"embedding", "fragments"} if weighs else {"embedding"}
         self.needs = frozenset(fields)
@@ -110,7 +110,7 @@ class Relation(Objective):
         with forked, torch.autocast(device.type, enabled=False):
             torch.manual_seed(seed)  # all processes drop the same
             play = self._records(pairs)
-            loss, parts = self._recorded(*_tensors(pairs), numbers) if play else self._loss(pairs, numbers)
+            loss, parts = self._recorded(self, *_tensors(pairs), numbers) if play else self.loss_of(pairs, numbers)
         initial, of_images, of_texts, both, stray = parts.detach().unbind()
         self.parts = {"initial": initial, "enhanced": both, "crossed": of_images + of_texts, "regularisation": stray}
         return loss
@@ -124,7 +124,7 @@ class Relation(Objective):
         steady = self.graph.chunk == 0 and self.triplet.negatives in ("hardest", "distance")
         return pairs.text_ids.is_cuda and torch.is_grad_enabled() and alone and steady
 
-    def _loss(self, pairs: Pairs, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    def loss_of(self, pairs: Pairs, numbers: Tensor) -> tuple[Tensor, Tensor]:
         """The loss, and what it was made of: L(v, u), L(v̄, u), L(v, ū), L(v̄, ū) and L_reg."""
         graph = self.graph(pairs)
         stray = relevance_loss(pairs, graph.relevance)
@@ -143,6 +143,12 @@ class Relation(Objective):
         enhanced_images, enhanced_texts = torch.split(enhanced, counts)
         cosines = torch.cat([texts, enhanced_texts]) @ torch.cat([images, enhanced_images]).T
         return cosines.view(2, len(texts), 2, len(images)).transpose(1, 2).flatten(0, 1)
+
+
+def _loss(relation: Relation, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+    """The loss of a batch that was taken apart, in the form in which it is recorded."""
+    *batch, numbers = tensors
+    return relation.loss_of(_batch(*batch), numbers)
 
 
 def _tensors(pairs: Pairs) -> tuple[Tensor, ...]:

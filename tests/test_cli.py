@@ -105,6 +105,36 @@ def test_an_image_that_does_not_open_is_counted_not_dropped(tiny_bundle: Path, c
     assert "unreadable" in done.output
 
 
+@pytest.mark.parametrize("lang", ["en", "en,xx"])
+def test_images_that_do_not_open_are_named(lang: str, tiny_bundle: Path, captions: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in captions.read_text().splitlines()]
+    with captions.open("w") as file:
+        for line in lines:
+            file.write(json.dumps({**line, "captions": dict.fromkeys(["en", "xx"], line["captions"])}) + "\n")
+    (tmp_path / "3.png").write_bytes(b"not a picture")
+    (tmp_path / "4.png").unlink()
+    done = run("eval", tiny_bundle, captions, "--lang", lang, "--json", tmp_path / "r.json")
+    assert done.exit_code == 0, done.output
+    found = json.loads((tmp_path / "r.json").read_text())
+    named = (found["languages"]["xx"] if "," in lang else found)["unreadable"]
+    assert [one["image"] for one in named] == [str(tmp_path / "3.png"), str(tmp_path / "4.png")]
+    told = [f"  {one['image']}: {one['reason']}" for one in named]
+    assert done.stderr.splitlines() == ["Cannot be read:", *told]
+
+
+def test_of_many_images_that_do_not_open_the_first_few_are_named(
+    tiny_bundle: Path, captions: Path, tmp_path: Path
+) -> None:
+    lines = [json.dumps({"image": f"gone-{number:02}.png", "captions": ["a dog"]}) for number in range(25)]
+    captions.write_text(captions.read_text() + "\n".join(lines) + "\n")
+    done = run("eval", tiny_bundle, captions, "--json", tmp_path / "r.json")
+    assert done.exit_code == 0, done.output
+    first, *told, last = done.stderr.splitlines()
+    assert (first, last) == ("Cannot be read:", "  … and 5 more")
+    assert [f"gone-{number:02}.png" in line for number, line in enumerate(told)] == [True] * 20
+    assert len(json.loads((tmp_path / "r.json").read_text())["unreadable"]) == 25
+
+
 def test_distractors_enlarge_the_gallery(tiny_bundle: Path, captions: Path, tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     for number in range(5):

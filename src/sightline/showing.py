@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from sightline.collection.report import Problem, Report
+from sightline.collection.report import Report
 from sightline.search.results import Hit, SearchResult
 
 Form = Literal["lines", "json", "paths", "null"]
@@ -36,8 +36,8 @@ def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
     model: what a search has to be told, where the collection cannot know where its model is.
     """
     yield str(report)
-    yield from _problems("Cannot be read", report.broken)
-    yield from _problems("Not looked at", report.skipped)
+    yield from problem_lines("Cannot be read", [(one.path, one.reason) for one in report.broken])
+    yield from problem_lines("Not looked at", [(one.path, one.reason) for one in report.skipped])
     if report.truncated:
         yield f"{report.truncated:,} texts are longer than the model reads; their ends were left out."
     if not report.new + report.changed + report.moved + report.unchanged:
@@ -47,11 +47,12 @@ def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
     yield f"Next: sightline search {ask} --at {shlex.quote(_near(report.at))}{named}"
 
 
-def _problems(title: str, problems: Sequence[Problem]) -> Iterator[str]:
+def problem_lines(title: str, problems: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Names, each with the reason why it is among them: the first few, and how many more; nothing where none are."""
     if not problems:
         return
     yield f"{title}:"
-    yield from (f"  {printable(problem.path)}: {problem.reason}" for problem in problems[:_LISTED])
+    yield from (f"  {printable(name)}: {reason}" for name, reason in problems[:_LISTED])
     if len(problems) > _LISTED:
         yield f"  … and {len(problems) - _LISTED:,} more"
 

@@ -135,7 +135,8 @@ def test_the_json_is_the_published_contract() -> None:
     contract = ["model", "data", "lang", "protocol", "stages", "images", "captions", "text_to_image", "image_to_text"]
     contract += ["rSum", "mR", "ci95", "seconds", "seed"]
     assert set(contract) <= set(result)
-    assert set(result) - set(contract) == {"problems", "distractors", "fusion", "weight"}
+    assert set(result) - set(contract) == {"problems", "unreadable", "distractors", "fusion", "weight"}
+    assert result["unreadable"] == []
     assert result["stages"] == ["embed", "late@5", "match@3"]
     assert list(result["text_to_image"]) == list(result["image_to_text"]) == ["R@1", "R@5", "R@10", "medR"]
     assert set(result["ci95"]) == {"text_to_image", "image_to_text", "rSum", "mR"}

@@ -1,9 +1,13 @@
+import json
+
 import numpy as np
 import pytest
 
 from evaluation.made_up import COUNTS, IMAGE_OF, MadeUp, made_up, record, records
+from sightline.datasets import Record
 from sightline.errors import DataError, EvaluationError, ModelError
 from sightline.evaluation import evaluate
+from sightline.media import ImageBytes
 
 
 def test_an_image_that_cannot_be_read_is_missed_and_not_forgotten() -> None:
@@ -15,6 +19,25 @@ def test_an_image_that_cannot_be_read_is_missed_and_not_forgotten() -> None:
     assert np.isinf(to_image[caption_of == 3]).all()
     assert np.isfinite(to_image[caption_of != 3]).all()
     assert np.isinf(to_text).tolist() == [image == 3 for image in range(len(COUNTS))]
+
+
+def test_images_that_cannot_be_read_are_named_with_the_reason() -> None:
+    result = evaluate(
+        made_up(images=10), records(broken=frozenset({3, 5})), distractors=[record(9, [], broken=True)], batch_size=2
+    )
+    assert [problem.place for problem in result.unreadable] == ["3.png", "5.png", "9.png"]
+    assert result.problems["images_unreadable"] == len(result.unreadable)
+    named = result.to_json()["unreadable"]
+    assert [one["image"] for one in named] == ["3.png", "5.png", "9.png"]
+    assert all("cut short" in one["reason"] for one in named), named
+
+
+def test_a_name_that_is_no_text_can_be_written_as_json() -> None:
+    photos = [record(0, ["0"]), record(1, ["1"])]
+    broken = Record("2", ImageBytes("caf\udce9.png", b""), {"en": ("2",)})
+    named = evaluate(MadeUp(texts=np.eye(3), images=np.eye(3)), [*photos, broken]).to_json()["unreadable"]
+    assert named == [{"image": "caf?.png", "reason": named[0]["reason"]}]
+    json.dumps(named, ensure_ascii=False).encode("utf-8")
 
 
 def test_an_unreadable_image_lowers_recall_by_its_share() -> None:

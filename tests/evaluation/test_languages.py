@@ -150,8 +150,21 @@ def test_a_picture_that_cannot_be_read_is_missed_in_every_language() -> None:
     alone = evaluate(made_up(), broken)
     for one in found.evaluations.values():
         assert one.problems["images_unreadable"] == 1
+        assert one.unreadable == alone.unreadable
         for ranks, expected in zip(one.ranks(), alone.ranks(), strict=True):
             np.testing.assert_array_equal(ranks, expected)
+    assert [problem.place for problem in found.unreadable] == ["2.png"], "once, not in every language again"
+
+
+def test_a_picture_that_a_language_does_not_ask_about_is_not_named_for_it() -> None:
+    photos = [
+        dataclasses.replace(one, captions={("xx" if number == 2 else "en"): one.captions["en"]})
+        for number, one in enumerate(records(broken=frozenset({2})))
+    ]
+    photos[3] = dataclasses.replace(photos[3], captions={"en": ("9 a",), "xx": ("9 a",)})
+    found = evaluate_languages(made_up(), photos, ["en", "xx"])
+    assert found.evaluations["en"].unreadable == ()
+    assert [problem.place for problem in found.evaluations["xx"].unreadable] == ["2.png"]
 
 
 def test_languages_must_be_some_and_each_once(bilingual: list[Record]) -> None:

@@ -1,6 +1,7 @@
 """A detector turns pixels into regions: tiny DETR-type models with random weights, saved and opened as any other."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,15 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 from transformers import (
     DetrConfig,
     DetrForObjectDetection,
     PreTrainedModel,
     ResNetConfig,
+    RTDetrConfig,
+    RTDetrForObjectDetection,
+    RTDetrResNetConfig,
     YolosConfig,
     YolosForObjectDetection,
 )
@@ -25,6 +30,7 @@ from sightline.media import ImageFile, RegionConfig, to_input
 from sightline.models.detector import Detector, _classes
 
 LABELS, QUERIES, WIDTH = 5, 7, 16
+QUERY_WEIGHTS = "DetrForObjectDetection: model.query_position_embeddings.weight"
 
 
 def detr() -> PreTrainedModel:
@@ -58,6 +64,27 @@ def yolos() -> PreTrainedModel:
         num_labels=LABELS,
     )
     return YolosForObjectDetection(config)
+
+
+def rt_detr() -> PreTrainedModel:
+    backbone = RTDetrResNetConfig(
+        embedding_size=8,
+        hidden_sizes=[8, 8, 8, 8],
+        depths=[1, 1, 1, 1],
+        layer_type="basic",
+        out_features=["stage2", "stage3", "stage4"],
+    )
+    small = {f"{part}_{what}": 2 for part in ("encoder", "decoder") for what in ("attention_heads", "layers")}
+    widths = {"d_model": WIDTH, "encoder_hidden_dim": WIDTH, "encoder_ffn_dim": WIDTH, "decoder_ffn_dim": WIDTH}
+    config = RTDetrConfig(
+        backbone_config=backbone,
+        encoder_in_channels=[8, 8, 8],
+        decoder_in_channels=[WIDTH] * 3,
+        num_queries=QUERIES,
+        **small,
+        **widths,
+    )
+    return RTDetrForObjectDetection(config)
 
 
 def saved(model: PreTrainedModel, folder: Path) -> Path:
@@ -166,3 +193,58 @@ def test_a_picture_that_cannot_be_opened_is_named(folder: Path, photos: Path, tm
 def test_what_is_no_detector_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no detector can be loaded"):
         Detector.open(str(tmp_path))
+
+
+def keep(folder: Path, wanted: Callable[[str], bool]) -> None:
+    """Of the weights of a saved model, keep those of such names."""
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: value for name, value in weights.items() if wanted(name)}
+    assert 0 < len(kept) < len(weights)
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+
+
+def test_a_detector_that_lacks_weights_is_refused_with_their_names(tmp_path: Path) -> None:
+    folder = saved(detr(), tmp_path)
+    keep(folder, lambda name: not name.startswith("bbox_predictor.layers.1."))
+    with pytest.raises(ModelError) as refused:
+        Detector.open(str(folder))
+    lacking = "bbox_predictor.layers.1.bias, bbox_predictor.layers.1.weight"
+    assert str(refused.value) == f"{folder}: the checkpoint lacks weights of DetrForObjectDetection: {lacking}"
+
+
+def test_of_many_weights_that_a_detector_lacks_a_few_are_named(tmp_path: Path) -> None:
+    keep(saved(detr(), tmp_path), lambda name: not name.startswith(("bbox_predictor.", "class_labels_classifier.")))
+    with pytest.raises(ModelError, match=r"bbox_predictor\.layers\.0\.bias, .* and 3 more$"):
+        Detector.open(str(tmp_path))
+
+
+def test_weights_of_another_architecture_are_refused(tmp_path: Path) -> None:
+    saved(detr(), tmp_path / "detr")
+    saved(yolos(), tmp_path / "yolos")
+    (tmp_path / "yolos" / "model.safetensors").replace(tmp_path / "detr" / "model.safetensors")
+    with pytest.raises(ModelError, match=r"lacks weights of DetrForObjectDetection: .* and \d+ more"):
+        Detector.open(str(tmp_path / "detr"))
+
+
+def test_weights_of_other_sizes_or_cut_short_are_refused(tmp_path: Path) -> None:
+    folder = saved(detr(), tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_queries": QUERIES + 1}))
+    with pytest.raises(ModelError) as refused:
+        Detector.open(str(folder))
+    assert str(refused.value).endswith(f"{QUERY_WEIGHTS} [{QUERIES + 1}, {WIDTH}] (it has [{QUERIES}, {WIDTH}])")
+    (folder / "config.json").write_text(json.dumps(config))
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-500])
+    with pytest.raises(ModelError, match="no detector can be loaded"):
+        Detector.open(str(folder))
+
+
+def test_counts_that_only_training_reads_may_be_missing(tmp_path: Path) -> None:
+    keep(saved(rt_detr(), tmp_path), lambda name: not name.endswith("num_batches_tracked"))
+    Detector.open(str(tmp_path), "cpu")
+
+
+def test_weights_in_half_precision_are_computed_with_in_full(tmp_path: Path) -> None:
+    detector = Detector.open(str(saved(detr().half(), tmp_path)), "cpu")
+    assert detector.detect(Image.new("RGB", (40, 30))).features.shape == (QUERIES, WIDTH)

@@ -186,7 +186,6 @@ def export(
     try:
         import sightline
         from sightline.models.engine import read
-        from sightline.training.finish import finish
         from sightline.training.ranges import pictures_of
     except ImportError as error:
         raise SightlineError(f"exporting needs torch: {error}", "pip install 'sightline[train]'") from error
@@ -197,18 +196,18 @@ def export(
     retriever, tokenizer = read(locate(checkpoint))
     held_out = read_all(calibrate) if calibrate else None
     fixes_ranges = held_out and quantize and retriever.reads_pixels
-    spec = sightline.export(
-        retriever,
-        tokenizer,
-        out,
-        name=name or out.resolve().name,
-        precision=quantize or "float32",
-        four_bits=four_bits,
-        pictures=pictures_of(held_out or [], retriever.preprocess) if fixes_ranges else None,
-        provenance={"initial_weights": checkpoint} if checkpoint.startswith(HUB_PREFIX) else None,
-    )
-    if held_out is not None:
-        with evaluating() as progress:
-            spec = finish(out, held_out, progress=progress)
+    with evaluating() as progress:
+        spec = sightline.export(
+            retriever,
+            tokenizer,
+            out,
+            name=name or out.resolve().name,
+            precision=quantize or "float32",
+            four_bits=four_bits,
+            pictures=pictures_of(held_out or [], retriever.preprocess) if fixes_ranges else None,
+            provenance={"initial_weights": checkpoint} if checkpoint.startswith(HUB_PREFIX) else None,
+            held_out=held_out,
+            progress=progress,
+        )
     size = sum((out / file).stat().st_size for file in spec.files) / 1e6
     print_lines(f"{out}: {spec.name}, {', '.join(spec.abilities)}, {spec.precision}, {size:.1f} MB")

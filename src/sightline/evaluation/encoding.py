@@ -9,6 +9,7 @@ import numpy.typing as npt
 from sightline.bundle import Bundle
 from sightline.bundle.encoded import Encoded, Model
 from sightline.bundle.engines import Device
+from sightline.datasets.record import Problem, Report
 from sightline.errors import EvaluationError, ModelError
 from sightline.evaluation.ragged import Ragged, RaggedBuilder
 from sightline.media import ImageSource, Loaded, in_a_batch, load_pixels
@@ -61,11 +62,17 @@ def usual_batch(model: Model) -> int:
 
 
 def encode_images(
-    model: Model, sources: Sequence[ImageSource], needs: Needs, batch_size: int, progress: Progress | None = None
+    model: Model,
+    sources: Sequence[ImageSource],
+    needs: Needs,
+    batch_size: int,
+    progress: Progress | None = None,
+    on_problem: Report | None = None,
 ) -> tuple[Encodings, Longs]:
     """Encode all pictures that can be read, and say which: indices into `sources`, ascending.
 
-    The others are for the caller to count: a picture that cannot be read is a picture that cannot be found.
+    The others, of which `on_problem` is told, are for the caller to count: a picture that cannot be read is a picture
+    that cannot be found.
     """
     gathered = _Gathered(needs)
     readable: list[int] = []
@@ -77,7 +84,11 @@ def encode_images(
             whole = [loaded for loaded in batch if loaded.pixels is not None]
             gathered.add(model.encode_images(in_a_batch(pixels)), [loaded.source.name for loaded in whole])
             readable.extend(loaded.index for loaded in whole)
-        reason = reason or next((str(loaded.error) for loaded in batch if loaded.error), "")
+        for loaded in batch:
+            if loaded.error is not None:
+                reason = reason or str(loaded.error)
+                if on_problem:
+                    on_problem(Problem(loaded.source.name, loaded.error.reason))
         if progress:
             progress("encode_images", batch[-1].index + 1, len(sources))
     if not readable:
@@ -87,21 +98,30 @@ def encode_images(
 
 @dataclass(frozen=True, slots=True)
 class SharedImages:
-    """Pictures encoded once, for several evaluations that ask about some or all of them; `row` is by their name."""
+    """Pictures encoded once, for several evaluations that ask about some or all of them; `row` is by their name.
+
+    unreadable: by name, those that could not be.
+    """
 
     encodings: Encodings
     row: Mapping[str, int]
+    unreadable: Mapping[str, Problem] = field(default_factory=dict)
 
     @staticmethod
     def of(
         model: Model, sources: Sequence[ImageSource], needs: Needs, batch_size: int, progress: Progress | None = None
     ) -> "SharedImages":
         """Encode all pictures that can be read."""
-        encodings, readable = encode_images(model, sources, needs, batch_size, progress)
-        return SharedImages(encodings, {sources[index].name: row for row, index in enumerate(readable)})
+        found: list[Problem] = []
+        encodings, readable = encode_images(model, sources, needs, batch_size, progress, found.append)
+        row = {sources[index].name: row for row, index in enumerate(readable)}
+        return SharedImages(encodings, row, {problem.place: problem for problem in found})
 
-    def taken(self, sources: Sequence[ImageSource]) -> tuple[Encodings, Longs]:
-        """Give what `encode_images` would give of these pictures."""
+    def taken(self, sources: Sequence[ImageSource], on_problem: Report | None = None) -> tuple[Encodings, Longs]:
+        """Give what `encode_images` would give of these pictures, and tell what it would tell."""
+        for source in sources:
+            if on_problem and source.name in self.unreadable:
+                on_problem(self.unreadable[source.name])
         rows = np.array([self.row.get(source.name, -1) for source in sources], dtype=np.int64)
         readable = np.flatnonzero(rows >= 0)
         return self.encodings.taken(rows[readable]), readable

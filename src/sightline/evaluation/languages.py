@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sightline.bundle.encoded import Model
-from sightline.datasets import Record
+from sightline.datasets import Problem, Record
 from sightline.errors import EvaluationError
 from sightline.evaluation.encoding import Needs, Progress, SharedImages, usual_batch
 from sightline.evaluation.measuring import evaluate
@@ -47,6 +47,11 @@ class Languages:
     def mean_recall(self) -> float:
         """Mean of the six recalls; of several languages, paper 4's Meta-Ave."""
         return self._mean(lambda found: found.mean_recall)
+
+    @property
+    def unreadable(self) -> tuple[Problem, ...]:
+        """The images that cannot be read, each once."""
+        return tuple(dict.fromkeys(one for found in self.evaluations.values() for one in found.unreadable))
 
     def _mean(self, number: Callable[[Evaluation], float]) -> float:
         return sum(map(number, self.evaluations.values())) / len(self.evaluations)

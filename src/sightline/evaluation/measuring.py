@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sightline.bundle.encoded import Model
-from sightline.datasets import Record
+from sightline.datasets import Problem, Record
 from sightline.errors import EvaluationError
 from sightline.evaluation.clock import Clock
 from sightline.evaluation.encoding import Needs, Progress, SharedImages, encode_images, encode_texts, usual_batch
@@ -53,8 +53,8 @@ def evaluate(
     partner: a second model; texts and images are then as similar as both find them on average.
     matcher: another model that reranks, instead of `model` itself.
 
-    Nothing is dropped in silence: an image that cannot be read is counted in `problems`, and it and its captions
-    count as missed. What can be refused is refused before the first image is opened.
+    Nothing is dropped in silence: an image that cannot be read is counted in `problems` and named in `unreadable`, and
+    it and its captions count as missed. What can be refused is refused before the first image is opened.
     """
     plan = Plan(late, rerank, fusion, weight)
     plan.check(model, matcher)
@@ -68,10 +68,13 @@ def evaluate(
     questions = Questions.of(records, lang, distractors, skip_missing_language, chosen.asks)
     galleries = chosen.galleries(len(questions.images))
     clock = Clock()
+    unreadable: list[Problem] = []
     with clock("encode_images"):
         sources = (*questions.images, *questions.distractors)
         images, readable = (
-            shared.taken(sources) if shared else encode_images(model, sources, needs, batch_size, progress)
+            shared.taken(sources, unreadable.append)
+            if shared
+            else encode_images(model, sources, needs, batch_size, progress, unreadable.append)
         )
     with clock("encode_texts"):
         captions = questions.captions if translate is None else translated(questions.captions, lang, translate)
@@ -105,4 +108,5 @@ def evaluate(
         seed=seed,
         distractor_captions=int((questions.image_of >= questions.asked).sum()),
         translated_by=None if translate is None else getattr(translate, "__name__", type(translate).__name__),
+        unreadable=tuple(unreadable),
     )

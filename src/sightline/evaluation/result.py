@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sightline.datasets.record import Problem
 from sightline.errors import EvaluationError
 from sightline.evaluation.metrics import Ranks, mean_recall, r_sum, summary
 from sightline.evaluation.resampling import Difference, Interval, bootstrap_both, paired_difference
@@ -54,6 +55,8 @@ class Evaluation:
     """Captions that nobody asks about in the gallery of captions, those of protocol `full`."""
     translated_by: str | None = None
     """What put the captions into the model's language, if anything did."""
+    unreadable: tuple[Problem, ...] = ()
+    """The images that cannot be read, each with the reason."""
 
     @property
     def images(self) -> int:
@@ -135,9 +138,15 @@ class Evaluation:
             "mR": plain(self.mean_recall),
             "ci95": plain(self.ci95),
             "problems": dict(self.problems),
+            "unreadable": [{"image": _text(one.place), "reason": _text(one.reason)} for one in self.unreadable],
             "seconds": plain(self.seconds),
             "seed": self.seed,
         }
+
+
+def _text(words: str) -> str:
+    """What any file takes: of the name of a picture that is no UTF-8, the rest."""
+    return words.encode("utf-8", "replace").decode("utf-8")
 
 
 def mean_of(summaries: list[dict[str, float]]) -> dict[str, float]:

@@ -1,8 +1,8 @@
 """A detector in front of models that read regions: pixels in; boxes, classes and a vector for each region out."""
 
 import inspect
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from PIL import Image
@@ -14,6 +14,9 @@ from sightline.datasets.regions import Found
 from sightline.errors import MediaError, ModelError
 from sightline.loading import HUB_PREFIX
 from sightline.media import open_image
+from sightline.models.towers import UNREADABLE, check_whole
+
+_COUNT = ".num_batches_tracked"  # of batches that a normalisation has seen: only training reads it
 
 
 class Detections(NamedTuple):
@@ -40,16 +43,22 @@ class Detector:
 
     @classmethod
     def open(cls, source: str, device: str | None = None) -> "Detector":
-        """Open a folder in the layout of transformers, or `hf:NAME`; by default on the GPU, where there is one."""
+        """Open a folder in the layout of transformers, or `hf:NAME`; by default on the GPU, where there is one.
+
+        What lacks any of its weights, or has some of other shapes, is refused by their names.
+        """
         name = source.removeprefix(HUB_PREFIX)
         try:
             processor = AutoImageProcessor.from_pretrained(name)
-            model = AutoModelForObjectDetection.from_pretrained(name)
-        except (OSError, ValueError, KeyError, ImportError) as error:
+            model, report = AutoModelForObjectDetection.from_pretrained(
+                name, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
+            )
+        except (*UNREADABLE, KeyError, ImportError) as error:
             raise ModelError(
                 f"{source}: no detector can be loaded from it: {error}",
                 "Give the folder of a DETR-type model with its preprocessor_config.json, or hf:NAME.",
             ) from error
+        check_whole(source, type(model).__name__, _lacking(report))
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         return cls(model.to(device), processor)
 
@@ -79,6 +88,14 @@ class Detector:
                 continue
             features, boxes, confidence = (part.cpu().numpy() for part in (seen.features, seen.boxes, seen.confidence))
             yield Found(record.key, features, boxes, confidence, record.captions, record.split)
+
+
+def _lacking(report: Mapping[str, Any]) -> list[str]:
+    """The weights that a model did not find in its checkpoint, and those that have another shape there."""
+    missing = [key for key in report["missing_keys"] if not key.endswith(_COUNT)]
+    return missing + [
+        f"{key} {list(wanted)} (it has {list(found)})" for key, found, wanted in report["mismatched_keys"]
+    ]
 
 
 def _classes(logits: Tensor, labels: int) -> tuple[Tensor, Tensor]:

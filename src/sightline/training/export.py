@@ -5,7 +5,7 @@ import io
 import logging
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,9 +16,12 @@ from torch import Tensor, nn
 
 from sightline.bundle.spec import FORMAT, SPEC_FILE, BundleSpec, Graph, ImageSpec, TextSpec, sha256, write_spec
 from sightline.bundle.tokenizing import Tokenizer
+from sightline.datasets import Record
 from sightline.errors import BundleError, ModelError
+from sightline.evaluation.encoding import Progress
 from sightline.media import Preprocess, RegionConfig
 from sightline.models.retriever import Encoded, Regions, Retriever, Tokens
+from sightline.training.finish import finish
 from sightline.training.quantize import quantize
 
 Floats = npt.NDArray[np.float32]
@@ -75,42 +78,64 @@ def export(
     four_bits: str = "",
     pictures: Floats | None = None,
     provenance: Mapping[str, Any] | None = None,
+    held_out: Sequence[Record] | None = None,
+    progress: Progress | None = None,
 ) -> BundleSpec:
-    """Write a bundle into `out`, replacing an earlier one only when the new one is whole.
+    """Write a bundle into `out`, replacing an earlier one only when the new one is whole; a failure leaves nothing.
 
     The graphs have a dynamic batch and, for texts and regions, a dynamic length. precision: of the weights; of an int8
     bundle, modules whose path matches the pattern `four_bits` take only four bits a weight, and the image graph is
-    faster where `pictures` are given, a hundred like those to come, as pixels [pictures, 3, size, size].
+    faster where `pictures` are given, a hundred like those to come, as pixels [pictures, 3, size, size]. held_out:
+    captions not trained on, by which the bundle is finished (see `finish`); `progress` is told how far that is.
     """
-    out = Path(out).resolve()
+    with _in_place_of(Path(out).resolve()) as building:
+        retriever = retriever.eval().cpu()
+        encoded = _graphs(retriever, tokenizer, building)
+        if precision == "int8":
+            for path in building.glob("*.onnx"):
+                seen = pictures if path.stem == "image" and pictures is not None else ()
+                quantize(path, four_bits, [{"pixels": picture[None]} for picture in seen])
+        tokenizer.save(building / "tokenizer.json")
+        spec = BundleSpec(
+            format=FORMAT,
+            name=name,
+            abilities=tuple(sorted(retriever.abilities)),
+            embedding_dim=encoded.embedding.shape[-1],
+            fragment_dim=encoded.fragments.shape[-1],
+            image=_image_spec(retriever),
+            text=TextSpec(tokenizer.max_length, pad_id=tokenizer.pad_id, languages=retriever.text_input.languages),
+            files={path.name: sha256(path) for path in sorted(building.iterdir())},
+            precision=precision,
+            calibration=dict(retriever.calibration),
+            provenance=dict(provenance or {}),
+        )
+        write_spec(building, spec)
+        return spec if held_out is None else finish(building, held_out, progress=progress)
+
+
+@contextlib.contextmanager
+def _in_place_of(out: Path) -> Iterator[Path]:
+    """Give a new folder to fill, which takes the place of `out` once it is whole, and is gone if it never is.
+
+    What was there before is moved aside, and deleted only when the new one is in its place.
+    """
+    new, old = (out.with_name(out.name + suffix) for suffix in (".building", ".replaced"))
     _check_replaceable(out)
-    building = out.with_name(out.name + ".building")
-    shutil.rmtree(building, ignore_errors=True)
-    building.mkdir(parents=True)
-    retriever = retriever.eval().cpu()
-    encoded = _graphs(retriever, tokenizer, building)
-    if precision == "int8":
-        for path in building.glob("*.onnx"):
-            seen = pictures if path.stem == "image" and pictures is not None else ()
-            quantize(path, four_bits, [{"pixels": picture[None]} for picture in seen])
-    tokenizer.save(building / "tokenizer.json")
-    spec = BundleSpec(
-        format=FORMAT,
-        name=name,
-        abilities=tuple(sorted(retriever.abilities)),
-        embedding_dim=encoded.embedding.shape[-1],
-        fragment_dim=encoded.fragments.shape[-1],
-        image=_image_spec(retriever),
-        text=TextSpec(tokenizer.max_length, pad_id=tokenizer.pad_id, languages=retriever.text_input.languages),
-        files={path.name: sha256(path) for path in sorted(building.iterdir())},
-        precision=precision,
-        calibration=dict(retriever.calibration),
-        provenance=dict(provenance or {}),
-    )
-    write_spec(building, spec)
-    shutil.rmtree(out, ignore_errors=True)
-    building.rename(out)
-    return spec
+    _check_replaceable(old)
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    try:
+        yield new
+        if out.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            out.rename(old)
+        new.rename(out)
+    except BaseException:  # Ctrl-C too
+        shutil.rmtree(new, ignore_errors=True)
+        if old.exists() and not out.exists():
+            old.rename(out)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _check_replaceable(out: Path) -> None:

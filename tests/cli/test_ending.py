@@ -109,6 +109,17 @@ def test_a_name_that_the_terminal_cannot_write_is_shown_in_part(
     assert b"  caf?.jpg: is empty\n" in sys.stdout.buffer.getvalue()  # type: ignore[attr-defined]
 
 
+def test_ctrl_c_in_a_command_that_foresees_none_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sightline.shelf.shelf", interrupted)
+    assert end(monkeypatch, "models") == 130
+    assert capsys.readouterr().err == "sightline: interrupted\n"
+
+
 @pytest.mark.parametrize("done", [0, 3])
 def test_ctrl_c_is_answered_at_once_and_again_when_indexing_has_ended(
     done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -187,6 +187,16 @@ def test_a_checkpoint_that_lacks_weights_is_refused_by_name(tmp_path: Path) -> N
         towers.build(TowerConfig(source=str(tmp_path)), "text")
 
 
+def test_a_checkpoint_whose_weights_have_other_shapes_is_refused_by_name(tmp_path: Path) -> None:
+    encoder, _ = towers.build(TowerConfig(config={"model_type": "bert", **TEXT["bert"]}), "text")
+    encoder.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["encoder.layer.1.output.dense.bias"] = torch.zeros(3)
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=r"encoder\.layer\.1\.output\.dense\.bias \[\d+\] \(it has \[3\]\)"):
+        towers.build(TowerConfig(source=str(tmp_path)), "text")
+
+
 def test_a_source_that_is_no_model_is_refused_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"config\.json"):
         towers.build(TowerConfig(source=str(tmp_path)), "text")

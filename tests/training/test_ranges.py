@@ -6,10 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import onnxruntime
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from sightline.datasets import Record
+from sightline.errors import DataError
 from sightline.media import ImageBytes, Preprocess
 from sightline.training.ranges import fix_ranges, pictures_of
 
@@ -154,3 +156,6 @@ def test_pictures_of_a_data_set_are_spread_over_it_and_unreadable_ones_passed_ov
     assert [round(float(one[0, 0, 0]) * 255 / 20) for one in spread] == [0, 2, 4, 6, 8]
     broken = Record("x", ImageBytes("x", b"no picture"), {"en": ("a",)})
     assert len(pictures_of([records[0], broken, records[1]], preprocess)) == 2
+    for none in ([], [broken]):
+        with pytest.raises(DataError, match="no picture to fix ranges by"):
+            pictures_of(none, preprocess)

@@ -6,9 +6,10 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, NoReturn, TextIO
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 
@@ -38,10 +39,26 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "models": installation.models,
 }
 
+_INTERRUPTED = "sightline: interrupted"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
+
+def _answering_ctrl_c(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that says so when it is interrupted, unless it has words of its own for that; typer says nothing."""
+
+    @wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt:
+            print(_INTERRUPTED, file=sys.stderr)
+            raise typer.Exit(130) from None
+
+    return run
+
+
 for _name, _command in _COMMANDS.items():
-    app.command(_name)(_command)
+    app.command(_name)(_answering_ctrl_c(_command))
 
 
 def main() -> None:
@@ -60,7 +77,7 @@ def main() -> None:
             raise
         _fail(f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else f"{error.strerror}")
     except KeyboardInterrupt:
-        print("sightline: interrupted", file=sys.stderr)
+        print(_INTERRUPTED, file=sys.stderr)
         sys.exit(130)
 
 

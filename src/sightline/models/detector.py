@@ -1,8 +1,8 @@
 """A detector in front of models that read regions: pixels in; boxes, classes and a vector for each region out."""
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import torch
 from PIL import Image
@@ -14,7 +14,7 @@ from sightline.datasets.regions import Found
 from sightline.errors import MediaError, ModelError
 from sightline.loading import HUB_PREFIX
 from sightline.media import open_image
-from sightline.models.towers import UNREADABLE, check_whole
+from sightline.models.towers import UNREADABLE, check_whole, lacking
 
 _COUNT = ".num_batches_tracked"  # of batches that a normalisation has seen: only training reads it
 
@@ -58,7 +58,7 @@ class Detector:
                 f"{source}: no detector can be loaded from it: {error}",
                 "Give the folder of a DETR-type model with its preprocessor_config.json, or hf:NAME.",
             ) from error
-        check_whole(source, type(model).__name__, _lacking(report))
+        check_whole(source, type(model).__name__, [key for key in lacking(report) if not key.endswith(_COUNT)])
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         return cls(model.to(device), processor)
 
@@ -88,14 +88,6 @@ class Detector:
                 continue
             features, boxes, confidence = (part.cpu().numpy() for part in (seen.features, seen.boxes, seen.confidence))
             yield Found(record.key, features, boxes, confidence, record.captions, record.split)
-
-
-def _lacking(report: Mapping[str, Any]) -> list[str]:
-    """The weights that a model did not find in its checkpoint, and those that have another shape there."""
-    missing = [key for key in report["missing_keys"] if not key.endswith(_COUNT)]
-    return missing + [
-        f"{key} {list(wanted)} (it has {list(found)})" for key, found, wanted in report["mismatched_keys"]
-    ]
 
 
 def _classes(logits: Tensor, labels: int) -> tuple[Tensor, Tensor]:

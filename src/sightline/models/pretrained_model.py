@@ -11,7 +11,7 @@ from sightline.bundle.encoded import Ability
 from sightline.errors import ModelError
 from sightline.media import ImageInput
 from sightline.models.retriever import Encoded, Regions, Retriever, Seen, TextInput
-from sightline.models.towers import UNREADABLE, check_whole
+from sightline.models.towers import UNREADABLE, check_whole, lacking
 
 
 class Pretrained(Retriever):
@@ -92,8 +92,10 @@ def hiding(mask: Tensor, values: Tensor) -> Tensor:
 def read_model(kind: type[PreTrainedModel], folder: Path) -> PreTrainedModel:
     """Load a model of transformers in float32; a checkpoint that lacks any of its weights is refused by their names."""
     try:
-        model, report = kind.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+        model, report = kind.from_pretrained(
+            folder, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
+        )
     except UNREADABLE as error:
         raise ModelError(f"{folder}: no {kind.__name__} can be loaded from it: {error}") from error
-    check_whole(str(folder), kind.__name__, report["missing_keys"])
+    check_whole(str(folder), kind.__name__, lacking(report))
     return model.eval()

@@ -66,15 +66,15 @@ def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
         config = AutoConfig.from_pretrained(tower.source)
         config = getattr(config, f"{part}_config", config)
         model, report = AutoModel.from_pretrained(
-            tower.source, config=config, dtype=torch.float32, output_loading_info=True
+            tower.source, config=config, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
         )
     except UNREADABLE as error:
         raise ModelError(
             f"{tower.source}: no model can be loaded from it: {error}",
             "Give a folder with config.json and model.safetensors, or the name of a model on the hub.",
         ) from error
-    lacking = [key for key in report["missing_keys"] if not key.startswith("pooler.")]
-    check_whole(tower.source, type(model).__name__, lacking)
+    found_wanting = [key for key in lacking(report) if not key.startswith("pooler.")]
+    check_whole(tower.source, type(model).__name__, found_wanting)
     name = {"vision": "visual_projection.weight", "text": "text_projection.weight"}[part]
     return shorten(_without_pooler(model), tower.layer_step), _stored_tensor(tower.source, name)
 
@@ -107,6 +107,15 @@ def _check_known(kind: str, settings: Mapping[str, Any], usual: PretrainedConfig
                 f'model_type = "{kind}": its config has no "{key}"',
                 f'Did you mean "{near[0]}"?' if near else "Leave it out.",
             )
+
+
+def lacking(report: Mapping[str, Any]) -> list[str]:
+    """The weights that a model of transformers did not find in its checkpoint, or found there in another shape.
+
+    report: what loading with `output_loading_info` and `ignore_mismatched_sizes` says.
+    """
+    others = (f"{key} {list(wanted)} (it has {list(found)})" for key, found, wanted in report["mismatched_keys"])
+    return [*report["missing_keys"], *others]
 
 
 def check_whole(source: str, model: str, lacking: Iterable[str]) -> None:

@@ -10,6 +10,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from sightline.datasets import Record
+from sightline.errors import DataError
 from sightline.media import ImageInput, load_pixels
 
 _SHARE = 0.8  # of a channel's spread that the weights take over from the activations
@@ -24,8 +25,12 @@ Sample = Mapping[str, npt.NDArray[Any]]
 def pictures_of(records: Sequence[Record], preprocess: ImageInput, count: int = 128) -> Floats:
     """Pixels [pictures, 3, size, size] of some pictures of a data set, spread evenly over it; unreadable ones apart."""
     chosen = records[:: max(1, len(records) // count)][:count]
-    loaded = load_pixels([record.image for record in chosen], preprocess)
-    return np.stack([one.pixels for one in loaded if one.pixels is not None])
+    loaded = list(load_pixels([record.image for record in chosen], preprocess))
+    pixels = [one.pixels for one in loaded if one.pixels is not None]
+    if not pixels:
+        why = f": {loaded[0].error}" if loaded else ""
+        raise DataError(f"there is no picture to fix ranges by{why}", "Give data whose pictures can be read.")
+    return np.stack(pixels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from sightline.datasets import read_all
 from sightline.evaluation import evaluate
 from sightline.models import checkpoint
 from sightline.training.export import export
-from sightline.training.finish import finish
 from sightline.training.ranges import pictures_of
 
 
@@ -37,7 +36,7 @@ def main() -> None:
         retriever, tokenizer = checkpoint.load(arguments.checkpoint)
         card = json.loads(arguments.card.read_text(encoding="utf-8")) if arguments.card else {}
         held_out = read_all([f"{data}/flickr8k-val.tar"])
-        export(
+        made = export(
             retriever,
             tokenizer,
             arguments.out,
@@ -45,8 +44,9 @@ def main() -> None:
             precision="int8",
             pictures=pictures_of(held_out, retriever.preprocess),
             provenance=card,
+            held_out=held_out,
         )
-        print("calibration", finish(arguments.out, held_out), flush=True)
+        print("calibration", made.calibration, flush=True)
     bundle = Bundle.open(arguments.out)
     fusion = bundle.spec.fusion
     records = read_all([f"{data}/flickr8k-test.tar"])

@@ -106,6 +106,15 @@ def test_a_calibrated_bundle_is_all_that_a_finished_export_leaves(place: Path) -
     assert (spec.name, set(spec.calibration)) == ("mine", {"embed", "match"})
 
 
+def test_held_out_pictures_that_cannot_be_read_are_named(place: Path) -> None:
+    broken = sorted((place.parent / "many").glob("*.png"))[0]
+    broken.write_bytes(b"no picture")
+    done = export(place, "many")
+    assert done.exit_code == 0, done.output
+    assert "Cannot be read, and left out:" in done.stderr
+    assert broken.name in done.stderr
+
+
 def test_what_was_moved_aside_by_an_export_that_was_killed_then_comes_back_if_the_next_one_fails(
     place: Path, tiny_bundle: Path
 ) -> None:

@@ -190,12 +190,15 @@ def export(
     except ImportError as error:
         raise SightlineError(f"exporting needs torch: {error}", "pip install 'sightline[train]'") from error
     from sightline.datasets import read_all
+    from sightline.datasets.record import Problem
     from sightline.loading import HUB_PREFIX, locate
     from sightline.progress import evaluating
+    from sightline.showing import problem_lines
 
     retriever, tokenizer = read(locate(checkpoint))
     held_out = read_all(calibrate) if calibrate else None
     fixes_ranges = held_out and quantize and retriever.reads_pixels
+    unreadable: list[Problem] = []
     with evaluating() as progress:
         spec = sightline.export(
             retriever,
@@ -208,6 +211,9 @@ def export(
             provenance={"initial_weights": checkpoint} if checkpoint.startswith(HUB_PREFIX) else None,
             held_out=held_out,
             progress=progress,
+            on_problem=unreadable.append,
         )
+    for line in problem_lines("Cannot be read, and left out", [(one.place, one.reason) for one in unreadable]):
+        tell(line)
     size = sum((out / file).stat().st_size for file in spec.files) / 1e6
     print_lines(f"{out}: {spec.name}, {', '.join(spec.abilities)}, {spec.precision}, {size:.1f} MB")

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from sightline.bundle.spec import FORMAT, SPEC_FILE, BundleSpec, Graph, ImageSpec, TextSpec, sha256, write_spec
 from sightline.bundle.tokenizing import Tokenizer
 from sightline.datasets import Record
+from sightline.datasets.record import Report
 from sightline.errors import BundleError, ModelError
 from sightline.evaluation.encoding import Progress
 from sightline.media import Preprocess, RegionConfig
@@ -80,13 +81,15 @@ def export(
     provenance: Mapping[str, Any] | None = None,
     held_out: Sequence[Record] | None = None,
     progress: Progress | None = None,
+    on_problem: Report | None = None,
 ) -> BundleSpec:
     """Write a bundle into `out`, replacing an earlier one only when the new one is whole; a failure leaves nothing.
 
     The graphs have a dynamic batch and, for texts and regions, a dynamic length. precision: of the weights; of an int8
     bundle, modules whose path matches the pattern `four_bits` take only four bits a weight, and the image graph is
     faster where `pictures` are given, a hundred like those to come, as pixels [pictures, 3, size, size]. held_out:
-    captions not trained on, by which the bundle is finished (see `finish`); `progress` is told how far that is.
+    captions not trained on, by which the bundle is finished (see `finish`); `progress` is told how far that is, and
+    `on_problem` of pictures among them that cannot be read.
     """
     with _in_place_of(Path(out).resolve()) as building:
         retriever = retriever.eval().cpu()
@@ -110,7 +113,7 @@ def export(
             provenance=dict(provenance or {}),
         )
         write_spec(building, spec)
-        return spec if held_out is None else finish(building, held_out, progress=progress)
+        return spec if held_out is None else finish(building, held_out, progress=progress, on_problem=on_problem)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from sightline.bundle import Bundle
 from sightline.bundle.encoded import check_ability
 from sightline.bundle.spec import BundleSpec, Fusion, read_spec, write_spec
 from sightline.datasets import Record
+from sightline.datasets.record import Report
 from sightline.evaluation.calibration import cross_calibrated
 from sightline.evaluation.cascade import Shortlist
 from sightline.evaluation.encoding import Needs, Progress, encode_images, encode_texts
@@ -26,20 +27,26 @@ Singles = npt.NDArray[np.float32]
 
 
 def finish(
-    folder: str | Path, records: Sequence[Record], *, lang: str = "en", progress: Progress | None = None
+    folder: str | Path,
+    records: Sequence[Record],
+    *,
+    lang: str = "en",
+    progress: Progress | None = None,
+    on_problem: Report | None = None,
 ) -> BundleSpec:
     """Choose the fusion's weight and fit the calibration of a bundle on held-out records; rewrites its spec.
 
     The weight is the one with the highest sum of recalls at 1, 5 and 10 in both directions. The
     calibration says how likely a candidate among the 20 best of a text is the picture that the text was written for:
-    other pictures that fit as well count as wrong, so probabilities err on the low side.
+    other pictures that fit as well count as wrong, so probabilities err on the low side. Pictures that cannot be read
+    are left out, and `on_problem` is told of each.
     """
     folder = Path(folder)
     bundle = Bundle.open(folder)
     questions = Questions.of(records, lang)
     check_ability(bundle, "embed", "calibrating", "A matcher alone has nothing to calibrate by: leave it out.")
     matches = "match" in bundle.abilities
-    images, readable = encode_images(bundle, questions.images, Needs(states=matches), 32, progress)
+    images, readable = encode_images(bundle, questions.images, Needs(states=matches), 32, progress, on_problem)
     texts, _ = encode_texts(bundle, questions.captions, Needs(states=matches), 32, progress)
     place = np.full(len(questions.images), -1, dtype=np.int64)
     place[readable] = np.arange(len(readable))

@@ -91,6 +91,9 @@ def with_interval(gain: Estimate) -> str:
     return signed(gain.mean) + around
 
 
+_RESULTS = "benchmarks/results"
+
+
 def sources(files: Sequence[ResultFile], root: Path) -> str:
     """Say which files a section was made from, what they were measured on, with which code, and by which commands."""
     origins = " and ".join(dict.fromkeys(file.origin for file in files))
@@ -100,14 +103,18 @@ def sources(files: Sequence[ResultFile], root: Path) -> str:
 
 
 def commands(told: Iterable[str]) -> list[str]:
-    """Commands that made result files, without the folders they were given; those of several seeds or runs are one."""
+    """Commands that made result files, without the folders they were given; those of several seeds or runs are one.
+
+    What was not written where a command writes by itself keeps its place: else what is there would be written over.
+    """
     found = []
     for command in told:
         words = shlex.split(command)
         for option in ("--work", "--out", "--json"):
             if option in words:
                 at = words.index(option)
-                del words[at : at + 2]
+                apart = option == "--out" and words[at + 1].startswith(f"{_RESULTS}/{Path(words[1]).stem}-")
+                words[at : at + 2] = words[at : at + 2] if apart else []
         found.append(tuple(words))
     for option in ("--seeds", "--runs"):
         found = _as_one(found, option)

@@ -156,5 +156,5 @@ def test_the_cost_of_relations_is_judged_by_what_was_asked(tmp_path: Path) -> No
     text = section(page, special.COST)
     assert cells(text, "frozen", "fusion") == ["20.0", "25.0", "20.0", "–"]
     assert cells(text, "three layers", "fusion") == ["20.0", "50.0", "60.0", "30.0"]
-    assert list(judgements(text).values()) == [CONFIRMED, NOT_CONFIRMED, CONFIRMED]
+    assert "at most 35 %: of 3 shares, 1 is above." in text
     assert "Left out" in section(page, MECHANISMS), "the cost is no run"

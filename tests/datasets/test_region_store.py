@@ -65,7 +65,7 @@ def test_features_without_boxes_are_for_models_without_boxes(tmp_path: Path) -> 
     with pytest.raises(MediaError, match="without boxes") as caught:
         to_input(first.image, RegionConfig(files.DIM, 6))
     assert "box_dim = 0" in caught.value.way_out
-    with pytest.raises(MediaError, match="regions of 5 numbers, and the model reads 2048"):
+    with pytest.raises(MediaError, match=r"regions of 5 numbers, .*and the model reads 2048"):
         to_input(first.image, RegionConfig())
 
 
@@ -243,3 +243,15 @@ def test_a_store_that_was_begun_of_something_else_is_refused(tmp_path: Path) -> 
     with pytest.raises(DataError, match=r"was begun otherwise, by one\n.*delete it"):
         stored(tmp_path / "store", made_of="other")
     assert stored(tmp_path / "store", made_of="one").spec.images == len(FOUND)
+
+
+def test_a_box_that_ends_before_it_begins_is_refused() -> None:
+    assert FOUND[0].boxes is not None
+    with pytest.raises(BrokenRecordError, match="left, top, right, bottom"):
+        replace(FOUND[0], boxes=FOUND[0].boxes[:, ::-1])
+
+
+@pytest.mark.parametrize("confidence", [-0.1, 5.0])
+def test_a_confidence_that_is_no_probability_is_refused(confidence: float) -> None:
+    with pytest.raises(DataError, match="from 0 to 1"):
+        Keep(confidence)

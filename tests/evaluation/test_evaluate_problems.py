@@ -61,8 +61,10 @@ def test_a_median_that_is_never_reached_is_null_in_json() -> None:
 
 
 def test_no_readable_image_at_all_is_refused() -> None:
-    with pytest.raises(EvaluationError, match="none of 2 images can be read"):
+    with pytest.raises(EvaluationError, match="none of 2 images can be read") as refused:
         evaluate(made_up(), [record(0, ["0"], broken=True), record(1, ["1"], broken=True)])
+    assert refused.value.way_out
+    assert refused.value.way_out not in refused.value.what
 
 
 def test_truncated_captions_are_counted() -> None:

@@ -197,6 +197,12 @@ def test_a_checkpoint_whose_weights_have_other_shapes_is_refused_by_name(tmp_pat
         towers.build(TowerConfig(source=str(tmp_path)), "text")
 
 
+@pytest.mark.parametrize("source", ["./nowhere", "/no/where", "some/folder/or/other"])
+def test_a_folder_that_is_not_there_is_not_taken_for_a_name(source: str) -> None:
+    with pytest.raises(ModelError, match="no such folder"):
+        towers.build(TowerConfig(source=source), "text")
+
+
 def test_a_source_that_is_no_model_is_refused_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"config\.json"):
         towers.build(TowerConfig(source=str(tmp_path)), "text")

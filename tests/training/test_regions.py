@@ -161,5 +161,12 @@ def test_what_cannot_be_trained_is_refused_before_the_first_step(stores: tuple[P
         train(parse_recipe(augmented, "regions"), tmp_path / "two")
     with pytest.raises(DataError, match="regions of a picture, and the model to be trained reads pixels"):
         train(parse_recipe(shapes.recipe(stores[0], hidden=16, data={"batch_size": 8}), "pixels"), tmp_path / "three")
+    for name, dim in (("four", region_cards.DIM + 4), ("five", 2048)):
+        wide = region_cards.recipe(stores[0])
+        wide["model"]["regions"]["feature_dim"] = dim
+        with pytest.raises(
+            RecipeError, match=rf"has {region_cards.DIM} numbers a region[^$]*feature_dim = {region_cards.DIM}"
+        ):
+            train(parse_recipe(wide, "regions"), tmp_path / name)
     with pytest.raises(EvaluationError, match="such as the regions of a picture"):
         evaluate(TorchModel(tiny.retriever(tiny.DUAL), tiny.tokenizer(), "pixels"), read_all(stores[1]))

@@ -10,7 +10,7 @@ from sightline.bundle import Bundle
 from sightline.bundle.encoded import Encoded, Model
 from sightline.bundle.engines import Device
 from sightline.datasets.record import Problem, Report
-from sightline.errors import EvaluationError, ModelError
+from sightline.errors import EvaluationError, MediaError, ModelError
 from sightline.evaluation.ragged import Ragged, RaggedBuilder
 from sightline.media import ImageSource, Loaded, in_a_batch, load_pixels
 
@@ -76,7 +76,7 @@ def encode_images(
     """
     gathered = _Gathered(needs)
     readable: list[int] = []
-    reason = ""
+    first: MediaError | None = None
     loading = load_pixels(sources, model.preprocess, ahead=max(batch_size, _LEAST_AHEAD))
     for batch in _batches(loading, batch_size):
         pixels = [loaded.pixels for loaded in batch if loaded.pixels is not None]
@@ -86,13 +86,16 @@ def encode_images(
             readable.extend(loaded.index for loaded in whole)
         for loaded in batch:
             if loaded.error is not None:
-                reason = reason or str(loaded.error)
+                first = first or loaded.error
                 if on_problem:
                     on_problem(Problem(loaded.source.name, loaded.error.reason))
         if progress:
             progress("encode_images", batch[-1].index + 1, len(sources))
     if not readable:
-        raise EvaluationError(f"none of {len(sources)} images can be read: {reason}", "Check the folder of the images.")
+        raise EvaluationError(
+            f"none of {len(sources)} images can be read{f': {first.what}' if first else ''}",
+            (first and first.way_out) or "Check the folder of the images.",
+        )
     return gathered.encodings(), np.array(readable, dtype=np.int64)
 
 

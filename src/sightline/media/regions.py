@@ -71,7 +71,8 @@ def to_regions(source: ImageSource, config: RegionConfig) -> Singles:
     if stored.shape[1] not in (dim, dim + CORNERS):
         raise MediaError(
             source.name,
-            f"has regions of {stored.shape[1]} numbers, and the model reads {dim}, or {dim + CORNERS} with their boxes",
+            f"has regions of {stored.shape[1]} numbers, boxes among them if it has any, and the model reads {dim}, or "
+            f"{dim + CORNERS} with boxes",
             "Give regions of the detector that the model was trained with.",
         )
     if config.box_dim and stored.shape[1] == dim:

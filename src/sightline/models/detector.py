@@ -14,7 +14,7 @@ from sightline.datasets.regions import Found
 from sightline.errors import MediaError, ModelError
 from sightline.loading import HUB_PREFIX
 from sightline.media import open_image
-from sightline.models.towers import UNREADABLE, check_whole, lacking
+from sightline.models.towers import UNREADABLE, check_there, check_whole, lacking
 
 _COUNT = ".num_batches_tracked"  # of batches that a normalisation has seen: only training reads it
 
@@ -48,6 +48,7 @@ class Detector:
         What lacks any of its weights, or has some of other shapes, is refused by their names.
         """
         name = source.removeprefix(HUB_PREFIX)
+        check_there(name)
         try:
             processor = AutoImageProcessor.from_pretrained(name)
             model, report = AutoModelForObjectDetection.from_pretrained(

@@ -61,7 +61,10 @@ class ImageTower(nn.Module):
         most = self.rows if pool == "grid" else self.rows**2
         if pool_to is not None and not 0 < pool_to <= most:
             wanted = f"a grid of {pool_to} rows" if pool == "grid" else f"{pool_to} clusters"
-            raise ModelError(f"patches cannot be pooled to {wanted}: the tower has {most}")
+            raise ModelError(
+                f"patches cannot be pooled to {wanted}: the tower has {most}",
+                f"Give model.pool_to up to {most}, or leave it out to keep every patch.",
+            )
         if below and below >= len(towers.layers(encoder)):
             raise ModelError(
                 f"layer {below} of the image tower was asked for, and it has {len(towers.layers(encoder))}",

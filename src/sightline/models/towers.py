@@ -62,6 +62,7 @@ def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
     """
     if tower.config:
         return shorten(_without_pooler(_new(tower.config)), tower.layer_step), None
+    check_there(tower.source)
     try:
         config = AutoConfig.from_pretrained(tower.source)
         config = getattr(config, f"{part}_config", config)
@@ -107,6 +108,12 @@ def _check_known(kind: str, settings: Mapping[str, Any], usual: PretrainedConfig
                 f'model_type = "{kind}": its config has no "{key}"',
                 f'Did you mean "{near[0]}"?' if near else "Leave it out.",
             )
+
+
+def check_there(source: str) -> None:
+    """Refuse what can only be a folder, and is none: transformers would take it for a misspelt name of the hub."""
+    if (source.startswith((".", "/", "~")) or source.count("/") > 1) and not Path(source).is_dir():
+        raise ModelError(f"{source}: there is no such folder", "Give a folder, or the name of a model on the hub.")
 
 
 def lacking(report: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 
-from sightline.datasets.regions import RegionSlice
+from sightline.datasets.regions import RegionSlice, RegionStore
 from sightline.errors import DataError, MediaError, RecipeError
 from sightline.media import RegionConfig, in_a_batch, to_input, without_padding
 from sightline.media.loading import usable_cpus
@@ -37,6 +37,7 @@ class RegionImages:
         if not isinstance(corpus.input, RegionConfig):
             _refuse_regions(corpus)
             return None
+        _check_stores(recipe, corpus, corpus.input)
         if recipe.augment is not None:
             raise RecipeError("augment: changes pixels, and this model reads regions", "Leave it out.")
         return cls(corpus, corpus.input, device)
@@ -54,6 +55,21 @@ class RegionImages:
         regions = torch.from_numpy(np.pad(batch, ((0, 0), (0, lacking), (0, 0)))).to(self._device)
         there = torch.from_numpy(np.pad(mask, ((0, 0), (0, lacking)))).to(self._device)
         return Regions.of(regions, there, self._config)
+
+
+def _check_stores(recipe: Recipe, corpus: Corpus, config: RegionConfig) -> None:
+    """Refuse regions of another width than the model reads, or without the boxes that it reads."""
+    for folder in sorted({one.image.store for one in corpus.records if isinstance(one.image, RegionSlice)}):
+        spec = RegionStore.open(folder).spec
+        if spec.feature_dim != config.feature_dim:
+            other = f"Set model.regions.feature_dim = {spec.feature_dim}."
+            raise RecipeError(
+                f"{folder}: has {spec.feature_dim} numbers a region, and the model reads {config.feature_dim}",
+                "Give regions of the detector that the model was trained with." if recipe.start else other,
+            )
+        if config.box_dim and not spec.boxes:
+            other = "Give regions with boxes, or train a model without them: model.regions.box_dim = 0."
+            raise RecipeError(f"{folder}: has regions without boxes, and the model reads boxes", other)
 
 
 def _refuse_regions(corpus: Corpus) -> None:

@@ -43,6 +43,8 @@ class Found:
             numbers = getattr(self, what)
             if numbers is not None and not np.isfinite(numbers).all():
                 raise BrokenRecordError(f"{what} that are not finite numbers")
+        if self.boxes is not None and (self.boxes[:, :2] > self.boxes[:, 2:]).any():
+            raise BrokenRecordError("a box that ends before it begins: they are left, top, right, bottom")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Keep:
             raise DataError(
                 f"at least {self.fewest} and at most {self.most} regions of a picture", "Give 1 <= fewest <= most."
             )
+        if not 0 <= self.confidence <= 1:
+            raise DataError(f"a confidence of {self.confidence:g}", "Give a probability, from 0 to 1.")
 
     def __call__(self, found: Found) -> Found:
         """Leave out the others."""

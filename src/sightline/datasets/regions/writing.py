@@ -72,7 +72,7 @@ def write_regions(
                 try:
                     writer.add(kept)
                 except BrokenRecordError as error:
-                    report(Problem(f"{out}:{one.name}", str(error)))
+                    report(Problem(f"{out}, picture {one.name}", str(error)))
                     continue
                 if made_of and writer.new == 1 and before is None:
                     begin(building, made_of, _alone(kept))

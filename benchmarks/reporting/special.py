@@ -83,8 +83,8 @@ def relation_cost(path: Path, root: Path) -> Section:
     over = sum(share > MOST for share in shares)
     above = f"{over or 'none'} {'is' if over == 1 else 'are'} above"
     verdict = (
-        f"Asked for were at most {MOST:g} %: of {len(shares)} shares, {above}. The time of a step varies by some per "
-        "cent from one measurement to the next, so that small shares cannot be told from none."
+        f"Asked for were at most {MOST:g} %: of {len(shares)} shares, {above}. Times are medians of "
+        f"{told['repeats']} steps of one run, in turns."
     )
     parts = [paragraph(words), table(heads, rows, words=2), paragraph(verdict), sources([file], root)]
     return Section(COST, "\n\n".join(parts))  # ours, not among the paper's findings

@@ -148,7 +148,7 @@ def test_the_cost_of_relations_is_judged_by_what_was_asked(tmp_path: Path) -> No
             "share_of_computing": {"fusion": 0.3},
         },
     }
-    content = {"batch": 128, "fragments": 36, "words": 32, "steps": steps}
+    content = {"batch": 128, "fragments": 36, "words": 32, "repeats": 30, "steps": steps}
     (tmp_path / "results/paper2").mkdir(parents=True)
     path = tmp_path / "results/paper2/cost.json"
     path.write_text(json.dumps({**content, "commit": "0" * 40, "machine": made_up.MACHINE}))

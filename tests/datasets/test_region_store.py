@@ -135,6 +135,7 @@ def test_a_picture_unlike_the_others_is_reported_and_left_out(odd: Found, reason
     assert len(list(read(tmp_path / "store"))) == 3
     (problem,) = problems
     assert reason in problem.reason
+    assert problem.place.endswith(f"store, picture {odd.name}")
     with pytest.raises(DataError, match=str(tmp_path)):
         stored(tmp_path / "strict", [*FOUND, odd])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]

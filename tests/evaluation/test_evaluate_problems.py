@@ -5,9 +5,9 @@ import pytest
 
 from evaluation.made_up import COUNTS, IMAGE_OF, MadeUp, made_up, record, records
 from sightline.datasets import Record
-from sightline.errors import DataError, EvaluationError, ModelError
+from sightline.errors import DataError, EvaluationError, MediaError, ModelError
 from sightline.evaluation import evaluate
-from sightline.media import ImageBytes
+from sightline.media import ImageBytes, open_image
 
 
 def test_an_image_that_cannot_be_read_is_missed_and_not_forgotten() -> None:
@@ -63,8 +63,11 @@ def test_a_median_that_is_never_reached_is_null_in_json() -> None:
 def test_no_readable_image_at_all_is_refused() -> None:
     with pytest.raises(EvaluationError, match="none of 2 images can be read") as refused:
         evaluate(made_up(), [record(0, ["0"], broken=True), record(1, ["1"], broken=True)])
-    assert refused.value.way_out
-    assert refused.value.way_out not in refused.value.what
+    with pytest.raises(MediaError) as own:
+        open_image(record(0, ["0"], broken=True).image)
+    assert own.value.way_out
+    assert refused.value.way_out == own.value.way_out
+    assert own.value.way_out not in refused.value.what
 
 
 def test_truncated_captions_are_counted() -> None:

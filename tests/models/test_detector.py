@@ -190,6 +190,11 @@ def test_a_picture_that_cannot_be_opened_is_named(folder: Path, photos: Path, tm
         list(detector.find(records))
 
 
+def test_a_folder_that_is_not_there_is_not_taken_for_a_name(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no such folder"):
+        Detector.open(str(tmp_path / "nowhere"))
+
+
 def test_what_is_no_detector_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no detector can be loaded"):
         Detector.open(str(tmp_path))

@@ -43,7 +43,7 @@ _INTERRUPTED = "sightline: interrupted"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def _answering_ctrl_c(command: Callable[..., None]) -> Callable[..., None]:
+def _saying_when_interrupted(command: Callable[..., None]) -> Callable[..., None]:
     """A command that says so when it is interrupted, unless it has words of its own for that; typer says nothing."""
 
     @wraps(command)
@@ -58,7 +58,7 @@ def _answering_ctrl_c(command: Callable[..., None]) -> Callable[..., None]:
 
 
 for _name, _command in _COMMANDS.items():
-    app.command(_name)(_answering_ctrl_c(_command))
+    app.command(_name)(_saying_when_interrupted(_command))
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sightline.cli.telling import check_writable, print_json, print_lines, print_table, tell, tell_skipped
+from sightline.cli.telling import check_writable, print_json, print_lines, print_table, tell_skipped, tell_unreadable
 from sightline.errors import SightlineError
 
 
@@ -95,7 +95,6 @@ def evaluate(
     from sightline.datasets import read_all
     from sightline.evaluation import command_translator, languages, report
     from sightline.progress import evaluating
-    from sightline.showing import problem_lines
 
     check_writable(json_file)
     on_problem = tell_skipped if skip_broken else None
@@ -132,6 +131,5 @@ def evaluate(
             shown, result, unreadable = report.table(one), one.to_json(), one.unreadable
     if json_file is not None:
         json_file.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    for line in problem_lines("Cannot be read", [(one.place, one.reason) for one in unreadable]):
-        tell(line)
+    tell_unreadable("Cannot be read", unreadable)
     print_table(shown)

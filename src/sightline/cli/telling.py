@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +33,14 @@ def tell_at_once(message: str) -> None:
 def tell_skipped(problem: "Problem") -> None:
     """Say which record was left out, and why."""
     print(f"skipped {problem.place}: {problem.reason}", file=sys.stderr)
+
+
+def tell_unreadable(title: str, problems: Sequence["Problem"]) -> None:
+    """Say which pictures could not be read, and why: the first few, and how many more."""
+    from sightline.showing import problem_lines
+
+    for line in problem_lines(title, [(one.place, one.reason) for one in problems]):
+        tell(line)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import typer
 
-from sightline.cli.telling import print_lines, tell, tell_at_once, tell_skipped
+from sightline.cli.telling import print_lines, tell, tell_at_once, tell_skipped, tell_unreadable
 from sightline.errors import SightlineError
 
 if TYPE_CHECKING:
@@ -193,7 +193,6 @@ def export(
     from sightline.datasets.record import Problem
     from sightline.loading import HUB_PREFIX, locate
     from sightline.progress import evaluating
-    from sightline.showing import problem_lines
 
     retriever, tokenizer = read(locate(checkpoint))
     held_out = read_all(calibrate) if calibrate else None
@@ -213,7 +212,6 @@ def export(
             progress=progress,
             on_problem=unreadable.append,
         )
-    for line in problem_lines("Cannot be read, and left out", [(one.place, one.reason) for one in unreadable]):
-        tell(line)
+    tell_unreadable("Cannot be read, and left out", unreadable)
     size = sum((out / file).stat().st_size for file in spec.files) / 1e6
     print_lines(f"{out}: {spec.name}, {', '.join(spec.abilities)}, {spec.precision}, {size:.1f} MB")

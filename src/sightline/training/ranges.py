@@ -28,7 +28,7 @@ def pictures_of(records: Sequence[Record], preprocess: ImageInput, count: int = 
     loaded = list(load_pixels([record.image for record in chosen], preprocess))
     pixels = [one.pixels for one in loaded if one.pixels is not None]
     if not pixels:
-        why = f": {loaded[0].error}" if loaded else ""
+        why = f": {loaded[0].error.what}" if loaded and loaded[0].error else ""
         raise DataError(f"there is no picture to fix ranges by{why}", "Give data whose pictures can be read.")
     return np.stack(pixels)
 

@@ -19,8 +19,8 @@ from sightline.bundle.spec import read_spec, write_spec
 from sightline.datasets import read_all
 from sightline.evaluation import evaluate
 from sightline.models import checkpoint
-from sightline.training.export import export
-from sightline.training.ranges import pictures_of
+from sightline.onnx_export.exporter import export
+from sightline.onnx_export.static_ranges import pictures_of
 
 
 def main() -> None:

@@ -16,8 +16,8 @@ from measuring.once import train_once, write_result
 from measuring.provenance import provenance
 from sightline.datasets import read_all
 from sightline.models import checkpoint
-from sightline.models.blending import blend
-from sightline.models.engine import TorchModel
+from sightline.models.torch_model import TorchModel
+from sightline.models.weight_average import blend
 
 
 def main() -> None:

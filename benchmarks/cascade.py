@@ -30,14 +30,14 @@ from sightline.collection import Collection
 from sightline.datasets import Record, read_all
 from sightline.evaluation.cascade import Shortlist
 from sightline.evaluation.metrics import CUTOFFS, summary
-from sightline.loading import locate
-from sightline.search.cascade import Cascade
-from sightline.search.costs import Costs, fit
-from sightline.search.late import Late
-from sightline.search.plan import Plan
-from sightline.search.query import ask, encode
-from sightline.search.retrieval import retrieve
-from sightline.search.scoring import fuse
+from sightline.registry.loader import locate
+from sightline.retrieval.cascade import Cascade
+from sightline.retrieval.costs import Costs, fit
+from sightline.retrieval.late import Late
+from sightline.retrieval.plan import Plan
+from sightline.retrieval.query import ask, encode
+from sightline.retrieval.retrieval import retrieve
+from sightline.retrieval.scoring import fuse
 
 Longs = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]

@@ -34,10 +34,10 @@ from measuring.encoding_ways import AT_ONCE, IMAGE_TOWER, TEXT_TOWER, Engine, Ki
 from measuring.side_by_side import in_turns, options, write
 from sightline.bundle import Bundle
 from sightline.datasets import Record, read_all
-from sightline.loading import locate
 from sightline.media import ImageBytes, open_image, pixels_wanted
-from sightline.media.loading import usable_cpus
+from sightline.media.loader import usable_cpus
 from sightline.media.pixels import open_for, to_pixels_of
+from sightline.registry.loader import locate
 
 SHIPPED = "Sightline"
 LOOP, PEER = "a plain transformers loop", "sentence-transformers"

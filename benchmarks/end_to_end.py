@@ -36,7 +36,7 @@ from searching import command, encoded_photos, make
 from serve import Server, running
 from sightline.bundle import Bundle
 from sightline.datasets import read_all
-from sightline.loading import locate
+from sightline.registry.loader import locate
 
 TOWER = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
 K = 20

@@ -24,7 +24,7 @@ from measuring import table4
 from measuring.side_by_side import options, write
 from sightline.bundle import Bundle
 from sightline.evaluation import ranks_from_embeddings
-from sightline.loading import locate
+from sightline.registry.loader import locate
 
 IMAGES, CAPTIONS, BLOCK = 5_000, 25_000, 1_000
 

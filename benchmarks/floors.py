@@ -15,7 +15,7 @@ import numpy as np
 
 from measuring.retrieval_summary import bandwidth, floor_ms
 from measuring.side_by_side import best, options, write
-from sightline.media.loading import usable_cpus
+from sightline.media.loader import usable_cpus
 
 WORDS, PARTS, PATCHES = 13, 49, 197
 """Of a typical query, with its marks; that a matcher reads of a picture; that an image tower does."""

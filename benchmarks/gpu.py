@@ -29,8 +29,8 @@ from sightline.kernels import graphs
 from sightline.kernels.graphs import TorchGraph
 from sightline.kernels.operators import OPERATORS, Attributes, Operator, Outputs, linear
 from sightline.kernels.scan import Scan
-from sightline.loading import locate
 from sightline.media import ImageBytes, blank
+from sightline.registry.loader import locate
 
 RERANK, CAPTIONS, TEXT = 20, 5, "two children and a small dog are running on a beach"
 WORDS = ("a", "the", "dog", "child", "man", "red", "ball", "beach", "snow", "water", "running", "with", "on", "two")

@@ -29,8 +29,8 @@ from sightline.collection import Collection, index
 from sightline.collection.collection import VECTORS_FOLDER
 from sightline.datasets import read_all
 from sightline.evaluation import ranks_from_embeddings
-from sightline.loading import locate
 from sightline.media import blank
+from sightline.registry.loader import locate
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
 

@@ -30,7 +30,7 @@ from sightline.bundle.encoded import Encoded
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
 from sightline.stores.ranking import best_of_rows
-from sightline.stores.signs import nearest_codes, sign_codes
+from sightline.stores.sign_codes import nearest_codes, sign_codes
 
 HERE = Path(__file__).parent
 RESULT, PAGE = HERE / "results" / "index_choice.json", HERE.parent / "docs" / "index-choice.md"

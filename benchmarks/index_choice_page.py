@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sightline.stores.searching import Effort
+from sightline.stores.local_search import Effort
 
 
 def ours(size: int) -> str:

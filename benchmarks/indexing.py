@@ -24,8 +24,8 @@ from measuring.side_by_side import options, write
 from sightline.bundle import Bundle
 from sightline.collection import index
 from sightline.datasets import read_all
-from sightline.loading import locate
 from sightline.media import open_image
+from sightline.registry.loader import locate
 
 
 def plain_loop(folder: Path, model: str) -> dict[str, float]:

@@ -25,10 +25,10 @@ import numpy.typing as npt
 from measuring.provenance import provenance
 from sightline.bundle import Bundle, Encoded
 from sightline.datasets import read_all
-from sightline.loading import locate
 from sightline.media import load_pixels
-from sightline.search.late import Late, rank_all
-from sightline.search.query import Asked
+from sightline.registry.loader import locate
+from sightline.retrieval.late import Late, rank_all
+from sightline.retrieval.query import Asked
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
 

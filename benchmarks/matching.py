@@ -25,7 +25,7 @@ from searching import encoded_photos, make
 from sightline.bundle import Bundle
 from sightline.collection import Collection
 from sightline.datasets import read_all
-from sightline.loading import locate
+from sightline.registry.loader import locate
 
 SHAPE = {"hidden_size": 384, "num_hidden_layers": 3, "num_attention_heads": 12, "intermediate_size": 1536}
 PAIRS = (20, 100)

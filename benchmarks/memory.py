@@ -65,8 +65,8 @@ def indexed(folder: Path, model: str) -> dict[str, float]:
 
     from sightline.bundle import Bundle
     from sightline.collection import index
-    from sightline.loading import locate
     from sightline.media import blank
+    from sightline.registry.loader import locate
 
     bundle = Bundle.open(locate(model))
     repeating = Repeating(bundle)

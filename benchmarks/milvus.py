@@ -26,16 +26,16 @@ from measuring.provenance import provenance
 from searching import AT_ONCE, around, encoded_photos
 from sightline.bundle import Bundle, Encoded
 from sightline.datasets import read_all
-from sightline.loading import locate
-from sightline.search.cascade import Cascade
-from sightline.search.costs import Costs
-from sightline.search.plan import Plan
-from sightline.search.query import ask
+from sightline.registry.loader import locate
+from sightline.retrieval.cascade import Cascade
+from sightline.retrieval.costs import Costs
+from sightline.retrieval.plan import Plan
+from sightline.retrieval.query import ask
 from sightline.stores.base import Shape, Store
 from sightline.stores.local import LocalStore
+from sightline.stores.local_search import Effort
 from sightline.stores.milvus import MilvusStore
 from sightline.stores.milvus_address import parse_address
-from sightline.stores.searching import Effort
 
 RERANK = 20
 WARM = 5  # searches that are not counted, for they load graphs and pages

@@ -20,7 +20,7 @@ from measuring.provenance import provenance
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
 from sightline.models import SingleStream, checkpoint, towers
-from sightline.models.engine import TorchModel
+from sightline.models.torch_model import TorchModel
 from sightline.training.recipe import read_recipe
 from sightline.training.trainer import train
 

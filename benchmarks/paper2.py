@@ -41,12 +41,12 @@ from measuring.ranked import gain, ranked
 from measuring.relation_cost import measured_cost
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
-from sightline.evaluation.encoding import Encodings, Needs, encode_images, encode_texts
+from sightline.evaluation.encodings import Encodings, Needs, encode_images, encode_texts
 from sightline.evaluation.ensemble import beside
-from sightline.evaluation.questions import Questions
+from sightline.evaluation.hard_queries import average_similarities, special_recalls
 from sightline.evaluation.ranking import ranks_from_embeddings
-from sightline.evaluation.special import average_similarities, special_recalls
-from sightline.models.engine import TorchModel
+from sightline.evaluation.test_set import Questions
+from sightline.models.torch_model import TorchModel
 
 BRIEF = ("schedule.epochs=0", "schedule.steps=12", "data.batch_size=16", "data.limit=16")
 _CURVE = 50  # points of Figure 7

@@ -29,12 +29,12 @@ from measuring.provenance import provenance
 from measuring.ranked import gain, ranked
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
-from sightline.evaluation.encoding import Encodings, Needs, encode_images, encode_texts
+from sightline.evaluation.encodings import Encodings, Needs, encode_images, encode_texts
 from sightline.evaluation.metrics import image_to_text_ranks, text_to_image_ranks
-from sightline.evaluation.questions import Questions
 from sightline.evaluation.ranking import ranks_from_embeddings
-from sightline.models.engine import TorchModel
-from sightline.objectives.interaction import maxsim
+from sightline.evaluation.test_set import Questions
+from sightline.losses.interaction import maxsim
+from sightline.models.torch_model import TorchModel
 
 Kind = Literal["fast", "late", "shrink-fast", "shrink-late"]
 

@@ -29,12 +29,12 @@ from measuring.provenance import provenance
 from measuring.ranked import gain, ranked
 from sightline.datasets import Record, read_all
 from sightline.evaluation import Evaluation, command_translator, evaluate, evaluate_languages
-from sightline.evaluation.encoding import Encodings, SharedImages
+from sightline.evaluation.encodings import Encodings, SharedImages
 from sightline.evaluation.metrics import recall
-from sightline.evaluation.questions import Questions
+from sightline.evaluation.test_set import Questions
 from sightline.media import load_pixels
-from sightline.models.engine import TorchModel
 from sightline.models.retriever import Seen
+from sightline.models.torch_model import TorchModel
 
 LANGUAGES = ("en", "de", "zh", "pt", "ar", "fr", "cs")
 _WORDS, _REGIONS = ("vmlm",), ("smrfr", "smrc")

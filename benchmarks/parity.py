@@ -20,7 +20,7 @@ from measuring.provenance import provenance
 from sightline.bundle import Bundle
 from sightline.collection import Collection, index
 from sightline.datasets import Record, read_all
-from sightline.loading import locate
+from sightline.registry.loader import locate
 
 K = (1, 5, 10)
 

@@ -16,7 +16,7 @@ from measuring.cascades import Cascades
 from measuring.provenance import provenance
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation, evaluate
-from sightline.models.engine import TorchModel
+from sightline.models.torch_model import TorchModel
 
 WEIGHTS = (0.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 80.0, 120.0, 180.0)
 

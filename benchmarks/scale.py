@@ -26,7 +26,7 @@ from scale_page import PAGE, RESULTS, page
 from searching import around, encoded_photos
 from sightline.bundle import Bundle, Encoded
 from sightline.datasets import read_all
-from sightline.loading import locate
+from sightline.registry.loader import locate
 from sightline.stores.base import Shape, Singles
 from sightline.stores.local import LocalStore
 

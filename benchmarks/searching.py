@@ -24,13 +24,13 @@ import numpy as np
 from measuring.provenance import provenance
 from sightline.bundle import Bundle, Encoded
 from sightline.collection import Collection
-from sightline.collection.catalog import Catalog
+from sightline.collection.catalog.database import Catalog
+from sightline.collection.catalog.files import Facts, Found, Stamp
 from sightline.collection.collection import VECTORS_FOLDER
-from sightline.collection.files import Facts, Found, Stamp
 from sightline.collection.manifest import FORMAT, Manifest, write_manifest
 from sightline.datasets import Record, read_all
-from sightline.loading import locate
 from sightline.media import load_pixels
+from sightline.registry.loader import locate
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
 
@@ -88,7 +88,7 @@ def make(at: Path, bundle: Bundle, photos: Encoded, count: int, bare: bool = Fal
 
 def warm(at: Path, model: str, captions: list[str], rerank: int) -> dict[str, float]:
     """Milliseconds of searches in an open collection: the median and the 99th percentile, and those of each stage."""
-    from sightline.loading import load
+    from sightline.registry.loader import load
 
     started = time.perf_counter()
     with Collection.open(at) as collection:

@@ -39,9 +39,9 @@ from measuring.provenance import provenance
 from searching import encoded_photos, make
 from sightline.bundle import Bundle
 from sightline.datasets import read_all
-from sightline.loading import locate
+from sightline.registry.loader import locate
 from sightline.server.limits import Limits
-from sightline.server.serving import serve
+from sightline.server.run import serve
 
 WARM_UP, LONG_WARM_UP = 1.0, 5.0  # seconds of load at the beginning of a block, and of a long run, that do not count
 EDGE = 10.0  # seconds at either end of a long run whose memory is compared

@@ -60,7 +60,7 @@ def run(case: Case, chunked: bool, steps: int, device: str) -> dict[str, float]:
     """Seconds of a step, the median, and the megabytes that steps take beyond the model and the batch."""
     import torch
 
-    from sightline.objectives import Contrastive
+    from sightline.losses import Contrastive
     from sightline.training.gradients import Side, backward
 
     torch.manual_seed(0)

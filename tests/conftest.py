@@ -40,7 +40,7 @@ def data() -> Path:
 def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An exported float32 bundle of a tiny two-tower model with a shared matcher."""
     import tiny
-    from sightline.training.export import export
+    from sightline.onnx_export.exporter import export
 
     folder = tmp_path_factory.mktemp("bundles") / "tiny"
     export(tiny.retriever(tiny.DUAL), tiny.tokenizer(), folder, name="tiny")

@@ -203,7 +203,7 @@ def test_a_result_is_written_to_its_file_before_it_is_shown(
     tiny_bundle: Path, captions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever reads the table may be gone, and the disk it goes to full."""
-    monkeypatch.setattr("sightline.cli.evaluating.print_table", lambda _: 1 / 0)
+    monkeypatch.setattr("sightline.cli.evaluation_commands.print_table", lambda _: 1 / 0)
     assert isinstance(run("eval", tiny_bundle, captions, "--json", tmp_path / "r.json").exception, ZeroDivisionError)
     assert json.loads((tmp_path / "r.json").read_text())["images"] == 12
 

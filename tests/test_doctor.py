@@ -15,10 +15,11 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from sightline import cli, doctor, loading
+from sightline import cli, doctor
 from sightline.collection import index
-from sightline.collection.locking import writing
+from sightline.collection.indexing.lock import writing
 from sightline.doctor import Finding, examine
+from sightline.registry import loader
 from sightline.stores.local import LocalStore
 
 
@@ -34,7 +35,7 @@ def found(at: Path | None = None) -> dict[str, Finding]:
 def installed(tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A healthy installation whose bundled model is a copy of the tiny one, in a folder without a collection."""
     bundle = Path(shutil.copytree(tiny_bundle, tmp_path / "bundled"))
-    monkeypatch.setattr(loading, "_bundled", lambda: bundle)
+    monkeypatch.setattr(loader, "_bundled", lambda: bundle)
     monkeypatch.setenv("SIGHTLINE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -89,7 +90,7 @@ def test_json_holds_the_same_findings_and_nothing_else_is_printed(photos: Path) 
 
 
 def test_a_file_of_the_model_that_was_altered_is_found_though_it_was_once_verified(installed: Path) -> None:
-    loading.load("default")
+    loader.load("default")
     data = bytearray((installed / "image.onnx").read_bytes())
     data[len(data) // 2] ^= 1
     (installed / "image.onnx").write_bytes(data)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from sightline import cli, loading
+from sightline import cli
 from sightline.bundle.spec import read_spec, write_spec
 from sightline.errors import ModelError
-from sightline.shelf import shelf
+from sightline.registry import loader
+from sightline.registry.installed import shelf
 
 RESULT = {
     "model": "tiny",
@@ -30,7 +31,7 @@ def run(*arguments: str) -> Result:
 def machine(tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder, with a bundled model elsewhere and an empty hub."""
     bundled = Path(shutil.copytree(tiny_bundle, tmp_path / "bundled"))
-    monkeypatch.setattr(loading, "_bundled", lambda: bundled)
+    monkeypatch.setattr(loader, "_bundled", lambda: bundled)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     here = tmp_path / "here"
     here.mkdir()
@@ -54,14 +55,14 @@ def test_bundles_are_found_in_every_known_place_and_called_as_commands_call_them
     assert found == ["default", "hf:someone/their-model", "mine", "bundles/ours", "runs/first/bundle"]
     for model in found:
         if not model.startswith("hf:"):
-            assert loading.load(model).name == "tiny"
+            assert loader.load(model).name == "tiny"
 
 
 def test_the_bundled_model_is_listed_once_though_it_lies_in_the_working_folder(
     machine: Path, tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(tiny_bundle, machine / "bundles" / "default")
-    monkeypatch.setattr(loading, "_bundled", lambda: machine / "bundles" / "default")
+    monkeypatch.setattr(loader, "_bundled", lambda: machine / "bundles" / "default")
     assert [one.model for one in shelf()] == ["default"]
 
 
@@ -111,6 +112,6 @@ def test_without_any_model_the_list_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     def missing() -> Path:
         raise ModelError("this installation has no bundled model")
 
-    monkeypatch.setattr(loading, "_bundled", missing)
+    monkeypatch.setattr(loader, "_bundled", missing)
     assert shelf() == []
     assert "No models here" in run("models").output

@@ -55,14 +55,14 @@ ROOMS = [
     "datasets",
     "bundle",
     "stores",
-    "search",
+    "retrieval",
     "collection",
     "server",
     "evaluation",
     "settings",
     "errors",
-    "verbs",
-    "showing",
+    "api",
+    "registry",
     "cli",
 ]
 
@@ -85,10 +85,10 @@ def test_what_a_search_does_not_need_is_not_imported_for_it(tiny_bundle: Path) -
     """Each of these takes as long to import as a query takes to answer."""
     script = """
 import json, sys
-import sightline.cli, sightline.verbs
+import sightline.cli, sightline.api
 from sightline.bundle import Bundle
 Bundle.open(sys.argv[1]).encode_texts(["a red square", "a dog"])
-heavy = {"numpy.ma", "sightline.datasets", "sightline.search.codes"}
+heavy = {"numpy.ma", "sightline.datasets", "sightline.retrieval.codes"}
 print(json.dumps(sorted(heavy & sys.modules.keys())))
 """
     assert json.loads(run(script, str(tiny_bundle))) == []

@@ -15,14 +15,14 @@ from torch import Tensor
 
 from sightline.datasets import Record
 from sightline.evaluation.cascade import Shortlist
-from sightline.evaluation.encoding import Encodings, Needs, encode_images, encode_texts
+from sightline.evaluation.encodings import Encodings, Needs, encode_images, encode_texts
 from sightline.evaluation.metrics import image_to_text_ranks, query_images, text_to_image_ranks
-from sightline.evaluation.questions import Questions
 from sightline.evaluation.ranking import ranks_from_embeddings, top_k_from_embeddings
 from sightline.evaluation.result import Evaluation, FoldRanks
 from sightline.evaluation.stages import Direction, score_both
-from sightline.models.engine import TorchModel
-from sightline.search.scoring import Fusion, fuse
+from sightline.evaluation.test_set import Questions
+from sightline.models.torch_model import TorchModel
+from sightline.retrieval.scoring import Fusion, fuse
 
 Longs = npt.NDArray[np.int64]
 Singles = npt.NDArray[np.float32]

@@ -21,8 +21,8 @@ def bundles(checkpoint: Path, work: Path, held_out: Sequence[Record]) -> dict[st
     missing = [name for name, folder in folders.items() if not folder.is_dir()]
     if missing:
         from sightline.models import checkpoint as checkpoints
-        from sightline.training.export import export
-        from sightline.training.ranges import pictures_of
+        from sightline.onnx_export.exporter import export
+        from sightline.onnx_export.static_ranges import pictures_of
 
         retriever, tokenizer = checkpoints.load(checkpoint)
         for name in missing:

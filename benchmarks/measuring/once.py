@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sightline.progress import training
+from sightline.cli.progress import training
 from sightline.training.recipe import read_recipe
 from sightline.training.trainer import train
 

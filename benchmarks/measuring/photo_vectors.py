@@ -28,9 +28,9 @@ def real(file: Path, model: str, photos: int | None = None) -> Real:
     """The embeddings of Flickr8k's test set, or of its first photos; made once, and then read from the file."""
     if not file.exists():
         from sightline.datasets import read_all
-        from sightline.evaluation.encoding import Needs, encode_images, encode_texts
-        from sightline.evaluation.questions import Questions
-        from sightline.loading import load
+        from sightline.evaluation.encodings import Needs, encode_images, encode_texts
+        from sightline.evaluation.test_set import Questions
+        from sightline.registry.loader import load
 
         records = read_all([f"{os.environ['SIGHTLINE_DATA']}/flickr8k-test.tar"])[:photos]
         questions = Questions.of(records, "en", [])

@@ -4,8 +4,8 @@ import numpy as np
 
 from sightline.evaluation import Evaluation
 from sightline.evaluation.metrics import CUTOFFS, Ranks, query_images
-from sightline.evaluation.questions import Questions
 from sightline.evaluation.result import FoldRanks
+from sightline.evaluation.test_set import Questions
 
 RESAMPLES = 1000
 

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
+from sightline.losses import Objective
 from sightline.media import pixels_wanted
 from sightline.models.retriever import Retriever, Seen, Tokens
-from sightline.objectives import Objective
-from sightline.training.beginning import make_model, make_objectives
 from sightline.training.gradients import Side, backward
 from sightline.training.optimizer import make_optimizer
 from sightline.training.recipe import Recipe, read_recipe
+from sightline.training.setup import make_model, make_objectives
 
 FRAGMENTS, WORDS, BATCH = 36, 32, 128
 _BERT = "num_hidden_layers = 12, hidden_size = 768, intermediate_size = 3072, num_attention_heads = 12"

@@ -11,8 +11,8 @@ from measuring.growth import exponent
 from measuring.photo_vectors import TOP
 from measuring.retrieval_steps import EQUAL, LEAST, LEAST_RECALL
 from measuring.retrieval_ways import OURS, WAYS, Way
-from sightline.stores.searching import Effort
-from sightline.stores.signs import code_bytes
+from sightline.stores.local_search import Effort
+from sightline.stores.sign_codes import code_bytes
 
 PAPER_1_MS = 1_600.0
 """The bi-encoder of paper 1 over a million images, on a processor: its Table 3."""

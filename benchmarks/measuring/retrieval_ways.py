@@ -13,7 +13,7 @@ from measuring.photo_vectors import TOP, Halves, Longs, Singles
 from sightline.bundle.encoded import Encoded
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
-from sightline.stores.searching import Effort
+from sightline.stores.local_search import Effort
 
 LINKS, FILE = 16, "index"
 """Links of a vector on each layer of a graph but the lowest, which has twice as many; where peers write theirs."""

@@ -144,7 +144,7 @@ def _numbers(version: str) -> list[int]:
 
 
 def _processors() -> Iterator[Finding]:
-    from sightline.media.loading import usable_cpus
+    from sightline.media.loader import usable_cpus
 
     usable, there = usable_cpus(), os.cpu_count() or 1
     yield Finding("processors", "good", f"{usable} of {there} usable, and as many threads")
@@ -193,7 +193,7 @@ def _model() -> Iterator[Finding]:
     """The bundled model: there, whole to the byte, and able to read a text."""
     from sightline.bundle import Bundle
     from sightline.bundle.spec import check_files, read_spec
-    from sightline.loading import locate
+    from sightline.registry.loader import locate
 
     folder = locate("default")
     spec = read_spec(folder)
@@ -222,7 +222,7 @@ def _cache() -> Iterator[Finding]:
 
 def _collection(at: Path | None) -> Iterator[Finding]:
     from sightline.collection import Collection
-    from sightline.collection.finding import find_collection
+    from sightline.collection.locate import find_collection
 
     if at is None:
         try:
@@ -272,7 +272,7 @@ def _index_again(collection: "Collection") -> str:
 
 def _lock(at: Path) -> Finding:
     """Whether somebody writes to it, found out by taking the lock for a moment."""
-    from sightline.collection.locking import writing
+    from sightline.collection.indexing.lock import writing
 
     try:
         with writing(at, wait=False):

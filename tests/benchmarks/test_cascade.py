@@ -17,12 +17,12 @@ from sightline.bundle import Bundle
 from sightline.bundle.spec import Fusion, Usual, read_spec
 from sightline.collection import Collection
 from sightline.datasets import Record
-from sightline.loading import locate
 from sightline.media import ImageBytes
-from sightline.search.cascade import Cascade
-from sightline.search.costs import Costs
-from sightline.search.plan import Plan
-from sightline.search.query import ask
+from sightline.registry.loader import locate
+from sightline.retrieval.cascade import Cascade
+from sightline.retrieval.costs import Costs
+from sightline.retrieval.plan import Plan
+from sightline.retrieval.query import ask
 
 TEXTS = ["a red dog", "two cats", "a child on the grass", "blue water", "a man with a ball", "snow"]
 

@@ -23,7 +23,7 @@ from sightline.datasets import Record
 from sightline.evaluation import evaluate
 from sightline.media import ImageBytes
 from sightline.models import checkpoint
-from sightline.training.quantize import quantize
+from sightline.onnx_export.quantize import quantize
 
 CAPTIONS = ("a red dog on the grass", "two cats in the snow", "a child with a ball")
 SHAPE = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
@@ -155,7 +155,7 @@ def test_graphs_that_are_not_there_are_made_each_in_its_precision(
         made[name] = (precision, pictures is not None)
         given[2].mkdir(parents=True)
 
-    monkeypatch.setattr("sightline.training.export.export", export)
+    monkeypatch.setattr("sightline.onnx_export.exporter.export", export)
     checkpoint.save(tiny.retriever(dataclasses.replace(tiny.DUAL, matcher="none")), tiny.tokenizer(), work / "model")
     (tmp_path / "int8-in-blocks").mkdir()
     found = encoding.bundles(work / "model", tmp_path, records())

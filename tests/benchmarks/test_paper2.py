@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from benchmarks.scripts import RECIPES, script
+from sightline.losses import Relation
 from sightline.models import DualStreamConfig
-from sightline.objectives import Relation
-from sightline.training.beginning import make_objectives
 from sightline.training.recipe import Recipe, read_recipe
+from sightline.training.setup import make_objectives
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ import pytest
 from benchmarks.scripts import RECIPES, script
 from sightline.evaluation import Evaluation
 from sightline.evaluation.result import FoldRanks
-from sightline.objectives import Distill, Triplet
-from sightline.training.beginning import make_objectives
+from sightline.losses import Distill, Triplet
 from sightline.training.recipe import Recipe, read_recipe
+from sightline.training.setup import make_objectives
 
 
 @pytest.fixture(scope="module")

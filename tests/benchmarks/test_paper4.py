@@ -11,10 +11,10 @@ import pytest
 from benchmarks.scripts import RECIPES, script
 from sightline.evaluation import Evaluation
 from sightline.evaluation.result import FoldRanks
+from sightline.losses import Contrastive, MaskedFragments, MaskedWords
 from sightline.models import DualStreamConfig
-from sightline.objectives import Contrastive, MaskedFragments, MaskedWords
-from sightline.training.beginning import make_objectives
 from sightline.training.recipe import Recipe, read_recipe
+from sightline.training.setup import make_objectives
 
 
 @pytest.fixture(scope="module")

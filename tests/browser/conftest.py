@@ -14,7 +14,7 @@ from server.made_up import limits
 from server.served import opening, served
 from sightline.demo import PICTURES
 from sightline.server.app import create_app
-from sightline.server.serving import Opened
+from sightline.server.run import Opened
 
 SHOWN = {
     "animals/birds": ("kingfisher", "owl"),

@@ -10,7 +10,7 @@ from browser.conftest import SHOWN, Opener
 from browser.page import first, named, search, settled, tiles, word
 from server.served import Served, served
 from sightline.server.app import create_app
-from sightline.server.serving import Opened
+from sightline.server.run import Opened
 
 COUNT = sum(map(len, SHOWN.values()))
 TOKEN = "correct horse battery staple"

@@ -20,17 +20,18 @@ import sightline
 from sightline.bundle import Bundle, engines
 from sightline.bundle.engines import Engine, OnnxRuntime, load_engine
 from sightline.cli import app
-from sightline.collection import Collection, batching, encoding
+from sightline.collection import Collection
+from sightline.collection.indexing import batches, encode
 from sightline.doctor import examine
 from sightline.errors import SightlineError, UnknownOperatorError
-from sightline.evaluation.encoding import Needs, encode_images, encode_texts, usual_batch
+from sightline.evaluation.encodings import Needs, encode_images, encode_texts, usual_batch
 from sightline.evaluation.stages import match_scorer
 from sightline.kernels import device
 from sightline.kernels.graphs import TorchGraph
 from sightline.kernels.pairs import Pairs
 from sightline.media import ImageFile
-from sightline.server.engine import SharedBundle
 from sightline.server.limits import Limits
+from sightline.server.shared_bundle import SharedBundle
 
 TEXTS = ["a dog", "the red ball on the beach", "two"]
 
@@ -133,12 +134,12 @@ def test_many_pictures_are_indexed_on_a_gpu_in_larger_batches_and_few_are_not(
 ) -> None:
     sightline.index(photos, at=tmp_path / "few", model=tiny_bundle)
     assert not gpu
-    monkeypatch.setitem(encoding._WORTH_A_GPU, "images", 5)
-    monkeypatch.setitem(batching.AT_ONCE["gpu"], "images", 3)
+    monkeypatch.setitem(encode._WORTH_A_GPU, "images", 5)
+    monkeypatch.setitem(batches.AT_ONCE["gpu"], "images", 3)
     sizes: list[int] = []
-    encode = Bundle.encode_images
+    encode_images = Bundle.encode_images
     monkeypatch.setattr(
-        Bundle, "encode_images", lambda own, pixels: (sizes.append(len(pixels)), encode(own, pixels))[1]
+        Bundle, "encode_images", lambda own, pixels: (sizes.append(len(pixels)), encode_images(own, pixels))[1]
     )
     sightline.index(photos, at=tmp_path / "many", model=tiny_bundle)
     assert gpu == ["image"]

@@ -17,8 +17,8 @@ from sightline.bundle.engines import OnnxRuntime
 from sightline.kernels.graphs import TorchGraph
 from sightline.media import ImageBytes, ImageSource, Preprocess, load_pixels
 from sightline.models import DualStreamConfig, TextInput, TowerConfig, checkpoint
-from sightline.models.engine import TorchModel
-from sightline.training.export import export
+from sightline.models.torch_model import TorchModel
+from sightline.onnx_export.exporter import export
 
 SHORT = ["a dog", "the cat", "a bird", "two children", "red ball", "blue water", "green grass"]
 MIXED = [

@@ -12,7 +12,7 @@ import tiny
 from sightline.bundle import Bundle
 from sightline.bundle.spec import SPEC_FILE
 from sightline.errors import BundleError
-from sightline.training.export import export
+from sightline.onnx_export.exporter import export
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_failed_export_leaves_the_earlier_bundle_alone(copy: Path, monkeypatch
     def fail(*_: object) -> None:
         raise RuntimeError("disk full")
 
-    monkeypatch.setattr("sightline.training.export._graphs", fail)
+    monkeypatch.setattr("sightline.onnx_export.exporter._graphs", fail)
     with pytest.raises(RuntimeError, match="disk full"):
         export(tiny.retriever(tiny.DUAL), tiny.tokenizer(), copy, name="new")
     assert Bundle.open(copy).name == "tiny"

@@ -8,7 +8,7 @@ import pytest
 from sightline.bundle import Bundle, Encoded
 from sightline.bundle.encoded import stacked
 from sightline.bundle.spec import read_spec
-from sightline.loading import locate
+from sightline.registry.loader import locate
 
 TEXTS = ["a dog on a beach", "cat", "two birds", "a red ball in the snow", "the man", "two small cats", "cat"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sightline.bundle import Bundle, spec, verifying
+from sightline.bundle import Bundle, integrity, spec
 from sightline.errors import BundleError
 
 
@@ -15,7 +15,7 @@ from sightline.errors import BundleError
 def copy(tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the tiny bundle, in a world where files are old enough to be trusted at once."""
     monkeypatch.setenv("SIGHTLINE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(verifying, "_SETTLED_NS", 0)
+    monkeypatch.setattr(integrity, "_SETTLED_NS", 0)
     return Path(shutil.copytree(tiny_bundle, tmp_path / "copy"))
 
 
@@ -80,7 +80,7 @@ def test_a_file_written_just_now_is_not_trusted_yet(
     copy: Path, hashed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It could change again within the same tick of the clock, and look the same."""
-    monkeypatch.setattr(verifying, "_SETTLED_NS", 3600 * 10**9)
+    monkeypatch.setattr(integrity, "_SETTLED_NS", 3600 * 10**9)
     Bundle.open(copy)
     Bundle.open(copy)
     assert len(hashed) == 8

@@ -50,7 +50,7 @@ def test_what_the_disk_refuses_is_a_message(
     def refuse(**_: object) -> None:
         raise error
 
-    monkeypatch.setattr("sightline.shelf.shelf", refuse)
+    monkeypatch.setattr("sightline.registry.installed.shelf", refuse)
     assert end(monkeypatch, "models") == 1
     assert capsys.readouterr().err == f"sightline: {message}\n"
 
@@ -59,7 +59,7 @@ def test_a_mistake_in_the_program_is_not_taken_for_one_of_the_disk(monkeypatch: 
     def fail(**_: object) -> None:
         raise OSError("nobody knows")
 
-    monkeypatch.setattr("sightline.shelf.shelf", fail)
+    monkeypatch.setattr("sightline.registry.installed.shelf", fail)
     monkeypatch.setattr("sys.argv", ["sightline", "models"])
     with pytest.raises(OSError, match="nobody knows"):
         cli.main()
@@ -88,7 +88,9 @@ def test_results_for_which_there_is_no_room_are_an_error() -> None:
 
 def test_a_command_works_where_stdout_and_stderr_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[bool] = []
-    monkeypatch.setattr("sightline.shelf.shelf", lambda **_: told.append(sys.stderr.isatty() or sys.stdout.isatty()))
+    monkeypatch.setattr(
+        "sightline.registry.installed.shelf", lambda **_: told.append(sys.stderr.isatty() or sys.stdout.isatty())
+    )
     monkeypatch.setattr("sys.stdout", None)
     monkeypatch.setattr("sys.stderr", None)
     try:
@@ -103,7 +105,7 @@ def test_a_name_that_the_terminal_cannot_write_is_shown_in_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = Report(tmp_path, "images", broken=[Problem("caf\u00e9.jpg", "is empty")])
-    monkeypatch.setattr("sightline.collection.sync.index", lambda *_, **__: report)
+    monkeypatch.setattr("sightline.collection.indexing.sync.index", lambda *_, **__: report)
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
     assert end(monkeypatch, "index", tmp_path) == 0
     assert b"  caf?.jpg: is empty\n" in sys.stdout.buffer.getvalue()  # type: ignore[attr-defined]
@@ -115,7 +117,7 @@ def test_ctrl_c_in_a_command_that_foresees_none_is_said(
     def interrupted(**_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sightline.shelf.shelf", interrupted)
+    monkeypatch.setattr("sightline.registry.installed.shelf", interrupted)
     assert end(monkeypatch, "models") == 130
     assert capsys.readouterr().err == "sightline: interrupted\n"
 
@@ -131,7 +133,7 @@ def test_ctrl_c_is_answered_at_once_and_again_when_indexing_has_ended(
         except KeyboardInterrupt:
             raise IndexingInterrupted(Report(tmp_path, "images", new=done)) from None
 
-    monkeypatch.setattr("sightline.collection.sync.index", index)
+    monkeypatch.setattr("sightline.collection.indexing.sync.index", index)
     assert end(monkeypatch, "index", tmp_path) == 130
     first, second, third = capfd.readouterr().err.strip().splitlines()
     assert "Ctrl-C again ends at once" in first
@@ -146,7 +148,7 @@ def test_ctrl_c_before_anything_is_indexed_is_said_too(
     def index(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sightline.collection.sync.index", index)
+    monkeypatch.setattr("sightline.collection.indexing.sync.index", index)
     assert end(monkeypatch, "index", tmp_path) == 130
     assert "interrupted; nothing was done yet" in capfd.readouterr().err
 

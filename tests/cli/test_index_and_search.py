@@ -11,10 +11,10 @@ from typer.testing import CliRunner, Result
 
 from collection.made_up import picture, put
 from sightline import cli
+from sightline.cli.formatting import hit_lines
 from sightline.collection import IndexingInterrupted, Report
 from sightline.errors import CollectionError, QueryError, SightlineError
-from sightline.search.results import Hit
-from sightline.showing import hit_lines
+from sightline.retrieval.results import Hit
 
 
 def run(*arguments: str | Path) -> Result:
@@ -60,7 +60,7 @@ def test_an_interrupted_run_says_that_it_can_go_on(photos: Path, monkeypatch: py
     def stop(*_: object, **__: object) -> None:
         raise IndexingInterrupted(Report(photos / ".sightline", "images", new=3))
 
-    monkeypatch.setattr("sightline.collection.sync.index", stop)
+    monkeypatch.setattr("sightline.collection.indexing.sync.index", stop)
     done = run("index", photos)
     assert done.exit_code == 130
     assert "3 new" in done.stderr

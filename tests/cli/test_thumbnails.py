@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sightline import showing
-from sightline.search.query import Query
-from sightline.search.results import Hit, SearchResult
-from sightline.thumbnails import graphics, thumbnail
+from sightline.cli import formatting
+from sightline.cli.terminal_images import graphics, thumbnail
+from sightline.retrieval.query import Query
+from sightline.retrieval.results import Hit, SearchResult
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def shown(photo: Path, monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool, **
     out = Terminal(is_terminal)
     monkeypatch.setattr("sys.stdout", out)
     hit = Hit(1, 1, "photo.png", photo, photo.parent, 0.5, 0.5, "embed")
-    showing.show(SearchResult(Query("a"), (hit,)), "lines", **options)
+    formatting.show(SearchResult(Query("a"), (hit,)), "lines", **options)
     return out.getvalue()
 
 
@@ -130,6 +130,6 @@ def test_escapes_are_written_to_a_terminal_only(photo: Path, monkeypatch: pytest
 def test_names_cannot_play_tricks_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", out := Terminal(True))
     hit = Hit(1, 1, "x", tmp_path / "red\x1b[31m\nnew.png", tmp_path, 0.5, None, "embed")
-    showing.show(SearchResult(Query("a"), (hit,)), "lines", pictures=False)
+    formatting.show(SearchResult(Query("a"), (hit,)), "lines", pictures=False)
     assert "\x1b" not in out.getvalue()
     assert out.getvalue().count("\n") == 1

@@ -16,22 +16,23 @@ from PIL import PngImagePlugin  # noqa: F401
 
 from sightline.bundle import Bundle
 from sightline.bundle.spec import read_spec
-from sightline.collection import batching, committing, index, writing
+from sightline.collection import index
+from sightline.collection.indexing import batches, commits, writer
 
 
 def child(bundle: Path, photos: Path, at: Path, log: Path) -> None:
     """Index in small batches, so that there is much to interrupt, and note what was committed."""
-    write = writing.Writer.write
+    write = writer.Writer.write
 
-    def noted(writer: writing.Writer, batch: writing.Batch) -> None:
+    def noted(writer: writer.Writer, batch: writer.Batch) -> None:
         write(writer, batch)
         names = [outcome.found.path for outcome in batch.files if outcome.facts]
         with log.open("a") as file:
             file.write("".join(f"{name}\n" for name in names))
 
-    writing.Writer.write = noted  # type: ignore[method-assign]
-    batching.AT_ONCE["cpu"]["images"] = 2
-    committing._COMMIT_SECONDS = 0.0
+    writer.Writer.write = noted  # type: ignore[method-assign]
+    batches.AT_ONCE["cpu"]["images"] = 2
+    commits._COMMIT_SECONDS = 0.0
     index(photos, at=at, model=Bundle(bundle, read_spec(bundle), threads=1))
 
 

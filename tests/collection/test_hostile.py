@@ -14,7 +14,7 @@ from collection.made_up import Instant, contents, picture, put
 from media.sample_pictures import encoded, photo, png_header
 from sightline.bundle import Encoded
 from sightline.collection import Collection, IndexingInterrupted, index
-from sightline.collection.writing import Batch, Writer
+from sightline.collection.indexing.writer import Batch, Writer
 from sightline.media import ImageFile
 
 NAMES = [
@@ -131,7 +131,7 @@ def test_files_that_vanish_while_indexing_stop_nothing(tmp_path: Path, model: In
 def test_ctrl_c_leaves_a_whole_collection_and_the_next_run_goes_on(
     tmp_path: Path, model: Instant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sightline.collection.committing._COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr("sightline.collection.indexing.commits._COMMIT_SECONDS", 0.0)
     write = Writer.write
 
     def slow(writer: Writer, batch: Batch) -> None:

@@ -7,9 +7,9 @@ import tiny
 from sightline.bundle import Bundle
 from sightline.bundle.spec import identity
 from sightline.collection import Collection, index
-from sightline.loading import load
 from sightline.models import checkpoint
-from sightline.models.engine import TorchModel
+from sightline.models.torch_model import TorchModel
+from sightline.registry.loader import load
 
 
 def test_a_bundle_is_known_by_its_files_and_by_how_items_reach_it(bundle: Bundle) -> None:

@@ -11,9 +11,9 @@ from PIL import Image
 from collection.made_up import LONG_AGO, Instant, contents, digest, picture, put, vectors
 from sightline.bundle import Bundle, Encoded
 from sightline.collection import Collection, Problem, index
-from sightline.collection.encoding import for_many
+from sightline.collection.indexing.encode import for_many
 from sightline.errors import CollectionError
-from sightline.media import ImageFile, opening, to_pixels
+from sightline.media import ImageFile, open, to_pixels
 
 LATER = LONG_AGO + 10**9
 
@@ -132,7 +132,7 @@ def test_a_picture_that_is_known_is_not_even_decoded(
 ) -> None:
     index(photos, model=model)
     (photos / "beach").rename(photos / "sea")
-    monkeypatch.delattr("sightline.collection.reading.open_for")
+    monkeypatch.delattr("sightline.collection.indexing.readers.open_for")
     assert index(photos, model=model).moved == 3
 
 
@@ -221,7 +221,7 @@ def test_a_picture_that_lacked_a_decoder_is_tried_at_every_run(
     photos: Path, model: Instant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setitem(opening._PLUGINS, "PNG", "nowhere")
+        patch.setitem(open._PLUGINS, "PNG", "nowhere")
         assert len(index(photos, model=model).broken) == 6
     assert index(photos, model=model).broken == []
 

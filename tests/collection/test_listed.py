@@ -8,8 +8,9 @@ import pytest
 
 from collection.made_up import Instant, contents, digest, picture, put
 from collection.shards import served, write_shard
-from sightline.collection import Collection, index, listed
-from sightline.collection.listed import source_of
+from sightline.collection import Collection, index
+from sightline.collection.indexing import shards_and_urls
+from sightline.collection.indexing.shards_and_urls import source_of
 from sightline.errors import CollectionError
 from sightline.media import remote
 from sightline.server.limits import Limits
@@ -37,7 +38,7 @@ def test_a_shard_that_is_known_is_not_opened_again(
     shard = write_shard(tmp_path / "a.tar", range(4))
     at = index(shard, model=model).at
     with monkeypatch.context() as closed:
-        closed.setattr(listed, "pictures_in", lambda *_: pytest.fail("was opened"))
+        closed.setattr(shards_and_urls, "pictures_in", lambda *_: pytest.fail("was opened"))
         again = index(shard, at=at, model=model)
     assert (again.unchanged, again.read) == (4, 0)
 

@@ -13,13 +13,13 @@ import pytest
 
 from collection.made_up import Instant, contents, picture, put
 from sightline.collection import Collection, index
-from sightline.collection.locking import LOCK_FILE, writing
+from sightline.collection.indexing.lock import LOCK_FILE, writing
 from sightline.errors import CollectionError
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from sightline.collection.locking import writing
+from sightline.collection.indexing.lock import writing
 with writing(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

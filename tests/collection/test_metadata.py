@@ -8,7 +8,7 @@ from PIL import ExifTags, Image
 
 from collection.made_up import Instant, picture, put
 from sightline.collection import Collection, Place, index
-from sightline.collection.metadata import place, taken
+from sightline.collection.catalog.exif import place, taken
 
 
 def noted(original: Any = None, zone: Any = None, gps: dict[int, Any] | None = None) -> Image.Exif:

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from sightline import progress
-from sightline.progress import Pace, indexing
+from sightline.cli import progress
+from sightline.cli.progress import Pace, indexing
 
 
 def test_a_log_gets_a_line_every_half_minute_and_one_at_the_end(

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-
 from search.test_where import ROWS, expressions, judged, seen, written
-from sightline.collection.notes import _low
-from sightline.collection.pushdown import OF_CONTENTS, OF_FILES, UNKNOWN, pushed
-from sightline.collection.shelves import shelf_of, shelves_for
-from sightline.search.where import parse_where
+
+from sightline.collection.remote.milvus_filter import OF_CONTENTS, OF_FILES, UNKNOWN, pushed
+from sightline.collection.remote.notes import _low
+from sightline.collection.remote.partitions import shelf_of, shelves_for
+from sightline.retrieval.where import parse_where
 from sightline.stores.base import Partition
 
 

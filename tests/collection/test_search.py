@@ -19,7 +19,7 @@ from sightline.bundle import Bundle, Encoded
 from sightline.collection import Collection, index
 from sightline.errors import CollectionError, ModelError, QueryError
 from sightline.evaluation import evaluate
-from sightline.search.results import SearchResult
+from sightline.retrieval.results import SearchResult
 
 
 @pytest.fixture

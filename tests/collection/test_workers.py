@@ -7,11 +7,12 @@ import pytest
 
 from collection.made_up import Instant, picture, put
 from sightline.bundle import Bundle
-from sightline.collection import Report, cluster, index
-from sightline.collection.batching import encoded_block, unknown_part
-from sightline.collection.files import Facts, Found
-from sightline.collection.reading import Outcome
-from sightline.collection.writing import Batch
+from sightline.collection import Report, index
+from sightline.collection.catalog.files import Facts, Found
+from sightline.collection.indexing.batches import encoded_block, unknown_part
+from sightline.collection.indexing.readers import Outcome
+from sightline.collection.indexing.writer import Batch
+from sightline.collection.remote.access import ray
 from sightline.errors import CollectionError, SightlineError
 
 
@@ -59,11 +60,11 @@ def test_a_file_that_only_a_worker_does_not_see_ends_the_run_and_one_that_is_gon
     there = put(tmp_path / "a.png", picture(0))
     gone = Outcome(Found(1, b"b.png", "b.png", tmp_path / "b.png"), gone=True)
     report = Report(tmp_path, "images")
-    left = cluster._counted(Batch([], [gone, *texts("one")]), report)
+    left = ray._counted(Batch([], [gone, *texts("one")]), report)
     assert (len(left.files), report.read, report.skipped[0].path) == (1, 2, str(tmp_path / "b.png"))
     unseen = Outcome(Found(1, b"a.png", "a.png", there), gone=True)
     with pytest.raises(CollectionError, match=r"a\.png: is here, but not where a worker looked[\s\S]*list of URLs"):
-        cluster._counted(Batch([], [unseen]), report)
+        ray._counted(Batch([], [unseen]), report)
 
 
 def test_a_worker_without_the_model_makes_itself_a_copy_once(
@@ -75,13 +76,13 @@ def test_a_worker_without_the_model_makes_itself_a_copy_once(
         @staticmethod
         def get(packed: str) -> dict[str, bytes]:
             asked.append(packed)
-            return cluster._files(tiny_bundle)
+            return ray._files(tiny_bundle)
 
     monkeypatch.setenv("SIGHTLINE_CACHE", str(tmp_path))
-    monkeypatch.setattr(cluster, "_library", Library)
+    monkeypatch.setattr(ray, "_library", Library)
     sha256 = Bundle.open(tiny_bundle).sha256
-    assert cluster._place_of(str(tiny_bundle), sha256, ["it"]) == tiny_bundle
-    copies = [cluster._place_of(str(tmp_path / "elsewhere"), sha256, ["it"]) for _ in range(2)]
+    assert ray._place_of(str(tiny_bundle), sha256, ["it"]) == tiny_bundle
+    copies = [ray._place_of(str(tmp_path / "elsewhere"), sha256, ["it"]) for _ in range(2)]
     assert (copies[0], asked) == (copies[1], ["it"])
     assert Bundle.open(copies[0]).sha256 == sha256
     assert [path.name for path in (tmp_path / "models").iterdir()] == [sha256]

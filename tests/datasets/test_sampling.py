@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sightline.datasets import Pair, Sampler, neighbours, one_caption, shuffled_pairs
-from sightline.datasets.scheduling import full_rounds, rounds_needed
+from sightline.datasets.rounds import full_rounds, rounds_needed
 from sightline.errors import DataError
 
 COUNTS = st.lists(st.integers(0, 6), min_size=1, max_size=30).filter(any)

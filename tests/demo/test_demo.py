@@ -12,12 +12,13 @@ from PIL import Image
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from sightline import cli, demo, loading
+from sightline import cli, demo
 from sightline.bundle.spec import Calibration, read_spec, write_spec
 from sightline.collection import Collection
 from sightline.errors import ModelError, SightlineError
-from sightline.search.query import ask
-from sightline.search.results import SearchResult
+from sightline.registry import loader
+from sightline.retrieval.query import ask
+from sightline.retrieval.results import SearchResult
 
 ATTRIBUTIONS = (demo.PICTURES / "ATTRIBUTIONS.md").read_text(encoding="utf-8")
 LICENCES = {"public domain", "CC0 1.0", "CC BY 2.0", "CC BY 4.0"}
@@ -86,7 +87,7 @@ def test_what_the_demo_does_is_what_its_commands_would_do(
 
 def test_the_demo_finds_what_it_says_with_the_model_that_ships(tmp_path: Path) -> None:
     try:
-        loading.locate("default")
+        loader.locate("default")
     except ModelError:
         pytest.skip("this checkout has no bundled model")
     *found, nothing = answers(list(demo.run(tmp_path)))[: len(demo.QUESTIONS)]
@@ -121,7 +122,7 @@ def test_without_a_model_the_command_says_so(monkeypatch: pytest.MonkeyPatch) ->
     def missing() -> Path:
         raise ModelError("this installation has no bundled model")
 
-    monkeypatch.setattr(loading, "_bundled", missing)
+    monkeypatch.setattr(loader, "_bundled", missing)
     done = CliRunner().invoke(cli.app, ["demo"])
     assert isinstance(done.exception, SightlineError)
     assert "no bundled model" in str(done.exception)

@@ -15,11 +15,11 @@ import torch
 
 import tiny
 from docs.commands import ROOT, blocks, lines, recipe_of, run_shell, small, towers
-from sightline import progress
+from sightline.cli import progress
 from sightline.datasets import read_all
-from sightline.demo.drawing import shapes, write
+from sightline.demo.shapes import shapes, write
 from sightline.models import DualStreamConfig
-from sightline.training.beginning import make_objectives
+from sightline.training.setup import make_objectives
 from sightline.training.trainer import train
 
 PAGE = (ROOT / "docs" / "fine-tune.md").read_text(encoding="utf-8")

@@ -13,9 +13,9 @@ from PIL import Image
 import sightline
 import tiny
 from docs.commands import ROOT, lines, recipe_of, run_shell, small, towers
-from sightline import loading
 from sightline.demo import PICTURES
-from sightline.demo.drawing import shapes, write
+from sightline.demo.shapes import shapes, write
+from sightline.registry import loader
 from sightline.training.trainer import train
 
 PAGE = (ROOT / "docs" / "late-interaction.md").read_text(encoding="utf-8")
@@ -26,7 +26,7 @@ LINES = lines(PAGE)
 def told(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Do all that the page says in a fresh folder, by a tiny model, and train with towers that fit a test."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loading, "_bundled", lambda: tiny_bundle)
+        patch.setattr(loader, "_bundled", lambda: tiny_bundle)
         patch.chdir(tmp_path_factory.mktemp("reader"))
         shutil.copy(PICTURES / "drums-and-guitar.jpg", "drums-and-guitar.jpg")
         captions = write(Path("photos"), islice(shapes(seed=0), 24))

@@ -10,10 +10,10 @@ import torch
 
 from docs.commands import ROOT, lines, run_shell
 from models import published
-from sightline import loading
 from sightline.bundle import Bundle
-from sightline.demo.drawing import shapes, write
+from sightline.demo.shapes import shapes, write
 from sightline.media import ImageFile, Preprocess, to_pixels
+from sightline.registry import loader
 
 PAGE = (ROOT / "docs" / "pretrained.md").read_text(encoding="utf-8")
 MODELS = {
@@ -32,7 +32,7 @@ def told(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         torch.manual_seed(0)
         for name, make in MODELS.items():
             make(published.in_hub(tmp_path_factory.getbasetemp() / "hub", name, patch))
-        patch.setattr(loading, "_bundled", lambda: tiny_bundle)
+        patch.setattr(loader, "_bundled", lambda: tiny_bundle)
         patch.chdir(tmp_path_factory.mktemp("reader"))
         captions = write(Path("photos"), shapes(seed=0)).read_text().splitlines()[::6]
         for name in ("val", "test"):
@@ -55,7 +55,7 @@ def test_the_page_searches_with_every_bundle_that_it_makes(told: dict[str, str])
 
 @pytest.mark.parametrize("name", BUNDLES)
 def test_a_bundle_gives_what_its_published_model_gives(told: dict[str, str], name: str) -> None:
-    bundle, model = Bundle.open(name), loading.load(f"hf:{BUNDLES[name]}")
+    bundle, model = Bundle.open(name), loader.load(f"hf:{BUNDLES[name]}")
     assert isinstance(model.preprocess, Preprocess)
     assert bundle.abilities == model.abilities
     assert bundle.spec.provenance == {"initial_weights": f"hf:{BUNDLES[name]}"}

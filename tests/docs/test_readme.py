@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from sightline import cli, loading
+from sightline import cli
 from sightline.demo import PICTURES
+from sightline.registry import loader
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -38,7 +39,7 @@ def test_the_two_commands_are_targets_of_make() -> None:
 def test_the_python_runs(
     tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(loading, "_bundled", lambda: tiny_bundle)
+    monkeypatch.setattr(loader, "_bundled", lambda: tiny_bundle)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "holiday").mkdir()
     shutil.copy(PICTURES / "castle-on-the-water.jpg", tmp_path / "holiday" / "boat.jpg")

@@ -11,7 +11,7 @@ import torch
 from datasets import region_files as files
 from docs.commands import ROOT, blocks, lines, run_shell
 from models.test_detector import detr, saved
-from sightline.demo.drawing import shapes, write
+from sightline.demo.shapes import shapes, write
 from sightline.training.recipe import parse_recipe
 from sightline.training.trainer import train
 from training import region_cards

@@ -10,7 +10,7 @@ import pytest
 
 import tiny
 from docs.commands import ROOT, lines, recipe_of, run_shell, small, towers
-from sightline.demo.drawing import shapes, write
+from sightline.demo.shapes import shapes, write
 from sightline.training.trainer import train
 
 PAGE = (ROOT / "docs" / "relations.md").read_text(encoding="utf-8")

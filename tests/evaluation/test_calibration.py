@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from sightline.bundle.spec import Calibration
 from sightline.errors import EvaluationError
 from sightline.evaluation.calibration import calibration_error, cross_calibrated, fit_calibration
-from sightline.search.relevance import relevance
+from sightline.retrieval.relevance import relevance
 
 
 @given(scale=st.floats(0.5, 20), bias=st.floats(-3, 3), seed=st.integers(0, 50))

@@ -9,7 +9,7 @@ from evaluation import slow_reference
 from evaluation.made_up import IMAGE_OF, made_up, record, records, units
 from sightline.errors import EvaluationError
 from sightline.evaluation import evaluate
-from sightline.evaluation.encoding import Encodings
+from sightline.evaluation.encodings import Encodings
 from sightline.evaluation.ensemble import beside
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from evaluation.made_up import COUNTS, IMAGE_OF, MadeUp, made_up, records
 from sightline.cli import app
 from sightline.datasets import Record
-from sightline.demo.drawing import shapes
+from sightline.demo.shapes import shapes
 from sightline.errors import DataError, EvaluationError
 from sightline.evaluation import command_translator, evaluate, evaluate_languages
 from sightline.evaluation.languages import table
@@ -89,7 +89,7 @@ def test_a_command_translates_line_by_line(tmp_path: Path, bilingual: list[Recor
     ],
 )
 def test_a_translator_that_does_not_give_a_text_for_each_is_refused(code: str, said: str) -> None:
-    from sightline.evaluation.translating import translated
+    from sightline.evaluation.translation import translated
 
     with pytest.raises(EvaluationError, match=said):
         translated(["one", "two"], "de", command_translator(f'{sys.executable} -c "{code}"'))

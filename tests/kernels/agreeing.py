@@ -6,7 +6,7 @@ import numpy as np
 
 from sightline.bundle.engines import Arrays, OnnxRuntime
 from sightline.bundle.spec import Graph, read_spec
-from sightline.bundle.tokenizing import Tokenizer
+from sightline.bundle.tokenizer import Tokenizer
 from sightline.kernels.graphs import TorchGraph
 
 TEXTS = ["a dog", "two small children running on the beach with a red ball", "cat"]

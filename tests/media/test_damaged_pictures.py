@@ -15,7 +15,7 @@ from PIL import ImageFile as PillowFile
 from media.sample_pictures import encoded, photo, quarters, source
 from sightline.errors import MediaError
 from sightline.media import ImageBytes, ImageFile, open_image
-from sightline.media.opening import check_image
+from sightline.media.open import check_image
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 

@@ -6,8 +6,8 @@ import torch
 import tiny
 from sightline.errors import ModelError
 from sightline.models import towers
-from sightline.models.blending import blend
 from sightline.models.towers import TowerConfig
+from sightline.models.weight_average import blend
 
 
 @pytest.fixture

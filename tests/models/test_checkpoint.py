@@ -9,10 +9,10 @@ from safetensors.torch import load_file, save_file
 
 import tiny
 from sightline.errors import ModelError
-from sightline.loading import load
 from sightline.models import DualStream, Encoded, Tokens, TowerConfig, checkpoint
-from sightline.models.engine import TorchModel
 from sightline.models.retriever import Retriever
+from sightline.models.torch_model import TorchModel
+from sightline.registry.loader import load
 
 
 def both_sides(model: Retriever) -> tuple[Encoded, Encoded]:

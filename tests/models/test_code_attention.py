@@ -16,10 +16,10 @@ from sightline import cli
 from sightline.errors import ModelError, QueryError
 from sightline.models import checkpoint
 from sightline.models.code_attention import code_attention, overheard
-from sightline.models.engine import TorchModel
 from sightline.models.fragments import clusters
 from sightline.models.retriever import Tokens
-from sightline.search.codes import draw
+from sightline.models.torch_model import TorchModel
+from sightline.retrieval.codes import draw
 
 IDS = torch.tensor([[2, 6, 9, 11, 3]])
 TOKENS = Tokens(IDS, IDS != 0)

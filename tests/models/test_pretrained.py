@@ -17,10 +17,10 @@ from media.sample_pictures import photo
 from models import published
 from sightline.bundle import Tokenizer
 from sightline.errors import ModelError
-from sightline.loading import load
 from sightline.media import Preprocess, RegionConfig, fit
 from sightline.models import Regions, Tokens, pretrained
 from sightline.models.pretrained_model import Pretrained
+from sightline.registry.loader import load
 
 TEXTS = ["a red dog", "dog", "A small dog, in the GREEN grass"]
 CLOSE = {"atol": 1e-4, "rtol": 1e-4}

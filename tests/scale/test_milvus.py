@@ -19,8 +19,8 @@ from collection.made_up import Instant, contents, picture, put
 from scale.milvus import MilvusServer
 from sightline import cli
 from sightline.collection import Collection, index
-from sightline.collection.catalog import Catalog
-from sightline.collection.shared import SharedCatalog
+from sightline.collection.catalog.database import Catalog
+from sightline.collection.remote.shared_catalog import SharedCatalog
 from sightline.errors import CollectionError, ServeError, StoreError
 from sightline.stores.milvus import MilvusStore
 from sightline.stores.milvus_address import INDEXES, parse_address
@@ -196,7 +196,7 @@ def test_a_server_answers_from_a_store(photos: Path, url: str, tmp_path: Path, t
 
     from sightline.server.app import create_app
     from sightline.server.limits import Limits
-    from sightline.server.serving import Opened
+    from sightline.server.run import Opened
 
     index(photos, at=tmp_path / "at", model=tiny_bundle, store=url)
     opened = Opened.open(url, tiny_bundle, Limits())

@@ -13,7 +13,8 @@ import pytest
 from collection.made_up import picture, put
 from collection.shards import served
 from scale.nodes import Nodes
-from sightline.collection import Collection, IndexingInterrupted, Report, cluster, index
+from sightline.collection import Collection, IndexingInterrupted, Report, index
+from sightline.collection.remote.access import ray
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'sightline[scale]'")
 pytestmark = pytest.mark.scale
@@ -30,7 +31,7 @@ def all_nodes() -> Iterator[Nodes]:
 @pytest.fixture
 def nodes(all_nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> Nodes:
     """Three nodes, and blocks so small that there are many."""
-    monkeypatch.setitem(cluster._BLOCK, "images", BLOCK)
+    monkeypatch.setitem(ray._BLOCK, "images", BLOCK)
     all_nodes.fill()
     return all_nodes
 
@@ -125,7 +126,7 @@ def test_an_interrupted_run_goes_on(
     nodes: Nodes, made_up: MadeUp, tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Interrupted, then resumed by this process alone, then again by the cluster, which has nothing left to do."""
-    monkeypatch.setattr("sightline.collection.committing._COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr("sightline.collection.indexing.commits._COMMIT_SECONDS", 0.0)
     made_up.released.set()
     at = tmp_path / "at"
 
@@ -150,8 +151,8 @@ def test_what_is_known_is_not_encoded_again(
     at = index(photos, model=tiny_bundle).at
     path.rename(photos / "b.png")
     seen = []
-    unknown_part = cluster.unknown_part
-    monkeypatch.setattr(cluster, "unknown_part", lambda batch, known: seen.append(batch) or unknown_part(batch, known))
+    unknown_part = ray.unknown_part
+    monkeypatch.setattr(ray, "unknown_part", lambda batch, known: seen.append(batch) or unknown_part(batch, known))
     report = index(photos, at=at, model=tiny_bundle, workers="ray")
     assert (report.moved, report.encoded) == (1, 0)
     assert [batch.contents for batch in seen] == [[]]

@@ -9,7 +9,7 @@ import sightline
 from server.made_up import application, fill, picture
 from server.served import opening, served
 from sightline.collection import Collection
-from sightline.server.serving import Opened
+from sightline.server.run import Opened
 
 
 @pytest.fixture(autouse=True, scope="session")

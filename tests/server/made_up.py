@@ -13,7 +13,7 @@ from PIL import Image
 
 from sightline.server.app import create_app
 from sightline.server.limits import Limits
-from sightline.server.serving import Opened
+from sightline.server.run import Opened
 
 LIMITS = Limits(seconds=20)
 TOKEN = "correct horse battery staple"

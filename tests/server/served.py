@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from server.made_up import LIMITS
 from sightline.server.limits import Limits
-from sightline.server.serving import Opened, bound, configured
+from sightline.server.run import Opened, bound, configured
 
 
 class Served:

@@ -14,11 +14,11 @@ import sightline
 from server.made_up import application, ask, fill, limits
 from sightline.bundle import Bundle
 from sightline.collection import Collection
-from sightline.server.batching import Batcher
-from sightline.server.current import CurrentCollection
-from sightline.server.engine import SharedBundle, _rows_are_independent
+from sightline.server.batcher import Batcher
+from sightline.server.current_collection import CurrentCollection
 from sightline.server.lanes import BusyError, SharedLane
-from sightline.server.serving import Opened
+from sightline.server.run import Opened
+from sightline.server.shared_bundle import SharedBundle, _rows_are_independent
 
 TEXTS = ["a dog", "two large birds above the blue water", "snow", "a man with a red ball", "the small cat"] * 4
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from server.made_up import LIMITS, application, limits, picture
 from server.served import served
 from sightline import cli
-from sightline.server.serving import Opened
+from sightline.server.run import Opened
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
 LINES = [line for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, re.M | re.S) for line in block.splitlines()]
@@ -44,7 +44,7 @@ def assert_answered(line: str, folder: Path) -> None:
 
 def test_every_way_to_start_it_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
-    monkeypatch.setattr("sightline.server.serving.serve", lambda at, **options: asked.append({"at": at, **options}))
+    monkeypatch.setattr("sightline.server.run.serve", lambda at, **options: asked.append({"at": at, **options}))
     for line in LINES:
         if line.startswith("sightline "):
             assert CliRunner().invoke(cli.app, shlex.split(line)[1:]).exit_code == 0

@@ -22,7 +22,7 @@ from sightline.errors import ServeError
 from sightline.server import access
 from sightline.server.access import Rate, check_exposure, is_loopback
 from sightline.server.problems import RefusedError
-from sightline.server.serving import Opened, configured
+from sightline.server.run import Opened, configured
 
 GIGABYTE = 2**30
 ONLY_HERE = picture(4321)  # no other test has made a thumbnail of it

@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 import sightline
 from server.made_up import LIMITS, TOKEN, fill, picture
 from sightline import cli
-from sightline.collection.locking import writing
+from sightline.collection.indexing.lock import writing
 from sightline.errors import ServeError
-from sightline.server.current import CurrentCollection
-from sightline.server.serving import Opened, bound
-from sightline.server.watching import Keeper
+from sightline.server.current_collection import CurrentCollection
+from sightline.server.run import Opened, bound
+from sightline.server.watcher import Keeper
 
 SLOW_MATCH = """
 import sys, time
@@ -90,7 +90,7 @@ def run(*arguments: str | Path) -> Any:
 
 
 def test_another_address_is_refused_at_the_start_without_a_token(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sightline.server.serving.bound", None)  # so that nothing is ever bound
+    monkeypatch.setattr("sightline.server.run.bound", None)  # so that nothing is ever bound
     for host in ("0.0.0.0", "::", "10.0.0.1"):
         error = run("--at", photos, "--host", host).exception
         assert isinstance(error, ServeError)
@@ -215,7 +215,7 @@ def test_without_watch_only_what_others_index_is_shown(tmp_path: Path, tiny_bund
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux alone")
 def test_indexing_gives_way_to_searching() -> None:
-    from sightline.server.watching import _give_way
+    from sightline.server.watcher import _give_way
 
     found: list[int] = []
 
@@ -237,7 +237,7 @@ def test_indexing_gives_way_to_searching() -> None:
 
 
 def test_serving_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sightline.server.serving", None)
+    monkeypatch.setitem(sys.modules, "sightline.server.run", None)
     error = run().exception
     assert isinstance(error, sightline.errors.SightlineError)
     assert "sightline[serve]" in error.way_out

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from sightline.stores.base import Shape, Store
 from sightline.stores.local import LocalStore
+from sightline.stores.local_search import Effort
 from sightline.stores.milvus import MilvusStore
 from sightline.stores.milvus_address import parse_address
-from sightline.stores.searching import Effort
 
 EXACT = Effort()
 # Signs choose the candidates of every search, but so many that none of the few items of a test is missed.

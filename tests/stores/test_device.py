@@ -16,7 +16,7 @@ from collection.made_up import Instant, picture, put
 from sightline.collection import Collection, index
 from sightline.kernels import device as gpu
 from sightline.kernels.scan import Scan
-from sightline.server.current import CurrentCollection
+from sightline.server.current_collection import CurrentCollection
 from sightline.stores import device
 from sightline.stores.base import Ids
 from sightline.stores.local import LocalStore

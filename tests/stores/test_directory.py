@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sightline.stores.directory import Directory
+from sightline.stores.row_index import Directory
 
 
 @pytest.mark.parametrize("gap", [1, 2, 1000], ids=["no gaps", "few gaps", "many gaps"])

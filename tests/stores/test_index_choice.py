@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from types import ModuleType
 
-from sightline.stores.searching import Effort
+from sightline.stores.local_search import Effort
 
 ROOT = Path(__file__).parents[2]
 RESULT = json.loads((ROOT / "benchmarks" / "results" / "index_choice.json").read_text(encoding="utf-8"))

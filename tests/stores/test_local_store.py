@@ -15,10 +15,10 @@ from sightline.bundle.encoded import Encoded
 from sightline.errors import StoreError
 from sightline.stores.base import Shape
 from sightline.stores.columns import Column
-from sightline.stores.directory import Directory
 from sightline.stores.head import HEAD_FILE
 from sightline.stores.local import LocalStore
-from sightline.stores.searching import Effort
+from sightline.stores.local_search import Effort
+from sightline.stores.row_index import Directory
 from stores.plain import SHAPE, Plain, items, queries
 from stores.test_any_store import check_whole
 

@@ -4,13 +4,13 @@ import time
 
 import pytest
 
-from sightline.stores import pieces
-from sightline.stores.pieces import in_pieces
+from sightline.stores import threads
+from sightline.stores.threads import in_pieces
 
 
 @pytest.fixture(autouse=True)
 def _four_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "_THREADS", 4)
+    monkeypatch.setattr(threads, "_THREADS", 4)
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 6, 1003])
@@ -31,14 +31,14 @@ def test_several_threads_work_at_once() -> None:
 
 
 def test_a_single_piece_needs_no_helper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "_pool", None)
+    monkeypatch.setattr(threads, "_pool", None)
     assert in_pieces(lambda piece: threading.current_thread(), 5, 5) == [threading.current_thread()]
 
 
 def test_helpers_that_get_no_turn_are_not_waited_for() -> None:
     """As on a machine whose cores have other things to do: here, those of all helpers have."""
     released = threading.Event()
-    busy = [pieces._pool().submit(released.wait, 30) for _ in range(pieces._pool()._max_workers)]
+    busy = [threads._pool().submit(released.wait, 30) for _ in range(threads._pool()._max_workers)]
     began = time.perf_counter()
     assert len(in_pieces(lambda piece: piece, 100, 10)) == 10
     assert time.perf_counter() - began < 10

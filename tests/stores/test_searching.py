@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from sightline.bundle.encoded import Encoded
-from sightline.stores import pieces, ranking, searching
+from sightline.stores import local_search, ranking, threads
 from sightline.stores.base import Found, Shape
 from sightline.stores.local import LocalStore
-from sightline.stores.searching import Effort
+from sightline.stores.local_search import Effort
 
 
 def vectors(count: int, seed: int) -> np.ndarray:
@@ -41,7 +41,7 @@ def test_codes_that_are_picked_out_answer_like_all_codes_under_a_mask(
     where = np.random.default_rng(2).permutation(2_500)[:kept]
     usual = found(folder, where)
     for few in (0, 10**6):  # always picked out, and never
-        monkeypatch.setattr(searching, "_FEW", few)
+        monkeypatch.setattr(local_search, "_FEW", few)
         for got, wanted in zip(found(folder, where), usual, strict=True):
             np.testing.assert_array_equal(got, wanted)
     assert np.isin(usual.ids, [*where, -1]).all()
@@ -52,6 +52,6 @@ def test_threads_change_nothing_in_what_is_compared(folder: Path, monkeypatch: p
     alone = found(folder, np.arange(2_000))
     monkeypatch.setattr(ranking, "_BLOCK", 7)
     monkeypatch.setattr(ranking, "_PIECE", 1)
-    monkeypatch.setattr(pieces, "_THREADS", 5)
+    monkeypatch.setattr(threads, "_THREADS", 5)
     for got, wanted in zip(found(folder, np.arange(2_000)), alone, strict=True):
         np.testing.assert_array_equal(got, wanted)

@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.stores import pieces, signs
-from sightline.stores.signs import code_bytes, nearest_codes, sign_codes
+from sightline.stores import sign_codes as sign_codes_module
+from sightline.stores import threads
+from sightline.stores.sign_codes import code_bytes, nearest_codes, sign_codes
 
 DIMS = st.sampled_from([1, 7, 64, 65, 128, 200, 384, 512, 768])
 
@@ -34,7 +35,7 @@ def test_the_nearest_codes_are_those_that_differ_in_the_fewest_signs(
     sample: int, seed: int, count: int, dim: int, want: int, share: float
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(signs, "_SAMPLE", sample)
+        patch.setattr(sign_codes_module, "_SAMPLE", sample)
         check_nearest(seed, count, dim, want, share)
 
 
@@ -52,15 +53,15 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     codes, code = sign_codes(vectors(0, 5003, 64)), sign_codes(vectors(1, 1, 64))[0]
     allowed = np.random.default_rng(2).random(5003) < 0.5
     alone = nearest_codes(codes, code, 300, allowed)
-    monkeypatch.setattr(signs, "_PIECE", 300)
-    monkeypatch.setattr(pieces, "_THREADS", 7)
+    monkeypatch.setattr(sign_codes_module, "_PIECE", 300)
+    monkeypatch.setattr(threads, "_THREADS", 7)
     np.testing.assert_array_equal(nearest_codes(codes, code, 300, allowed), alone)
     assert len(alone) >= 300
 
 
 @pytest.mark.parametrize("sampled", [1.0, -1.0])
 def test_a_sample_that_misleads_costs_time_but_no_results(sampled: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signs, "_SAMPLE", 50)
+    monkeypatch.setattr(sign_codes_module, "_SAMPLE", 50)
     query, stored = np.ones((1, 64), dtype=np.float32), vectors(0, 1000, 64)
     stored[::20] = sampled  # just those by which the limit is guessed: all like the query, or none
     found = nearest_codes(sign_codes(stored), sign_codes(query)[0], 300)

@@ -12,7 +12,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-from sightline.demo.drawing import SIDE, Drawn, nearly, shapes, write
+from sightline.demo.shapes import SIDE, Drawn, nearly, shapes, write
 
 __all__ = ["JOINT", "PATTERN", "cards", "recipe", "shapes", "write"]
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 import tiny
+from sightline.losses import Contrastive, Distill, Matching, Objective, Pairs, Relation, Triplet
 from sightline.models.retriever import Retriever, Tokens
-from sightline.objectives import Contrastive, Distill, Matching, Objective, Pairs, Relation, Triplet
 from sightline.training.distributed import World
 from sightline.training.gradients import Side, backward
 

@@ -17,9 +17,9 @@ from sightline.datasets import Record, read_all
 from sightline.errors import DataError, MediaError, ModelError, RecipeError, SightlineError
 from sightline.media import ImageBytes, Preprocess, to_pixels
 from sightline.training import corpus as corpus_module
-from sightline.training.beginning import training_records, validation_records
 from sightline.training.corpus import Corpus, SeenImages, normalised
 from sightline.training.recipe import parse_recipe
+from sightline.training.setup import training_records, validation_records
 from sightline.training.trainer import train
 from training import shapes
 

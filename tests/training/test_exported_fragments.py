@@ -11,7 +11,7 @@ import tiny
 from sightline.bundle.spec import BundleSpec
 from sightline.models import Encoded, Tokens
 from sightline.models.retriever import Retriever
-from sightline.training.export import export
+from sightline.onnx_export.exporter import export
 
 TEXTS = ["a dog", "two small children running on the beach with a red ball", "x", "a", "the", "bird", "a b c"]
 Exported = tuple[Retriever, BundleSpec, Path]

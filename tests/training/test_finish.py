@@ -11,9 +11,9 @@ import tiny
 from sightline.bundle import Bundle
 from sightline.datasets import read_all
 from sightline.evaluation import evaluate
-from sightline.training.export import export
-from sightline.training.finish import finish
-from sightline.training.quantize import halve
+from sightline.onnx_export.calibrate import finish
+from sightline.onnx_export.exporter import export
+from sightline.onnx_export.quantize import halve
 from training import shapes
 
 

@@ -7,8 +7,8 @@ import torch
 
 import tiny
 from sightline.errors import RecipeError
+from sightline.losses import Contrastive, Matching, Objective
 from sightline.models.retriever import Encoded
-from sightline.objectives import Contrastive, Matching, Objective
 from sightline.training.gradients import Side, backward
 from sightline.training.optimizer import make_optimizer
 from sightline.training.tables import OptimizerRecipe

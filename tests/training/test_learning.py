@@ -9,7 +9,7 @@ import pytest
 
 from sightline.datasets import read_all
 from sightline.evaluation import evaluate
-from sightline.models.engine import TorchModel
+from sightline.models.torch_model import TorchModel
 from sightline.training.recipe import parse_recipe
 from sightline.training.trainer import train
 from training import shapes

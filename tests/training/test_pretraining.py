@@ -13,7 +13,7 @@ from sightline.datasets import read_all
 from sightline.errors import ModelError, RecipeError
 from sightline.evaluation import Languages, evaluate
 from sightline.models import checkpoint
-from sightline.models.engine import TorchModel
+from sightline.models.torch_model import TorchModel
 from sightline.training.recipe import parse_recipe
 from sightline.training.trainer import train
 from training import shapes

@@ -13,7 +13,7 @@ from PIL import Image
 from sightline.datasets import Record
 from sightline.errors import DataError
 from sightline.media import ImageBytes, Preprocess
-from sightline.training.ranges import fix_ranges, pictures_of
+from sightline.onnx_export.static_ranges import fix_ranges, pictures_of
 
 WIDTH, INNER = 16, 24
 Floats = npt.NDArray[np.float32]

@@ -10,8 +10,8 @@ import pytest
 from sightline import settings
 from sightline.errors import ModelError, RecipeError
 from sightline.models import DualStreamConfig, SingleStreamConfig
-from sightline.training.beginning import make_objectives
 from sightline.training.recipe import Recipe, parse_recipe, read_recipe
+from sightline.training.setup import make_objectives
 from training import shapes
 
 GIVEN = shapes.recipe(Path("train.jsonl"), Path("val.jsonl"), hidden=16)

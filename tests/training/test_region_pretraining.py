@@ -17,8 +17,8 @@ from sightline.errors import ModelError
 from sightline.evaluation import evaluate
 from sightline.media import in_a_batch
 from sightline.models import checkpoint
-from sightline.models.engine import TorchModel
-from sightline.training.export import export
+from sightline.models.torch_model import TorchModel
+from sightline.onnx_export.exporter import export
 from sightline.training.recipe import parse_recipe
 from sightline.training.trainer import train
 from training import region_cards

@@ -18,7 +18,7 @@ from sightline.datasets.regions import write_regions
 from sightline.errors import DataError, EvaluationError, MediaError, RecipeError
 from sightline.evaluation import evaluate
 from sightline.media import RegionConfig, in_a_batch
-from sightline.models.engine import TorchModel
+from sightline.models.torch_model import TorchModel
 from sightline.training.recipe import parse_recipe
 from sightline.training.trainer import Trained, train
 from training import region_cards, shapes

@@ -13,7 +13,7 @@ from kernels.agreeing import assert_graphs_agree
 from sightline.bundle import Bundle
 from sightline.errors import RecipeError
 from sightline.models import Tokens, checkpoint
-from sightline.training.export import export
+from sightline.onnx_export.exporter import export
 from sightline.training.neighbours import Neighbours
 from sightline.training.recipe import Recipe, parse_recipe
 from sightline.training.schedule import rate_at, takes_part

@@ -12,9 +12,9 @@ from torch import Tensor
 
 import tiny
 from sightline.errors import RecipeError
+from sightline.losses import Contrastive
 from sightline.models import checkpoint
 from sightline.models.retriever import Seen
-from sightline.objectives import Contrastive
 from sightline.training.corpus import Longs, SeenImages
 from sightline.training.optimizer import make_optimizer, parts_of
 from sightline.training.recipe import Recipe, parse_recipe

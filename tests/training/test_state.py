@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import tiny
+from sightline.losses import Contrastive
 from sightline.models import checkpoint
-from sightline.objectives import Contrastive
 from sightline.training.optimizer import make_optimizer
 from sightline.training.state import Standing, load_state, save_state
 from sightline.training.tables import OptimizerRecipe

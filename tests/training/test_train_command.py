@@ -14,10 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 import sightline
-from sightline import progress
-from sightline.cli import app
+from sightline.cli import app, progress
+from sightline.cli.progress import Latest, Pace
 from sightline.errors import RecipeError, SightlineError
-from sightline.progress import Latest, Pace
 from sightline.training import trainer
 from training import processes
 

@@ -12,9 +12,8 @@ from sightline.datasets import Record
 from sightline.errors import RecipeError
 from sightline.media import ImageBytes
 from sightline.models import checkpoint
-from sightline.training import validating
-from sightline.training.beginning import check_validation_records, training_records
 from sightline.training.recipe import parse_recipe
+from sightline.training.setup import check_validation_records, training_records
 from sightline.training.trainer import Trained, train
 from tiny import PREPROCESS
 from training import region_cards, shapes
@@ -37,7 +36,7 @@ SCORES = [Scored(300, 20), Scored(500, 30), Scored(400, 40), Scored(200, 10)]
 
 def run(few: Path, out: Path, monkeypatch: pytest.MonkeyPatch, **validation: Any) -> Trained:
     scores = iter(SCORES)
-    monkeypatch.setattr(validating, "evaluate", lambda *_, **__: next(scores))
+    monkeypatch.setattr(validation, "evaluate", lambda *_, **__: next(scores))
     common: dict[str, Any] = {"hidden": 16, "data": {"batch_size": 8}, "schedule": {"steps": 7}}
     return train(parse_recipe(shapes.recipe(few, few, validation=validation, **common), "it"), out)
 

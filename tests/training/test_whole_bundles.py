@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 import tiny
 from sightline.bundle import Bundle
-from sightline.bundle.tokenizing import Tokenizer
+from sightline.bundle.tokenizer import Tokenizer
 from sightline.cli import app
 from sightline.errors import BundleError, EvaluationError
 from sightline.models import checkpoint
@@ -30,7 +30,7 @@ def _traced(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with torch.inference_mode():
             return retriever.encode_images(torch.zeros(2, 3, 32, 32))
 
-    monkeypatch.setattr("sightline.training.export._graphs", graphs)
+    monkeypatch.setattr("sightline.onnx_export.exporter._graphs", graphs)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_an_interrupted_export_leaves_all_as_it_was(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"sightline.training.export.{where}", interrupt)
+    monkeypatch.setattr(f"sightline.onnx_export.exporter.{where}", interrupt)
     assert export(place, "many").exit_code != 0
     assert files(place) == before
 

@@ -1,6 +1,6 @@
 from sightline.bundle.encoded import Ability, Encoded, Model
 from sightline.bundle.runtime import Bundle
 from sightline.bundle.spec import BundleSpec
-from sightline.bundle.tokenizing import Tokenizer
+from sightline.bundle.tokenizer import Tokenizer
 
 __all__ = ["Ability", "Bundle", "BundleSpec", "Encoded", "Model", "Tokenizer"]

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from sightline.bundle.encoded import Ability, Encoded, Floats, stacked
 from sightline.bundle.engines import Arrays, Device, Engine, device_of_lasting_work, load_engine
+from sightline.bundle.integrity import check_once
 from sightline.bundle.spec import BundleSpec, Graph, identity, read_spec
-from sightline.bundle.tokenizing import TokenBatch, Tokenizer
-from sightline.bundle.verifying import check_once
+from sightline.bundle.tokenizer import TokenBatch, Tokenizer
 from sightline.errors import BundleError, ModelError
 from sightline.media import ImageInput, without_padding
-from sightline.media.loading import usable_cpus
+from sightline.media.loader import usable_cpus
 
 Mask = npt.NDArray[np.bool_]
 

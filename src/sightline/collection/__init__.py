@@ -7,11 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sightline.collection.catalog.exif import Place
+    from sightline.collection.catalog.files import File, Item
     from sightline.collection.collection import Collection
-    from sightline.collection.files import File, Item
-    from sightline.collection.metadata import Place
-    from sightline.collection.report import IndexingInterrupted, Problem, Report
-    from sightline.collection.sync import index
+    from sightline.collection.indexing.report import IndexingInterrupted, Problem, Report
+    from sightline.collection.indexing.sync import index
 
 __all__ = ["Collection", "File", "IndexingInterrupted", "Item", "Place", "Problem", "Report", "index"]
 

@@ -8,22 +8,22 @@ from types import TracebackType
 from typing import Literal, Self
 
 from sightline.bundle.encoded import Model
-from sightline.collection.catalog import Catalog
-from sightline.collection.files import File, Item
-from sightline.collection.finding import located, model_of
-from sightline.collection.hits import Known, hits_of
+from sightline.collection.catalog.database import Catalog
+from sightline.collection.catalog.files import File, Item
+from sightline.collection.catalog.hits import Known, hits_of
+from sightline.collection.locate import located, model_of
 from sightline.collection.manifest import Kind, Manifest, check_model, read_manifest
-from sightline.collection.sharing import Sharing
+from sightline.collection.read_write_lock import Sharing
 from sightline.errors import CollectionError
-from sightline.search.cascade import Cascade
-from sightline.search.costs import Costs
-from sightline.search.duplicates import Duplicates, check_duplicates
-from sightline.search.plan import Plan, Watch
-from sightline.search.query import Picture, ask
-from sightline.search.relevance import relevant
-from sightline.search.results import SearchResult
-from sightline.search.scoring import Fusion
-from sightline.search.where import compile_where
+from sightline.retrieval.cascade import Cascade
+from sightline.retrieval.costs import Costs
+from sightline.retrieval.duplicates import Duplicates, check_duplicates
+from sightline.retrieval.plan import Plan, Watch
+from sightline.retrieval.query import Picture, ask
+from sightline.retrieval.relevance import relevant
+from sightline.retrieval.results import SearchResult
+from sightline.retrieval.scoring import Fusion
+from sightline.retrieval.where import compile_where
 from sightline.stores.base import Ids, Store
 from sightline.stores.local import LocalStore
 
@@ -68,8 +68,8 @@ class Collection:
         """
         place = located(at)
         if isinstance(place, str):
-            from sightline.collection.remote import open_remote
-            from sightline.collection.shared import SharedCatalog
+            from sightline.collection.remote.access import open_remote
+            from sightline.collection.remote.shared_catalog import SharedCatalog
 
             manifest, remote = open_remote(place)
             return cls(place, manifest, SharedCatalog(remote), remote, model)
@@ -241,6 +241,6 @@ class Collection:
 def _store(at: Path, manifest: Manifest, lasting: bool) -> Store:
     if not manifest.store:
         return LocalStore.open(at / VECTORS_FOLDER, manifest.shape, write=False, lasting=lasting)
-    from sightline.collection.remote import open_remote
+    from sightline.collection.remote.access import open_remote
 
     return open_remote(manifest.store)[1]

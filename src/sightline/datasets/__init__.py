@@ -3,9 +3,9 @@
 from sightline.datasets.budget import BudgetSampler
 from sightline.datasets.formats import recognise
 from sightline.datasets.languages import captions_in_any
-from sightline.datasets.reading import read, read_all
+from sightline.datasets.reader import read, read_all
 from sightline.datasets.record import DEFAULT_LANGUAGE, Problem, Record
-from sightline.datasets.sampling import Batch, Pair, Sampler, all_captions, neighbours, one_caption, shuffled_pairs
+from sightline.datasets.sampler import Batch, Pair, Sampler, all_captions, neighbours, one_caption, shuffled_pairs
 
 __all__ = [
     "DEFAULT_LANGUAGE",

@@ -6,7 +6,7 @@ from itertools import islice, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from sightline.datasets.sampling import Batch
+from sightline.datasets.sampler import Batch
 from sightline.errors import DataError
 
 _Ints = npt.NDArray[np.int64]

@@ -13,7 +13,7 @@ from sightline.datasets.folder import read_folder
 from sightline.datasets.jsonl import read_jsonl
 from sightline.datasets.karpathy import read_karpathy
 from sightline.datasets.multi30k import parts_of, read_multi30k
-from sightline.datasets.places import files_of
+from sightline.datasets.paths import files_of
 from sightline.datasets.record import BrokenRecordError, Record, Report
 from sightline.datasets.regions.store import is_region_store, read_region_store
 from sightline.datasets.shards import is_shard, read_shard

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sightline.bundle.encoded import Model
-from sightline.search.results import Hit, SearchResult
-from sightline.showing import percent
+from sightline.cli.formatting import percent
+from sightline.retrieval.results import Hit, SearchResult
 
 PICTURES = Path(__file__).parent / "pictures"
 _SHOWN = 3
@@ -52,9 +52,9 @@ QUESTIONS = (
 
 def run(folder: Path, model: str | Path | Model = "default") -> Iterator[str]:
     """Index the pictures into `folder`, search them, and tell line by line what is done and found."""
+    from sightline.cli.progress import indexing
     from sightline.collection import Collection, index
-    from sightline.loading import load
-    from sightline.progress import indexing
+    from sightline.registry.loader import load
 
     opened = load(model) if isinstance(model, str | Path) else model
     count = len(list(PICTURES.glob("*.jpg")))

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sightline.evaluation.evaluate import evaluate
     from sightline.evaluation.languages import Languages, evaluate_languages
-    from sightline.evaluation.measuring import evaluate
     from sightline.evaluation.metrics import (
         image_to_text_ranks,
         mean_recall,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sightline.evaluation.report import compare, table
     from sightline.evaluation.resampling import Difference, bootstrap, paired_difference
     from sightline.evaluation.result import Evaluation
-    from sightline.evaluation.translating import Translator, command_translator
+    from sightline.evaluation.translation import Translator, command_translator
 
 __all__ = [
     "PROTOCOLS",

@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from sightline.bundle.spec import Calibration
 from sightline.errors import EvaluationError
-from sightline.search.relevance import relevance
-from sightline.search.scoring import sigmoid
+from sightline.retrieval.relevance import relevance
+from sightline.retrieval.scoring import sigmoid
 
 Floats = npt.NDArray[np.floating]
 Bools = npt.NDArray[np.bool_]

@@ -7,7 +7,7 @@ import numpy as np
 
 from sightline.bundle.encoded import Model
 from sightline.errors import EvaluationError
-from sightline.evaluation.encoding import Encodings, Needs, Progress, encode_images, encode_texts
+from sightline.evaluation.encodings import Encodings, Needs, Progress, encode_images, encode_texts
 from sightline.evaluation.plan import Plan
 from sightline.media import ImageSource
 

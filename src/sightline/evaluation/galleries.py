@@ -8,14 +8,14 @@ import numpy.typing as npt
 from sightline.bundle.encoded import Model
 from sightline.evaluation.cascade import Shortlist
 from sightline.evaluation.clock import Clock
-from sightline.evaluation.encoding import Encodings, Progress
+from sightline.evaluation.encodings import Encodings, Progress
 from sightline.evaluation.metrics import Ranks, query_images
 from sightline.evaluation.plan import Plan
-from sightline.evaluation.questions import Questions
 from sightline.evaluation.ranking import ranks_from_embeddings, top_k_from_embeddings
 from sightline.evaluation.result import FoldRanks
 from sightline.evaluation.stages import Direction, late_scorer, match_scorer, score_both
-from sightline.search.scoring import fuse
+from sightline.evaluation.test_set import Questions
+from sightline.retrieval.scoring import fuse
 
 Longs = npt.NDArray[np.int64]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from sightline.bundle.encoded import Model
 from sightline.datasets import Problem, Record
 from sightline.errors import EvaluationError
-from sightline.evaluation.encoding import Needs, Progress, SharedImages, usual_batch
-from sightline.evaluation.measuring import evaluate
+from sightline.evaluation.encodings import Needs, Progress, SharedImages, usual_batch
+from sightline.evaluation.evaluate import evaluate
 from sightline.evaluation.metrics import CUTOFFS
 from sightline.evaluation.protocols import protocol_named
-from sightline.evaluation.questions import Questions
 from sightline.evaluation.result import Evaluation, mean_of, plain
+from sightline.evaluation.test_set import Questions
 
 if TYPE_CHECKING:
     from rich.table import Table

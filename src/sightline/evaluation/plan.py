@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from sightline.bundle.encoded import Ability, Model, check_ability
 from sightline.errors import EvaluationError
-from sightline.evaluation.encoding import Needs
-from sightline.search.scoring import Fusion, check_fusion
+from sightline.evaluation.encodings import Needs
+from sightline.retrieval.scoring import Fusion, check_fusion
 
 
 @dataclass(frozen=True, slots=True)

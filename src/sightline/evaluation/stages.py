@@ -13,10 +13,10 @@ import numpy.typing as npt
 from sightline.bundle import Bundle, Model
 from sightline.errors import EvaluationError
 from sightline.evaluation.cascade import Shortlist
-from sightline.evaluation.encoding import Encodings, Progress
+from sightline.evaluation.encodings import Encodings, Progress
 from sightline.evaluation.metrics import Floats
 from sightline.evaluation.ragged import Ragged
-from sightline.search.scoring import maxsim_texts
+from sightline.retrieval.scoring import maxsim_texts
 
 Longs = npt.NDArray[np.int64]
 Singles = npt.NDArray[np.float32]

@@ -15,8 +15,7 @@ from onnx import numpy_helper
 from torch import Tensor
 
 from sightline.errors import BundleError
-from sightline.kernels import recurrent, shaping  # noqa: F401 (their operators are known once they are imported)
-from sightline.kernels.merging import merged
+from sightline.kernels.graph_fusion import merged
 from sightline.kernels.operators import OPERATORS, refuse
 from sightline.kernels.products import Node, placed, with_products
 

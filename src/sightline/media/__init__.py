@@ -1,8 +1,8 @@
 """Pictures coming in: find them, open them safely, bring them to the size and range a model reads."""
 
 from sightline.media.inputs import ImageInput, blank, in_a_batch, pixels_wanted, to_input, without_padding
-from sightline.media.loading import Loaded, load_pixels
-from sightline.media.opening import open_image
+from sightline.media.loader import Loaded, load_pixels
+from sightline.media.open import open_image
 from sightline.media.pixels import Preprocess, fit, normalise, to_pixels
 from sightline.media.regions import RegionConfig
 from sightline.media.scan import IMAGE_SUFFIXES, find_images

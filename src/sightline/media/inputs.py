@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sightline.errors import ModelError
-from sightline.media.opening import MAX_PIXELS
+from sightline.media.open import MAX_PIXELS
 from sightline.media.pixels import Preprocess, to_pixels
 from sightline.media.regions import RegionConfig, to_regions
 from sightline.media.source import ImageSource

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from sightline.errors import ModelError
-from sightline.media.framing import Box, Framed
-from sightline.media.opening import MAX_PIXELS, open_framed
+from sightline.media.frame import Box, Framed
+from sightline.media.open import MAX_PIXELS, open_framed
 from sightline.media.source import ImageSource
 
 Resize = Literal["squash", "crop", "pad"]

@@ -17,14 +17,14 @@ from transformers import AutoTokenizer
 
 from sightline import settings
 from sightline.bundle.spec import SPEC_FILE
-from sightline.bundle.tokenizing import Tokenizer
+from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import ModelError
-from sightline.loading import BEST_FOLDER, CHECKPOINT_FILE
 from sightline.models.dual_config import DualStreamConfig
 from sightline.models.dual_stream import DualStream
 from sightline.models.single_stream import SingleStream, SingleStreamConfig
 from sightline.models.tokenizer_backend import backend_of
 from sightline.models.towers import TowerConfig
+from sightline.registry.loader import BEST_FOLDER, CHECKPOINT_FILE
 
 FORMAT = 1
 Config: TypeAlias = DualStreamConfig | SingleStreamConfig

@@ -17,7 +17,7 @@ from transformers import (
     T5Tokenizer,
 )
 
-from sightline.bundle.tokenizing import Tokenizer
+from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import ModelError
 from sightline.media import Preprocess
 from sightline.media.pixels import Interpolation

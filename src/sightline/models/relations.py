@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.errors import ModelError
-from sightline.models.attending import Attending, FeedForward, hide
+from sightline.models.attention import Attending, FeedForward, hide
 from sightline.models.heads import masked_mean
 
 

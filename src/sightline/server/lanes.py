@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from typing import Generic, ParamSpec, TypeVar
 
-from sightline.server.batching import Batcher
+from sightline.server.batcher import Batcher
 
 P = ParamSpec("P")
 T = TypeVar("T")

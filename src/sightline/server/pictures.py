@@ -15,7 +15,7 @@ from PIL import Image
 
 from sightline.cache import cache_folder
 from sightline.collection import Collection, Item
-from sightline.collection.listed import source_of
+from sightline.collection.indexing.shards_and_urls import source_of
 from sightline.errors import MediaError
 from sightline.media import ImageBytes, ImageFile, ImageSource, open_image
 from sightline.media.kinds import recognise

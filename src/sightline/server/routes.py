@@ -9,13 +9,13 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi import Path as InPath
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from sightline.server import answers, browsing
+from sightline.server import browse, responses
 from sightline.server.access import Doorkeeper
-from sightline.server.asking import SEARCH_BODY, Embed, Id, Match, Search, Text, read_form
 from sightline.server.metrics import CONTENT_TYPE
 from sightline.server.pictures import SIDES, Sent, is_known
 from sightline.server.problems import MEDIA_TYPE
 from sightline.server.reference import reference
+from sightline.server.requests import SEARCH_BODY, Embed, Id, Match, Search, Text, read_form
 from sightline.server.service import Service
 from sightline.server.static import content_type, tag
 
@@ -45,12 +45,12 @@ def searching(service: Service) -> APIRouter:
     """Searches, and why they found what they found."""
     router = APIRouter(prefix="/v1", tags=["search"], responses=_USUAL)
 
-    @router.get("/search", response_model=answers.SearchAnswer)
+    @router.get("/search", response_model=responses.SearchAnswer)
     async def search(asked: Annotated[Search, Query()]) -> Response:
         """Find items by words."""
         return JSONResponse(await service.found(asked))
 
-    @router.post("/search", response_model=answers.SearchAnswer, openapi_extra=SEARCH_BODY)
+    @router.post("/search", response_model=responses.SearchAnswer, openapi_extra=SEARCH_BODY)
     async def search_by_more(request: Request) -> Response:
         """Find items by words, sent as JSON, or by words, a picture or both, sent as a form."""
         asked: Search
@@ -61,15 +61,15 @@ def searching(service: Service) -> APIRouter:
             asked, image = await read_form(request, service.limits)
         return JSONResponse(await service.found(asked, image))
 
-    @router.get("/explain", response_model=answers.ExplainAnswer, responses=_OF_ITEMS)
+    @router.get("/explain", response_model=responses.ExplainAnswer, responses=_OF_ITEMS)
     async def explain(q: Annotated[Text, Query()], id: Annotated[Id, Query()]) -> Response:
         """Tell for every word of a query how much it resembles each part of a picture, as a grid of cosines."""
         return JSONResponse(await service.quick.run(service.explain, q, id))
 
-    @router.get("/filters", response_model=answers.FiltersAnswer)
+    @router.get("/filters", response_model=responses.FiltersAnswer)
     async def filters() -> Response:
         """The folders and dates that a filter can choose from."""
-        return JSONResponse(await service.quick.run(browsing.choices, service.current))
+        return JSONResponse(await service.quick.run(browse.choices, service.current))
 
     return router
 
@@ -78,17 +78,17 @@ def items(service: Service) -> APIRouter:
     """Items, by their ids alone."""
     router = APIRouter(prefix="/v1/items", tags=["items"], responses=_OF_ITEMS)
 
-    @router.get("", response_model=answers.ItemsAnswer)
+    @router.get("", response_model=responses.ItemsAnswer)
     async def some(k: Annotated[int, Query(ge=1, le=service.limits.results)] = 10, where: Filter = None) -> Response:
         """Some items to begin with, spread evenly over the collection, or over what passes a filter."""
-        return JSONResponse(await service.quick.run(browsing.some_items, service.current, k, where))
+        return JSONResponse(await service.quick.run(browse.some_items, service.current, k, where))
 
-    @router.get("/{id}", response_model=answers.ItemAnswer)
+    @router.get("/{id}", response_model=responses.ItemAnswer)
     async def item(id: ItemId) -> Response:
         """What is known of an item."""
         return JSONResponse(await service.quick.run(service.item, id))
 
-    @router.get("/{id}/similar", response_model=answers.SearchAnswer)
+    @router.get("/{id}/similar", response_model=responses.SearchAnswer)
     async def similar(id: ItemId, k: Annotated[int, Query(ge=1, le=service.limits.results)] = 10) -> Response:
         """The items most like this one."""
         return JSONResponse(await service.quick.run(service.similar, id, k))
@@ -115,18 +115,18 @@ def programs(service: Service) -> APIRouter:
     """For other programs: the model's abilities, many items at once."""
     router = APIRouter(prefix="/v1", tags=["for other programs"], responses=_OF_ITEMS)
 
-    @router.post("/embed", response_model=answers.EmbedAnswer)
+    @router.post("/embed", response_model=responses.EmbedAnswer)
     async def embed(asked: Embed) -> Response:
         """Embed texts and pictures: unit vectors whose dot product is a cosine."""
         lane = service.slow if asked.images else service.quick
         return JSONResponse(await lane.run(service.embed, asked))
 
-    @router.post("/match", response_model=answers.MatchAnswer)
+    @router.post("/match", response_model=responses.MatchAnswer)
     async def match(asked: Match) -> Response:
         """Tell how well texts and pictures fit, pair by pair."""
         return JSONResponse(await service.slow.run(service.match, asked))
 
-    @router.get("/collection", response_model=answers.CollectionAnswer)
+    @router.get("/collection", response_model=responses.CollectionAnswer)
     async def collection() -> Response:
         """What there is to search, and what the model can do."""
         return JSONResponse(await service.quick.run(service.about))
@@ -138,7 +138,7 @@ def upkeep(service: Service, doorkeeper: Doorkeeper) -> APIRouter:
     """For whoever runs the server."""
     router = APIRouter(tags=["upkeep"], responses=_USUAL)
 
-    @router.get("/healthz", response_model=answers.HealthAnswer)
+    @router.get("/healthz", response_model=responses.HealthAnswer)
     async def healthz() -> Response:
         """Whether the server is up. Needs no token."""
         return JSONResponse({"status": "ok"})

@@ -10,22 +10,22 @@ from sightline.bundle.encoded import Encoded
 from sightline.collection import Collection, Item
 from sightline.errors import ModelError, StoreError
 from sightline.media import ImageBytes, pixels_wanted, to_input
-from sightline.media.loading import usable_cpus
-from sightline.search.explain import explain, seen_box
-from sightline.search.plan import Plan
-from sightline.search.relevance import relevance
-from sightline.search.scoring import fuse
-from sightline.server import answers
-from sightline.server.asking import Embed, Match, PictureSearch, Search, check_upload, decoded
-from sightline.server.batching import Batcher
-from sightline.server.current import CurrentCollection
-from sightline.server.engine import SharedBundle
+from sightline.media.loader import usable_cpus
+from sightline.retrieval.explain import explain, seen_box
+from sightline.retrieval.plan import Plan
+from sightline.retrieval.relevance import relevance
+from sightline.retrieval.scoring import fuse
+from sightline.server import responses
+from sightline.server.batcher import Batcher
+from sightline.server.current_collection import CurrentCollection
 from sightline.server.lanes import Lane, SharedLane
-from sightline.server.likeness import similar
 from sightline.server.limits import Limits
 from sightline.server.metrics import Metrics
 from sightline.server.pictures import Sent, Thumbnails, etag, picture
 from sightline.server.problems import RefusedError, not_found
+from sightline.server.requests import Embed, Match, PictureSearch, Search, check_upload, decoded
+from sightline.server.shared_bundle import SharedBundle
+from sightline.server.similar import similar
 from sightline.stores.base import Part, Parts
 
 _QUICK, _SLOW = 32, 32
@@ -89,7 +89,7 @@ class Service:
                 raise RefusedError(422, f"late all of {len(collection):,} items", f"Give at most {self.limits.late:,}.")
             result = collection.search(asked.q, image=image, image_weight=weight, **asked.options())
             self.metrics.search(result.took_ms)
-            return answers.search_answer(result, collection.kind)
+            return responses.search_answer(result, collection.kind)
 
     def _search_together(self, asked: list[Search]) -> list[dict[str, Any]]:
         """Make searches that differ in nothing but their words."""
@@ -100,12 +100,12 @@ class Service:
             results = collection.search_together(texts, k=first.k, model=self.model.encoder, **options)
             for result in results:
                 self.metrics.search(result.took_ms)
-            return [answers.search_answer(result, collection.kind) for result in results]
+            return [responses.search_answer(result, collection.kind) for result in results]
 
     def item(self, id: int) -> dict[str, Any]:
         """What is known of an item."""
         with self.current.use() as collection:
-            return answers.item_answer(_item(collection, id), collection)
+            return responses.item_answer(_item(collection, id), collection)
 
     def image(self, id: int, known: Known) -> tuple[str, Sent | None]:
         """The tag of an item's picture, and the picture unless `known` says that the client has it."""
@@ -125,7 +125,7 @@ class Service:
         """The items most like one of them."""
         with self.current.use() as collection:
             hits, took_ms = similar(collection, id, k)
-            shown = [answers.hit_answer(hit, collection.kind) for hit in hits]
+            shown = [responses.hit_answer(hit, collection.kind) for hit in hits]
             spent = {part: round(ms, 2) for part, ms in took_ms.items()}
             return {"query": f"like item {id}", "took_ms": spent, "hits": shown}
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from sightline.errors import StoreError
 from sightline.stores.base import Found, Ids, Singles
-from sightline.stores.directory import Directory
 from sightline.stores.generation import Generation
 from sightline.stores.ranking import Halves
+from sightline.stores.row_index import Directory
 
 if TYPE_CHECKING:
     from torch import Tensor

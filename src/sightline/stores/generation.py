@@ -11,7 +11,7 @@ from sightline.stores.base import Ids, Part, Parts, Rows, Shape
 from sightline.stores.columns import Column
 from sightline.stores.head import FORMAT, Head, sync_folder
 from sightline.stores.packing import Packed, kept_parts, record_type, unpack
-from sightline.stores.signs import code_bytes
+from sightline.stores.sign_codes import code_bytes
 
 
 class Generation:

@@ -24,12 +24,12 @@ import numpy as np
 from sightline.bundle.encoded import Encoded
 from sightline.errors import StoreError
 from sightline.stores.base import Found, Ids, Part, Parts, Rows, Shape, Singles, Stats
-from sightline.stores.directory import Directory
 from sightline.stores.generation import Generation, remove_others
 from sightline.stores.head import check_shape, read_head, write_head
+from sightline.stores.local_search import Effort, search
 from sightline.stores.lock import lock
 from sightline.stores.packing import check_rows, checked_ids, kept_parts, pack, unit
-from sightline.stores.searching import Effort, search
+from sightline.stores.row_index import Directory
 
 if TYPE_CHECKING:
     from sightline.stores.device import OnDevice

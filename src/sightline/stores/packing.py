@@ -9,7 +9,7 @@ import numpy.typing as npt
 from sightline.bundle.encoded import Encoded, Floats
 from sightline.errors import StoreError
 from sightline.stores.base import Ids, Part, Shape, Singles
-from sightline.stores.signs import sign_codes
+from sightline.stores.sign_codes import sign_codes
 
 Records = npt.NDArray[Any]
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sightline.stores.base import Found, Ids, Singles
-from sightline.stores.pieces import in_pieces
+from sightline.stores.threads import in_pieces
 
 Halves = npt.NDArray[np.float16]
 

@@ -9,11 +9,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sightline.bundle.tokenizing import Tokenizer
+from sightline.bundle.tokenizer import Tokenizer
 from sightline.datasets import Record, captions_in_any
 from sightline.errors import DataError, MediaError
 from sightline.media import ImageInput, Preprocess, fit, open_image, pixels_wanted
-from sightline.media.loading import usable_cpus
+from sightline.media.loader import usable_cpus
 from sightline.models.retriever import Retriever, Seen, Tokens
 
 Longs = npt.NDArray[np.int64]

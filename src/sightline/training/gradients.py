@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from sightline.errors import SightlineError
+from sightline.losses.base import Field, Inputs, Objective, Pairs, Sides
 from sightline.models.retriever import Encoded, Retriever
-from sightline.objectives.objective import Field, Inputs, Objective, Pairs, Sides
 from sightline.training.distributed import World
 
 Encode = Callable[[slice], Encoded]

@@ -8,7 +8,7 @@ import torch
 from sightline.datasets.regions import RegionSlice, RegionStore
 from sightline.errors import DataError, MediaError, RecipeError
 from sightline.media import RegionConfig, in_a_batch, to_input, without_padding
-from sightline.media.loading import usable_cpus
+from sightline.media.loader import usable_cpus
 from sightline.models.retriever import Regions
 from sightline.training.corpus import Corpus, Longs
 from sightline.training.recipe import Recipe

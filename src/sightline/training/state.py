@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from sightline.bundle.tokenizing import Tokenizer
+from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import SightlineError
 from sightline.models import checkpoint
 from sightline.training.distributed import ALONE, World

@@ -13,22 +13,22 @@ from torch import Tensor, nn
 from sightline.datasets import BudgetSampler, Sampler
 from sightline.errors import SightlineError
 from sightline.evaluation import Evaluation, Languages
-from sightline.objectives import Inputs, Objective
+from sightline.losses import Inputs, Objective
 from sightline.training import distributed
-from sightline.training.beginning import make_model, make_objectives, training_records
+from sightline.training.batches import Feed
 from sightline.training.corpus import Before, Corpus, Draw, Longs, SeenImages
-from sightline.training.feeding import Feed
-from sightline.training.folder import RunFolder
+from sightline.training.feature_init import study
 from sightline.training.gradients import backward
 from sightline.training.neighbours import Neighbours
 from sightline.training.optimizer import make_optimizer
 from sightline.training.recipe import Recipe
 from sightline.training.region_images import RegionImages
+from sightline.training.run_folder import RunFolder
 from sightline.training.schedule import rate_at, seed_at, takes_part, weights_at
+from sightline.training.setup import make_model, make_objectives, training_records
 from sightline.training.state import Standing, find_state, load_state, save_state
-from sightline.training.studying import study
-from sightline.training.teaching import find_teacher
-from sightline.training.validating import Validation
+from sightline.training.teacher import find_teacher
+from sightline.training.validation import Validation
 
 Weighted = tuple[Objective, float]
 Report = Callable[[dict[str, Any]], None]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from sightline.bundle.tokenizing import Tokenizer
+from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import RecipeError
 
 PAD, UNKNOWN, START, END = SPECIAL = "[PAD]", "[UNK]", "[CLS]", "[SEP]"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sightline.datasets.fields import clean_captions, decoded
 from sightline.datasets.files import entries_of, numbered_lines
 from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Report
-from sightline.datasets.regions.found import Floats, Found, relative
+from sightline.datasets.regions.detections import Floats, Found, relative
 from sightline.datasets.splits import canonical_split
 from sightline.errors import DataError
 

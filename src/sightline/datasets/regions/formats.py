@@ -7,7 +7,7 @@ from sightline.datasets.fields import decoded
 from sightline.datasets.files import entries_of, numbered_lines
 from sightline.datasets.record import BrokenRecordError, Report, stop_at
 from sightline.datasets.regions.arrays import is_precomputed, read_npz_folder, read_precomputed
-from sightline.datasets.regions.found import Found, Reader
+from sightline.datasets.regions.detections import Found, Reader
 from sightline.datasets.regions.lmdb import DATA_FILE, read_uniter
 from sightline.datasets.regions.tensors import read_m3p, read_oscar_tensors
 from sightline.datasets.regions.tsv import read_bottom_up, read_oscar_lines

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sightline.datasets.record import BrokenRecordError, Problem, Report
 from sightline.datasets.regions.arrays import found_in_arrays, found_in_npz
-from sightline.datasets.regions.found import Found
+from sightline.datasets.regions.detections import Found
 from sightline.errors import DataError, SightlineError
 
 DATA_FILE = "data.mdb"

@@ -17,7 +17,7 @@ from sightline import settings
 from sightline.datasets.fields import captions_of, file_name, json_object, shown
 from sightline.datasets.files import numbered_lines
 from sightline.datasets.record import BrokenRecordError, Problem, Record, Report
-from sightline.datasets.regions.found import Floats
+from sightline.datasets.regions.detections import Floats
 from sightline.errors import DataError, MediaError
 from sightline.media.regions import CORNERS, region_bytes
 

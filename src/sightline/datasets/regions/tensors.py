@@ -9,7 +9,7 @@ import numpy as np
 
 from sightline.datasets.fields import clean_captions, sequence, shown
 from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Report
-from sightline.datasets.regions.found import Found, relative
+from sightline.datasets.regions.detections import Found, relative
 from sightline.datasets.regions.tsv import with_boxes_at_the_end
 from sightline.datasets.splits import split_in_name
 from sightline.errors import DataError, SightlineError

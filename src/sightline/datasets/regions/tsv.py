@@ -15,7 +15,7 @@ import numpy as np
 from sightline.datasets.fields import decoded, json_object, shown
 from sightline.datasets.files import json_document, numbered_lines
 from sightline.datasets.record import BrokenRecordError, Problem, Report
-from sightline.datasets.regions.found import Floats, Found, relative
+from sightline.datasets.regions.detections import Floats, Found, relative
 
 OSCAR_BOX = 6
 _NAMES_OF_ROWS = "imageid2idx.json"

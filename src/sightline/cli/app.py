@@ -1,0 +1,115 @@
+"""The command as a whole: which commands it has, in the order of its help, and how it ends when something is wrong."""
+
+import errno
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TextIO
+
+import typer
+
+from sightline import __version__
+from sightline.cli import evaluation_commands, installation_commands, search_commands, training_commands
+from sightline.cli.console import results
+from sightline.errors import SightlineError
+
+app = typer.Typer(
+    help="Find images by words and words by images.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "index": search_commands.index,
+    "search": search_commands.search,
+    "explain": evaluation_commands.explain,
+    "serve": search_commands.serve,
+    "eval": evaluation_commands.evaluate,
+    "regions": training_commands.regions,
+    "train": training_commands.train,
+    "export": training_commands.export,
+    "demo": installation_commands.demo,
+    "doctor": installation_commands.doctor,
+    "models": installation_commands.models,
+}
+
+_INTERRUPTED = "sightline: interrupted"
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def _saying_when_interrupted(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that says so when it is interrupted, unless it has words of its own for that; typer says nothing."""
+
+    @wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt:
+            print(_INTERRUPTED, file=sys.stderr)
+            raise typer.Exit(130) from None
+
+    return run
+
+
+for _name, _command in _COMMANDS.items():
+    app.command(_name)(_saying_when_interrupted(_command))
+
+
+def main() -> None:
+    """Run the command; an error that Sightline foresaw, or one of the disk, is shown as a message, not a traceback."""
+    warnings.filterwarnings("ignore", module="PIL")  # about odd metadata in pictures that open all the same
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()  # None where the shell closed them
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # of a name that the terminal cannot write, the rest is shown
+    try:
+        with _flushed():
+            app()
+    except SightlineError as error:
+        _fail(str(error))
+    except OSError as error:
+        if error.filename is None and error.errno not in _DISK_FULL:
+            raise
+        _fail(f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else f"{error.strerror}")
+    except KeyboardInterrupt:
+        print(_INTERRUPTED, file=sys.stderr)
+        sys.exit(130)
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"sightline: {message}", file=sys.stderr)
+    sys.exit(1)
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+@contextmanager
+def _flushed() -> Iterator[None]:
+    """Write what is printed inside by the end of it, also what others print, such as the help."""
+    try:
+        yield
+    finally:
+        with results():
+            pass
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"sightline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Find images by words and words by images."""

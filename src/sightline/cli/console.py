@@ -1,0 +1,95 @@
+"""What commands say, and where: results on stdout, and all that is said meanwhile on stderr."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sightline.errors import SightlineError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from sightline.datasets import Problem
+
+_STDERR = 2
+
+
+def tell(message: str) -> None:
+    """Say something to whoever waits, at once and beside the results."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def tell_at_once(message: str) -> None:
+    """Say something from where a signal is answered: without Python's buffers, in the middle of a bar."""
+    show_cursor = "\x1b[?25h" if os.isatty(_STDERR) else ""  # which the bar hides, and could not show again
+    with suppress(OSError):  # closed
+        os.write(_STDERR, f"{show_cursor}\nsightline: {message}\n".encode())
+
+
+def tell_skipped(problem: "Problem") -> None:
+    """Say which record was left out, and why."""
+    print(f"skipped {problem.place}: {problem.reason}", file=sys.stderr)
+
+
+def tell_unreadable(title: str, problems: Sequence["Problem"]) -> None:
+    """Say which pictures could not be read, and why: the first few, and how many more."""
+    from sightline.cli.formatting import problem_lines
+
+    for line in problem_lines(title, [(one.place, one.reason) for one in problems]):
+        tell(line)
+
+
+@contextmanager
+def results() -> Iterator[None]:
+    """Whatever is printed inside is written once this ends, or an error.
+
+    A reader that has seen enough, such as `head`, ends the writing in peace: the rest is written nowhere.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise SightlineError(
+                f"the results cannot be written: {error.strerror or error}", "Make room, or write them elsewhere."
+            ) from error
+
+
+def print_lines(*lines: str) -> None:
+    """Write results for people, a line each."""
+    with results():
+        print(*lines, sep="\n")
+
+
+def print_json(value: object) -> None:
+    """Write a result for programs, in plain ASCII, which every pipe and every terminal takes."""
+    with results():
+        print(json.dumps(value, indent=2))
+
+
+def print_table(table: "Table") -> None:
+    """Write a result for people, as wide as their terminal."""
+    from rich.console import Console
+
+    console = Console()
+    with console.capture() as drawn:  # left alone, rich ends the command where the reader is gone
+        console.print(table)
+    with results():
+        print(drawn.get(), end="")
+
+
+def check_writable(path: Path | None) -> None:
+    """Refuse a result file that cannot be written before the work, not after it."""
+    if path is None:
+        return
+    if not path.absolute().parent.is_dir():
+        raise SightlineError(f"{path}: its folder does not exist", f"mkdir -p {path.parent}")
+    if path.is_dir():
+        raise SightlineError(f"{path}: is a folder, where a file is to be written", "Give the name of a file.")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise SightlineError(f"{path}: may not be written by you", "Choose another place.")

@@ -1,0 +1,135 @@
+"""`sightline explain` and `eval`: what a model sees in one picture, and how well it does on many."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from sightline.cli.console import check_writable, print_json, print_lines, print_table, tell_skipped, tell_unreadable
+from sightline.errors import SightlineError
+
+
+def explain(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words.")],
+    picture: Annotated[str, typer.Argument(metavar="PICTURE", help="A file, or the id of an item of a collection.")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to draw it: a .png or .jpg.")] = None,
+    at: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="With an id: the collection. By default the nearest .sightline.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="BUNDLE", help="default, or a bundle's folder. For an id: the collection's.")
+    ] = None,
+    codes: Annotated[
+        bool, typer.Option("--codes", help="Draw instead what each code looks at; --model is then a checkpoint.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write the numbers as JSON to stdout.")] = False,
+) -> None:
+    """Draw where in PICTURE each word of QUERY is found, as late interaction sees it."""
+    import sightline
+    from sightline.media import ImageFile
+    from sightline.retrieval.codes import CodesExplained
+    from sightline.retrieval.codes import draw as draw_codes
+    from sightline.retrieval.explain import Explanation
+    from sightline.retrieval.heat import check_suffix, draw
+
+    if out is None and not as_json:
+        raise typer.BadParameter("Say where to draw it, or ask for --json.", param_hint="--out")
+    if out is not None:
+        check_suffix(out)
+        check_writable(out)
+    place = int(picture) if picture.isdecimal() and not Path(picture).exists() else picture
+    found: Explanation | CodesExplained
+    if codes:
+        found = sightline.explain_codes(query, place, at=at, model=model or "default")
+    else:
+        found = sightline.explain(query, place, at=at, model=model)
+    if out is not None:
+        if isinstance(found.picture, ImageFile) and out.exists() and out.samefile(found.picture.path):
+            raise SightlineError(f"{out}: is the picture itself, which would be lost", "Draw it into another file.")
+        (draw_codes(found) if isinstance(found, CodesExplained) else draw(found)).save(out)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print_lines(f"{out}: {found}")
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(help="default, a bundle or checkpoint folder, or hf:NAME.")],
+    data: Annotated[list[str], typer.Argument(help="Captioned images: shards, JSONL, Karpathy, COCO, …")],
+    partner: Annotated[
+        str | None, typer.Option("--with", metavar="MODEL", help="A second model: rank by the mean of both.")
+    ] = None,
+    lang: Annotated[str, typer.Option(help="Language of the captions; several as en,de,fr.")] = "en",
+    translate: Annotated[
+        str | None,
+        typer.Option(metavar="COMMAND", help="Translates captions from {lang}: a text a line in, a text a line out."),
+    ] = None,
+    protocol: Annotated[
+        str, typer.Option(help="karpathy, coco-1k, coco-5k, or full: test images among those of all splits.")
+    ] = "karpathy",
+    split: Annotated[str | None, typer.Option(help="Only this split. By default test, where there is one.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder of the pictures, where the data only names them.")] = None,
+    late: Annotated[int | None, typer.Option(min=1, help="Rescore the K best by late interaction.")] = None,
+    rerank: Annotated[int | None, typer.Option(min=1, help="Rescore the K best by match.")] = None,
+    matcher: Annotated[str | None, typer.Option(metavar="MODEL", help="With --rerank: another model matches.")] = None,
+    fusion: Annotated[
+        Literal["ce", "add", "norm_add", "logit_add"] | None,
+        typer.Option(help="How match and embed scores combine. By default as the bundle says."),
+    ] = None,
+    weight: Annotated[float | None, typer.Option(help="Weight of the embed score in the fusion.")] = None,
+    distractors: Annotated[
+        list[str] | None, typer.Option(help="More images for the gallery, captioned or not. May be repeated.")
+    ] = None,
+    skip_broken: Annotated[bool, typer.Option(help="Report broken records and go on, instead of stopping.")] = False,
+    skip_missing_language: Annotated[bool, typer.Option(help="Leave out images without captions in LANG.")] = False,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Items encoded at once. By default as many as suit the device.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap intervals.")] = 0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")] = None,
+) -> None:
+    """Measure how well MODEL finds the images of captions and the captions of images in DATA."""
+    import sightline
+    from sightline.bundle import Bundle
+    from sightline.cli.progress import evaluating
+    from sightline.datasets import read_all
+    from sightline.evaluation import command_translator, languages, report
+
+    check_writable(json_file)
+    on_problem = tell_skipped if skip_broken else None
+    records = read_all(data, split=split, images=images, on_problem=on_problem)
+    if split is None and protocol != "full" and any(record.split == "test" for record in records):
+        records = [record for record in records if record.split == "test"]
+    opened = sightline.load(model, lasting=True)
+    own = opened.spec.fusion if isinstance(opened, Bundle) and matcher is None else None
+    chosen = fusion or (own.rule if own else "ce")
+    if weight is None:
+        weight = own.weight if own and chosen == own.rule else 0.5
+    options: dict[str, Any] = {
+        "data": ", ".join(data),
+        "protocol": protocol,
+        "late": late,
+        "rerank": rerank,
+        "fusion": chosen,
+        "weight": weight,
+        "distractors": read_all(distractors, on_problem=on_problem) if distractors else (),
+        "seed": seed,
+        "batch_size": batch_size,
+        "translate": command_translator(translate) if translate is not None else None,
+        "partner": sightline.load(partner, lasting=True) if partner else None,
+        "matcher": sightline.load(matcher, lasting=True) if matcher else None,
+    }
+    with evaluating() as progress:
+        if "," in lang:
+            named = [one.strip() for one in lang.split(",")]
+            several = languages.evaluate_languages(opened, records, named, progress=progress, **options)
+            shown, result, unreadable = languages.table(several), several.to_json(), several.unreadable
+        else:
+            options["skip_missing_language"] = skip_missing_language
+            one = sightline.evaluate(opened, records, lang=lang, progress=progress, **options)
+            shown, result, unreadable = report.table(one), one.to_json(), one.unreadable
+    if json_file is not None:
+        json_file.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    tell_unreadable("Cannot be read", unreadable)
+    print_table(shown)

@@ -1,0 +1,146 @@
+"""Results of indexing and searching as text for people: plain lines that fit a terminal, a pipe and a log alike."""
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from sightline.collection.indexing.report import Report
+from sightline.retrieval.results import Hit, SearchResult
+
+Form = Literal["lines", "json", "paths", "null"]
+
+_LISTED = 20  # problems of each kind
+
+
+def printable(text: str) -> str:
+    """A name on one line, whatever it holds: line breaks and control characters become question marks."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def percent(chance: float) -> str:
+    """Rounded, but never to nothing: a model is never that sure.
+
+    >>> percent(0.934), percent(0.001)
+    ('93%', '<1%')
+    """
+    return f"{chance:.0%}" if chance >= 0.005 else "<1%"
+
+
+def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
+    """What came of an indexing run, what was left out and why, and what to type next.
+
+    model: what a search has to be told, where the collection cannot know where its model is.
+    """
+    yield str(report)
+    yield from problem_lines("Cannot be read", [(one.path, one.reason) for one in report.broken])
+    yield from problem_lines("Not looked at", [(one.path, one.reason) for one in report.skipped])
+    if report.truncated:
+        yield f"{report.truncated:,} texts are longer than the model reads; their ends were left out."
+    if not report.new + report.changed + report.moved + report.unchanged:
+        return
+    ask = "--image photo.jpg" if report.kind == "texts" else "'a dog on a beach'"
+    named = f" --model {shlex.quote(model)}" if model else ""
+    yield f"Next: sightline search {ask} --at {shlex.quote(_near(report.at))}{named}"
+
+
+def problem_lines(title: str, problems: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Names, each with the reason why it is among them: the first few, and how many more; nothing where none are."""
+    if not problems:
+        return
+    yield f"{title}:"
+    yield from (f"  {printable(name)}: {reason}" for name, reason in problems[:_LISTED])
+    if len(problems) > _LISTED:
+        yield f"  … and {len(problems) - _LISTED:,} more"
+
+
+def hit_lines(hits: Sequence[Hit]) -> list[str]:
+    """A line for each result, in columns: rank, relevance, name, size and date; and what was folded into it."""
+    names = [_name(hit) for hit in hits]
+    widest = max((len(name) for name in names), default=0)
+    lines = []
+    for hit, name in zip(hits, names, strict=True):
+        sure = "" if hit.relevance is None else f"{percent(hit.relevance):>5}  "
+        lines.append(f"{hit.rank:3}  {sure}{name:{widest}}  {_details(hit)}".rstrip())
+    return lines
+
+
+def _name(hit: Hit) -> str:
+    return printable(hit.path if hit.text is not None or _is_url(hit) else _near(hit.file))
+
+
+def _is_url(hit: Hit) -> bool:
+    """Whether a result is at a URL, which is then its path; in the path of a file, no slash follows another."""
+    return "://" in hit.path
+
+
+def _near(path: Path) -> str:
+    """A path as it is seen from the current folder, where that is shorter."""
+    try:
+        seen = os.path.relpath(path)
+    except ValueError:  # on another drive
+        return str(path)
+    return seen if len(seen) < len(str(path)) else str(path)
+
+
+def _details(hit: Hit) -> str:
+    if hit.text is not None:
+        return printable(hit.text)
+    details = []
+    if hit.width and hit.height:
+        details.append(f"{hit.width} x {hit.height}")
+    if hit.taken:
+        details.append(hit.taken[:10])
+    if hit.copies:
+        details.append("+1 copy" if len(hit.copies) == 1 else f"+{len(hit.copies)} copies")
+    if hit.folded:
+        details.append(f"+{len(hit.folded)} alike")
+    return "  ".join(details)
+
+
+def nothing_found(result: SearchResult, least: float | None) -> str:
+    """Why there are no results."""
+    if least is not None and result.best_relevance is not None:
+        return (
+            f"Nothing found: nothing is at least {least:.0%} likely to be it; "
+            f"the best is {percent(result.best_relevance)}."
+        )
+    return "Nothing found: the filter lets nothing through." if result.where else "Nothing found: there is nothing yet."
+
+
+def show(result: SearchResult, form: Form, least: float | None = None, pictures: bool = True) -> None:
+    """Write results to stdout: lines for people, JSON, or paths that end with a line break or a zero byte.
+
+    Nothing else goes to stdout.
+    """
+    if form == "json":
+        print(json.dumps(result.to_json(), indent=2))
+    elif form in ("paths", "null"):
+        sys.stdout.buffer.writelines(exact_path(hit) + (b"\0" if form == "null" else b"\n") for hit in result)
+    else:
+        _show_lines(result, least, pictures)
+
+
+def exact_path(hit: Hit) -> bytes:
+    """The path of a result, byte for byte, or its URL; of a text, with its line."""
+    return os.fsencode(hit.path if _is_url(hit) else hit.file) + (b":%d" % hit.line if hit.line else b"")
+
+
+def _show_lines(result: SearchResult, least: float | None, pictures: bool) -> None:
+    if result.truncated:
+        print("The query is longer than the model reads: its end was left out.", file=sys.stderr)
+    if not result.hits:
+        print(nothing_found(result, least), file=sys.stderr)
+        return
+    how = None
+    if pictures and sys.stdout.isatty():
+        from sightline.cli.terminal_images import graphics, thumbnail
+
+        how = graphics()
+    for hit, line in zip(result, hit_lines(result.hits), strict=True):
+        if how and hit.text is None and (shown := thumbnail(hit.file, how)):
+            print(shown)
+        print(line.encode(sys.stdout.encoding or "utf-8", "replace").decode(sys.stdout.encoding or "utf-8"))

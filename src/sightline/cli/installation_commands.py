@@ -1,0 +1,73 @@
+"""`sightline demo`, `doctor` and `models`: what is installed here, whether it works, and what it can do."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sightline import __version__
+from sightline.cli.console import print_json, print_lines, print_table, results, tell
+
+if TYPE_CHECKING:
+    from sightline.doctor import Finding
+
+
+def demo() -> None:
+    """See it at work in about a minute: index the pictures that come with Sightline, and search them."""
+    import tempfile
+
+    from sightline.demo import run
+
+    with tempfile.TemporaryDirectory() as folder:
+        for line in run(Path(folder)):
+            print(line, flush=True)
+
+
+def doctor(
+    at: Annotated[Path | None, typer.Option(metavar="DIR", help="The collection to look at.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")] = False,
+) -> None:
+    """Say what is wrong with this installation, and with a collection, and what to do about it."""
+    from sightline.doctor import Finding, examine
+
+    findings: list[Finding] = []
+    for finding in examine(at):
+        findings.append(finding)
+        if not as_json:
+            _show_finding(finding)
+    is_well = all(finding.state != "broken" for finding in findings)
+    if as_json:
+        print_json({"version": __version__, "well": is_well, "findings": [one.to_json() for one in findings]})
+    if not is_well:
+        raise typer.Exit(1)
+
+
+def _show_finding(finding: "Finding") -> None:
+    mark, colour = {"good": ("ok", "green"), "warning": ("note", "yellow"), "broken": ("FAIL", "red")}[finding.state]
+    with results():
+        typer.echo(f"{typer.style(f'{mark:4}', fg=colour, bold=True)}  {finding.subject}: {finding.says}")
+        if finding.way_out:
+            typer.echo(f"      → {finding.way_out}")
+
+
+def models(as_json: Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")] = False) -> None:
+    """List the models on this machine, and known ones: what they can do, how large they are, how well they do."""
+    from sightline.registry.installed import known_table, shelf, table
+    from sightline.registry.published import KNOWN
+
+    bundles = shelf(on_problem=lambda error: tell(f"skipped: {error}"))
+    if as_json:
+        found = [bundle.to_json() for bundle in bundles]
+        print_json({"models": found, "known": [one.to_json() for one in KNOWN]})
+        return
+    if bundles:
+        print_table(table(bundles))
+    else:
+        print_lines(
+            "No models here. Install Sightline with its model, or export one: sightline export CHECKPOINT --out DIR"
+        )
+    print_table(known_table(KNOWN))
+    print_lines(
+        "Sightline has measured none of these: sightline eval hf:NAME DATA measures one.",
+        "A bundle of any of these, or of another of their kind: sightline export hf:NAME --out DIR",
+    )

@@ -1,0 +1,210 @@
+"""`sightline index`, `search` and `serve`: a collection is made, asked and offered to others."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal, NoReturn
+
+import typer
+
+from sightline.cli.console import print_lines, results, tell, tell_at_once
+from sightline.errors import SightlineError
+
+
+def index(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="FOLDER",
+            help="Folders of pictures, shards (.tar), lists of URLs (.urls), region stores; or texts (.txt, .jsonl).",
+        ),
+    ] = None,
+    at: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the collection is kept. By default FOLDER/.sightline.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="BUNDLE", help="default, a bundle or checkpoint folder, or hf:NAME.")
+    ] = None,
+    prune: Annotated[bool, typer.Option("--prune", help="Forget what is gone, also where a whole folder is.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Read files again that could not be read before.")] = False,
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where vectors are kept, if not in DIR: milvus://HOST:PORT/NAME."),
+    ] = None,
+    workers: Annotated[
+        str | None, typer.Option(metavar="ray|ray://HOST:PORT", help="Encode on a Ray cluster, not in this process.")
+    ] = None,
+) -> None:
+    """Index pictures or texts, to be searched. What has not changed since the last time is not read again."""
+    import sightline
+    from sightline.cli.formatting import report_lines
+    from sightline.cli.progress import indexing
+    from sightline.collection.indexing.report import IndexingInterrupted
+    from sightline.collection.indexing.targets import default_place, kind_of
+    from sightline.collection.locate import model_to_index_with
+
+    places = [folder.resolve() for folder in folders or []]
+    at = at or default_place(places, kind_of(places) if places else "images")
+    chosen = model_to_index_with(at, model)
+    try:
+        with _answering_ctrl_c(), indexing() as progress:
+            report = sightline.index(
+                places,
+                at=at,
+                model=chosen,
+                progress=progress,
+                told=tell,
+                prune=prune,
+                retry=retry,
+                workers=workers,
+                store=store,
+            )
+    except KeyboardInterrupt as interrupted:
+        so_far = interrupted.report if isinstance(interrupted, IndexingInterrupted) else None
+        done = so_far if so_far and so_far.counts else "nothing was done yet"
+        tell(f"sightline: interrupted; {done}\nWhat is done is kept. To go on, type the same again.")
+        raise typer.Exit(130) from None
+    print_lines(*report_lines(report, model if model and not _finds_again(model) else None))
+
+
+def _finds_again(model: str) -> bool:
+    """Whether a search finds a model by itself: a bundle, whose place the collection writes down."""
+    from sightline.bundle.spec import SPEC_FILE
+
+    return model == "default" or (Path(model) / SPEC_FILE).is_file()
+
+
+@contextmanager
+def _answering_ctrl_c() -> Iterator[None]:
+    """Answer Ctrl-C at once, as what has begun takes a while to end; a second one does not wait for it.
+
+    Neither loses anything: a collection is whole at every moment.
+    """
+
+    def interrupted(*_: object) -> NoReturn:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        tell_at_once("ending what has begun; Ctrl-C again ends at once")
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # such as where it is to be ignored
+        yield
+        return
+    signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def search(
+    words: Annotated[list[str] | None, typer.Argument(metavar="QUERY", help="What to look for, in words.")] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="DIR|URL", help="The collection: its folder or store. By default the nearest .sightline."),
+    ] = None,
+    image: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A picture to look for, alone or with words.")
+    ] = None,
+    image_weight: Annotated[
+        float, typer.Option(metavar="W", help="With words and a picture: how much the picture counts, 0 to 1.")
+    ] = 0.5,
+    without: Annotated[
+        list[str] | None, typer.Option("--not", metavar="TEXT", help="What results should not show. May be repeated.")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="EXPR", help="A filter: \"taken >= '2023-06-01' and path like 'holiday/%'\".")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="How many results.")] = 10,
+    rerank: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="K", help="Look closely at the K best; 0 is fastest. By default as fits a model."),
+    ] = None,
+    late: Annotated[
+        str | None, typer.Option(metavar="K|all", help="Rescore the K best by late interaction, or rank all by it.")
+    ] = None,
+    late_fragments: Annotated[
+        int | None, typer.Option(min=1, metavar="L", help="Only the first L fragments take part in late interaction.")
+    ] = None,
+    min_relevance: Annotated[
+        float | None, typer.Option(metavar="P", help="Leave out what is less likely than this to be it, 0 to 1.")
+    ] = None,
+    budget_ms: Annotated[
+        float | None, typer.Option(metavar="N", help="Look as closely as can be done in N milliseconds.")
+    ] = None,
+    duplicates: Annotated[
+        Literal["fold", "show"], typer.Option(help="Pictures that look the same: as one, or all.")
+    ] = "fold",
+    model: Annotated[
+        str | None, typer.Option(metavar="BUNDLE", help="The model that made the collection, if it was moved.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    paths: Annotated[
+        bool, typer.Option("--paths", help="Write the paths alone, a line each, for other commands.")
+    ] = False,
+    null: Annotated[
+        bool, typer.Option("--null", "-0", help="With --paths: end each with a zero byte, for xargs -0.")
+    ] = False,
+    thumbnails: Annotated[bool, typer.Option(help="Show small pictures, where the terminal can.")] = True,
+) -> None:
+    """Find what fits QUERY best. Finding nothing is an answer too: the exit code is 0 unless something went wrong."""
+    import sightline
+    from sightline.cli.formatting import Form, show
+
+    with sightline.open(at, model=model) as collection:
+        result = collection.search(
+            " ".join(words) if words else None,
+            k=k,
+            rerank=rerank,
+            late=_how_many(late),
+            late_fragments=late_fragments,
+            image=image,
+            image_weight=image_weight,
+            not_=without or (),
+            where=where,
+            min_relevance=min_relevance,
+            budget_ms=budget_ms,
+            duplicates=duplicates,
+        )
+    form: Form = "json" if as_json else "null" if null else "paths" if paths else "lines"
+    with results():
+        show(result, form, min_relevance, thumbnails)
+
+
+def _how_many(late: str | None) -> int | Literal["all"] | None:
+    if late is None:
+        return None
+    if late != "all" and not late.isdecimal():
+        raise typer.BadParameter(f"{late!r} is neither a whole number nor 'all'.", param_hint="--late")
+    return "all" if late == "all" else int(late)
+
+
+def serve(
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="DIR|URL", help="The collection: its folder or store. By default the nearest .sightline."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to serve at. Another than this machine's own needs a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve at; 0 for any that is free.")] = 8000,
+    token: Annotated[
+        str | None, typer.Option(envvar="SIGHTLINE_TOKEN", help="What clients must show to be answered.")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Index what changes in the folders meanwhile.")] = False,
+    model: Annotated[
+        str | None, typer.Option(metavar="BUNDLE", help="The model that made the collection, if it was moved.")
+    ] = None,
+) -> None:
+    """Serve a collection: a page to search with, and an interface for programs (described at /docs)."""
+    try:
+        from sightline.server.run import serve as run
+    except ImportError as error:
+        raise SightlineError(f"serving needs packages: {error}", "pip install 'sightline[serve]'") from error
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # service managers end it as Ctrl-C does
+    try:
+        run(at, host=host, port=port, token=token, model=model, watch=watch, told=tell)
+    except KeyboardInterrupt:
+        tell("sightline: ended")
+    finally:
+        signal.signal(signal.SIGTERM, before)

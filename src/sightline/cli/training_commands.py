@@ -1,0 +1,217 @@
+"""`sightline regions`, `train` and `export`: from features and captions to a model, and from a model to a bundle."""
+
+import shlex
+import signal
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+import typer
+
+from sightline.cli.console import print_lines, tell, tell_at_once, tell_skipped, tell_unreadable
+from sightline.errors import SightlineError
+
+if TYPE_CHECKING:
+    from sightline.models.detector import Detector
+    from sightline.training.trainer import Trained
+
+
+def regions(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE", help="Published features (.tsv, .pt, .h5, a folder); or, with --detector, pictures."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="STORE", help="Folder of the store to write.")],
+    captions: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DATA", help="Captioned images of the same names, whose captions the store takes over."),
+    ] = None,
+    detector: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="A DETR-type detector to look at pictures with: a folder, or hf:NAME."),
+    ] = None,
+    confidence: Annotated[float, typer.Option(metavar="P", help="Keep regions that the detector is surer of.")] = 0.2,
+    fewest: Annotated[int, typer.Option(min=1, help="Keep at least so many of a picture, the surest.")] = 10,
+    most: Annotated[int, typer.Option(min=1, help="Keep at most so many of a picture, the surest.")] = 100,
+    skip_broken: Annotated[bool, typer.Option(help="Report broken rows and go on, instead of stopping.")] = False,
+) -> None:
+    """Turn region features, or pictures that a detector looks at, into a store to train on, evaluate on and index.
+
+    When stopped, the same command goes on where it was.
+    """
+    from itertools import chain
+
+    from sightline.cli.progress import indexing
+    from sightline.datasets import read_all
+    from sightline.datasets.regions import Keep, names_in, read_regions, write_regions
+
+    on_problem = tell_skipped if skip_broken else None
+    keep = Keep(confidence, fewest, most)
+    chosen = [f"--confidence={confidence}", f"--fewest={fewest}", f"--most={most}", f"--detector={detector or ''}"]
+    made_of = shlex.join([*sources, *(f"--captions={data}" for data in captions or ()), *chosen])
+    captioned = read_all(captions, on_problem=on_problem) if captions else []
+    count = 0
+    if detector is not None:
+        there = names_in(out, made_of)
+        new = [record for record in read_all(sources, on_problem=on_problem) if record.key not in there]
+        found, count = _detector(detector).find(new, on_problem), len(new)
+    else:
+        found = chain.from_iterable([read_regions(source, on_problem) for source in sources])
+    with indexing("written", "opening") as progress:
+        written = write_regions(
+            found, out, captions=captioned, keep=keep, on_problem=on_problem, made_of=made_of,
+            progress=lambda done: progress(done, count),
+        )  # fmt: skip
+    spec = written.spec
+    boxes = "with boxes" if spec.boxes else "without boxes"
+    told = [
+        f"{out}: {spec.images:,} images ({written.captioned:,} with captions), {spec.regions:,} regions of "
+        f"{spec.feature_dim} numbers, {boxes}"
+    ]
+    if written.lacking:
+        told.append(f"no regions for {len(written.lacking):,} captioned images, such as {written.lacking[0].key}")
+    print_lines(*told)
+
+
+def _detector(source: str) -> "Detector":
+    try:
+        from sightline.models.detector import Detector
+    except ImportError as error:
+        raise SightlineError(f"a detector needs torch: {error}", "pip install 'sightline[train]'") from error
+    return Detector.open(source)
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml", help="What to train, on what, and how.")],
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe. May be repeated.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. By default runs/NAME, after the recipe.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+) -> None:
+    """Train a model by RECIPE.toml. Started by torchrun, several processes train as one."""
+    try:
+        import sightline
+        from sightline.training.distributed import join
+        from sightline.training.recipe import read_recipe
+        from sightline.training.state import saved_step
+    except ImportError as error:
+        raise SightlineError(f"training needs torch: {error}", "pip install 'sightline[train]'") from error
+    from sightline.cli.progress import training
+
+    asked = read_recipe(recipe, changes or ())
+    out = out or Path("runs", asked.name)
+    speaks = join().leads
+    try:
+        with training() if speaks else nullcontext() as report, _CtrlC(speaks) as stop:
+            before = report.before if report else None
+            trained = sightline.train(asked, out, resume=resume, report=report, before=before, stop=stop)
+    except KeyboardInterrupt:
+        if not speaks:
+            raise typer.Exit(130) from None
+        step = saved_step(out / "last")
+        saved = f"{out} was last saved after step {step}" if step else f"{out} has nothing saved yet"
+        again = ["sightline", "train", str(recipe), *(part for change in changes or () for part in ("--set", change))]
+        again += ["--out", str(out), "--resume"]
+        tell(f"sightline: interrupted; {saved}\nTo go on: {shlex.join(again)}")
+        raise typer.Exit(130) from None
+    if speaks:
+        print_lines(_what_to_do_with(trained, out / "bundle"))
+
+
+class _CtrlC:
+    """Says whether Ctrl-C was pressed, from the first time that it is asked on; until then, it interrupts as ever.
+
+    So a step that has begun ends, and can be saved. A second Ctrl-C does not wait for it. speaks: whether to say so.
+    """
+
+    def __init__(self, speaks: bool) -> None:
+        self._speaks, self._pressed = speaks, False
+
+    def __enter__(self) -> Self:
+        self._before = signal.getsignal(signal.SIGINT)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def __call__(self) -> bool:
+        if not self._pressed and self._before is signal.default_int_handler:  # not where it is to be ignored
+            signal.signal(signal.SIGINT, self._press)
+        return self._pressed
+
+    def _press(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._pressed = True
+        if self._speaks:
+            tell_at_once("ending the step that has begun; Ctrl-C again ends at once")
+
+
+def _what_to_do_with(trained: "Trained", bundle: Path) -> str:
+    """Say in one line where the best checkpoint is, how it did, and what makes a bundle of it."""
+    found = trained.validation
+    if found is None:
+        told = f"after {trained.steps} steps, without validation data"
+    else:
+        told = (
+            f"val R@1 {found['text_to_image']['R@1']:.1f} text to image, {found['image_to_text']['R@1']:.1f} image to "
+            f"text, rSum {found['rSum']:.1f}, at step {found['step']}"
+        )
+    command = shlex.join(["sightline", "export", str(trained.folder), "--out", str(bundle)])
+    return f"{trained.folder}: {told}. Next: {command}"
+
+
+def export(
+    checkpoint: Annotated[
+        str, typer.Argument(help="Folder of a checkpoint or of a published model such as CLIP, or hf:NAME.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the bundle to write.")],
+    quantize: Annotated[Literal["int8"] | None, typer.Option(help="Smaller and faster weights.")] = None,
+    four_bits: Annotated[
+        str, typer.Option(metavar="PATTERN", help="With int8: modules of this path take four bits a weight.")
+    ] = "",
+    calibrate: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DATA",
+            help="Captions not trained on, to choose the fusion and calibrate scores by; with int8, the image tower "
+            "also takes the ranges of its numbers from them, and is faster.",
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the bundle. By default that of its folder.")] = None,
+) -> None:
+    """Turn CHECKPOINT, one's own or a published model, into a bundle, which searches without torch."""
+    try:
+        import sightline
+        from sightline.models.torch_model import read
+        from sightline.onnx_export.static_ranges import pictures_of
+    except ImportError as error:
+        raise SightlineError(f"exporting needs torch: {error}", "pip install 'sightline[train]'") from error
+    from sightline.cli.progress import evaluating
+    from sightline.datasets import read_all
+    from sightline.datasets.record import Problem
+    from sightline.registry.loader import HUB_PREFIX, locate
+
+    retriever, tokenizer = read(locate(checkpoint))
+    held_out = read_all(calibrate) if calibrate else None
+    fixes_ranges = held_out and quantize and retriever.reads_pixels
+    unreadable: list[Problem] = []
+    with evaluating() as progress:
+        spec = sightline.export(
+            retriever,
+            tokenizer,
+            out,
+            name=name or out.resolve().name,
+            precision=quantize or "float32",
+            four_bits=four_bits,
+            pictures=pictures_of(held_out or [], retriever.preprocess) if fixes_ranges else None,
+            provenance={"initial_weights": checkpoint} if checkpoint.startswith(HUB_PREFIX) else None,
+            held_out=held_out,
+            progress=progress,
+            on_problem=unreadable.append,
+        )
+    tell_unreadable("Cannot be read, and left out", unreadable)
+    size = sum((out / file).stat().st_size for file in spec.files) / 1e6
+    print_lines(f"{out}: {spec.name}, {', '.join(spec.abilities)}, {spec.precision}, {size:.1f} MB")

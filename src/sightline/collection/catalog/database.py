@@ -1,0 +1,277 @@
+"""Which files a collection knows and what was in them, in SQLite: any number of readers beside one writer.
+
+Vectors belong to contents, not to files: copies of a picture share one content, and a file that moves keeps its own.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sightline.collection.catalog.exif import Place
+from sightline.collection.catalog.files import Facts, File, Found, Item, Stamp, Status, shown
+from sightline.collection.catalog.schema import CATALOG_FILE, connect
+from sightline.errors import CollectionError, QueryError
+from sightline.retrieval.where import compile_where
+from sightline.stores.base import Ids, Store
+
+_FACTS = "c.id, c.width, c.height, c.taken, c.latitude, c.longitude, c.text"
+_FILE = "f.root, f.path, f.raw, f.status, f.reason, f.line, f.key"
+FROM = "FROM files f JOIN contents c ON c.id = f.content WHERE"
+"""Where filters are asked."""
+
+_AT_ONCE = 500  # variables in one statement; old versions of SQLite allow 999
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A file as the catalog knows it. `stamp` is None where the file must be read again, whatever it looks like."""
+
+    id: int
+    raw: bytes
+    stamp: Stamp | None
+    content: int | None
+    status: Status
+    reason: str
+    key: str | None = None
+
+
+class Catalog:
+    """The opened `catalog.db` of a collection's folder.
+
+    Several threads may read it at once. Whoever writes does so inside `transaction`, from one thread at a time.
+    """
+
+    def __init__(self, at: Path, connection: sqlite3.Connection) -> None:
+        self.at = at
+        self.connection = connection
+
+    @classmethod
+    def open(cls, at: Path, *, write: bool = False) -> "Catalog":
+        """Open the catalog in a collection's folder; for writing, one that is not there is made."""
+        return cls(at, connect(at / CATALOG_FILE, write=write))
+
+    def close(self) -> None:
+        """Let go of the file; what was not committed is dropped."""
+        self.connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All that is written inside is kept, or none of it; kept means on the disk, whatever happens next."""
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            yield
+            self.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise CollectionError(
+                f"{self.at / CATALOG_FILE}: cannot be written to: {error}",
+                "Make room on the disk, or choose another folder with --at; what was written before is safe.",
+            ) from error
+        finally:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+
+    def __len__(self) -> int:
+        """How many items there are: contents that a file has."""
+        return self._number("SELECT count(DISTINCT content) FROM files")
+
+    def copies(self) -> int:
+        """How many files are exact copies of another."""
+        return self._number("SELECT count(content) - count(DISTINCT content) FROM files")
+
+    def ids(self) -> list[int]:
+        """The id of every content, in ascending order."""
+        return [id for (id,) in self._all("SELECT id FROM contents ORDER BY id")]
+
+    def hashes(self) -> Iterator[bytes]:
+        """The hash of every content."""
+        return (found for (found,) in self._all("SELECT hash FROM contents"))
+
+    def items(self, ids: Sequence[int]) -> dict[int, Item]:
+        """The items of these ids, with all their files; ids that no file has any more are left out."""
+        files = self._files_of(ids)
+        query = f"SELECT {_FACTS} FROM contents c WHERE c.id IN"
+        return {row[0]: _item(row, tuple(files[row[0]])) for row in self.each(query, ids) if row[0] in files}
+
+    def files(self, status: Status | None = None) -> list[File]:
+        """Every file, or every ready or broken one, by root and path."""
+        chosen = "" if status is None else f"WHERE f.status = '{status}'"
+        roots = self.roots()
+        return [
+            _file(roots, row)
+            for row in self._all(f"SELECT {_FILE} FROM files f {chosen} ORDER BY f.root, f.line, f.raw")
+        ]
+
+    def roots(self) -> dict[int, Path]:
+        """What was indexed, by the number that files know it by."""
+        return {id: self._located(raw) for id, raw in self._all("SELECT id, raw FROM roots ORDER BY id")}
+
+    def root(self, path: Path) -> int:
+        """The number of a root, which is added where it is new; only inside a transaction."""
+        raw = self._relative(path)
+        self.connection.execute("INSERT OR IGNORE INTO roots (raw) VALUES (?)", (raw,))
+        return self._number("SELECT id FROM roots WHERE raw = ?", raw)
+
+    def rows(self, root: int) -> Iterator[Row]:
+        """Everything known of the files of a root."""
+        query = "SELECT id, raw, size, mtime_ns, content, status, reason, key FROM files WHERE root = ?"
+        return (_row(row) for row in self.connection.execute(query, (root,)))
+
+    def row(self, root: int, raw: bytes) -> Row | None:
+        """What is known of one file."""
+        query = "SELECT id, raw, size, mtime_ns, content, status, reason, key FROM files WHERE root = ? AND raw = ?"
+        found = self.connection.execute(query, (root, raw)).fetchone()
+        return None if found is None else _row(found)
+
+    def ids_where(self, where: str) -> Ids:
+        """The ids of the items that have a file for which a filter holds, in ascending order."""
+        sql, values = compile_where(where)
+        rows = self.select(f"DISTINCT f.content {FROM} {sql} ORDER BY 1", values)
+        return np.array([id for (id,) in rows], dtype=np.int64)
+
+    def narrowed(self, store: Store, where: str) -> tuple[Store, Ids | None]:
+        """A store, and the ids in it that a filter lets pass; None where all that are left in it do."""
+        return store, self.ids_where(where)
+
+    def select(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        """The rows that a filter chooses; an error where it is more than SQLite can answer."""
+        try:
+            return self.connection.execute(f"SELECT {query}", values).fetchall()
+        except sqlite3.Error as error:
+            raise QueryError(f"the filter cannot be answered: {error}", "Make it simpler or shorter.") from error
+
+    def everything(self) -> sqlite3.Connection:
+        """The tables, for a question about all items."""
+        return self.connection
+
+    def content(self, hash: bytes) -> int | None:
+        """The id of the content with this hash."""
+        found = self.connection.execute("SELECT id FROM contents WHERE hash = ?", (hash,)).fetchone()
+        return None if found is None else int(found[0])
+
+    def hash_of(self, id: int) -> bytes | None:
+        """What tells the content of an id from every other: the hash of the file that it was read from."""
+        found = self.connection.execute("SELECT hash FROM contents WHERE id = ?", (id,)).fetchone()
+        return None if found is None else bytes(found[0])
+
+    def add_contents(self, facts: Iterable[Facts]) -> list[int]:
+        """Give contents their ids, in order."""
+        query = (
+            "INSERT INTO contents (hash, width, height, taken, latitude, longitude, text) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        )
+        return [int(self.connection.execute(query, _values(fact)).lastrowid or 0) for fact in facts]
+
+    def write(self, found: Found, content: int | None, reason: str = "", replaces: int | None = None) -> None:
+        """Write a file with its content, or as broken without one, in place of the row it replaces or else its own."""
+        values = {
+            "root": found.root,
+            "path": found.path,
+            "raw": found.raw,
+            "line": found.line,
+            "key": found.key,
+            "size": found.stamp.size if found.stamp else None,
+            "mtime_ns": found.stamp.mtime_ns if found.stamp else None,
+            "content": content,
+            "status": "broken" if content is None else "ready",
+            "reason": reason,
+        }
+        if replaces is not None:
+            changes = ", ".join(f"{name} = :{name}" for name in values)
+            self.connection.execute(f"UPDATE files SET {changes} WHERE id = :id", {**values, "id": replaces})
+            return
+        changes = ", ".join(f"{name} = excluded.{name}" for name in values)
+        self.connection.execute(
+            f"INSERT INTO files ({', '.join(values)}) VALUES ({', '.join(f':{name}' for name in values)}) "
+            f"ON CONFLICT (root, raw) DO UPDATE SET {changes}",
+            values,
+        )
+
+    def adopt(self, root: int, inner: int, prefix: bytes) -> None:
+        """Make the files of a root below another the other's own: `prefix` is the way from one to the other."""
+        query = "UPDATE files SET root = ?, path = ?, raw = ? WHERE id = ?"
+        for row in list(self.rows(inner)):
+            raw = prefix + b"/" + row.raw
+            self.connection.execute(query, (root, shown(raw), raw, row.id))
+        self.connection.execute("DELETE FROM roots WHERE id = ?", (inner,))
+
+    def delete_files(self, rows: Iterable[int]) -> None:
+        """Forget files; their contents stay until `delete_unused`."""
+        self.connection.executemany("DELETE FROM files WHERE id = ?", ((row,) for row in rows))
+
+    def delete_empty_roots(self) -> None:
+        """Forget the roots without a file."""
+        self.connection.execute("DELETE FROM roots WHERE id NOT IN (SELECT root FROM files)")
+
+    def delete_unused(self) -> list[int]:
+        """Forget the contents that no file has any more, and give their ids."""
+        unused = "id NOT IN (SELECT content FROM files WHERE content IS NOT NULL)"
+        ids = [id for (id,) in self._all(f"SELECT id FROM contents WHERE {unused}")]
+        self.connection.execute(f"DELETE FROM contents WHERE {unused}")
+        return ids
+
+    def delete_contents(self, ids: Iterable[int]) -> None:
+        """Forget contents together with their files, so that these are read anew."""
+        for id in ids:
+            self.connection.execute("DELETE FROM files WHERE content = ?", (id,))
+            self.connection.execute("DELETE FROM contents WHERE id = ?", (id,))
+
+    def skip_ids(self, highest: int) -> None:
+        """Never give a content an id up to `highest`: a store has seen it, though no content has it."""
+        query = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'contents'"
+        if self._number(query) < highest:
+            self.connection.execute("DELETE FROM sqlite_sequence WHERE name = 'contents'")
+            self.connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('contents', ?)", (highest,))
+
+    def _files_of(self, ids: Sequence[int]) -> dict[int, list[File]]:
+        roots = self.roots()
+        files: dict[int, list[File]] = {}
+        query = f"SELECT {_FILE}, f.content FROM files f WHERE f.content IN"
+        for row in self.each(query, ids, "ORDER BY f.root, f.line, f.raw"):
+            files.setdefault(row[-1], []).append(_file(roots, row[:-1]))
+        return files
+
+    def _located(self, raw: bytes) -> Path:
+        return Path(os.path.normpath(self.at / os.fsdecode(raw)))
+
+    def _relative(self, path: Path) -> bytes:
+        """A root around the collection is known by the way up, so that both may move together."""
+        return os.fsencode(os.path.relpath(path, self.at) if self.at.is_relative_to(path) else path)
+
+    def _number(self, query: str, *values: object) -> int:
+        return int(self.connection.execute(query, values).fetchone()[0])
+
+    def _all(self, query: str) -> list[tuple[Any, ...]]:
+        return self.connection.execute(query).fetchall()
+
+    def each(self, query: str, ids: Sequence[int], order: str = "") -> Iterator[tuple[Any, ...]]:
+        """Rows of a query that ends in `IN`, for any number of ids."""
+        for start in range(0, len(ids), _AT_ONCE):
+            some = [int(id) for id in ids[start : start + _AT_ONCE]]
+            yield from self.connection.execute(f"{query} ({', '.join('?' * len(some))}) {order}", some).fetchall()
+
+
+def _row(row: tuple[Any, ...]) -> Row:
+    id, raw, size, mtime_ns, content, status, reason, key = row
+    return Row(id, raw, None if mtime_ns is None else Stamp(size, mtime_ns), content, status, reason, key)
+
+
+def _file(roots: dict[int, Path], row: tuple[Any, ...]) -> File:
+    root, path, raw, status, reason, line, key = row
+    folder = roots[root]
+    return File(folder, path, folder if line else folder / os.fsdecode(raw), status, reason, line, key)
+
+
+def _item(row: tuple[Any, ...], files: tuple[File, ...]) -> Item:
+    id, width, height, taken, latitude, longitude, text = row
+    place = None if latitude is None else Place(latitude, longitude)
+    return Item(id, files, width, height, taken, place, text)
+
+
+def _values(fact: Facts) -> tuple[object, ...]:
+    latitude, longitude = (fact.place.latitude, fact.place.longitude) if fact.place else (None, None)
+    return fact.hash, fact.width, fact.height, fact.taken, latitude, longitude, fact.text

@@ -1,0 +1,75 @@
+"""From ids to results with names: where a search meets the catalog."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from sightline.collection.catalog.database import FROM, Catalog
+from sightline.collection.catalog.files import File, Item
+from sightline.retrieval.cascade import Ranking
+from sightline.retrieval.conditions import Condition
+from sightline.retrieval.results import Hit, Stage
+
+_Named = tuple[int, Path, str]
+
+
+class Known:
+    """The items that some searches came across, each read from the catalog once."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.items: dict[int, Item] = {}
+        self._catalog = catalog
+        self._asked: set[int] = set()
+
+    def __call__(self, ids: Sequence[int]) -> dict[int, Item]:
+        """All that are known, with those of these ids that are still there."""
+        if new := [id for id in ids if id not in self._asked]:
+            self._asked.update(new)
+            self.items.update(self._catalog.items(new))
+        return self.items
+
+
+def hits_of(
+    catalog: Catalog, ranking: Ranking, count: int, items: Mapping[int, Item], condition: Condition | None = None
+) -> tuple[Hit, ...]:
+    """The first `count` of a ranking as results. Of an item's files, those that a filter asked for come first."""
+    ids = [int(id) for id in ranking.candidates.ids[:count]]
+    asked_for = _files_where(catalog, condition, ids) if condition else set()
+    return tuple(_hit(place, ranking, items, asked_for) for place in range(count))
+
+
+def _hit(place: int, ranking: Ranking, items: Mapping[int, Item], asked_for: set[_Named]) -> Hit:
+    candidates = ranking.candidates
+    item = items[int(candidates.ids[place])]
+    file, *others = sorted(item.files, key=lambda file: (item.id, file.root, file.path) not in asked_for)
+    folded = [other for id in candidates.folded[place] for other in items[id].files]
+    return Hit(
+        rank=place + 1,
+        id=item.id,
+        path=file.path,
+        file=file.where,
+        root=file.root,
+        score=float(candidates.scores[place]),
+        relevance=None if ranking.relevances is None else float(ranking.relevances[place]),
+        stage=cast("Stage", candidates.stages[place]),
+        text=item.text,
+        line=file.line,
+        key=file.key,
+        copies=_paths(others),
+        folded=_paths(folded),
+        width=item.width,
+        height=item.height,
+        taken=item.taken,
+    )
+
+
+def _paths(files: Sequence[File]) -> tuple[Path, ...]:
+    return tuple(file.where for file in files)
+
+
+def _files_where(catalog: Catalog, condition: Condition, ids: Sequence[int]) -> set[_Named]:
+    """The files of some items for which a condition holds."""
+    roots = catalog.roots()
+    chosen = ", ".join(map(str, ids))
+    query = f"f.content, f.root, f.path {FROM} f.content IN ({chosen}) AND ({condition.sql})"
+    return {(id, roots[root], path) for id, root, path in catalog.select(query, condition.values) if root in roots}

@@ -1,0 +1,85 @@
+"""What was read, in batches for the model, and what the model made of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.bundle import Bundle, Encoded, Model
+from sightline.bundle.engines import Device
+from sightline.collection.indexing.readers import Outcome
+from sightline.collection.indexing.writer import Batch
+from sightline.collection.manifest import Kind
+from sightline.media import in_a_batch
+
+AT_ONCE: dict[Device, dict[Kind, int]] = {"cpu": {"images": 4, "texts": 32}, "gpu": {"images": 128, "texts": 1024}}
+"""How many items a model encodes at a time."""
+
+
+def at_once(model: Model, kind: Kind) -> int:
+    """How many items this model encodes at a time."""
+    return AT_ONCE[model.device if isinstance(model, Bundle) else "cpu"][kind]
+
+
+def is_new(outcome: Outcome, known: set[bytes]) -> bool:
+    """Whether an outcome has a content to be encoded, which is known from then on."""
+    if outcome.payload is None or outcome.facts is None or outcome.facts.hash in known:
+        return False
+    known.add(outcome.facts.hash)
+    return True
+
+
+def encoded(model: Model, new: Sequence[Outcome], files: list[Outcome]) -> Batch:
+    """A batch to be written: files, and the vectors of those whose content is new. Infinite ones are left out."""
+    if not new:
+        return Batch([], files)
+    payloads: list[Any] = [outcome.payload for outcome in new]
+    is_texts = isinstance(payloads[0], str)
+    found = model.encode_texts(payloads) if is_texts else model.encode_images(in_a_batch(payloads))
+    finite: npt.NDArray[np.bool_] = np.isfinite(found.embedding).all(axis=1)  # type: ignore[assignment]
+    facts = [outcome.facts for outcome, fine in zip(new, finite, strict=True) if fine and outcome.facts]
+    return Batch([(facts, rows(found, finite))] if facts else [], files, cut_short(found))
+
+
+def encoded_block(model: Model, kind: Kind, outcomes: Iterable[Outcome]) -> Batch:
+    """All of these as one batch; of copies among them, the first is encoded."""
+    block, seen = Batch(), set[bytes]()
+    new: list[Outcome] = []
+    files: list[Outcome] = []
+    for outcome in outcomes:
+        if is_new(outcome, seen):
+            new.append(outcome)
+        files.append(replace(outcome, payload=None))
+        if len(new) >= at_once(model, kind):
+            block.add(encoded(model, new, files))
+            new, files = [], []
+    block.add(encoded(model, new, files))
+    return block
+
+
+def unknown_part(batch: Batch, known: set[bytes]) -> Batch:
+    """A batch without the contents that are known already; those that are left are known from then on."""
+    left = Batch([], batch.files)
+    for facts, found in batch.contents:
+        chosen = np.array([fact.hash not in known for fact in facts])
+        if chosen.any():
+            kept = [fact for fact, wanted in zip(facts, chosen, strict=True) if wanted]
+            known.update(fact.hash for fact in kept)
+            left.contents.append((kept, rows(found, chosen)))
+            left.truncated += cut_short(left.contents[-1][1])
+    return left
+
+
+def cut_short(found: Encoded) -> int:
+    """How many of these are texts longer than the model reads."""
+    return 0 if found.truncated is None else int(found.truncated.sum())
+
+
+def rows(found: Encoded, chosen: npt.NDArray[np.bool_]) -> Encoded:
+    """Those of a batch that are chosen."""
+    if chosen.all():
+        return found
+    parts = (found.embedding, found.mask, found.fragments, found.states, found.truncated)
+    return Encoded(*(None if part is None else part[chosen] for part in parts))  # type: ignore[arg-type]

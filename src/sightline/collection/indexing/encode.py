@@ -1,0 +1,121 @@
+"""What was read goes to the model in batches, by threads of this process, and from there to the disk."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from sightline.bundle import Bundle, Model
+from sightline.collection.indexing.batches import at_once, encoded, is_new
+from sightline.collection.indexing.commits import Commits, commits_to, threads
+from sightline.collection.indexing.readers import Outcome, vanished
+from sightline.collection.indexing.writer import Batch, Writer
+from sightline.collection.manifest import Kind
+from sightline.media.loader import usable_cpus
+
+Progress = Callable[[int, int], None]
+"""Told how many of the files to be read are done, and how many there are."""
+
+_MOST_ENCODERS = 16
+_GPU_ENCODERS = 2  # one that computes, and one that gets the next batch ready
+_WORTH_A_GPU: dict[Kind, int] = {"images": 500, "texts": 5000}  # fewer are done before a GPU is ready
+_COMMIT_FILES = 512
+
+
+def encode(
+    outcomes: Iterable[Outcome],
+    total: int,
+    writer: Writer,
+    model: Model,
+    known: set[bytes],
+    progress: Progress | None = None,
+) -> None:
+    """Encode every content that is not known and write everything that was read, then delete what is gone.
+
+    known: the hashes of all contents so far; those that are encoded are added.
+    """
+    if isinstance(model, Bundle) and total >= _WORTH_A_GPU[writer.report.kind]:
+        model = model.for_lasting_work()
+    encoders = _encoders(model)
+    with commits_to(writer) as commits, threads("sightline-encode", encoders) as encoding:
+        run = _Run(commits, model, known, encoding, most=2 * encoders)
+        for outcome in outcomes:
+            run.take(outcome)
+            if progress:
+                progress(run.done, total)
+        run.finish()
+    if progress:
+        progress(total, total)
+
+
+def _encoders(model: Model) -> int:
+    """How many batches a model encodes at the same time."""
+    if not isinstance(model, Bundle):
+        return 1
+    return _GPU_ENCODERS if model.device == "gpu" else min(usable_cpus(), _MOST_ENCODERS)
+
+
+def for_many(model: Model) -> Model:
+    """The same model, ready to encode several batches at once with one thread each, where it can.
+
+    Threads that share a batch wait for each other at every layer, and burn processor time while they do. A bundle that
+    has only one is used as it is, with whatever it has loaded.
+    """
+    return Bundle(model.folder, model.spec, threads=1) if isinstance(model, Bundle) and model.threads > 1 else model
+
+
+@dataclass(slots=True)
+class _Run:
+    """Outcomes on their way: gathered in `files`, being encoded in `sent`, encoded and to be written in `commits`.
+
+    They are sent, received and written in the order they came in, so that a copy is never written before the content
+    that it shares. At most `most` batches are sent at once.
+    """
+
+    commits: Commits
+    model: Model
+    known: set[bytes]
+    encoding: ThreadPoolExecutor
+    most: int
+    files: list[Outcome] = field(default_factory=list)
+    new: list[Outcome] = field(default_factory=list)
+    sent: deque[Future[Batch]] = field(default_factory=deque)
+    done: int = 0
+
+    def take(self, outcome: Outcome) -> None:
+        report = self.commits.report
+        report.read += 1
+        if outcome.gone:
+            report.skipped.append(vanished(outcome))
+            self.done += 1
+            return
+        if is_new(outcome, self.known):
+            self.new.append(outcome)
+        self.files.append(replace(outcome, payload=None))
+        if len(self.new) >= at_once(self.model, report.kind) or len(self.files) >= _COMMIT_FILES:
+            self._send()
+        if self.commits.is_due():
+            self._write()
+
+    def finish(self) -> None:
+        self._send()
+        self._receive(0)
+        self.commits.finish()
+
+    def _send(self) -> None:
+        self.sent.append(self.encoding.submit(encoded, self.model, self.new, self.files))
+        self.new, self.files = [], []
+        self._receive(self.most)
+
+    def _receive(self, at_most: int) -> None:
+        """Take what is encoded, and wait until at most so many are still being encoded."""
+        while self.sent and (len(self.sent) > at_most or self.sent[0].done()):
+            received = self.sent.popleft().result()
+            self.commits.take(received)
+            self.done += len(received.files)
+
+    def _write(self) -> None:
+        if not self.sent and self.files:
+            self._send()
+        self._receive(self.most)
+        self.commits.write()

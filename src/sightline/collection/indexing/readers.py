@@ -1,0 +1,102 @@
+"""From files to what a model reads: read once, hashed, opened and sized by threads, a few ahead of the encoding."""
+
+import hashlib
+from collections import deque
+from collections.abc import Container, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.collection.catalog.exif import place, taken
+from sightline.collection.catalog.files import Facts, Found
+from sightline.collection.indexing.report import Problem
+from sightline.collection.indexing.texts import text_hash
+from sightline.errors import MediaError, MissingDecoderError
+from sightline.media import ImageBytes, ImageFile, ImageInput, RegionConfig, to_input
+from sightline.media.loader import usable_cpus
+from sightline.media.pixels import open_for, to_pixels_of
+from sightline.media.remote import ImageURL
+
+_AHEAD = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of reading a file: its `facts`, or the `problem` with it.
+
+    payload: what the model reads, pixels, regions or text; None where the content is known already, so nothing need be
+        encoded.
+    gone: the file vanished before it was read.
+    lasting: the problem lies in the file itself, and lasts until the file changes.
+    """
+
+    found: Found
+    facts: Facts | None = None
+    payload: npt.NDArray[np.float32] | str | None = None
+    problem: str = ""
+    gone: bool = False
+    lasting: bool = True
+
+
+def vanished(outcome: Outcome) -> Problem:
+    """How a report tells of a file that was gone before it could be read."""
+    return Problem(outcome.found.name, "vanished while indexing")
+
+
+def read_texts(work: Iterable[Found], known: Container[bytes]) -> Generator[Outcome, None, None]:
+    """Every text with its facts; those whose hash is known carry no payload."""
+    for found in work:
+        if found.problem or not found.text:
+            yield Outcome(found, problem=found.problem)
+        else:
+            facts = Facts(text_hash(found.text), text=found.text)
+            yield Outcome(found, facts, None if facts.hash in known else found.text)
+
+
+def read_pictures(
+    work: Iterable[Found], preprocess: ImageInput, known: Container[bytes], workers: int | None = None
+) -> Generator[Outcome, None, None]:
+    """Every picture with its facts, in order; one whose hash is known is not decoded.
+
+    Threads suffice because reading, hashing, decoding and resampling release the interpreter lock. At most a few
+    pictures are under way at once, so memory stays the same for ten pictures and ten million.
+    """
+    files = iter(work)
+    pool = ThreadPoolExecutor(workers or usable_cpus(), thread_name_prefix="sightline-read")
+    try:
+        waiting: deque[Future[Outcome]] = deque()
+        for found in islice(files, _AHEAD):
+            waiting.append(pool.submit(_read, found, preprocess, known))
+        while waiting:
+            outcome = waiting.popleft().result()
+            for found in islice(files, 1):
+                waiting.append(pool.submit(_read, found, preprocess, known))
+            yield outcome
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _read(found: Found, preprocess: ImageInput, known: Container[bytes]) -> Outcome:
+    source = found.source or ImageFile(found.where)
+    try:
+        data = source.read()
+    except MediaError as error:
+        is_local = not isinstance(source, ImageURL)
+        gone = is_local and isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
+        return Outcome(found, problem=error.reason, gone=gone, lasting=False)
+    digest = hashlib.blake2b(data, digest_size=32).digest()
+    if digest in known:
+        return Outcome(found, Facts(digest))
+    here = ImageBytes(source.name, data)
+    try:
+        if isinstance(preprocess, RegionConfig):
+            return Outcome(found, Facts(digest), to_input(here, preprocess))
+        picture = open_for(here, preprocess)
+    except MediaError as error:
+        return Outcome(found, problem=error.reason, lasting=not isinstance(error, MissingDecoderError))
+    width, height = picture.sides
+    facts = Facts(digest, width, height, taken(picture.exif), place(picture.exif))
+    return Outcome(found, facts, to_pixels_of(picture, preprocess))

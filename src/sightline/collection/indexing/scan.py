@@ -1,0 +1,117 @@
+"""What is on the disk, held against what the catalog knows: which files to read, and which are gone."""
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from sightline.collection.catalog.database import Catalog, Row
+from sightline.collection.catalog.files import Found, Stamp, below, shown
+from sightline.collection.indexing.report import Problem
+from sightline.errors import MediaError
+from sightline.media import find_images
+
+_FRESH_NS = 2_000_000_000  # the coarsest clock of a file system: within it, a second change may leave no trace
+
+
+@dataclass(slots=True)
+class Scan:
+    """What has to be done: files to read, and rows whose files are gone."""
+
+    work: list[Found] = field(default_factory=list)
+    missing: list[Row] = field(default_factory=list)
+    unchanged: int = 0
+    broken: list[Problem] = field(default_factory=list)
+    skipped: list[Problem] = field(default_factory=list)
+
+    def __iadd__(self, other: "Scan") -> Self:
+        self.work += other.work
+        self.missing += other.missing
+        self.unchanged += other.unchanged
+        self.broken += other.broken
+        self.skipped += other.skipped
+        return self
+
+
+def scan_images(
+    catalog: Catalog, root: int, folder: Path, within: Path, *, prune: bool = False, retry: bool = False
+) -> Scan:
+    """Hold the pictures in `within`, a part of the root `folder` or all of it, against the catalog.
+
+    A root without a single picture is taken for a disk that is not there, unless `prune` says that it is to be
+    believed. Nothing below a folder that could not be listed, or behind a link that leads nowhere, counts as gone.
+    """
+    found, seen, blind = Scan(), set[int](), list[Path]()
+    paths: Iterable[Path] = ()
+
+    def report(problem: MediaError) -> None:
+        blind.append(Path(problem.name))
+        found.skipped.append(Problem(shown(os.fsencode(problem.name)), problem.reason))
+
+    try:
+        paths = find_images(within, report)
+    except MediaError as error:
+        if not prune:
+            report(error)
+    for path in paths:
+        raw = below(folder, path)
+        row = catalog.row(root, raw)
+        if row is not None:
+            seen.add(row.id)
+        try:
+            stamp, is_settled = stamp_of(path)
+        except OSError as error:
+            report(MediaError(str(path), f"cannot be looked at: {error.strerror or error}"))
+            continue
+        if row is None or row.stamp != stamp or (retry and row.status == "broken"):
+            found.work.append(Found(root, raw, shown(raw), path, stamp if is_settled else None))
+        elif row.status == "broken":
+            found.broken.append(Problem(shown(os.fsencode(path)), row.reason))
+        else:
+            found.unchanged += 1
+    rows = [row for row in catalog.rows(root) if row.id not in seen and _is_below(folder, row, [within])]
+    if not seen and not found.work and within == folder and not prune:
+        if rows and folder not in blind:
+            found.skipped.append(_emptied(folder, len(rows)))
+    else:
+        found.missing = _gone(folder, rows, blind)
+    return found
+
+
+def stamp_of(path: Path) -> tuple[Stamp, bool]:
+    """How a file looks, and whether it will look otherwise after the next change: not if it was changed just now."""
+    status, now = path.stat(), time.time_ns()
+    return Stamp(status.st_size, status.st_mtime_ns), abs(now - status.st_mtime_ns) >= _FRESH_NS
+
+
+def _emptied(folder: Path, count: int) -> Problem:
+    return Problem(
+        shown(os.fsencode(folder)),
+        f"has no pictures now, where there were {count:,}: they are kept in case a disk is not connected; "
+        "to forget them, index with --prune",
+    )
+
+
+def _gone(folder: Path, rows: Iterable[Row], blind: list[Path]) -> list[Row]:
+    dangling: dict[Path, bool] = {}
+    return [
+        row
+        for row in rows
+        if not _is_below(folder, row, blind) and not _dangles(folder, folder / os.fsdecode(row.raw), dangling)
+    ]
+
+
+def _is_below(folder: Path, row: Row, places: list[Path]) -> bool:
+    path = folder / os.fsdecode(row.raw)
+    return any(path.is_relative_to(place) for place in places)
+
+
+def _dangles(folder: Path, path: Path, known: dict[Path, bool]) -> bool:
+    """Whether a path leads through a link whose end is not there: a disk that is not connected, perhaps."""
+    if path == folder:
+        return False
+    if path not in known:
+        known[path] = (path.is_symlink() and not path.exists()) or _dangles(folder, path.parent, known)
+    return known[path]

@@ -1,0 +1,196 @@
+"""Pictures that are no files of a folder: those in WebDataset shards, and those at the URLs of a list.
+
+A place to index may be a shard (`.tar`) or a list (`.urls`): a text file with a URL on each line, of a picture or,
+where it ends in `.tar`, of a shard. Lines that are empty or begin with `#` say nothing.
+"""
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from sightline.collection.catalog.database import Catalog, Row
+from sightline.collection.catalog.files import File, Found, Stamp, shown
+from sightline.collection.indexing.report import Problem
+from sightline.collection.indexing.scan import Scan, stamp_of
+from sightline.datasets.files import numbered_lines
+from sightline.datasets.regions.store import is_region_store
+from sightline.errors import DataError, MediaError
+from sightline.media import ImageFile, ImageSlice, ImageSource
+from sightline.media.archive import SHARD_SUFFIX, Part, pictures_in
+from sightline.media.remote import ImageURL, look, open_url
+
+LIST_SUFFIX = ".urls"
+_UNCHANGING = Stamp(0, 0)  # of a picture at a URL, which nobody asks whether it has changed
+_URL = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://\S+")
+_Rows = dict[bytes, Row]
+
+
+class Span(NamedTuple):
+    """Where a picture lies in its shard, and how many that shard has: known, the shard need not be listed again."""
+
+    offset: int
+    size: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.offset}+{self.size} of {self.of}"
+
+    @classmethod
+    def parse(cls, key: str | None) -> "Span | None":
+        """What `str` made of one."""
+        found = re.fullmatch(r"(\d+)\+(\d+) of (\d+)", key or "")
+        return cls(*(int(number) for number in found.groups())) if found else None
+
+
+def is_listed(place: Path) -> bool:
+    """Whether a place is a shard or a list, by its name, or a store of regions: its items are no files of a folder."""
+    if place.is_dir():
+        return is_region_store(place)
+    return place.suffix.lower() in (SHARD_SUFFIX, LIST_SUFFIX)
+
+
+def source_of(file: File) -> ImageSource:
+    """What the bytes of a picture of a collection are read from."""
+    span = Span.parse(file.key)
+    if span is not None:
+        url = _shard_of(os.fsencode(file.path)) if _is_list(file.root) else b""
+        member = file.path[len(url) + 1 if url else 0 :]
+        return _Shard(file.root, os.fsdecode(url)).source(Part(member, span.offset, span.size))
+    return ImageURL(file.path) if _is_list(file.root) else ImageFile(file.where)
+
+
+def scan_listed(catalog: Catalog, root: int, path: Path, *, prune: bool = False, retry: bool = False) -> Scan:
+    """Hold the pictures of a shard or of a list against the catalog.
+
+    A shard that looks as it did, and all of whose pictures are known, is not opened. A picture at a URL is taken to
+    stay as it is. Of what cannot be looked at nothing counts as gone, unless `prune` says so of the place itself.
+    """
+    scan = Scan()
+    rows = _by_shard(catalog.rows(root))
+    try:
+        if not path.is_file():
+            raise DataError(f"{path}: is not there")
+        urls = _urls_in(path, scan) if _is_list(path) else []
+    except DataError as error:
+        if prune:
+            scan.missing = [row for own in rows.values() for row in own.values()]
+        else:
+            scan.skipped.append(Problem(str(path), error.what.removeprefix(f"{path}: ")))
+        return scan
+    if _is_list(path):
+        compare(scan, [_at_url(root, path, url) for url in urls if not _is_shard(url)], rows.pop(b"", {}), retry)
+    for url in filter(_is_shard, urls) if _is_list(path) else [b""]:
+        own = rows.pop(url, {})
+        try:
+            compare(scan, _in_shard(root, _Shard(path, os.fsdecode(url)), own), own, retry)
+        except MediaError as error:
+            scan.skipped.append(Problem(error.name, error.reason))
+    scan.missing += [row for own in rows.values() for row in own.values()]
+    return scan
+
+
+@dataclass(frozen=True, slots=True)
+class _Shard:
+    """An archive of pictures: the place that was given, or at a URL of the list there."""
+
+    place: Path
+    url: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """What the paths of its pictures begin with."""
+        return f"{self.url}/" if self.url else ""
+
+    def look(self) -> tuple[Stamp, bool]:
+        """How it looks, and whether that can be trusted to show the next change."""
+        return stamp_of(self.place) if not self.url else (Stamp(*look(self.url)), True)
+
+    def open(self, size: int) -> BinaryIO:
+        return open_url(self.url, size) if self.url else self.place.open("rb")
+
+    def source(self, part: Part) -> ImageSource:
+        return ImageURL(self.url, *part) if self.url else ImageSlice(self.place, *part)
+
+
+def _is_list(place: Path) -> bool:
+    return place.suffix.lower() == LIST_SUFFIX
+
+
+def _is_shard(url: bytes) -> bool:
+    return url.lower().endswith(SHARD_SUFFIX.encode())
+
+
+def _shard_of(raw: bytes) -> bytes:
+    """The URL of the shard that a picture of a list lies in."""
+    return raw[: raw.lower().index(f"{SHARD_SUFFIX}/".encode()) + len(SHARD_SUFFIX)]
+
+
+def _by_shard(rows: Iterable[Row]) -> dict[bytes, _Rows]:
+    """Rows by the URL of their shard; those without one by nothing."""
+    found: dict[bytes, _Rows] = defaultdict(dict)
+    for row in rows:
+        remote = Span.parse(row.key) is not None and _URL.match(row.raw)
+        found[_shard_of(row.raw) if remote else b""][row.raw] = row
+    return found
+
+
+def _urls_in(path: Path, scan: Scan) -> list[bytes]:
+    """The URLs of a list, each once; a line that is none is reported."""
+    urls: dict[bytes, None] = {}
+    for number, line in numbered_lines(path):
+        url = line.strip()
+        if _URL.fullmatch(url):
+            urls[url] = None
+        elif url and not url.startswith(b"#"):
+            scan.skipped.append(Problem(f"{path}:{number}", "is no URL, such as https://… or s3://…"))
+    return list(urls)
+
+
+def _at_url(root: int, path: Path, url: bytes) -> Found:
+    return Found(root, url, shown(url), path, _UNCHANGING, source=ImageURL(os.fsdecode(url)))
+
+
+def _in_shard(root: int, shard: _Shard, rows: _Rows) -> list[Found]:
+    """Every picture of a shard, from its headers, or from the catalog where that knows all of them."""
+    try:
+        stamp, is_settled = shard.look()
+        parts = _known_parts(shard, rows, stamp)
+        if parts is None:
+            with shard.open(stamp.size) as file:
+                parts = list({part.member: part for part in pictures_in(file, shard.url or str(shard.place))}.values())
+    except OSError as error:
+        raise MediaError(str(shard.place), f"cannot be read: {error.strerror or error}") from error
+    found = []
+    for part in parts:
+        raw = os.fsencode(shard.prefix + part.member)
+        key = str(Span(part.offset, part.size, len(parts)))
+        looks = stamp if is_settled else None
+        found.append(Found(root, raw, shown(raw), shard.place, looks, key=key, source=shard.source(part)))
+    return found
+
+
+def _known_parts(shard: _Shard, rows: _Rows, stamp: Stamp) -> list[Part] | None:
+    """The pictures of a shard as the catalog knows them; None where it does not know all, or the shard has changed."""
+    spans = {raw: Span.parse(row.key) for raw, row in rows.items() if row.stamp == stamp}
+    if not spans or any(span is None or span.of != len(spans) for span in spans.values()):
+        return None
+    start = len(os.fsencode(shard.prefix))
+    return [Part(os.fsdecode(raw[start:]), span.offset, span.size) for raw, span in spans.items() if span]
+
+
+def compare(scan: Scan, pictures: Iterable[Found], rows: _Rows, retry: bool) -> None:
+    """Add to the scan which of these must be read, and which of those rows are gone."""
+    left = dict(rows)
+    for found in pictures:
+        row = left.pop(found.raw, None)
+        if row is None or row.stamp is None or row.stamp != found.stamp or (retry and row.status == "broken"):
+            scan.work.append(found)
+        elif row.status == "broken":
+            scan.broken.append(Problem(found.name, row.reason))
+        else:
+            scan.unchanged += 1
+    scan.missing += left.values()

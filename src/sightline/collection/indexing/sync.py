@@ -1,0 +1,126 @@
+"""Bring a collection up to date with the disk: read what is new, encode it, forget what is gone."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+from sightline.bundle.encoded import Model
+from sightline.collection.catalog.files import Found
+from sightline.collection.indexing.create import open_to_write
+from sightline.collection.indexing.encode import Progress, encode, for_many
+from sightline.collection.indexing.lock import Told
+from sightline.collection.indexing.readers import read_pictures, read_texts
+from sightline.collection.indexing.regions import scan_regions
+from sightline.collection.indexing.report import IndexingInterrupted, Report
+from sightline.collection.indexing.scan import Scan, scan_images
+from sightline.collection.indexing.shards_and_urls import is_listed, scan_listed
+from sightline.collection.indexing.targets import check_there, default_place, kind_of, targets
+from sightline.collection.indexing.texts import scan_texts
+from sightline.collection.indexing.writer import Writer
+from sightline.collection.manifest import read_manifest
+from sightline.datasets.regions.store import is_region_store
+from sightline.errors import CollectionError
+from sightline.registry.loader import load
+from sightline.stores.milvus_address import is_address
+
+_Encoder = Callable[[Sequence[Found], Writer, set[bytes], Progress | None], None]
+
+
+def index(
+    folders: Sequence[str | Path] | str | Path = (),
+    *,
+    at: str | Path | None = None,
+    model: str | Path | Model = "default",
+    progress: Progress | None = None,
+    wait: bool | float = True,
+    told: Told | None = None,
+    prune: bool = False,
+    retry: bool = False,
+    workers: str | None = None,
+    store: str | None = None,
+) -> Report:
+    """Index folders of pictures, or files of texts, into a collection; what has not changed is not read again.
+
+    folders: one or several; none for all that the collection at `at` was made of. Pictures may also be in shards
+        (`.tar`), or at the URLs of a list (`.urls`): see `listed`; a model of regions reads stores of them: see
+        `regions`. A text is a line of a `.txt`, or of a `.jsonl` a string or an object with `text` or `caption` and
+        perhaps `id`.
+    at: the collection's folder; by default `.sightline` in the folder that is indexed.
+    wait, told: what to do while another process indexes the same; see `locking.writing`.
+    prune: believe that a root that is gone or has no pictures any more was emptied, and forget its items.
+    retry: read broken files again though they have not changed.
+    workers: who reads and encodes, if not this process: `ray` or `ray://HOST:PORT`; see `cluster`. The outcome is the
+        same.
+    store: where the vectors of a new collection are kept, if not in its folder: `milvus://HOST:PORT/NAME`. The catalog
+        stays in the folder, and other machines open the collection by this URL.
+
+    A file that cannot be read is listed in the report and never stops the run. Ctrl-C raises `IndexingInterrupted` with
+    the report so far; like a crash at any moment, it leaves a collection that is whole and a next run that goes on.
+    """
+    places = [Path(folder).resolve() for folder in ([folders] if isinstance(folders, str | Path) else folders)]
+    for place in places if not prune else ():
+        check_there(place)
+    if is_address(at):
+        raise CollectionError(f"{at}: a store, and the collection's folder was asked for", "Give it with --store.")
+    at = Path(at).resolve() if at is not None else default_place(places, kind_of(places) if places else "images")
+    kind = kind_of(places) if places else read_manifest(at).kind
+    opened = for_many(load(model) if isinstance(model, str | Path) else model)
+    encoder = partial(_encode_here, opened) if workers is None else _encoder_on(workers, model, opened)
+    report = Report(at, kind)
+    began = time.perf_counter()
+    with open_to_write(at, kind, opened, wait, told, store) as (catalog, vectors):
+        try:
+            _sync(Writer(catalog, vectors, report), places, encoder, progress, prune, retry)
+        except KeyboardInterrupt:
+            raise IndexingInterrupted(report) from None
+        finally:
+            report.duplicates = catalog.copies()
+            report.seconds = time.perf_counter() - began
+    return report
+
+
+def _sync(
+    writer: Writer, places: list[Path], encoder: _Encoder, progress: Progress | None, prune: bool, retry: bool
+) -> None:
+    report = writer.report
+    scan = _scan(writer, places, prune, retry)
+    report.unchanged += scan.unchanged
+    report.broken += scan.broken
+    report.skipped += scan.skipped
+    writer.miss(scan.missing)
+    encoder(scan.work, writer, set(writer.catalog.hashes()), progress)
+
+
+def _encode_here(
+    model: Model, work: Sequence[Found], writer: Writer, known: set[bytes], progress: Progress | None
+) -> None:
+    is_texts = writer.report.kind == "texts"
+    outcomes = read_texts(work, known) if is_texts else read_pictures(work, model.preprocess, known)
+    with closing(outcomes):
+        encode(outcomes, len(work), writer, model, known, progress)
+
+
+def _encoder_on(workers: str, given: str | Path | Model, opened: Model) -> _Encoder:
+    from sightline.collection.remote.ray import check_workers, encode_on_ray, folder_of
+
+    check_workers(workers)
+    return partial(encode_on_ray, workers, (folder_of(given, opened), opened.sha256))
+
+
+def _scan(writer: Writer, places: list[Path], prune: bool, retry: bool) -> Scan:
+    """Look at everything that was asked for; where nothing was, at all that the collection was made of."""
+    catalog, everything = writer.catalog, Scan()
+    with catalog.transaction():
+        chosen = targets(catalog, places or catalog.roots().values())
+    for root, path, within in chosen:
+        if writer.report.kind == "texts":
+            everything += scan_texts(catalog, root, path, prune=prune)
+        elif is_region_store(path):
+            everything += scan_regions(catalog, root, path, retry=retry)
+        elif is_listed(path):
+            everything += scan_listed(catalog, root, path, prune=prune, retry=retry)
+        else:
+            everything += scan_images(catalog, root, path, within, prune=prune, retry=retry)
+    return everything

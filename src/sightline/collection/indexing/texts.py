@@ -1,0 +1,91 @@
+"""Files of texts: one text a line, plain or as JSON."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from sightline.collection.catalog.database import Catalog
+from sightline.collection.catalog.files import Found
+from sightline.collection.indexing.report import Problem
+from sightline.collection.indexing.scan import Scan
+from sightline.datasets.fields import decoded, is_unicode, shown
+from sightline.datasets.files import numbered_lines
+from sightline.datasets.record import BrokenRecordError
+from sightline.errors import DataError
+
+TEXT_SUFFIXES = frozenset({".jsonl", ".txt"})
+
+
+def text_hash(text: str) -> bytes:
+    """Tells a text from every other."""
+    return hashlib.blake2b(text.encode(), digest_size=32).digest()
+
+
+def scan_texts(catalog: Catalog, root: int, path: Path, *, prune: bool = False) -> Scan:
+    """Hold the lines of a file against the catalog.
+
+    The file is read at every run, for that is quick; only texts that are new are encoded. A text with an id is known by
+    it wherever it moves in the file, one without by its line. Of a file that cannot be read nothing counts as gone,
+    unless `prune` says so.
+    """
+    try:
+        work = list(_lines(root, path))
+    except DataError as error:
+        if not prune:
+            return Scan(skipped=[Problem(str(path), error.what.removeprefix(f"{path}: "))])
+        work = []
+    there = {found.raw for found in work}
+    return Scan(work, [row for row in catalog.rows(root) if row.raw not in there])
+
+
+def _lines(root: int, path: Path) -> Iterator[Found]:
+    parse = _from_json if path.suffix.lower() == ".jsonl" else _from_plain
+    keys: dict[str, int] = {}
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        text, key, problem = "", None, ""
+        try:
+            text, key = parse(line)
+            if key is not None and keys.setdefault(key, number) != number:
+                raise BrokenRecordError(f"the id {shown(key)} is that of line {keys[key]}, too")
+        except BrokenRecordError as error:
+            key, problem = None, str(error)
+        raw = f"{number}" if key is None else f"id:{key}"
+        where = f"{path.name}:{number}"
+        yield Found(root, raw.encode(), where, path, text=text, line=number, key=key, problem=problem)
+
+
+def _from_plain(line: bytes) -> tuple[str, None]:
+    return decoded(line).strip(), None
+
+
+def _from_json(line: bytes) -> tuple[str, str | None]:
+    try:
+        value = json.loads(decoded(line))
+    except (ValueError, RecursionError) as error:
+        raise BrokenRecordError(f"not JSON: {error}") from error
+    if isinstance(value, str):
+        return _text(value), None
+    if not isinstance(value, dict):
+        raise BrokenRecordError(f"the line is {shown(value)}, neither text nor an object {{…}}")
+    if value.keys().isdisjoint({"text", "caption"}):
+        raise BrokenRecordError("neither 'text' nor 'caption'")
+    return _text(value.get("text", value.get("caption"))), _key(value.get("id"))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise BrokenRecordError(f"the text is {shown(value)}, which says nothing")
+    if not is_unicode(value):
+        raise BrokenRecordError("the text has half of a surrogate pair, which is no character")
+    return value.strip()
+
+
+def _key(value: object) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int) or not is_unicode(str(value)):
+        raise BrokenRecordError(f"'id' is {shown(value)}, neither text nor a whole number")
+    return str(value)

@@ -1,0 +1,148 @@
+"""Everything that changes a collection, in an order that a crash at any moment cannot spoil.
+
+Vectors first, then the rows that speak of them; when deleting, rows first, then the vectors. So a crash leaves at worst
+vectors that no row speaks of, which the next writer finds and deletes.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from sightline.bundle.encoded import Encoded
+from sightline.collection.catalog.database import Catalog, Row
+from sightline.collection.catalog.files import Facts
+from sightline.collection.indexing.readers import Outcome
+from sightline.collection.indexing.report import Problem, Report
+from sightline.collection.remote.notes import notes_of
+from sightline.stores.base import AnnotatedStore, Store
+
+_NOT_ENCODED = "the model makes no finite numbers of it"
+_WORTH_COMPACTING = 4  # when a fourth as many items as remain were deleted
+
+
+@dataclass(slots=True)
+class Batch:
+    """What is written at one stroke: new contents with their vectors, and the files that were looked at.
+
+    truncated: how many of the contents are texts longer than the model reads.
+    """
+
+    contents: list[tuple[Sequence[Facts], Encoded]] = field(default_factory=list)
+    files: list[Outcome] = field(default_factory=list)
+    truncated: int = 0
+
+    def add(self, other: "Batch") -> None:
+        """Take over what is in another."""
+        self.contents += other.contents
+        self.files += other.files
+        self.truncated += other.truncated
+
+
+class Writer:
+    """Writes batches, and counts in `report` what they change. `missing` are rows whose files are gone."""
+
+    def __init__(self, catalog: Catalog, store: Store, report: Report) -> None:
+        self.catalog = catalog
+        self.store = store
+        self.report = report
+        self._missing: dict[int, Row] = {}
+        self._missing_with: dict[int, list[Row]] = {}
+        self._touched: set[int] = set()
+        self._annotated = store if isinstance(store, AnnotatedStore) else None
+
+    def miss(self, rows: Iterable[Row]) -> None:
+        """Take rows for gone: a new file with the content of one is that file, moved."""
+        for row in rows:
+            self._missing[row.id] = row
+            if row.content is not None:
+                self._missing_with.setdefault(row.content, []).append(row)
+
+    def write(self, batch: Batch) -> None:
+        """Write a batch: once this returns it is safe on the disk."""
+        with self.catalog.transaction():
+            added = [(self.catalog.add_contents(facts), encoded) for facts, encoded in batch.contents]
+            for outcome in batch.files:
+                self._write_file(outcome)
+            for ids, encoded in added:
+                self._add(ids, encoded)
+                self.report.encoded += len(ids)
+            self._annotate(self._touched.difference(*(ids for ids, _ in added)))
+            self.store.flush()
+        self.report.truncated += batch.truncated
+
+    def finish(self) -> None:
+        """Delete the files that are gone, and the contents that no file has any more."""
+        with self.catalog.transaction():
+            self.catalog.delete_files(self._missing)
+            unused = self.catalog.delete_unused()
+            self.catalog.delete_empty_roots()
+            self._touched.update(row.content for row in self._missing.values() if row.content is not None)
+            self._annotate(self._touched.difference(unused))
+        self.report.deleted += len(self._missing)
+        self.store.delete(np.array(unused, dtype=np.int64))
+        self.store.flush()
+        if unused and len(unused) * _WORTH_COMPACTING > len(self.store.ids()):
+            self.store.compact()
+
+    def _add(self, ids: Sequence[int], encoded: Encoded) -> None:
+        """Add new contents to the store; one that other machines search is told what the catalog knows of them."""
+        numbers = np.array(ids, dtype=np.int64)
+        if self._annotated is None:
+            self.store.add(numbers, encoded)
+        else:
+            self._annotated.add(numbers, encoded, notes_of(self.catalog, ids, self._annotated.partition))
+
+    def _annotate(self, ids: Iterable[int]) -> None:
+        """Tell a store that other machines search what has changed of the files of contents that it knows."""
+        if self._annotated is not None and (there := sorted(self.catalog.items(sorted(ids)))):
+            notes = notes_of(self.catalog, there, self._annotated.partition)
+            self._annotated.annotate(np.array(there, dtype=np.int64), notes)
+        self._touched.clear()
+
+    def _write_file(self, outcome: Outcome) -> None:
+        found = outcome.found
+        content = self.catalog.content(outcome.facts.hash) if outcome.facts else None
+        before = self.catalog.row(found.root, found.raw)
+        self._touched.update(id for id in (content, before.content if before else None) if id is not None)
+        if content is None:
+            reason = outcome.problem or _NOT_ENCODED
+            self.catalog.write(found if outcome.lasting else replace(found, stamp=None), None, reason)
+            self.report.broken.append(Problem(found.name, reason))
+            return
+        moved = self._moved(content) if before is None else None
+        self.catalog.write(found, content, replaces=moved)
+        if moved is not None:
+            self.report.moved += 1
+        elif before is None:
+            self.report.new += 1
+        elif before.content == content:
+            self.report.unchanged += 1
+        else:
+            self.report.changed += 1
+
+    def _moved(self, content: int) -> int | None:
+        """The row of a file that is gone and had this content."""
+        rows = self._missing_with.get(content)
+        if not rows:
+            return None
+        row = rows.pop()
+        del self._missing[row.id]
+        return row.id
+
+
+def mend(catalog: Catalog, store: Store) -> None:
+    """Make catalog and store speak of the same items again, after whatever ended the last writer.
+
+    Vectors without a row are deleted, and their ids never given again. Rows without vectors, which only damage to the
+    store can leave, are deleted with their files, so that these are read anew.
+    """
+    known, stored = np.array(catalog.ids(), dtype=np.int64), store.ids()
+    surplus, lost = np.setdiff1d(stored, known), np.setdiff1d(known, stored)
+    if not len(surplus) and not len(lost):
+        return
+    with catalog.transaction():
+        catalog.skip_ids(int(stored.max(initial=0)))
+        catalog.delete_contents(int(id) for id in lost)
+    store.delete(surplus)
+    store.flush()

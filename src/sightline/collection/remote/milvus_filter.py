@@ -1,0 +1,141 @@
+"""A filter in the tongue of Milvus, as far as that can say it, so that the servers do the filtering.
+
+Milvus 2.3 knows no unknown values: columns hold a value that nothing known has instead, and every test of such a column
+leaves it out, as SQL does. What Milvus cannot say, such as `like '%beach%'`, passes everything: then the filter is not
+exact, and whoever asked looks at what has passed.
+"""
+
+import json
+import math
+from typing import NamedTuple
+
+from sightline.retrieval.conditions import Kind, Negated, Node, Sign, Test, Value
+
+UNKNOWN: dict[str, str | float] = {
+    "taken": "",
+    "modified": "",
+    "text": "",
+    "width": -1.0,
+    "height": -1.0,
+    "size": -1.0,
+    "latitude": 999.0,
+    "longitude": 999.0,
+}
+"""What a column holds of an item of which it is not known."""
+
+OF_CONTENTS = frozenset({"id", "taken", "width", "height", "latitude", "longitude", "text"})
+"""Columns that are the same for all files of an item."""
+
+OF_FILES = frozenset({"path", "folder", "name", "modified", "size"})
+
+_OPPOSITE: dict[Sign, Sign] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+class Pushed(NamedTuple):
+    """A filter for Milvus, empty where everything passes, and whether exactly that passes which was asked for."""
+
+    filter: str
+    is_exact: bool
+
+
+_CANNOT_SAY = Pushed("", False)
+
+
+def pushed(node: Node, columns: frozenset[str], wanted: bool = True) -> Pushed:
+    """What passes for which a tree holds or, where that is not `wanted`, its opposite.
+
+    columns: those that can be trusted; a test of another passes everything.
+    """
+    if isinstance(node, Negated):
+        return pushed(node.part, columns, not wanted)
+    if isinstance(node, Test):
+        trusted = {node.column, node.other or node.column} <= columns
+        return _tested(node, wanted) if trusted else _CANNOT_SAY
+    parts = [pushed(part, columns, wanted) for part in node.parts]
+    return _joined(parts, all_must_hold=(node.word == "and") == wanted)
+
+
+def _joined(parts: list[Pushed], *, all_must_hold: bool) -> Pushed:
+    filters = [f"({part.filter})" for part in parts if part.filter]
+    is_exact = all(part.is_exact for part in parts)
+    if all_must_hold:
+        return Pushed(" and ".join(filters), is_exact)
+    return Pushed(" or ".join(filters), is_exact) if len(filters) == len(parts) else _CANNOT_SAY
+
+
+def _tested(test: Test, wanted: bool) -> Pushed:
+    if test.sign == "null":
+        return _unknown(test.column, wanted)
+    said = _like(test, wanted) if test.sign == "like" else _compared(test, wanted)
+    known = [f"{column} != {_written(UNKNOWN[column])}" for column in (test.column, test.other) if column in UNKNOWN]
+    return said if not said.filter else Pushed(" and ".join([*known, f"({said.filter})"]), said.is_exact)
+
+
+def _unknown(column: str, wanted: bool) -> Pushed:
+    if column not in UNKNOWN:
+        return Pushed("id < 0" if wanted else "id >= 0", True)
+    return Pushed(f"{column} {'==' if wanted else '!='} {_written(UNKNOWN[column])}", True)
+
+
+def _like(test: Test, wanted: bool) -> Pushed:
+    """SQLite takes a letter for its capital, so the column that is all small letters is asked; only for beginnings."""
+    pattern = str(test.values[0])
+    start = pattern.split("%")[0].split("_")[0]
+    is_exact = pattern == f"{start}%"
+    if test.column != "path" or not start or not start.isascii() or not _is_plain(start) or not (wanted or is_exact):
+        return _CANNOT_SAY
+    return Pushed(_beginning("low_path", start.lower(), wanted), is_exact)
+
+
+def _compared(test: Test, wanted: bool) -> Pushed:
+    if test.other is not None:
+        sign = test.sign if wanted else _OPPOSITE[test.sign]
+        return Pushed(f"{test.column} {_milvus(sign)} {test.other}", True) if test.kind == "number" else _CANNOT_SAY
+    if not all(_can_be_written(test.column, value) for value in test.values):
+        return _CANNOT_SAY
+    sign = "=" if test.sign == "in" else test.sign
+    filters = [
+        Pushed(_one(test.column, test.kind, sign if wanted else _OPPOSITE[sign], value), True) for value in test.values
+    ]
+    return _joined(filters, all_must_hold=not wanted)
+
+
+def _one(column: str, kind: Kind, sign: Sign, value: Value) -> str:
+    """A comparison with a value; a date is compared as exactly as it is written."""
+    if kind != "date" or sign in ("<", ">="):
+        return f"{column} {_milvus(sign)} {_written(value)}"
+    if sign in ("=", "!="):
+        return _beginning(column, str(value), sign == "=")
+    return f"{column} {'<' if sign == '<=' else '>='} {_written(_after(str(value)))}"
+
+
+def _beginning(column: str, start: str, wanted: bool) -> str:
+    """Texts that begin like this, or those that do not."""
+    first, after = _written(start), _written(_after(start))
+    return f"{column} >= {first} and {column} < {after}" if wanted else f"{column} < {first} or {column} >= {after}"
+
+
+def _after(start: str) -> str:
+    """What comes right after all texts that begin like this one, which ends in ASCII."""
+    return start[:-1] + chr(ord(start[-1]) + 1)
+
+
+def _milvus(sign: Sign) -> str:
+    return "==" if sign == "=" else sign
+
+
+def _can_be_written(column: str, value: Value) -> bool:
+    if isinstance(value, str):
+        return _is_plain(value)
+    if column == "id":
+        return isinstance(value, int)
+    return math.isfinite(value) and abs(value) < 1e15
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text means the same in quotes, whatever the server makes of escapes."""
+    return text.isprintable() and not set(text) & set("\\\"'")
+
+
+def _written(value: Value) -> str:
+    return json.dumps(value, ensure_ascii=False)

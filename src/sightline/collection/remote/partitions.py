@@ -1,0 +1,59 @@
+"""Which part of a divided store an item stands in, and which parts a filter needs to look at."""
+
+from collections.abc import Iterator, Mapping
+
+from sightline.retrieval.conditions import Joined, Node, Sign, Test
+from sightline.stores.base import Partition
+
+_DIGITS: dict[Partition, int] = {"year": 4, "month": 7}
+_FROM: tuple[Sign, ...] = ("=", ">=", ">")
+_TO: tuple[Sign, ...] = ("=", "<=", "<")
+_MOST = 400  # shelves that are named in a filter
+
+
+def shelf_of(columns: Mapping[str, str | float], partition: Partition | None) -> str:
+    """Where an item stands: by when it was taken, or in its topmost folder. What is not known stands together."""
+    if partition == "folder":
+        return _topmost(str(columns["folder"]))
+    return "" if partition is None else str(columns["taken"])[: _DIGITS[partition]]
+
+
+def shelves_for(node: Node, partition: Partition | None) -> list[str] | None:
+    """All shelves on which there can be items with one file that a filter lets pass; None where that may be any.
+
+    >>> from sightline.retrieval.where import parse_where
+    >>> shelves_for(parse_where("taken >= '2021-11' and taken < '2022-02' and width > 9"), "month")
+    ['2021-11', '2021-12', '2022-01', '2022-02']
+    """
+    tests = [test for test in _necessary(node) if test.values and len(test.values) == 1]
+    if partition == "folder":
+        folders = [str(test.values[0]) for test in tests if test.column == "folder" and test.sign == "="]
+        return [_topmost(folders[0])] if folders else None
+    dates = [(test.sign, str(test.values[0])) for test in tests if test.column == "taken"]
+    lows, highs = [date for sign, date in dates if sign in _FROM], [date for sign, date in dates if sign in _TO]
+    if partition is None or not lows or not highs:
+        return None
+    low, high, digits = max(lows), min(highs), _DIGITS[partition]
+    found = [shelf for shelf in _between(low, high, partition) if low[:digits] <= shelf <= high[:digits] + "~"]
+    return found if len(found) <= _MOST else None
+
+
+def _necessary(node: Node) -> Iterator[Test]:
+    """The tests that everything passes that the whole filter lets pass."""
+    if isinstance(node, Test):
+        yield node
+    elif isinstance(node, Joined) and node.word == "and":
+        for part in node.parts:
+            yield from _necessary(part)
+
+
+def _between(low: str, high: str, partition: Partition) -> Iterator[str]:
+    for year in range(int(low[:4]), int(high[:4]) + 1):
+        if partition == "year":
+            yield f"{year:04}"
+        else:
+            yield from (f"{year:04}-{month:02}" for month in range(1, 13))
+
+
+def _topmost(folder: str) -> str:
+    return folder.split("/")[0]

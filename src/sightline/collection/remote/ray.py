@@ -1,0 +1,223 @@
+"""Indexing by the machines of a Ray cluster: they read and encode blocks of files, and this process alone writes.
+
+Blocks come back in the order in which they were sent, so that items get the ids that one machine would give them, and a
+crash costs no more than it costs there. Ray runs a block again, wherever there is room, when the machine that had it is
+lost: that costs its unfinished blocks and nothing else.
+"""
+
+import contextlib
+import logging
+import os
+import shutil
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.bundle import Bundle, Model
+from sightline.cache import cache_folder
+from sightline.collection.catalog.files import Found
+from sightline.collection.indexing.batches import encoded_block, unknown_part
+from sightline.collection.indexing.commits import commits_to
+from sightline.collection.indexing.encode import Progress, for_many
+from sightline.collection.indexing.readers import read_pictures, read_texts, vanished
+from sightline.collection.indexing.report import Report
+from sightline.collection.indexing.writer import Batch, Writer
+from sightline.collection.locate import is_there
+from sightline.collection.manifest import Kind
+from sightline.errors import CollectionError, SightlineError
+from sightline.registry.loader import CHECKPOINT_FILE, load, locate
+
+RAY = "ray"
+"""The cluster that this machine belongs to or, where it belongs to none, all processors of this machine."""
+
+_CLIENT = "ray://"
+_BLOCK: dict[Kind, int] = {"images": 64, "texts": 2048}
+_AHEAD = 2  # blocks that are sent for each that can be worked on
+_HASH = np.dtype("V32")
+_Hashes = npt.NDArray[np.void]
+_models: dict[str, Model] = {}
+
+
+def check_workers(workers: str) -> None:
+    """Refuse what names no workers, before anything is done."""
+    if workers != RAY and not workers.startswith(_CLIENT):
+        raise CollectionError(f"workers {workers!r}: nobody knows these", f"Give {RAY}, or {_CLIENT}HOST:PORT.")
+
+
+def folder_of(given: str | Path | Model, opened: Model) -> Path:
+    """Where the files of a model are, which the workers need copies of."""
+    if isinstance(opened, Bundle):
+        return opened.folder
+    if isinstance(given, str | Path):
+        return locate(given)
+    raise CollectionError(
+        f"{opened.name} is in this process alone", "Give workers the folder of a bundle or checkpoint."
+    )
+
+
+def encode_on_ray(
+    workers: str,
+    model: tuple[Path, str],
+    work: Sequence[Found],
+    writer: Writer,
+    known: set[bytes],
+    progress: Progress | None = None,
+) -> None:
+    """Have every file read, and what is new in it encoded, by a cluster; write that, then delete what is gone.
+
+    model: its folder and sha256. known: the hashes of all contents so far; those that are encoded are added.
+    """
+    with commits_to(writer) as commits:
+        if work:
+            with _joined(workers) as ray, closing(_blocks(ray, work, commits.report.kind, model, known)) as blocks:
+                done = 0
+                for block in blocks:
+                    commits.take(unknown_part(_counted(block, commits.report), known))
+                    if commits.is_due():
+                        commits.write()
+                    done += len(block.files)
+                    if progress:
+                        progress(done, len(work))
+        commits.finish()
+
+
+@contextmanager
+def _joined(workers: str) -> Iterator[Any]:
+    """Give the library, connected to the workers: as the caller connected it, or else as they are named."""
+    ray = _library()
+    if ray.is_initialized():
+        yield ray
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody about users' machines
+    try:
+        ray.init(None if workers == RAY else workers, log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, RuntimeError, ValueError, ImportError) as error:
+        raise CollectionError(
+            f"{workers}: no Ray cluster could be joined: {error}", "Start one with: ray start --head. Then try again."
+        ) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _library() -> ModuleType:
+    try:
+        return import_module("ray")
+    except ImportError as error:
+        raise SightlineError(f"workers need a package: {error}", "pip install 'sightline[scale]'") from error
+
+
+def _blocks(
+    ray: Any, work: Sequence[Found], kind: Kind, model: tuple[Path, str], known: Iterable[bytes]
+) -> Generator[Batch, None, None]:
+    """Every block of files as it comes back, in order; a few more than can be worked on are under way."""
+    folder, sha256 = model
+    shares = _shares(ray, folder)
+    task = ray.remote(encode_block).options(max_retries=-1, scheduling_strategy="SPREAD", **shares)
+    packed = [ray.put(_files(folder))]  # inside a list, so that only a process that needs it fetches it
+    hashes = ray.put(np.sort(np.frombuffer(b"".join(known), dtype=_HASH)))
+    sent: deque[Any] = deque()
+    try:
+        for start in range(0, len(work), _BLOCK[kind]):
+            block = list(work[start : start + _BLOCK[kind]])
+            sent.append(task.remote(str(folder), sha256, packed, kind, block, hashes))
+            while len(sent) > _AHEAD * _room(ray, shares):
+                yield _received(ray, sent.popleft())
+        while sent:
+            yield _received(ray, sent.popleft())
+    finally:
+        for left in sent:
+            ray.cancel(left)
+
+
+def _shares(ray: Any, folder: Path) -> dict[str, Any]:
+    """What of a machine one block takes: a graphics processor for a checkpoint, where there are any, else a core."""
+    if (folder / CHECKPOINT_FILE).is_file() and ray.cluster_resources().get("GPU", 0) >= 1:
+        return {"num_gpus": 1, "max_calls": 0}  # 0: its process stays, and the model in it
+    return {"num_cpus": 1}
+
+
+def _room(ray: Any, shares: dict[str, Any]) -> int:
+    """How many blocks can be worked on at once by the machines that there are now."""
+    resource = "GPU" if "num_gpus" in shares else "CPU"
+    return max(1, int(ray.cluster_resources().get(resource, 1)))
+
+
+def _received(ray: Any, sent: Any) -> Batch:
+    try:
+        found: Batch = ray.get(sent)
+        return found
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, SightlineError):
+            raise error.cause from None
+        raise
+    except (ray.exceptions.RayError, ConnectionError) as error:
+        raise CollectionError(
+            f"the Ray cluster was lost: {error}", "What is done is kept. To go on, type the same again."
+        ) from error
+
+
+def _counted(block: Batch, report: Report) -> Batch:
+    """A block without the files that vanished meanwhile, and refused where a worker could only not see them."""
+    gone = [outcome for outcome in block.files if outcome.gone]
+    for outcome in gone:
+        if outcome.found.where.exists():
+            raise CollectionError(
+                f"{outcome.found.name}: is here, but not where a worker looked",
+                "Workers need the same folders at the same paths. Mount them there, or index a list of URLs.",
+            )
+    report.read += len(block.files)
+    report.skipped += [vanished(outcome) for outcome in gone]
+    return Batch(block.contents, [outcome for outcome in block.files if not outcome.gone], block.truncated)
+
+
+def encode_block(folder: str, sha256: str, packed: list[Any], kind: Kind, block: list[Found], known: _Hashes) -> Batch:
+    """Read files and encode what is not known of them; this is what a worker does."""
+    if sha256 not in _models:
+        _models[sha256] = for_many(load(_place_of(folder, sha256, packed)))
+    model = _models[sha256]
+    hashes = Hashes(known)
+    outcomes = read_texts(block, hashes) if kind == "texts" else read_pictures(block, model.preprocess, hashes, 1)
+    with closing(outcomes):
+        return encoded_block(model, kind, outcomes)
+
+
+class Hashes:
+    """Hashes in ascending order, which the processes of a machine share."""
+
+    def __init__(self, ordered: _Hashes) -> None:
+        self._ordered = ordered
+
+    def __contains__(self, hash: object) -> bool:
+        wanted = np.frombuffer(hash, dtype=_HASH)  # type: ignore[call-overload]
+        place = int(np.searchsorted(self._ordered, wanted)[0])
+        return place < len(self._ordered) and bool(self._ordered[place] == wanted[0])
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """The files of a model, by their paths below its folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def _place_of(folder: str, sha256: str, packed: list[Any]) -> Path:
+    """Where a worker finds a model: where the driver has it, if the same is there, else in a copy of its own."""
+    copy = cache_folder() / "models" / sha256
+    if is_there(folder, sha256):
+        return Path(folder)
+    if not copy.is_dir():
+        draft = copy.with_name(f"{sha256}.{os.getpid()}.new")
+        for name, data in _library().get(packed[0]).items():
+            (draft / name).parent.mkdir(parents=True, exist_ok=True)
+            (draft / name).write_bytes(data)
+        with contextlib.suppress(OSError):  # another process of this machine was quicker
+            draft.rename(copy)
+        shutil.rmtree(draft, ignore_errors=True)
+    return copy

@@ -1,0 +1,131 @@
+"""The catalog of a collection that this machine has not indexed: read from the notes that its store keeps.
+
+Notes of the items that are asked for are read into tables in memory, and answers come from there, by the same SQL that
+a catalog on a disk answers with.
+"""
+
+import base64
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sightline.collection.catalog.database import FROM, Catalog
+from sightline.collection.catalog.files import File, Item, Status
+from sightline.collection.catalog.schema import empty_catalog
+from sightline.collection.remote.milvus_filter import OF_CONTENTS, OF_FILES, pushed
+from sightline.collection.remote.partitions import shelves_for
+from sightline.retrieval.conditions import to_sql
+from sightline.retrieval.where import parse_where
+from sightline.stores.base import Ids, Store
+from sightline.stores.milvus import MilvusStore
+
+_FEW = 4_096  # ids that are named in a filter
+
+
+class SharedCatalog(Catalog):
+    """A catalog in memory of the items of a store that were asked for, read from their notes each time."""
+
+    def __init__(self, store: MilvusStore) -> None:
+        super().__init__(Path("/"), empty_catalog())
+        self.store = store
+        self._reading = threading.RLock()
+
+    def __len__(self) -> int:
+        return self.store.stats().items
+
+    def ids(self) -> list[int]:
+        """The id of every content, in ascending order."""
+        found: list[int] = self.store.ids().tolist()
+        return found
+
+    def items(self, ids: Sequence[int]) -> dict[int, Item]:
+        """The items of these ids, with all their files; ids that are not in the store are left out."""
+        with self._known(self.store.notes(np.array(ids, dtype=np.int64)), ids):
+            return super().items(ids)
+
+    def hash_of(self, id: int) -> bytes | None:
+        """What tells the content of an id from every other."""
+        with self._known(self.store.notes(np.array([id], dtype=np.int64)), [id]):
+            return super().hash_of(id)
+
+    def files(self, status: Status | None = None) -> list[File]:
+        """Every file; only the machine that indexes knows of broken ones."""
+        with self._reading:
+            self.everything()
+            return super().files(status)
+
+    def everything(self) -> sqlite3.Connection:
+        """The tables, with all items in them: what a question about all of them needs."""
+        notes = self.store.notes_where("")
+        with self._known(notes, [id for id in super().ids() if id not in notes]):
+            return self.connection
+
+    def narrowed(self, store: Store, where: str) -> tuple[Store, Ids | None]:
+        """The store as a filter leaves it, with the filter pushed down to its servers; or else the ids that pass.
+
+        An item passes where one of its files does. Milvus knows the columns of one file only, so items with several are
+        looked at here; they are few.
+        """
+        node = parse_where(where)
+        one = pushed(node, OF_CONTENTS | OF_FILES)
+        several = pushed(node, OF_CONTENTS)
+        shelves = shelves_for(node, self.store.partition)
+        where_it_stands = "" if shelves is None else f"shelf in {json.dumps(shelves)} and "
+        single = _both(f"{where_it_stands}files == 1", one.filter)
+        multiple = _both("files > 1", several.filter)
+        if one.is_exact:
+            passing = self._passing(self.store.notes_where(multiple), where)
+            if len(passing) <= _FEW:
+                filter = f"({single}) or id in {passing.tolist()}" if len(passing) else single
+                return self.store.where(filter), None
+        return self.store, self._passing(self.store.notes_where(f"({single}) or ({multiple})"), where)
+
+    def ids_where(self, where: str) -> Ids:
+        """The ids of the items that have a file for which a filter holds, in ascending order."""
+        store, ids = self.narrowed(self.store, where)
+        return store.ids() if ids is None else ids
+
+    def _passing(self, notes: Mapping[int, Mapping[str, Any]], where: str) -> Ids:
+        """Those of some items that a filter lets pass, as SQL understands it."""
+        sql, values = to_sql(parse_where(where))
+        ids, found = list(notes), set[int]()
+        with self._known(notes, ()):
+            for start in range(0, len(ids), _FEW):
+                some = ", ".join(map(str, ids[start : start + _FEW]))
+                found.update(id for (id,) in self.select(f"f.content {FROM} c.id IN ({some}) AND ({sql})", values))
+        return np.array(sorted(found), dtype=np.int64)
+
+    @contextmanager
+    def _known(self, notes: Mapping[int, Mapping[str, Any]], ids: Iterable[int]) -> Iterator[None]:
+        """Have what notes say, and nothing else of these ids, in the tables, for as long as the block lasts."""
+        with self._reading:
+            with self.transaction():
+                self.delete_contents({*ids, *notes})
+                for id, note in notes.items():
+                    self._write(id, note)
+            yield
+
+    def _write(self, id: int, note: Mapping[str, Any]) -> None:
+        names = ("width", "height", "taken", "latitude", "longitude", "text")
+        self.connection.execute(
+            f"INSERT OR REPLACE INTO contents (id, hash, {', '.join(names)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (id, bytes.fromhex(note["hash"]), *(note[name] for name in names)),
+        )
+        for root, path, raw, *others in note["files"]:
+            number = self.root(Path(os.fsdecode(base64.b64decode(root))))
+            self.connection.execute(
+                "INSERT OR REPLACE INTO files (root, path, raw, line, key, size, mtime_ns, content, status) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'ready')",
+                (number, path, base64.b64decode(raw), *others, id),
+            )
+
+
+def _both(one: str, other: str) -> str:
+    return f"{one} and ({other})" if other else one

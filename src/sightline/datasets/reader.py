@@ -1,0 +1,92 @@
+"""Reading captioned images, whatever format they come in."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sightline.datasets.formats import READERS, format_of
+from sightline.datasets.keys import Keys
+from sightline.datasets.paths import files_of
+from sightline.datasets.record import BrokenRecordError, Problem, Record, Report, stop_at
+from sightline.datasets.splits import canonical_split
+from sightline.errors import DataError
+
+
+def read(
+    path: str | Path,
+    *,
+    split: str | None = None,
+    images: str | Path | None = None,
+    on_problem: Report | None = None,
+) -> Iterator[Record]:
+    """Read the records of the data set at `path`, one by one and in its order.
+
+    path: a file, a folder, or several files by pattern (`dir/coco-train-*.tar`) or range (`dir/coco-{000..004}.tar`).
+    split: only these records, by `train`, `val`, `test` or the data set's own name for a split.
+    images: the folder of the pictures, for the formats that only name them; whether each picture is there and whole
+        is not looked into until it is opened.
+    on_problem: told of each broken record, which is then skipped; without it the first one is a `DataError`.
+
+    A path that is missing or not recognised is a `DataError` at once, one without records when the reading ends.
+    Keys are unique within one reading; see `Keys`.
+
+    >>> for record in read("photos.jsonl", split="test"):          # doctest: +SKIP
+    ...     print(record.key, record.captions_in("en"))
+    """
+    return _read(path, split, images, on_problem or stop_at, Keys())
+
+
+def read_all(
+    paths: str | Path | Sequence[str | Path],
+    *,
+    split: str | None = None,
+    images: str | Path | None = None,
+    on_problem: Report | None = None,
+) -> list[Record]:
+    """Read several data sets into one list, in the order given; the options are those of `read`, for each of them.
+
+    Keys are unique over all of them: where two data sets use one key for different pictures, the later record is
+    renamed after its file (`other/key`); the same picture listed twice is a problem, as it is within one data set.
+    """
+    keys = Keys()
+    listed = [paths] if isinstance(paths, str | Path) else paths
+    return [record for path in listed for record in _read(path, split, images, on_problem or stop_at, keys)]
+
+
+def _read(
+    path: str | Path, split: str | None, images: str | Path | None, report: Report, keys: Keys
+) -> Iterator[Record]:
+    """Look at the paths at once, so that a mistake shows where it was made; then read as the records are asked for."""
+    root = Path(images) if images is not None else None
+    if root is not None and not root.is_dir():
+        raise DataError(f"{root}: no such folder of images", "Give the folder in which the pictures are.")
+    files = [(file, format_of(file)) for file in files_of(path)]
+    records = _unique(files, root, report, keys)
+    return _of_split(records, canonical_split(split) if split is not None else None, path)
+
+
+def _unique(files: list[tuple[Path, str]], images: Path | None, report: Report, keys: Keys) -> Iterator[Record]:
+    for file, format_name in files:
+        for record in READERS[format_name](file, images, report):
+            try:
+                yield keys.admit(record, file)
+            except BrokenRecordError as error:
+                report(Problem(f"{file}:{record.key}", str(error)))
+
+
+def _of_split(records: Iterator[Record], split: str | None, path: str | Path) -> Iterator[Record]:
+    """Let the records of one split through; an end without any says which splits there were."""
+    passed = False
+    others: set[str | None] = set()
+    for record in records:
+        if split is None or record.split == split:
+            passed = True
+            yield record
+        else:
+            others.add(record.split)
+    if passed:
+        return
+    if not others:
+        raise DataError(f"{path}: no records", "Is it the right file, and whole? Broken records do not count.")
+    named = ", ".join(sorted(other for other in others if other is not None))
+    there = f"there are: {named}" if named else "its records name no split"
+    raise DataError(f"{path}: no records of split {split!r}; {there}", "Choose another split, or read without one.")

@@ -1,0 +1,187 @@
+"""Which picture goes with which caption in which batch.
+
+A batch is an array [batch, 2] of integers, a `Pair` a row: the picture's number, and the number of the caption among
+those of that picture. Pictures may have any number of captions; those without any never appear. Everything follows
+from (seed, epoch) alone and leaves the global random state untouched, so that a run can be repeated, and resumed in
+the middle of an epoch.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.datasets.rounds import full_rounds, rounds_needed, schedule
+from sightline.errors import DataError
+
+Batch = npt.NDArray[np.int64]
+Draw = Literal["pairs", "unique", "one", "all"]
+
+
+class Pair(NamedTuple):
+    """A row of a batch: `captions[caption]` of picture number `image`."""
+
+    image: int
+    caption: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """The batches of every epoch of a training.
+
+    captions_per_image: how many captions each picture has, [images].
+    draw: "pairs" (`shuffled_pairs`), "unique" (the same, no picture twice in a batch), "one" (`one_caption`) or "all"
+        (`all_captions`, where `batch_size` counts pictures).
+    drop_last: leave out batches that are not full, so that every batch has as many negatives.
+
+    >>> sampler = Sampler([5, 5, 1, 0], batch_size=2, seed=7)
+    >>> sampler.batches_per_epoch
+    5
+    >>> [batch.shape for batch in sampler.batches(epoch=0)]
+    [(2, 2), (2, 2), (2, 2), (2, 2), (2, 2)]
+    """
+
+    captions_per_image: Sequence[int]
+    batch_size: int
+    seed: int = 0
+    draw: Draw = "pairs"
+    drop_last: bool = True
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """How many batches `batches` gives, the same in every epoch."""
+        counts = _checked(self.captions_per_image, self.batch_size, self.draw != "pairs", self.drop_last)
+        if self.draw == "unique":
+            return (full_rounds if self.drop_last else rounds_needed)(counts, self.batch_size)
+        total = int(counts.sum() if self.draw == "pairs" else np.count_nonzero(counts))
+        return total // self.batch_size if self.drop_last else -(-total // self.batch_size)
+
+    def batches(self, epoch: int, *, start: int = 0) -> Iterator[Batch]:
+        """Give the batches of one epoch; `start` leaves out those that a resumed run has already seen."""
+        counts, size, keep = self.captions_per_image, self.batch_size, self.drop_last
+        if self.draw in ("one", "all"):
+            draw = one_caption if self.draw == "one" else all_captions
+            batches = draw(counts, size, seed=self.seed, epoch=epoch, drop_last=keep)
+        else:
+            unique = self.draw == "unique"
+            batches = shuffled_pairs(counts, size, seed=self.seed, epoch=epoch, drop_last=keep, unique_images=unique)
+        return islice(batches, start, None)
+
+
+def shuffled_pairs(
+    captions_per_image: Sequence[int],
+    batch_size: int,
+    *,
+    seed: int,
+    epoch: int,
+    drop_last: bool = True,
+    unique_images: bool = False,
+) -> Iterator[Batch]:
+    """Give every caption once an epoch, in an order of its own for each epoch.
+
+    With `unique_images` no picture is twice in a batch, where its second caption would be a false negative. Every
+    caption still comes once; if a picture has more captions than there would be batches, or pictures run out towards
+    the end, the last batches are smaller. `drop_last` then leaves out the fewest captions that make all batches full,
+    others in each epoch.
+    """
+    counts = _checked(captions_per_image, batch_size, unique_images, drop_last)
+    random = _random(seed, epoch)
+    if unique_images:
+        return _with_captions(schedule(counts, batch_size, random, full=drop_last), counts, random)
+    pairs = np.stack([np.repeat(np.arange(len(counts)), counts), _captions_in_order(counts)], axis=1)
+    return _cut(random.permutation(pairs), batch_size, drop_last)
+
+
+def one_caption(
+    captions_per_image: Sequence[int], batch_size: int, *, seed: int, epoch: int, drop_last: bool = True
+) -> Iterator[Batch]:
+    """Give every picture once an epoch, with one of its captions drawn at random: each weighs the same."""
+    counts = _checked(captions_per_image, batch_size, True, drop_last)
+    random = _random(seed, epoch)
+    images = random.permutation(np.flatnonzero(counts))
+    return _cut(np.stack([images, random.integers(counts[images])], axis=1), batch_size, drop_last)
+
+
+def all_captions(
+    captions_per_image: Sequence[int], batch_size: int, *, seed: int, epoch: int, drop_last: bool = True
+) -> Iterator[Batch]:
+    """Give every picture once an epoch, with all of its captions: `batch_size` pictures and more rows a batch."""
+    counts = _checked(captions_per_image, batch_size, True, drop_last)
+    images = _random(seed, epoch).permutation(np.flatnonzero(counts))
+    for chosen in _cut(images, batch_size, drop_last):
+        yield np.stack([np.repeat(chosen, counts[chosen]), _captions_in_order(counts[chosen])], axis=1)
+
+
+def neighbours(
+    captions_per_image: Sequence[int],
+    cluster_of: Batch,
+    batch_size: int,
+    per_cluster: int,
+    *,
+    seed: int,
+    epoch: int,
+) -> Iterator[Batch]:
+    """Give batches without end: of each of some clusters, `per_cluster` pictures, each with one of its captions.
+
+    cluster_of: [pictures]. Pictures of a batch are all different. A cluster is as likely to be chosen as it is large,
+    so that every picture comes about as often as any other; of one that is too small all are taken, and where all
+    clusters together are too few, any pictures fill the batch.
+    """
+    counts = _checked(captions_per_image, batch_size, True, True)
+    random = _random(seed, epoch)
+    members = [np.flatnonzero((cluster_of == cluster) & (counts > 0)) for cluster in np.unique(cluster_of[counts > 0])]
+    sizes = np.array([len(some) for some in members])
+    while True:
+        # The least of exponential waiting times, each at a rate of its size: a draw in proportion to size, and so on.
+        order = np.argsort(random.exponential(size=len(members)) / sizes)
+        chosen = np.concatenate([random.permutation(members[cluster])[:per_cluster] for cluster in order])
+        if len(chosen) < batch_size:
+            others = np.setdiff1d(np.flatnonzero(counts), chosen)
+            chosen = np.concatenate([chosen, random.permutation(others)])
+        chosen = chosen[:batch_size]
+        yield np.stack([chosen, random.integers(counts[chosen])], axis=1)
+
+
+def _checked(captions_per_image: Sequence[int], batch_size: int, unique: bool, drop_last: bool) -> Batch:
+    """Refuse what would give no batch at all: an epoch of nothing looks like a very fast one."""
+    counts = np.asarray(captions_per_image, dtype=np.int64)
+    if counts.ndim != 1 or (counts < 0).any():
+        raise ValueError(f"captions_per_image must be a list of numbers from 0 up, not {captions_per_image!r}")
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, not {batch_size}")
+    there = int(np.count_nonzero(counts) if unique else counts.sum())
+    if there < (batch_size if drop_last else 1):
+        what = "pictures with captions" if unique else "captions"
+        raise DataError(
+            f"batches of {batch_size} cannot be drawn from {there} {what}",
+            "Lower the batch size (in a recipe, data.batch_size), or check the language of the captions.",
+        )
+    return counts
+
+
+def _random(seed: int, epoch: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(epoch,)))
+
+
+def _captions_in_order(counts: Batch) -> Batch:
+    """Count each picture's captions from 0, picture after picture, [captions]."""
+    first = np.cumsum(counts) - counts
+    return np.arange(counts.sum()) - np.repeat(first, counts)
+
+
+def _cut(pairs: Batch, batch_size: int, drop_last: bool) -> Iterator[Batch]:
+    end = len(pairs) - len(pairs) % batch_size if drop_last else len(pairs)
+    return (pairs[start : start + batch_size] for start in range(0, end, batch_size))
+
+
+def _with_captions(rounds: Iterator[Batch], counts: Batch, random: np.random.Generator) -> Iterator[Batch]:
+    """Give each picture of each round its next caption, in an order drawn anew for each picture."""
+    images = np.repeat(np.arange(len(counts)), counts)
+    shuffled = np.lexsort((random.random(len(images)), images)) - np.repeat(np.cumsum(counts) - counts, counts)
+    following = np.cumsum(counts) - counts
+    for chosen in rounds:
+        yield np.stack([chosen, shuffled[following[chosen]]], axis=1)
+        following[chosen] += 1

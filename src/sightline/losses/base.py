@@ -1,0 +1,114 @@
+"""What an objective is: a number to make small, from a batch of encoded texts and images."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from sightline.errors import ModelError
+from sightline.losses.interaction import maxsim
+from sightline.models.retriever import Encoded, Regions, Retriever, Seen, Tokens
+
+Field = Literal["embedding", "fragments", "states"]
+Sides = Literal["texts", "images"]
+Scores = Literal["embedding", "fragments"]
+"""What a text and an image are compared by: the cosine of one vector each, or late interaction of their fragments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What this process's own rows were encoded from, for objectives that hide a part of it and encode the rest.
+
+    images: pixels, what a frozen image tower saw in them, or regions.
+    """
+
+    tokens: Tokens
+    images: Tensor | Seen | Regions
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """A batch: texts [T, …] and images [I, …], and which belong together.
+
+    text_ids [T] and image_ids [I] name the picture behind each row: a text and an image with the same id are a
+    positive pair, and never negatives of each other, however often a picture is in the batch. Numbers of texts and
+    images may differ (five captions for each image, say).
+
+    Where several processes train together, the batch is that of all of them, and `own_texts` and `own_images` are the
+    rows that this process answers for. In a single process they are all rows.
+
+    taught: [T, I], float32, the scores that a teacher gives every text with every image, where there is one.
+    inputs: of this process's own rows, where an objective asks for them.
+    """
+
+    texts: Encoded
+    images: Encoded
+    text_ids: Tensor
+    image_ids: Tensor
+    own_texts: slice = field(default_factory=lambda: slice(None))
+    own_images: slice = field(default_factory=lambda: slice(None))
+    taught: Tensor | None = None
+    inputs: Inputs | None = None
+
+    @property
+    def positive(self) -> Tensor:
+        """[T, I], true where text and image belong together."""
+        return self.text_ids[:, None] == self.image_ids[None, :]
+
+    def cosines(self) -> Tensor:
+        """[T, I], float32 even under autocast: cosine of every text with every image."""
+        texts, images = self.texts.embedding, self.images.embedding
+        with torch.autocast(texts.device.type, enabled=False):
+            return texts.float() @ images.float().T
+
+    def late(self, chunk: int = 256) -> Tensor:
+        """[T, I], float32: late interaction of every text with every image, `chunk` texts at a time (see `maxsim`)."""
+        texts, images = self.texts, self.images
+        return maxsim(texts.fragments, texts.mask, images.fragments, images.mask, chunk)
+
+    def scores(self, on: Scores) -> Tensor:
+        """[T, I], float32: how much every text is alike every image, by embedding or by late interaction."""
+        return self.cosines() if on == "embedding" else self.late()
+
+
+class Objective(nn.Module, ABC):
+    """A loss over a batch.
+
+    It gives the share of this process's own rows: a sum over them divided by the count of all rows, so that the shares
+    of all processes add up to the loss of one process that had the whole batch. What is random is drawn from
+    `generator` for the whole batch, alike in every process, before own rows are picked.
+    """
+
+    needs: frozenset[Field]
+    """Fields of `Encoded` that it sends gradients into, and so into the encoders. It may read others, detached."""
+    sends_to: frozenset[Sides] = frozenset({"texts", "images"})
+    """The sides whose fields it sends those gradients into."""
+    asks_teacher: bool = False
+    """Whether it reads `Pairs.taught`, so that a teacher must score the batch."""
+    asks_inputs: bool = False
+    """Whether it reads `Pairs.inputs`, so that it can run the encoders itself."""
+    asks_features: bool = False
+    """Whether `study` must be called, once and before the first step."""
+    parts: Mapping[str, Tensor] = MappingProxyType({})
+    """What the last loss was made of, for the log: this process's shares, without gradients."""
+
+    def fit(self, model: Retriever) -> None:
+        """Make what depends on the sizes of the model, before an optimiser takes the parameters."""
+
+    def study(self, features: Tensor) -> None:
+        """Look at what frozen weights make of some fragments of the training images, [fragments, width]."""
+
+    @abstractmethod
+    def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
+        """Give the loss, a scalar in float32."""
+
+
+def check_scores(loss: str, on: str) -> frozenset[Field]:
+    """Refuse what a loss cannot compare by; gives the one field that it needs then."""
+    if on not in get_args(Scores):
+        raise ModelError(f"{loss} on {on!r}", f"Give one of {', '.join(get_args(Scores))}.")
+    return frozenset({on})  # type: ignore[arg-type]

@@ -1,0 +1,109 @@
+"""The contrastive loss: of all that the batch offers, pick what belongs (InfoNCE, as in CLIP)."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sightline.errors import ModelError
+from sightline.losses.base import Objective, Pairs, Scores, check_scores
+from sightline.models.retriever import Retriever
+
+
+class Contrastive(Objective):
+    """InfoNCE in both directions with a learned temperature, for any number of positives.
+
+        L = ½ mean_c L(c) + ½ mean_i L(i),    L(a) = mean over positives p of a of  -log ( e^(s·cos(a,p)) / Z(a, p) ),
+        Z(a, p) = e^(s·cos(a,p)) + Σ over negatives n of a  e^(s·cos(a,n)),
+
+    where s is the scale, one over the temperature, c runs over texts with an image in the batch and i over images with
+    a text.
+
+    Each positive competes with the negatives alone, not with the anchor's other positives (SINCERE, Feeney and Hughes
+    2024). SupCon's form, with all positives in Z, cannot reach zero, and pushes a positive away as soon as it is
+    closer than its siblings: an image would be pushed from its best caption. Here one positive gives plain InfoNCE,
+    zero means solved, and a batch of one picture gives zero.
+
+    on: what stands for cos: "embedding", the cosine of one vector each, or "fragments", late interaction, whose scores
+        are sums over words and so ask for a temperature about ten times as high.
+    temperature: where it starts; CLIP starts at 0.07.
+    learn_temperature: whether log s is a parameter that the optimiser moves, or stays where it is.
+    max_scale: s never exceeds it. As in CLIP it is the parameter that is held back, before each use, so that a
+        gradient that would lower it is not lost.
+    label_smoothing: how much of each target goes to all of p and the negatives alike, as in `F.cross_entropy`.
+
+    Reads the embeddings, or the fragments, of both sides. Where a text or an image has no negative, its term is zero.
+
+    Shares: a direction is a sum over own anchors divided by the number of anchors with a positive in the whole batch.
+
+    >>> from sightline.models import Encoded
+    >>> def encoded(vectors):
+    ...     return Encoded(vectors, vectors[:, None], torch.ones(len(vectors), 1, dtype=torch.bool), None)
+    >>> texts, images = encoded(torch.eye(2)[[0, 0, 1]]), encoded(torch.eye(2))
+    >>> pairs = Pairs(texts, images, torch.tensor([7, 7, 8]), torch.tensor([7, 8]))
+    >>> contrastive = Contrastive(temperature=1.0)
+    >>> loss = contrastive(pairs, None, torch.Generator())  # it asks nothing of the model
+    >>> round(loss.item(), 4)
+    0.3728
+
+    Every text has one rival to pick from and loses log(1 + e⁻¹), and so does the first image, either way; the second
+    has two rivals and loses log(1 + 2e⁻¹).
+    """
+
+    def __init__(
+        self,
+        temperature: float = 0.07,
+        learn_temperature: bool = True,
+        max_scale: float = 100.0,
+        label_smoothing: float = 0.0,
+        on: Scores = "embedding",
+    ) -> None:
+        super().__init__()
+        if temperature <= 0 or max_scale <= 0:
+            raise ModelError(
+                f"contrastive temperature {temperature} with scale up to {max_scale}", "Give both above 0."
+            )
+        if 1 / temperature > max_scale * (1 + 1e-6):
+            raise ModelError(
+                f"contrastive temperature {temperature} is a scale of {1 / temperature:.4g}, above {max_scale}",
+                f"Give a temperature of at least {1 / max_scale:.4g}, or a larger max_scale.",
+            )
+        if not 0 <= label_smoothing < 1:
+            raise ModelError(f"contrastive label_smoothing {label_smoothing}", "Give a share from 0 to below 1.")
+        self.on = on
+        self.needs = check_scores("contrastive", on)
+        self.max_scale = max_scale
+        self.label_smoothing = label_smoothing
+        self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature)), requires_grad=learn_temperature)
+
+    def scale(self) -> Tensor:
+        """s, at most `max_scale`; a gradient reaches `log_scale` even at the bound."""
+        with torch.no_grad():
+            self.log_scale.clamp_(max=math.log(self.max_scale))
+        return self.log_scale.exp()
+
+    def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
+        """Give this process's share of the mean of both directions."""
+        logits, positive = self.scale() * pairs.scores(self.on), pairs.positive
+        texts, images = pairs.own_texts, pairs.own_images
+        of_texts = info_nce(logits[texts], positive[texts], self.label_smoothing).sum()
+        of_images = info_nce(logits.T[images], positive.T[images], self.label_smoothing).sum()
+        text_count, image_count = (positive.any(side).sum().clamp(min=1) for side in (1, 0))
+        return 0.5 * (of_texts / text_count + of_images / image_count)
+
+
+def info_nce(logits: Tensor, positive: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """L(a) for every anchor: [anchors], zero for those without a positive or without a negative.
+
+    logits, positive: [anchors, items]. With N the log of the negatives' sum of exponentials, the term of positive p is
+    log(e^p + e^N) - p = softplus(N - p); smoothing adds its share of p's lead over the mean of p and the negatives.
+    """
+    lowest = torch.finfo(logits.dtype).min
+    rivals = logits.masked_fill(positive, lowest).logsumexp(1, keepdim=True)
+    terms = F.softplus(rivals - logits)
+    if label_smoothing:
+        negative = ~positive
+        middle = (logits + (logits * negative).sum(1, keepdim=True)) / (1 + negative.sum(1, keepdim=True))
+        terms = terms + label_smoothing * (logits - middle)
+    return (terms * positive).sum(1) / positive.sum(1).clamp(min=1)

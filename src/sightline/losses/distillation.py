@@ -1,0 +1,100 @@
+"""The distillation loss: a student finds texts and images as much alike as its teacher does (paper 3, shrinking)."""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from sightline.errors import ModelError
+from sightline.losses.base import Objective, Pairs, Scores, check_scores
+from sightline.models.retriever import Retriever
+
+Over = Literal["all", "positives"]
+
+
+class Distill(Objective):
+    """Divergence of the student's in-batch distributions from the teacher's, in both directions.
+
+        L = ½ mean_c KL(p(c) ‖ q(c)) + ½ mean_i KL(p(i) ‖ q(i)),
+        p(a) = softmax(t(a, ·) / τt),    q(a) = softmax(s(a, ·) / τs)
+
+    t are the teacher's scores and s the student's, c runs over texts and looks among all images of the batch, i over
+    images and looks among all texts. Any scores will do for t: a teacher may compare by embedding, by late interaction
+    or by matching, and the student by embedding or late interaction.
+
+    on: what the student compares by.
+    teacher_temperature, student_temperature: τt and τs. Paper 3 prints 12 and 12 to shrink to fragments, 2 and 12 to
+        shrink to embeddings; what works is to multiply by them (1/12 and 1/12, 1/2 and 1/12). At temperatures far above
+        the scores, distributions are nearly even, and the loss asks that s = t · τs / τt but for a constant (Hinton et
+        al. 2015, section 2.1): 12 and 12 makes two sums of cosines equal, but 2 and 12 asks of one cosine to be six
+        times such a sum, which it cannot be: each pair is pulled as hard as t says, for ever.
+    over: "all", the whole distributions; or "positives", equation 6 to the letter, which has only the term of the pair
+        itself: -p(a)_j log q(a)_j for each positive j, the teacher's confidence weighing an ordinary contrastive loss.
+
+    The paper trains a student by this loss alone. Another objective beside it, with its own weight, is for the recipe.
+
+    Reads the embeddings, or the fragments, of both sides, and the teacher's scores. A text or image without a partner
+    or without a rival in the batch is left out.
+
+    Shares: a direction is a sum over own anchors divided by the number of anchors that count in the whole batch.
+
+    >>> from sightline.models import Encoded
+    >>> sides = Encoded(torch.eye(2), torch.eye(2)[:, None], torch.ones(2, 1, dtype=torch.bool), None)
+    >>> ids, taught = torch.tensor([7, 8]), 2 * torch.eye(2)
+    >>> pairs = Pairs(sides, sides, ids, ids, taught=taught)
+    >>> Distill(teacher_temperature=2.0, student_temperature=1.0)(pairs, None, torch.Generator())  # the same odds
+    tensor(0.)
+    >>> round(Distill(teacher_temperature=1.0, student_temperature=1.0)(pairs, None, torch.Generator()).item(), 4)
+    0.0671
+    """
+
+    asks_teacher = True
+
+    def __init__(
+        self,
+        on: Scores = "embedding",
+        teacher_temperature: float = 1 / 2,
+        student_temperature: float = 1 / 12,
+        over: Over = "all",
+    ) -> None:
+        super().__init__()
+        self.needs = check_scores("distill", on)
+        if over not in get_args(Over):
+            raise ModelError(f"distill over {over!r}", f"Give one of {', '.join(get_args(Over))}.")
+        if teacher_temperature <= 0 or student_temperature <= 0:
+            raise ModelError(
+                f"distill temperatures {teacher_temperature} and {student_temperature}", "Give both above 0."
+            )
+        self.on = on
+        self.teacher_temperature = teacher_temperature
+        self.student_temperature = student_temperature
+        self.over = over
+
+    def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
+        """Give this process's share of the mean of both directions."""
+        if pairs.taught is None:
+            raise ModelError("distill has no teacher to learn from", "Add a [teacher] to the recipe.")
+        teacher = pairs.taught.detach().float() / self.teacher_temperature
+        student, positive = pairs.scores(self.on) / self.student_temperature, pairs.positive
+        of_texts = self._direction(teacher, student, positive, pairs.own_texts)
+        of_images = self._direction(teacher.T, student.T, positive.T, pairs.own_images)
+        return 0.5 * (of_texts + of_images)
+
+    def _direction(self, teacher: Tensor, student: Tensor, positive: Tensor, own: slice) -> Tensor:
+        """One direction, [anchors, items]: own anchors' share of the mean over those that count."""
+        counts = positive.any(1) & ~positive.all(1)
+        rule = divergence if self.over == "all" else confidence
+        terms = rule(teacher[own], student[own], positive[own])
+        return (terms * counts[own]).sum() / counts.sum().clamp(min=1)
+
+
+def divergence(teacher: Tensor, student: Tensor, positive: Tensor) -> Tensor:
+    """KL of softmax(student) from softmax(teacher) for every anchor: [anchors]. All: [anchors, items]."""
+    expected, found = teacher.log_softmax(1), student.log_softmax(1)
+    return (expected.exp() * (expected - found)).sum(1)
+
+
+def confidence(teacher: Tensor, student: Tensor, positive: Tensor) -> Tensor:
+    """Equation 6 as it is printed, for every anchor: [anchors]; the mean over its positives. All: [anchors, items]."""
+    terms = -teacher.softmax(1) * student.log_softmax(1)
+    return (terms * positive).sum(1) / positive.sum(1).clamp(min=1)

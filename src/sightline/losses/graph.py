@@ -1,0 +1,163 @@
+"""The graph of a batch: which texts and images are connected, and how relevant each is to the other (paper 2, 3.3.1).
+
+Images and texts are its nodes. Blocks [from, to] say what an image is to the others, and a text: image to image, image
+to text, text to image, text to text (equation 4). Numbers of images [I] and texts [T] may differ.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from sightline.losses.base import Pairs
+
+_NEVER = -2.0  # below every cosine
+_MULTIPLIED = {"cuda": torch.bfloat16}
+"""What fragments are multiplied in, by device, where that is not float32. A GPU is many times as fast in bfloat16: it
+adds up in float32 and rounds the cosines to two or three digits, enough to tell who is relevant to whom."""
+
+
+class Blocks(NamedTuple):
+    """Of one relation: image_image [I, I], image_text [I, T], text_image [T, I] and text_text [T, T]."""
+
+    image_image: Tensor
+    image_text: Tensor
+    text_image: Tensor
+    text_text: Tensor
+
+    def joined(self) -> Tensor:
+        """All of it as one matrix, images first: [I + T, I + T]."""
+        rows = ((self.image_image, self.image_text), (self.text_image, self.text_text))
+        return torch.cat([torch.cat(row, 1) for row in rows])
+
+
+class Graph(NamedTuple):
+    """connected: A, bool; relevance: S, float32, both in blocks."""
+
+    connected: Blocks
+    relevance: Blocks
+
+
+class Matched(NamedTuple):
+    """How well the fragments of images and texts match, in one direction.
+
+    overall: p, [from, to], the mean over fragments of their best match (equation 7).
+    best: q, [from, to, K], the K best of those matches, best first; zeros where there are fewer (equation 8).
+    """
+
+    overall: Tensor
+    best: Tensor
+
+
+def matched(pairs: Pairs, k: int, chunk: int = 0) -> tuple[Matched, Matched]:
+    """Match every image's fragments with every text's: image to text, and text to image.
+
+    `chunk` texts at a time, and again when the gradient comes back, so that the cosines of all fragments are never
+    there at once; 0 takes all.
+    """
+    kind = _MULTIPLIED.get(pairs.text_ids.device.type, torch.float32)
+    patches, patch_mask = pairs.images.fragments.to(kind), pairs.images.mask
+    words, word_mask = pairs.texts.fragments.to(kind), pairs.texts.mask
+    if not 0 < chunk < len(words):
+        return _matched(words, word_mask, patches, patch_mask, k)
+    some = zip(torch.split(words, chunk), torch.split(word_mask, chunk), strict=True)
+    parts = [checkpoint(_matched, *part, patches, patch_mask, k, use_reentrant=False) for part in some]
+    to_text, to_image = zip(*parts, strict=True)
+    return (
+        Matched(*(torch.cat(part, 1) for part in zip(*to_text, strict=True))),
+        Matched(*(torch.cat(part) for part in zip(*to_image, strict=True))),
+    )
+
+
+def _matched(words: Tensor, word_mask: Tensor, patches: Tensor, patch_mask: Tensor, k: int) -> tuple[Matched, Matched]:
+    """Images to some texts, and these texts to images."""
+    cosines = (words.flatten(0, 1) @ patches.flatten(0, 1).T).view(*words.shape[:2], *patches.shape[:2])
+    cosines = cosines.masked_fill(~word_mask[:, :, None, None] | ~patch_mask, _NEVER)
+    of_patches = cosines.max(1).values.transpose(0, 1)
+    of_words = cosines.max(3).values.transpose(1, 2)
+    return _summed_up(of_patches, patch_mask, k), _summed_up(of_words, word_mask, k)
+
+
+def _summed_up(best: Tensor, mask: Tensor, k: int) -> Matched:
+    """Sum up the best match of every fragment of one item with another: [from, to, n], of which mask [from, n] is real.
+
+    Those of padding are `_NEVER`, and the threshold makes zeros of them.
+    """
+    best = best.float()
+    overall = F.threshold(best, _NEVER, 0.0).sum(2) / mask.sum(1, keepdim=True).clamp(min=1)
+    top = F.threshold(best.topk(min(k, best.shape[2]), 2).values, _NEVER, 0.0)
+    missing = k - top.shape[2]
+    return Matched(overall, F.pad(top, (0, missing)) if missing else top)
+
+
+@torch.no_grad()
+def nearest(scores: Tensor, share: float) -> Tensor:
+    """True at the τN highest of each row of scores [from, N], at least one (equations 5 and 6)."""
+    count = max(1, int(share * scores.shape[1]))
+    highest = scores.topk(count, 1, sorted=False).indices
+    return torch.zeros_like(scores, dtype=torch.bool).scatter_(1, highest, True)
+
+
+def closeness(cosines: Tensor) -> Tensor:
+    """e^(-‖a - b‖²) of unit vectors, by their cosines: equation 10, σ = 1."""
+    return (2 * (cosines - 1)).exp()
+
+
+class AssociationGraph(nn.Module):
+    """Builds the graph of a batch.
+
+    share: τ, the share of a block's columns that a row is connected to.
+    k: K, how many matches make a matching vector.
+    chunk: see `matched`.
+
+    Gradients flow into the relevance, and from there into embeddings, fragments and the two networks, one for either
+    direction (equation 9). Who is connected is decided without gradients.
+    """
+
+    def __init__(self, share: float, k: int, chunk: int) -> None:
+        super().__init__()
+        self.share, self.k, self.chunk = share, k, chunk
+        self.to_text, self.to_image = (nn.Sequential(nn.Linear(k, k), nn.ReLU(), nn.Linear(k, 1)) for _ in range(2))
+
+    def forward(self, pairs: Pairs) -> Graph:
+        """Connect and weigh the images and texts of a batch."""
+        images, texts = pairs.images.embedding.float(), pairs.texts.embedding.float()
+        to_text, to_image = matched(pairs, self.k, self.chunk)
+        alike = Blocks(images @ images.T, to_text.overall, to_image.overall, texts @ texts.T)
+        relevance = Blocks(
+            closeness(alike.image_image),
+            self.to_text(to_text.best).squeeze(2) + to_text.overall,
+            self.to_image(to_image.best).squeeze(2) + to_image.overall,
+            closeness(alike.text_text),
+        )
+        return Graph(_connected(alike, self.share), relevance)
+
+
+@torch.no_grad()
+def _connected(alike: Blocks, share: float) -> Blocks:
+    """Connect every node with the images and with the texts that are most alike it."""
+    counts = [len(alike.image_image), len(alike.text_text)]
+    to_images = nearest(torch.cat([alike.image_image, alike.text_image]), share)
+    to_texts = nearest(torch.cat([alike.image_text, alike.text_text]), share)
+    image_image, text_image = torch.split(to_images, counts)
+    image_text, text_text = torch.split(to_texts, counts)
+    return Blocks(image_image, image_text, text_image, text_text)
+
+
+def relevance_loss(pairs: Pairs, relevance: Blocks) -> Tensor:
+    """Equation 11: how far the learned relevance is from that of the embeddings, which it does not move.
+
+    The divergence of two softmaxes, averaged over images and over texts; this process's share of each.
+    """
+    images, texts = pairs.images.embedding.detach().float(), pairs.texts.embedding.detach().float()
+    expected = closeness(images @ texts.T)
+    of_images = _divergence(relevance.image_text, expected, pairs.own_images)
+    return of_images + _divergence(relevance.text_image, expected.T, pairs.own_texts)
+
+
+def _divergence(found: Tensor, expected: Tensor, own: slice) -> Tensor:
+    """KL of softmax(found) from softmax(expected), added up over own rows and divided by the number of all."""
+    rows = found[own, :].log_softmax(1), expected[own, :].log_softmax(1)
+    return F.kl_div(*rows, reduction="sum", log_target=True) / len(found)

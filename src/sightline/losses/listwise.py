@@ -1,0 +1,87 @@
+"""The listwise loss: which of these images does the text belong to, and which of these texts the image."""
+
+import torch
+from torch import Tensor
+
+from sightline.errors import ModelError
+from sightline.losses.base import Objective, Pairs
+from sightline.losses.match_scores import check_chunk, judge
+from sightline.losses.negative_sampling import draw_several, uniform
+from sightline.models.retriever import Retriever
+
+
+class Listwise(Objective):
+    """Cross-entropy of the matcher's choice among a pair and hard negatives (Gao, Dai and Callan 2021, equation 3).
+
+        L = 1/2 mean_c [ log sum_{j in {i} + N(c)} e^s(j,c) - s(i,c)  +  log sum_{d in {c} + N(i)} e^s(i,d) - s(i,c) ]
+
+    s is the logit of `model.match`, i the image of text c (the first in the batch, where that is there twice), N(c) are
+    images and N(i) texts of other pictures, drawn without repetition in proportion to the softmax of the bi-encoder's
+    cosines over `temperature`. Reranking asks which of its candidates is best, and so does this loss; `Matching` asks
+    of each pair whether it fits, and is content once both of two good ones score high.
+
+    negatives: how many images and how many texts each text competes with; each step judges 1 + 2 negatives pairs a
+        text. Where a batch has fewer, those there are.
+    temperature, chunk: as in `Matching`.
+
+    Sends gradients into the states of both sides; reads the embeddings too, but only to choose.
+
+    Shares: a list belongs to the process that owns its text; the mean is over all texts whose image is in the batch.
+
+    >>> from types import SimpleNamespace
+    >>> from sightline.models import Encoded
+    >>> model = SimpleNamespace(match=lambda text, _, image, __: (text * image).sum((1, 2)))
+    >>> sides = Encoded(torch.eye(2), torch.eye(2)[:, None], torch.ones(2, 1, dtype=torch.bool), torch.eye(2)[:, None])
+    >>> pairs = Pairs(sides, sides, torch.tensor([7, 8]), torch.tensor([7, 8]))
+    >>> Listwise(negatives=1)(pairs, model, torch.Generator())  # softplus(-1): logits of 1 against logits of 0
+    tensor(0.3133)
+    """
+
+    needs = frozenset({"states"})
+
+    def __init__(self, negatives: int = 3, temperature: float = 0.07, chunk: int = 0) -> None:
+        super().__init__()
+        if negatives < 1:
+            raise ModelError(f"listwise negatives {negatives}", "Give at least 1.")
+        if temperature <= 0:
+            raise ModelError(f"listwise temperature {temperature}", "Give a number above 0.")
+        self.negatives = negatives
+        self.temperature = temperature
+        self.chunk = check_chunk(chunk)
+
+    def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
+        """Give this process's share of the mean."""
+        positive = pairs.positive
+        rows = torch.arange(len(positive), device=positive.device)[pairs.own_texts]
+        own = rows[positive[rows].any(1)]
+        images = positive[own].int().argmax(1)
+        others, absent_images, rivals, absent_texts = self._drawn(pairs, own, images, generator)
+        logits = judge(
+            pairs,
+            model,
+            torch.cat([own, own.repeat_interleave(others.shape[1]), rivals.flatten()]),
+            torch.cat([images, others.flatten(), images.repeat_interleave(rivals.shape[1])]),
+            self.chunk,
+        )
+        right, by_image, by_text = torch.split(logits, [len(own), others.numel(), rivals.numel()])
+        losses = _surprise(right, by_image, absent_images) + _surprise(right, by_text, absent_texts)
+        return losses.sum() / (2 * positive.any(1).sum().clamp(min=1))
+
+    @torch.no_grad()
+    def _drawn(
+        self, pairs: Pairs, own: Tensor, images: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Draw images [n, k] for own texts and texts [n, k] for their images; and where too few left some absent."""
+        negative, likely = ~pairs.positive, pairs.cosines() / self.temperature
+        texts, count = len(negative), self.negatives
+        for_images = uniform((texts, negative.shape[1]), generator, likely.device)
+        for_texts = uniform((texts, texts), generator, likely.device)
+        others = draw_several(likely[own], negative[own], for_images[own], count)
+        rivals = draw_several(likely.T[images], negative.T[images], for_texts[own], count)
+        return others, ~negative[own].gather(1, others), rivals, ~negative.T[images].gather(1, rivals)
+
+
+def _surprise(right: Tensor, wrong: Tensor, absent: Tensor) -> Tensor:
+    """Minus the log-probability [n] of the right one [n] among itself and the wrong ones, [n * k], that are there."""
+    there = wrong.view(absent.shape).masked_fill(absent, torch.finfo(wrong.dtype).min)
+    return torch.cat([right[:, None], there], 1).logsumexp(1) - right

@@ -1,0 +1,143 @@
+"""The masked-fragments loss: what is missing in a picture, from the rest of it and from the text."""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sightline.errors import ModelError
+from sightline.losses.base import Objective, Pairs
+from sightline.losses.masking import Guess, check_share, hide, in_chunks, mean_of_items, own_inputs
+from sightline.losses.match_scores import check_chunk
+from sightline.losses.negative_sampling import uniform
+from sightline.models.fragments import clusters
+from sightline.models.masking import (
+    Images,
+    feature_width,
+    frozen_features,
+    looked,
+    may_hide,
+    see_with_gaps,
+    two_towers,
+)
+from sightline.models.retriever import Retriever
+
+Target = Literal["features", "classes"]
+
+
+class MaskedFragments(Objective):
+    """Paper 4, equation 4 (SMRM) or, not fused, equation 3 (MRM), averaged over the images of the batch.
+
+        L(i, t) = 1/M Σ_k D(v_k, h_k + z_0)        L(i) = 1/M Σ_k D(v_k, h_k)
+
+    v_k are the M hidden fragments of image i, regions or what frozen weights see of patches, h_k what the image side
+    makes of their places, and z_0 the embedding of i's text t (the first in the batch). Like `MaskedWords`, h_k and z_0
+    are taken where embeddings are compared. See `models.masking` for what a fragment is, and where it is hidden.
+
+    target: "features" (SMRFR): D is the squared L2 distance of v_k from g(h_k + z_0), over its width, so that to guess
+        nothing costs 1; g is a linear layer, GELU, a norm and a linear layer.
+        "classes" (SMRC-kl): D is KL(c(v_k) ‖ g(h_k + z_0)). The paper's c is the class distribution of its detector;
+        features that come without classes are given some: `classes` clusters of the fragments of some training images
+        by spherical k-means, c(v) the softmax over the cosines with them, once the mean is taken off, over
+        `temperature`.
+    fused: whether z_0 is added.
+    share: how likely a fragment is hidden; at least one of an image is.
+    chunk: look at this many images at a time, and again when the gradient comes back; 0 is all at once.
+
+    Asks for two towers, and weights that stay frozen. Runs the image side itself; where fused, it sends gradients into
+    the texts' embeddings. An image without its text, where that is to be added, adds nothing.
+
+    Shares: an image belongs to the process that owns it; the mean is over all images of the batch.
+    """
+
+    asks_inputs = True
+    sends_to = frozenset({"texts"})
+    middle: Tensor
+    centres: Tensor
+
+    def __init__(
+        self,
+        target: Target = "features",
+        fused: bool = True,
+        share: float = 0.15,
+        classes: int = 256,
+        temperature: float = 0.1,
+        chunk: int = 0,
+    ) -> None:
+        super().__init__()
+        if target not in get_args(Target):
+            raise ModelError(f"masked_fragments target {target!r}", f"Give one of {', '.join(get_args(Target))}.")
+        if classes < 2 or temperature <= 0:
+            raise ModelError(
+                f"masked_fragments of {classes} classes at temperature {temperature}",
+                "Give at least 2 classes, and a temperature above 0.",
+            )
+        self.needs = frozenset({"embedding"}) if fused else frozenset()
+        self.target = target
+        self.fused = fused
+        self.share = check_share("masked_fragments", share)
+        self.classes = classes
+        self.temperature = temperature
+        self.chunk = check_chunk(chunk)
+        self.asks_features = target == "classes"
+
+    def fit(self, model: Retriever) -> None:
+        """Make the layers that guess, and room for the classes."""
+        dual = two_towers(model, "masked_fragments")
+        dim, width = dual.config.embedding_dim, feature_width(dual)
+        out = width if self.target == "features" else self.classes
+        self.guess = nn.Sequential(Guess(dim, dim), nn.Linear(dim, out))
+        if self.target == "classes":
+            self.register_buffer("middle", torch.zeros(width))
+            self.register_buffer("centres", torch.zeros(self.classes, width))
+
+    @torch.no_grad()
+    def study(self, features: Tensor) -> None:
+        """Find the classes: clusters of features [fragments, width]."""
+        if len(features) < self.classes:
+            raise ModelError(
+                f"{self.classes} classes cannot be told apart by {len(features)} fragments",
+                "Give fewer classes, or more training images.",
+            )
+        self.middle.copy_(features.mean(0))
+        around = features - self.middle
+        shares, _ = clusters(around[None], self.classes)
+        self.centres.copy_(F.normalize(shares[0] @ F.normalize(around, dim=-1), dim=-1))
+
+    def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
+        """Give this process's share of the mean over images."""
+        dual, images = two_towers(model, "masked_fragments"), own_inputs("masked_fragments", pairs).images
+        count = len(pairs.image_ids)
+        device = pairs.image_ids.device
+        there = may_hide(dual, images)
+        numbers = uniform((count, there.shape[1]), generator, device)[pairs.own_images]
+        hidden = hide(there, numbers, self.share)
+        positive = pairs.positive.T[pairs.own_images]
+        counts = positive.any(1) if self.fused else torch.ones_like(positive[:, 0])
+        texts = pairs.texts.embedding.index_select(0, positive.int().argmax(1))
+
+        def share(rows: Tensor) -> Tensor:
+            some, gaps = looked(dual, _rows(images, rows)), hidden[rows]
+            found = see_with_gaps(dual, some, gaps)
+            if self.fused:
+                found = found + texts[rows][:, None]
+            losses = self._distance(frozen_features(dual, some)[gaps], self.guess(found[gaps]).float())
+            return mean_of_items(losses, gaps, counts[rows], count)
+
+        return in_chunks(share, len(hidden), self.chunk, device)
+
+    def _distance(self, features: Tensor, guess: Tensor) -> Tensor:
+        """D [n] of guesses [n, width or classes] from the features of what was hidden [n, width]."""
+        if self.target == "features":
+            return (features - guess).square().mean(1)
+        with torch.autocast(features.device.type, enabled=False):
+            cosines = F.normalize(features - self.middle, dim=-1) @ self.centres.T
+        right, found = (cosines / self.temperature).log_softmax(1), guess.log_softmax(1)
+        return (right.exp() * (right - found)).sum(1)
+
+
+def _rows(images: Images, rows: Tensor) -> Images:
+    if isinstance(images, Tensor):
+        return images[rows]
+    return type(images)(*(None if part is None else part[rows] for part in images))  # type: ignore[arg-type]

@@ -1,0 +1,81 @@
+"""The masked-words loss: which words are missing, from the others and from the picture."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sightline.losses.base import Objective, Pairs
+from sightline.losses.masking import Guess, between_ends, check_share, hide, in_chunks, mean_of_items, own_inputs
+from sightline.losses.match_scores import check_chunk
+from sightline.losses.negative_sampling import uniform
+from sightline.models.masking import read_with_gaps, two_towers
+from sightline.models.retriever import Retriever, Tokens
+
+
+class MaskedWords(Objective):
+    """Paper 4, equation 2 (VMLM) or, not fused, equation 1 (MLM), averaged over the texts of the batch.
+
+        L(t, i) = -1/M Σ_k log P(w_k | z_k + h_0)        L(t) = -1/M Σ_k log P(w_k | z_k)
+
+    w_k are the M hidden words of text t, z_k what the text tower makes of their places, and h_0 the embedding of t's
+    image i (the first in the batch, where that is there twice). The picture is added, not attended to: what helps to
+    guess a word must be in its embedding.
+
+    z_k and h_0 are taken where embeddings are compared, projected and of unit length: the paper's towers are of one
+    width, any others are not. P is a linear layer, GELU, a norm and the word vectors themselves, as in BERT.
+
+    fused: whether h_0 is added.
+    share: how likely a word is hidden; at least one of a text is. BERT leaves a tenth of them as they were and swaps
+        another tenth; here all are replaced by one learned vector, so that none can be read off its own input.
+    chunk: read this many texts at a time, and again when the gradient comes back; 0 is all at once.
+
+    Asks for two towers with a BERT-type text encoder. Runs the text tower itself; where fused, it sends gradients into
+    the images' embeddings. A text without words, or without its image where that is to be added, adds nothing.
+
+    Shares: a text belongs to the process that owns it; the mean is over all texts of the batch.
+    """
+
+    asks_inputs = True
+    sends_to = frozenset({"images"})
+
+    def __init__(self, fused: bool = True, share: float = 0.15, chunk: int = 0) -> None:
+        super().__init__()
+        self.needs = frozenset({"embedding"}) if fused else frozenset()
+        self.fused = fused
+        self.share = check_share("masked_words", share)
+        self.chunk = check_chunk(chunk)
+
+    def fit(self, model: Retriever) -> None:
+        """Make the vector that stands for a hidden word, and the layers that guess."""
+        dual = two_towers(model, "masked_words")
+        dual.text.check_reads_images()
+        words = dual.text.encoder.get_input_embeddings().weight
+        self.blank = nn.Parameter(torch.randn(words.shape[1]) * dual.text.word_spread())
+        self.guess = Guess(dual.config.embedding_dim, words.shape[1])
+        self.bias = nn.Parameter(torch.zeros(len(words)))
+
+    def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
+        """Give this process's share of the mean over texts."""
+        dual, tokens = two_towers(model, "masked_words"), own_inputs("masked_words", pairs).tokens
+        texts = len(pairs.text_ids)
+        numbers = uniform((texts, tokens.ids.shape[1]), generator, tokens.ids.device)[pairs.own_texts]
+        hidden = hide(between_ends(tokens.mask), numbers, self.share)
+        positive = pairs.positive[pairs.own_texts]
+        counts = positive.any(1) if self.fused else torch.ones_like(positive[:, 0])
+        pictures = pairs.images.embedding.index_select(0, positive.int().argmax(1))
+
+        def share(rows: Tensor) -> Tensor:
+            some = Tokens(tokens.ids[rows], tokens.mask[rows])
+            gaps = hidden[rows]
+            found = read_with_gaps(dual, some, gaps, self.blank)
+            if self.fused:
+                found = found + pictures[rows][:, None]
+            words = dual.text.encoder.get_input_embeddings().weight
+            return mean_of_items(self._surprise(words, found[gaps], some.ids[gaps]), gaps, counts[rows], texts)
+
+        return in_chunks(share, len(tokens.ids), self.chunk, tokens.ids.device)
+
+    def _surprise(self, words: Tensor, found: Tensor, right: Tensor) -> Tensor:
+        """Minus the log-probability [n] of the right words [n] by what was found [n, embedding_dim]."""
+        logits = F.linear(self.guess(found), words, self.bias)
+        return F.cross_entropy(logits.float(), right, reduction="none")

@@ -1,0 +1,79 @@
+"""What the masked objectives share: which parts of an item are hidden, and how a guess is made of what was found."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from sightline.errors import ModelError
+from sightline.losses.base import Inputs, Pairs
+
+
+def check_share(loss: str, share: float) -> float:
+    """Refuse a share that hides nothing or more than all."""
+    if not 0 < share <= 1:
+        raise ModelError(f"{loss} share {share}", "Give the share of an item that is hidden, above 0 and up to 1.")
+    return share
+
+
+def own_inputs(loss: str, pairs: Pairs) -> Inputs:
+    """Refuse a batch without what it was encoded from."""
+    if pairs.inputs is None:
+        raise ModelError(f"{loss} hides parts of texts and images, and was not given them", "Give Pairs inputs.")
+    return pairs.inputs
+
+
+@torch.no_grad()
+def hide(there: Tensor, numbers: Tensor, share: float) -> Tensor:
+    """Choose what to hide, [items, n]: each part that is there with probability `share`, and at least one of an item.
+
+    there: [items, n], true where a part may be hidden; numbers: [items, n], uniform from 0 to 1.
+
+    >>> hide(torch.tensor([[True, True, False]]), torch.tensor([[0.5, 0.2, 0.1]]), share=0.15)
+    tensor([[False,  True, False]])
+    """
+    least = numbers.masked_fill(~there, torch.inf).amin(1, keepdim=True)
+    return there & ((numbers < share) | (numbers == least))
+
+
+def between_ends(mask: Tensor) -> Tensor:
+    """The words of tokens [texts, n]: all that are real but the first and the last, which a tokenizer adds.
+
+    >>> between_ends(torch.tensor([[True, True, True, True, False], [True, True, False, False, False]])).int().tolist()
+    [[0, 1, 1, 0, 0], [0, 0, 0, 0, 0]]
+    """
+    counted = mask.long().cumsum(1)
+    return mask & (counted > 1) & (counted < counted[:, -1:])
+
+
+def mean_of_items(losses: Tensor, hidden: Tensor, counts: Tensor, items: int) -> Tensor:
+    """Add up this process's share: the mean over an item's hidden parts, then over all `items` of the whole batch.
+
+    losses: [hidden parts], in the order of hidden [own items, n]; counts: [own items], false for items left out.
+    """
+    weights = counts / hidden.sum(1).clamp(min=1)
+    return (losses * weights[hidden.nonzero()[:, 0]]).sum() / items
+
+
+def in_chunks(share: Callable[[Tensor], Tensor], rows: int, chunk: int, device: torch.device) -> Tensor:
+    """Add up `share` of rows 0 to `rows`, `chunk` at a time, and again as the gradient comes back; 0 is all at once."""
+    numbers = torch.arange(rows, device=device)
+    if not 0 < chunk < rows:
+        return share(numbers)
+    parts = [checkpoint(share, some, use_reentrant=False) for some in torch.split(numbers, chunk)]
+    return torch.stack(parts).sum()
+
+
+class Guess(nn.Module):
+    """What BERT puts before its words: a linear layer, GELU and a norm."""
+
+    def __init__(self, width: int, out: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, out)
+        self.norm = nn.LayerNorm(out)
+
+    def forward(self, found: Tensor) -> Tensor:
+        """Map [n, width] to [n, out]."""
+        return self.norm(F.gelu(self.dense(found)))  # type: ignore[no-any-return]

@@ -1,0 +1,119 @@
+"""The matching loss: does this text belong to this image, yes or no."""
+
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sightline.errors import ModelError
+from sightline.losses.base import Objective, Pairs
+from sightline.losses.match_scores import check_chunk, judge
+from sightline.losses.negative_sampling import draw, uniform
+from sightline.models.retriever import Retriever
+
+Negatives = Literal["random", "hard"]
+PerPositive = Literal["one", "both"]
+
+
+class Candidates(NamedTuple):
+    """Pairs to be judged: rows of texts [n] and images [n], whether they belong together [n], and weights [n]."""
+
+    texts: Tensor
+    images: Tensor
+    labels: Tensor
+    weights: Tensor
+
+
+class Matching(Objective):
+    """Binary cross-entropy of the matcher's judgement (paper 1, section 3.1), classes in balance.
+
+        L(i, c) = -( y log p(i, c) + (1 - y) log(1 - p(i, c)) )
+
+    y is 1 for a text c with its image i (the first in the batch, where that is there twice), and 0 where the image or
+    the text was replaced by another of the batch. p is the sigmoid of `model.match`.
+
+    negatives: what replaces it: "random", any of another picture, all alike likely; or "hard", likely in proportion to
+        the softmax of the bi-encoder's cosines over `temperature` (as in ALBEF), which the matcher will meet when it
+        reranks what the bi-encoder retrieved.
+    per_positive: "one", as many negatives as positives, as in paper 1: texts in even rows of the batch have the image
+        replaced, those in odd rows the text; or "both", two negatives for each positive, which then weighs twice.
+    temperature: of "hard". Lower is harder; far below 0.01 it is always the hardest, captions that fit both included.
+    chunk: judge this many pairs at a time and again when the gradient comes back, which takes a third more time and
+        only one chunk's memory; 0 judges all at once. The loss and its gradients are the same (but for a matcher with
+        dropout, which falls out differently).
+
+    Sends gradients into the states of both sides; "hard" reads the embeddings too, but only to choose.
+
+    A positive always weighs as much as its negatives: where the batch has no negative for it, it is left out as well.
+
+    Shares: pairs belong to the process that owns the text which was (or, if replaced, should have been) there, and
+    weights add up to one over the whole batch.
+
+    >>> from types import SimpleNamespace
+    >>> from sightline.models import Encoded
+    >>> model = SimpleNamespace(match=lambda text, _, image, __: (text * image).sum((1, 2)))
+    >>> sides = Encoded(torch.eye(2), torch.eye(2)[:, None], torch.ones(2, 1, dtype=torch.bool), torch.eye(2)[:, None])
+    >>> pairs = Pairs(sides, sides, torch.tensor([7, 8]), torch.tensor([7, 8]))
+    >>> matching = Matching(negatives="random")
+    >>> matching(pairs, model, torch.Generator())  # half softplus(-1) for logits of 1, half softplus(0) for those of 0
+    tensor(0.5032)
+    """
+
+    needs = frozenset({"states"})
+
+    def __init__(
+        self,
+        negatives: Negatives = "hard",
+        per_positive: PerPositive = "both",
+        temperature: float = 0.07,
+        chunk: int = 0,
+    ) -> None:
+        super().__init__()
+        if negatives not in get_args(Negatives):
+            raise ModelError(f"matching negatives {negatives!r}", f"Give one of {', '.join(get_args(Negatives))}.")
+        if per_positive not in get_args(PerPositive):
+            raise ModelError(
+                f"matching per_positive {per_positive!r}", f"Give one of {', '.join(get_args(PerPositive))}."
+            )
+        if temperature <= 0:
+            raise ModelError(f"matching temperature {temperature}", "Give a number above 0.")
+        self.negatives = negatives
+        self.per_positive = per_positive
+        self.temperature = temperature
+        self.chunk = check_chunk(chunk)
+
+    def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
+        """Give this process's share of the weighted mean of the cross-entropy."""
+        chosen = self.choose(pairs, generator)
+        logits = judge(pairs, model, chosen.texts, chosen.images, self.chunk)
+        return F.binary_cross_entropy_with_logits(logits, chosen.labels, chosen.weights, reduction="sum")
+
+    @torch.no_grad()
+    def choose(self, pairs: Pairs, generator: torch.Generator) -> Candidates:
+        """Choose the pairs of this process's own texts: positives, then replaced images, then replaced texts."""
+        positive, negative = pairs.positive, ~pairs.positive
+        rows = torch.arange(len(positive), device=positive.device)
+        numbers = uniform((2, len(rows)), generator, positive.device)
+        image = positive.int().argmax(1)
+        replace_image = positive.any(1) & negative.any(1)
+        replace_text = positive.any(1) & negative.any(0)[image]
+        if self.per_positive == "one":
+            replace_image, replace_text = replace_image & (rows % 2 == 0), replace_text & (rows % 2 == 1)
+        negatives = replace_image.int() + replace_text.int()
+        everything = (2 * negatives.sum()).clamp(min=1)
+
+        own = rows[pairs.own_texts]
+        kept, lose_image, lose_text = own[negatives[own] > 0], own[replace_image[own]], own[replace_text[own]]
+        hard = self.negatives == "hard"
+        likely = pairs.cosines() / self.temperature if hard else torch.zeros(positive.shape, device=own.device)
+        other_image = draw(likely[lose_image], negative[lose_image], numbers[0, lose_image])
+        alone = image[lose_text]
+        other_text = draw(likely.T[alone], negative.T[alone], numbers[1, lose_text])
+        weights = torch.cat([negatives[kept], torch.ones_like(lose_image), torch.ones_like(lose_text)])
+        return Candidates(
+            texts=torch.cat([kept, lose_image, other_text]),
+            images=torch.cat([image[kept], other_image, alone]),
+            labels=(torch.arange(len(weights), device=own.device) < len(kept)).float(),
+            weights=weights / everything,
+        )

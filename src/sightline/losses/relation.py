@@ -1,0 +1,167 @@
+"""The relation loss: texts and images of a batch help each other to be told apart, while training (paper 2, HREM)."""
+
+from typing import get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sightline.errors import ModelError
+from sightline.losses.base import Field, Objective, Pairs
+from sightline.losses.cuda_graph import Recorded
+from sightline.losses.graph import AssociationGraph, Graph, relevance_loss
+from sightline.losses.relation_mechanisms import MECHANISMS, Among, Fusion, Mechanism, Standalone
+from sightline.losses.triplet import Negatives, Triplet
+from sightline.models.retriever import Encoded, Retriever
+
+_WORDS = 8
+"""Texts are padded to a multiple of so many words before their batch is recorded: few lengths need few recordings."""
+
+
+class Relation(Objective):
+    """Paper 2, equations 4 to 14: embeddings enhanced by those related to them, and a loss that keeps both consistent.
+
+        L = L(v̄, ū) + [L(v, u) + L(v̄, u) + L(v, ū)] + weight · L_reg
+
+    v and u are the embeddings of images and texts, v̄ and ū the same after the nodes of the batch's association graph
+    have attended to each other; L is the triplet loss, L_reg equation 11. Searching needs v and u alone: all weights of
+    the graph and of the attention are this objective's own, and no model has them.
+
+    mechanism: "fusion", all nodes attend to all at once, or "standalone", across the modalities and then within.
+    margin, negatives, nearest, farthest: of L, see `Triplet`.
+    connected: τ, the share of the batch that a node is connected to.
+    matches: K, how many of the best matching fragments tell how relevant a text and an image are to each other.
+    relevance: λ, the weight of the relevance in the attention.
+    regularisation: the weight of L_reg.
+    layers, heads, dropout: of the attention.
+    among: "all", or only "intra"-modal or only "inter"-modal relations (Table 3a).
+    consistent: whether the terms in brackets are there (Table 3b).
+    chunk: match the fragments of this many texts at a time, and again when the gradient comes back; 0 is all at once.
+
+    Reads embeddings and fragments of both sides. `parts` tells what the loss was made of (Figure 7): "initial" is
+    L(v, u), "enhanced" L(v̄, ū), "crossed" the two others, "regularisation" L_reg without its weight.
+
+    Shares: every process relates the whole batch, with the same dropout, and answers for the terms of its own rows.
+
+    >>> from types import SimpleNamespace
+    >>> from sightline.models import Encoded
+    >>> sides = Encoded(torch.eye(2), torch.eye(2)[:, None], torch.ones(2, 1, dtype=torch.bool), None)
+    >>> pairs = Pairs(sides, sides, torch.tensor([7, 8]), torch.tensor([7, 8]))
+    >>> relation = Relation(heads=1)
+    >>> relation.fit(SimpleNamespace(embedding_dim=2))
+    >>> loss = relation(pairs, None, torch.Generator())
+    >>> sorted(relation.parts), relation.parts["initial"]
+    (['crossed', 'enhanced', 'initial', 'regularisation'], tensor(0.))
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism = "fusion",
+        margin: float = 0.2,
+        negatives: Negatives = "distance",
+        nearest: float = 0.5,
+        farthest: float = 1.7,
+        connected: float = 0.5,
+        matches: int = 10,
+        relevance: float = 1.0,
+        regularisation: float = 10.0,
+        layers: int = 1,
+        heads: int = 16,
+        dropout: float = 0.1,
+        among: Among = "all",
+        consistent: bool = True,
+        chunk: int = 0,
+    ) -> None:
+        super().__init__()
+        if mechanism not in MECHANISMS:
+            raise ModelError(f"relation mechanism {mechanism!r}", f"Give one of {', '.join(MECHANISMS)}.")
+        if among not in get_args(Among):
+            raise ModelError(f"relation among {among!r}", f"Give one of {', '.join(get_args(Among))}.")
+        if not 0 < connected <= 1:
+            raise ModelError(f"relation connected {connected}", "Give a share of the batch above 0, up to 1 for all.")
+        if min(matches, layers) < 1 or min(relevance, regularisation, chunk) < 0:
+            raise ModelError(
+                f"relation with matches {matches}, layers {layers}, relevance {relevance}, "
+                f"regularisation {regularisation} and chunk {chunk}",
+                "Give at least one match and one layer, and the others from 0 up.",
+            )
+        self.mechanism, self.among, self.consistent = mechanism, among, consistent
+        self.layers, self.heads, self.dropout = layers, heads, dropout
+        self.relevance, self.regularisation = relevance, regularisation
+        self.triplet = Triplet(margin, negatives, nearest, farthest)
+        self.graph = AssociationGraph(connected, matches, chunk)
+        self.attention: Fusion | Standalone | None = None
+        self._recorded = Recorded(_loss)
+        weighs = regularisation > 0 or (relevance > 0 and among != "intra")
+        fields: set[Field] = {"embedding", "fragments"} if weighs else {"embedding"}
+        self.needs = frozenset(fields)
+
+    def fit(self, model: Retriever) -> None:
+        """Make the attention as wide as the model's embeddings."""
+        kind = MECHANISMS[self.mechanism]
+        self.attention = kind(model.embedding_dim, self.heads, self.layers, self.dropout, self.relevance, self.among)
+
+    def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
+        """Give this process's share of the loss."""
+        seed = int(torch.randint(2**31, (), generator=generator))
+        numbers = self.triplet.numbers(pairs, generator, (4,))
+        device = pairs.text_ids.device
+        forked = torch.random.fork_rng([device] if device.type == "cuda" else [])
+        with forked, torch.autocast(device.type, enabled=False):
+            torch.manual_seed(seed)  # all processes drop the same
+            play = self._records(pairs)
+            loss, parts = self._recorded(self, *_tensors(pairs), numbers) if play else self.loss_of(pairs, numbers)
+        initial, of_images, of_texts, both, stray = parts.detach().unbind()
+        self.parts = {"initial": initial, "enhanced": both, "crossed": of_images + of_texts, "regularisation": stray}
+        return loss
+
+    def _records(self, pairs: Pairs) -> bool:
+        """Whether the loss of a batch can be recorded: on a GPU, all of it at once, and by one process."""
+        alone = all(
+            range(len(ids))[own] == range(len(ids))
+            for ids, own in ((pairs.text_ids, pairs.own_texts), (pairs.image_ids, pairs.own_images))
+        )
+        steady = self.graph.chunk == 0 and self.triplet.negatives in ("hardest", "distance")
+        return pairs.text_ids.is_cuda and torch.is_grad_enabled() and alone and steady
+
+    def loss_of(self, pairs: Pairs, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss, and what it was made of: L(v, u), L(v̄, u), L(v, ū), L(v̄, ū) and L_reg."""
+        graph = self.graph(pairs)
+        stray = relevance_loss(pairs, graph.relevance)
+        losses = self.triplet.of(self._cosines(pairs, graph), pairs, numbers)
+        loss = losses.sum() if self.consistent else losses[3]
+        parts = torch.cat([losses.detach(), stray.detach()[None]])
+        return (loss + self.regularisation * stray if self.regularisation else loss), parts
+
+    def _cosines(self, pairs: Pairs, graph: Graph) -> Tensor:
+        """Cosines of u with v, u with v̄, ū with v, and ū with v̄: [4, texts, images]."""
+        if self.attention is None:
+            raise ModelError("relation does not know how wide the embeddings are", "Call fit(model) first.")
+        images, texts = pairs.images.embedding.float(), pairs.texts.embedding.float()
+        counts = [len(images), len(texts)]
+        enhanced = F.normalize(torch.cat(self.attention(images, texts, graph)), dim=-1)
+        enhanced_images, enhanced_texts = torch.split(enhanced, counts)
+        cosines = torch.cat([texts, enhanced_texts]) @ torch.cat([images, enhanced_images]).T
+        return cosines.view(2, len(texts), 2, len(images)).transpose(1, 2).flatten(0, 1)
+
+
+def _loss(relation: Relation, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+    """The loss of a batch that was taken apart, in the form in which it is recorded."""
+    *batch, numbers = tensors
+    return relation.loss_of(_batch(*batch), numbers)
+
+
+def _tensors(pairs: Pairs) -> tuple[Tensor, ...]:
+    """What the loss reads of a batch, its texts padded."""
+    texts, images = pairs.texts, pairs.images
+    more = -texts.mask.shape[1] % _WORDS
+    words, mask = F.pad(texts.fragments, (0, 0, 0, more)), F.pad(texts.mask, (0, more))
+    sides = texts.embedding, words, mask, images.embedding, images.fragments, images.mask
+    return *sides, pairs.text_ids, pairs.image_ids
+
+
+def _batch(*tensors: Tensor) -> Pairs:
+    """A batch again of what `_tensors` gives."""
+    text, words, word_mask, image, patches, patch_mask, text_ids, image_ids = tensors
+    texts, images = Encoded(text, words, word_mask, None), Encoded(image, patches, patch_mask, None)
+    return Pairs(texts, images, text_ids, image_ids)

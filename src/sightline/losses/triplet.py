@@ -1,0 +1,155 @@
+"""The triplet loss: a pair that belongs together is closer than any that does not, by a margin."""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sightline.errors import ModelError
+from sightline.losses.base import Objective, Pairs, Scores, check_scores
+from sightline.losses.negative_sampling import draw_each, inverse_density, uniform
+from sightline.models.retriever import Retriever
+
+Negatives = Literal["hardest", "mean", "sum", "distance"]
+
+
+class Triplet(Objective):
+    """Paper 1, equation 2, or paper 3, equation 4, averaged over all positive pairs (image i, text c) of the batch.
+
+        L(i, c) = [cos(i, c') - cos(i, c) + α]⁺ + [cos(i', c) - cos(i, c) + α]⁺
+
+    c' is a text that does not belong to i, i' an image that does not belong to c, and [x]⁺ = max(0, x).
+
+    margin: α. Paper 1 takes 0.1, HREM 0.2, paper 3 0.2 for embeddings and 0.6 for fragments.
+    negatives: what c' and i' are, for each pair and direction:
+        "hardest", the closest of the batch (paper 1's in-batch hard negatives; VSE++, HREM);
+        "mean" and "sum", all of the batch, their terms averaged or added (paper 3 adds). HREM begins with an epoch of
+        the mean: the hardest negatives of an untrained model can pull everything into one point;
+        "distance", one drawn for each pair so that all distances are alike likely (`inverse_density`).
+    nearest, farthest: bounds of "distance". Closer negatives are as likely as those at `nearest`; those at `farthest`
+        or beyond, whose term is nearly always zero, are never drawn (2 = no bound). HREM's code has 0.5, and 1.7 for
+        Flickr30k or 1.9 for COCO.
+    on: what stands for cos: "embedding", the cosine of one vector each, or "fragments", late interaction.
+
+    Reads the embeddings, or the fragments, of both sides. Where a text or an image has no negative, its term is zero.
+
+    Shares: the term of i' (a text looking among images) is answered for by the process that owns the text, that of c'
+    by the one that owns the image, and both are divided by the number of positive pairs in the whole batch. Every term
+    has one owner and one divisor, so shares add up; with one image for each text that divisor is the number of texts.
+
+    >>> from sightline.models import Encoded
+    >>> def encoded(vectors):
+    ...     return Encoded(vectors, vectors[:, None], torch.ones(len(vectors), 1, dtype=torch.bool), None)
+    >>> texts = encoded(torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]))
+    >>> images = encoded(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    >>> pairs = Pairs(texts, images, torch.tensor([7, 7, 8]), torch.tensor([7, 8]))
+    >>> triplet = Triplet(margin=0.1)
+    >>> triplet(pairs, None, torch.Generator())  # it asks nothing of the model
+    tensor(0.1000)
+
+    The second text is closer to the other image by 0.2, and so off by 0.3; the other terms are zero; three pairs.
+    """
+
+    def __init__(
+        self,
+        margin: float = 0.1,
+        negatives: Negatives = "hardest",
+        nearest: float = 0.5,
+        farthest: float = 1.7,
+        on: Scores = "embedding",
+    ) -> None:
+        super().__init__()
+        if negatives not in get_args(Negatives):
+            raise ModelError(f"triplet negatives {negatives!r}", f"Give one of {', '.join(get_args(Negatives))}.")
+        if not 0 < nearest < farthest <= 2:
+            raise ModelError(
+                f"triplet distances from {nearest} to {farthest}",
+                "Unit vectors are 0 to 2 apart: give 0 < nearest < farthest <= 2.",
+            )
+        self.needs = check_scores("triplet", on)
+        if on == "fragments" and negatives == "distance":
+            raise ModelError(
+                'triplet on "fragments" with negatives by "distance"',
+                'Only single vectors are a distance apart: give other negatives, or on = "embedding".',
+            )
+        self.on = on
+        self.margin = margin
+        self.negatives = negatives
+        self.nearest = nearest
+        self.farthest = farthest
+
+    def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
+        """Give this process's share of the mean of equation 2 over the positive pairs."""
+        cosines = pairs.scores(self.on)
+        return self.of(cosines, pairs, self.numbers(pairs, generator))
+
+    def numbers(self, pairs: Pairs, generator: torch.Generator, matrices: tuple[int, ...] = ()) -> Tensor:
+        """Draw what `of` draws negatives by, for as many matrices of cosines: [2, *matrices, texts, 1]."""
+        return uniform((2, *matrices, len(pairs.text_ids), 1), generator, pairs.text_ids.device)
+
+    def of(self, cosines: Tensor, pairs: Pairs, numbers: Tensor) -> Tensor:
+        """Give the same for other cosines than the batch's own, [..., texts, images]: a loss for each matrix, [...].
+
+        Several at once cost a GPU little more than one.
+        """
+        positive, texts, images = pairs.positive, pairs.own_texts, pairs.own_images
+        numbers = numbers.expand(2, *cosines.shape)
+        dim = pairs.texts.embedding.shape[1]
+        of_texts = self._violations(cosines[..., texts, :], positive[texts], numbers[0][..., texts, :], dim)
+        of_images = self._violations(cosines.mT[..., images, :], positive.T[images], numbers[1].mT[..., images, :], dim)
+        return (of_texts + of_images) / positive.sum().clamp(min=1)
+
+    def _violations(self, cosines: Tensor, positive: Tensor, numbers: Tensor, dim: int) -> Tensor:
+        """One direction, [..., anchors, items], added up over its positive pairs; `numbers` draw for each of them."""
+        if self.negatives == "distance":
+            log_weights = inverse_density(cosines.detach(), dim, self.nearest)
+            allowed = ~positive & (cosines.detach() > 1 - self.farthest**2 / 2)
+            return drawn(cosines, positive, self.margin, log_weights, allowed, numbers)
+        rule = {"hardest": hardest, "mean": mean, "sum": every}[self.negatives]
+        return rule(cosines, positive, self.margin)
+
+
+def hardest(cosines: Tensor, positive: Tensor, margin: float) -> Tensor:
+    """One direction of equation 2, added up over positive pairs, each against its anchor's closest negative.
+
+    cosines: [..., anchors, items]; positive: [anchors, items]; gives [...]. Anchors without positives or without
+    negatives add nothing.
+    """
+    closest = cosines.masked_fill(positive, -torch.inf).amax(-1, keepdim=True)
+    return _over_pairs(F.relu(closest - cosines + margin), positive)
+
+
+def every(cosines: Tensor, positive: Tensor, margin: float) -> Tensor:
+    """As `hardest`, but against each of the anchor's negatives, added up."""
+    return _terms(cosines, positive, margin).sum((-2, -1))
+
+
+def mean(cosines: Tensor, positive: Tensor, margin: float) -> Tensor:
+    """As `hardest`, but against each of the anchor's negatives, averaged for each pair."""
+    negatives = (~positive).sum(1)[positive.nonzero(as_tuple=True)[0]]
+    return (_terms(cosines, positive, margin).sum(-1) / negatives.clamp(min=1)).sum(-1)
+
+
+def drawn(
+    cosines: Tensor, positive: Tensor, margin: float, log_weights: Tensor, allowed: Tensor, numbers: Tensor
+) -> Tensor:
+    """As `hardest`, but against one negative for each pair, drawn in proportion to exp(log_weights).
+
+    log_weights, allowed, numbers: [..., anchors, items]; the number at (anchor, item) draws for that positive pair.
+    The other pairs draw too, in vain: to leave them out, the processor would have to wait for a GPU to find them.
+    """
+    rival = draw_each(log_weights, allowed, numbers)
+    terms = F.relu(cosines.gather(-1, rival) - cosines + margin)
+    return _over_pairs(terms, positive & allowed.any(-1, keepdim=True))
+
+
+def _over_pairs(terms: Tensor, counted: Tensor) -> Tensor:
+    """Add up the terms [..., anchors, items] that count: [...]."""
+    return (terms * counted).sum((-2, -1))
+
+
+def _terms(cosines: Tensor, positive: Tensor, margin: float) -> Tensor:
+    """[..., positive pairs, items]: the term of each pair against each negative of its anchor, zero elsewhere."""
+    anchor, item = positive.nonzero(as_tuple=True)
+    return F.relu(cosines[..., anchor, :] - cosines[..., anchor, item, None] + margin) * ~positive[anchor]

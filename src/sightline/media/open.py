@@ -1,0 +1,156 @@
+"""Open any picture a person has, upright and in colour, or say exactly what is wrong with it."""
+
+import io
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from importlib import import_module
+from typing import IO
+
+from PIL import ExifTags, Image, ImageFile
+
+from sightline.errors import MediaError, MissingDecoderError
+from sightline.media.colour import to_rgb
+from sightline.media.completeness import lacks_its_end
+from sightline.media.diagnosis import CONVERT, COPY_AGAIN, explain
+from sightline.media.frame import Framed
+from sightline.media.kinds import Kind, recognise
+from sightline.media.limits import check_pixels, gif_size, pillow_would_warn, warnings_ignored
+from sightline.media.source import ImageSource
+
+MAX_PIXELS = 256_000_000
+
+_PLUGINS = {
+    "JPEG": "PIL.JpegImagePlugin",
+    "PNG": "PIL.PngImagePlugin",
+    "WEBP": "PIL.WebPImagePlugin",
+    "GIF": "PIL.GifImagePlugin",
+    "TIFF": "PIL.TiffImagePlugin",
+    "BMP": "PIL.BmpImagePlugin",
+    "AVIF": "PIL.AvifImagePlugin",
+    "JPEG2000": "PIL.Jpeg2KImagePlugin",
+    "PPM": "PIL.PpmImagePlugin",
+    "HEIF": "pillow_heif",
+}
+_Decoder = Callable[[IO[bytes], str], ImageFile.ImageFile]
+
+
+def open_image(source: ImageSource, *, at_least: int | None = None, max_pixels: int = MAX_PIXELS) -> Image.Image:
+    """Open a picture as RGB, upright, fully decoded and bare of metadata; of an animation, its first frame.
+
+    at_least: for a caller that will shrink the picture anyway. A JPEG is then decoded at a half, a quarter or an
+        eighth of its size, several times faster, as long as its short side keeps `at_least` pixels.
+    max_pixels: a picture whose header promises more is refused before it is decoded.
+
+    Whatever is wrong with the picture is a `MediaError`: missing, empty, cut short, no picture at all, broken, too
+    large, or of a kind that needs another package.
+    """
+    return open_framed(source, at_least, max_pixels).image
+
+
+def check_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> None:
+    """Refuse what is no picture, or one whose header promises too many pixels, before a single one is decoded."""
+    data = _bytes_of(source)
+    kind = recognise(data)
+    decoder = _decoder(source.name, kind)
+    try:
+        with warnings_ignored():
+            image = decoder(io.BytesIO(data), "")
+    except Exception as error:  # as in open_framed
+        raise explain(source.name, kind, data, error, max_pixels) from error
+    check_pixels(source.name, image.size, max_pixels)
+
+
+def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> Framed:
+    """Open a picture as `open_image` does, and say where in its pixels the whole picture lies."""
+    if at_least is not None and at_least < 1:
+        raise ValueError(f"at_least={at_least}: give a number of pixels, or None for the whole picture")
+    data = _bytes_of(source)
+    kind = recognise(data)
+    decoder = _decoder(source.name, kind)
+    try:
+        try:
+            return _decode(source.name, decoder, data, at_least, max_pixels)
+        except Warning:
+            # Pillow warns of sloppy metadata in a good picture; where the application has made warnings errors, that
+            # must not cost the picture.
+            with warnings_ignored():
+                return _decode(source.name, decoder, data, at_least, max_pixels)
+    except MediaError:
+        raise
+    except Exception as error:
+        # Decoders fed with hostile bytes raise whatever they stumble over, so nothing narrower would hold.
+        raise explain(source.name, kind, data, error, max_pixels) from error
+
+
+def _bytes_of(source: ImageSource) -> bytes:
+    data = source.read()
+    if not data:
+        raise MediaError(source.name, "is empty (0 bytes)", COPY_AGAIN)
+    return data
+
+
+def _decoder(name: str, kind: Kind) -> _Decoder:
+    """Find the one plugin for this kind, imported only now: most people never need most of them."""
+    if kind.decoder is None:
+        raise MediaError(name, f"is not a picture that can be opened: it looks like {kind.says}", CONVERT)
+    try:
+        plugin = import_module(_PLUGINS[kind.decoder])
+        if kind.decoder == "HEIF":
+            plugin.register_heif_opener()
+        factory: _Decoder = Image.OPEN[kind.decoder][0]
+    except (ImportError, KeyError) as error:
+        needs_extra = kind.decoder == "HEIF"
+        way_out = "pip install 'sightline[heic]'" if needs_extra else "pip install --upgrade pillow"
+        raise MissingDecoderError(name, f"is {kind.says}, which nothing installed here can decode", way_out) from error
+    return factory
+
+
+def _decode(name: str, decoder: _Decoder, data: bytes, at_least: int | None, max_pixels: int) -> Framed:
+    """Header first, then the limit, then the pixels.
+
+    The plugin is called directly because `Image.open` would apply Pillow's own pixel limit on top of the caller's.
+    """
+    with _quiet_if_huge(gif_size(data) if data.startswith(b"GIF8") else (0, 0)):
+        image = decoder(io.BytesIO(data), "")
+    check_pixels(name, image.size, max_pixels)
+    if lacks_its_end(image.format or "", data):
+        raise EOFError("its end marker is missing")
+    sides, scaled = image.size, None
+    with _quiet_if_huge(image.size):
+        if at_least is not None and image.format in ("JPEG", "MPO"):
+            scaled = image.draft(None, (at_least, at_least))
+        image.load()
+    rgb = to_rgb(image)
+    framed = Framed(rgb, sides, scaled[1]) if scaled else Framed.whole(rgb)
+    exif = _exif(image)
+    return replace(framed, exif=exif).upright(_orientation(exif))
+
+
+def _quiet_if_huge(size: tuple[int, int]) -> AbstractContextManager[None]:
+    """Silence what Pillow thinks of a large picture: the caller's own limit is what counts."""
+    return warnings_ignored() if pillow_would_warn(size) else nullcontext()
+
+
+def _exif(image: Image.Image) -> Image.Exif:
+    """What the camera noted; asked after loading, because PNG may say it at the end and TIFF turns by itself.
+
+    Metadata too broken to read costs what it says, not the picture.
+    """
+    try:
+        return image.getexif()
+    except Warning:
+        raise
+    except Exception:
+        return Image.Exif()
+
+
+def _orientation(exif: Image.Exif) -> int:
+    """How the camera was held."""
+    try:
+        orientation = exif.get(ExifTags.Base.Orientation)
+    except Warning:
+        raise
+    except Exception:
+        return 1
+    return orientation if isinstance(orientation, int) else 1

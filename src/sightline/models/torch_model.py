@@ -1,0 +1,118 @@
+"""A checkpoint under torch, behind the same interface as an opened bundle."""
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sightline import bundle
+from sightline.bundle.encoded import Ability, CodeAttention, Floats
+from sightline.bundle.tokenizer import Tokenizer
+from sightline.media import ImageInput, RegionConfig, without_padding
+from sightline.models import checkpoint
+from sightline.models.code_attention import code_attention
+from sightline.models.retriever import Encoded, Regions, Retriever, Tokens
+from sightline.registry.loader import CHECKPOINT_FILE, PUBLISHED_FILE, name_of
+
+Mask = npt.NDArray[np.bool_]
+
+
+class TorchModel:
+    """Runs a retriever without gradients, numpy in and numpy out, on the device its weights are on."""
+
+    def __init__(self, retriever: Retriever, tokenizer: Tokenizer, name: str) -> None:
+        self.retriever = retriever
+        self.tokenizer = tokenizer
+        self.name = name
+
+    @classmethod
+    def open(cls, folder: str | Path, device: str | None = None, *, name: str | None = None) -> "TorchModel":
+        """Open a checkpoint, or a published model, on `device`: by default the GPU, where there is one.
+
+        name: what results call it; by default see `loading.name_of`.
+        """
+        retriever, tokenizer = read(folder)
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        return cls(retriever.to(device).eval(), tokenizer, name or name_of(folder))
+
+    @cached_property
+    def sha256(self) -> str:
+        """Tells it from every other model, by its weights and by how pictures and texts reach it."""
+        digest = hashlib.sha256(repr((self.preprocess, self.tokenizer.max_length)).encode())
+        for name, tensor in sorted(self.retriever.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().flatten().contiguous().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """Which of `embed`, `fragments` and `match` it has."""
+        return self.retriever.abilities
+
+    @property
+    def preprocess(self) -> ImageInput:
+        """How its pictures are sized and normalised; or what regions of them are like, where it reads those instead."""
+        return self.retriever.preprocess
+
+    @torch.inference_mode()
+    def encode_images(self, pixels: npt.NDArray[np.float32]) -> bundle.Encoded:
+        """Encode normalised pixels [batch, 3, size, size]; or regions [batch, n, width], see `media.in_a_batch`."""
+        wanted = self.preprocess
+        if isinstance(wanted, RegionConfig):
+            regions, mask = (self._tensor(part) for part in without_padding(pixels))
+            return _arrays(self.retriever.encode_images(Regions.of(regions, mask, wanted)))
+        return _arrays(self.retriever.encode_images(self._tensor(pixels)))
+
+    @torch.inference_mode()
+    def encode_texts(self, texts: Sequence[str]) -> bundle.Encoded:
+        """Encode a batch of texts; those longer than the model reads are cut, and marked in `truncated`."""
+        tokens = self.tokenizer(texts)
+        encoded = self.retriever.encode_texts(Tokens(self._tensor(tokens.ids), self._tensor(tokens.mask)))
+        return _arrays(encoded, tokens.truncated)
+
+    @torch.inference_mode()
+    def match(
+        self, text_states: Floats, text_mask: Mask, image_states: Floats, image_mask: Mask
+    ) -> npt.NDArray[np.float32]:
+        """Logit [batch] that text i and image i belong together; states [batch, n, hidden], masks [batch, n]."""
+        logits = self.retriever.match(
+            self._tensor(text_states).float(),
+            self._tensor(text_mask),
+            self._tensor(image_states).float(),
+            self._tensor(image_mask),
+        )
+        return logits.float().cpu().numpy()
+
+    def code_attention(self, text: str, pixels: npt.NDArray[np.float32]) -> CodeAttention:
+        """What the codes of a model that has some attend to in a text and in normalised pixels [1, 3, size, size]."""
+        tokens = self.tokenizer([text])
+        ids, mask = self._tensor(tokens.ids), self._tensor(tokens.mask)
+        return code_attention(self.retriever, Tokens(ids, mask), self._tensor(pixels))
+
+    def _tensor(self, array: npt.NDArray[np.generic]) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(next(self.retriever.parameters()).device)
+
+
+def read(folder: str | Path) -> tuple[Retriever, Tokenizer]:
+    """Read a checkpoint of Sightline's own, or a published model in the layout of its authors."""
+    folder = Path(folder)
+    if (folder / CHECKPOINT_FILE).is_file() or not (folder / PUBLISHED_FILE).is_file():
+        return checkpoint.load(folder)
+    from sightline.models import pretrained  # takes a while, and is seldom needed
+
+    return pretrained.load(folder)
+
+
+def _arrays(encoded: Encoded, truncated: Mask | None = None) -> bundle.Encoded:
+    states = None if encoded.states is None else encoded.states.float().cpu().numpy()
+    return bundle.Encoded(
+        encoded.embedding.float().cpu().numpy(),
+        encoded.mask.cpu().numpy(),
+        encoded.fragments.float().cpu().numpy() if encoded.fragments.shape[-1] else None,
+        states,
+        truncated,
+    )

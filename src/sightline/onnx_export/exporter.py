@@ -1,0 +1,276 @@
+"""From a checkpoint to a bundle: ONNX graphs that need no torch."""
+
+import contextlib
+import io
+import logging
+import shutil
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from sightline.bundle.spec import FORMAT, SPEC_FILE, BundleSpec, Graph, ImageSpec, TextSpec, sha256, write_spec
+from sightline.bundle.tokenizer import Tokenizer
+from sightline.datasets import Record
+from sightline.datasets.record import Report
+from sightline.errors import BundleError, ModelError
+from sightline.evaluation.encodings import Progress
+from sightline.media import Preprocess, RegionConfig
+from sightline.models.retriever import Encoded, Regions, Retriever, Tokens
+from sightline.onnx_export.calibrate import finish
+from sightline.onnx_export.quantize import quantize
+
+Floats = npt.NDArray[np.float32]
+_SOURCES = "pkg.torch.onnx.stack_trace"  # what the exporter notes of a node
+OPSET = 23  # the first with an Attention operator, which ONNX Runtime runs fused
+
+
+class _ImageGraph(nn.Module):
+    def __init__(self, retriever: Retriever) -> None:
+        super().__init__()
+        self.retriever = retriever
+
+    def forward(self, pixels: Tensor) -> tuple[Tensor, ...]:
+        return _outputs(self.retriever.encode_images(pixels))
+
+
+class _RegionGraph(nn.Module):
+    def __init__(self, retriever: Retriever, config: RegionConfig) -> None:
+        super().__init__()
+        self.retriever = retriever
+        self.config = config
+
+    def forward(self, regions: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        encoded = self.retriever.encode_images(Regions.of(regions, mask, self.config))
+        return _outputs(encoded) if encoded.mask is mask else (*_outputs(encoded), encoded.mask)
+
+
+class _TextGraph(nn.Module):
+    def __init__(self, retriever: Retriever) -> None:
+        super().__init__()
+        self.retriever = retriever
+
+    def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        encoded = self.retriever.encode_texts(Tokens(ids, mask))
+        return _outputs(encoded) if encoded.mask is mask else (*_outputs(encoded), encoded.mask)
+
+
+class _MatchGraph(nn.Module):
+    def __init__(self, retriever: Retriever) -> None:
+        super().__init__()
+        self.retriever = retriever
+
+    def forward(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
+        return self.retriever.match(text_states, text_mask, image_states, image_mask)
+
+
+def export(
+    retriever: Retriever,
+    tokenizer: Tokenizer,
+    out: str | Path,
+    *,
+    name: str,
+    precision: Literal["float32", "int8"] = "float32",
+    four_bits: str = "",
+    pictures: Floats | None = None,
+    provenance: Mapping[str, Any] | None = None,
+    held_out: Sequence[Record] | None = None,
+    progress: Progress | None = None,
+    on_problem: Report | None = None,
+) -> BundleSpec:
+    """Write a bundle into `out`, replacing an earlier one only when the new one is whole; a failure leaves nothing.
+
+    The graphs have a dynamic batch and, for texts and regions, a dynamic length. precision: of the weights; of an int8
+    bundle, modules whose path matches the pattern `four_bits` take only four bits a weight, and the image graph is
+    faster where `pictures` are given, a hundred like those to come, as pixels [pictures, 3, size, size]. held_out:
+    captions not trained on, by which the bundle is finished (see `finish`); `progress` is told how far that is, and
+    `on_problem` of pictures among them that cannot be read.
+    """
+    with _in_place_of(Path(out).resolve()) as building:
+        retriever = retriever.eval().cpu()
+        encoded = _graphs(retriever, tokenizer, building)
+        if precision == "int8":
+            for path in building.glob("*.onnx"):
+                seen = pictures if path.stem == "image" and pictures is not None else ()
+                quantize(path, four_bits, [{"pixels": picture[None]} for picture in seen])
+        tokenizer.save(building / "tokenizer.json")
+        spec = BundleSpec(
+            format=FORMAT,
+            name=name,
+            abilities=tuple(sorted(retriever.abilities)),
+            embedding_dim=encoded.embedding.shape[-1],
+            fragment_dim=encoded.fragments.shape[-1],
+            image=_image_spec(retriever),
+            text=TextSpec(tokenizer.max_length, pad_id=tokenizer.pad_id, languages=retriever.text_input.languages),
+            files={path.name: sha256(path) for path in sorted(building.iterdir())},
+            precision=precision,
+            calibration=dict(retriever.calibration),
+            provenance=dict(provenance or {}),
+        )
+        write_spec(building, spec)
+        return spec if held_out is None else finish(building, held_out, progress=progress, on_problem=on_problem)
+
+
+@contextlib.contextmanager
+def _in_place_of(out: Path) -> Iterator[Path]:
+    """Give a new folder to fill, which takes the place of `out` once it is whole, and is gone if it never is.
+
+    What was there before is moved aside, and deleted only when the new one is in its place.
+    """
+    new, old = (out.with_name(out.name + suffix) for suffix in (".building", ".replaced"))
+    _check_replaceable(out)
+    _check_replaceable(old)
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    try:
+        yield new
+        if out.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            out.rename(old)
+        new.rename(out)
+    except BaseException:  # Ctrl-C too
+        shutil.rmtree(new, ignore_errors=True)
+        if old.exists() and not out.exists():
+            old.rename(out)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _check_replaceable(out: Path) -> None:
+    """Refuse to put a bundle in the place of anything but an earlier one: what is there would be deleted."""
+    if not out.exists() or (out.is_dir() and ((out / SPEC_FILE).is_file() or not any(out.iterdir()))):
+        return
+    raise BundleError(f"{out}: is there already, and no bundle", "Choose another --out.")
+
+
+@torch.inference_mode()
+def _graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> Encoded:
+    """Trace the three graphs with a small batch; gives the encoded images, whose shapes the spec records.
+
+    Where the fragments of a text are not its tokens one by one, the text graph says by a mask which of them are real.
+    """
+    tokens = tokenizer(["a dog", "two children playing on a beach"])
+    ids, mask = torch.from_numpy(tokens.ids), torch.from_numpy(tokens.mask)
+    image, text = _image_graph(retriever, folder), retriever.encode_texts(Tokens(ids, mask))
+    outputs = _names(image)
+    own_mask = [] if text.mask is mask else ["fragments_mask"]
+    words = {"ids": ids, "mask": mask}
+    _trace(_TextGraph(retriever), "text", words, [*outputs, *own_mask], folder, most_words=tokenizer.max_length)
+    if text.states is not None and image.states is not None:
+        inputs = {
+            "text_states": text.states,
+            "text_mask": text.mask,
+            "image_states": image.states,
+            "image_mask": image.mask,
+        }
+        varying = () if retriever.reads_pixels else ("image_states", "image_mask")
+        _trace(_MatchGraph(retriever), "match", inputs, ["logits"], folder, varying)
+    return image
+
+
+def _image_graph(retriever: Retriever, folder: Path) -> Encoded:
+    """Trace the image graph, of pixels or of regions; gives what the model made of the small batch."""
+    wanted = retriever.preprocess
+    if isinstance(wanted, Preprocess):
+        pixels = torch.zeros(2, 3, wanted.size, wanted.size)
+        image = retriever.encode_images(pixels)
+        _trace(_ImageGraph(retriever), "image", {"pixels": pixels}, _names(image), folder)
+        return image
+    regions, mask = torch.zeros(2, 5, wanted.width), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    image = retriever.encode_images(Regions.of(regions, mask, wanted))
+    own_mask = [] if image.mask is mask else ["fragments_mask"]
+    graph = _RegionGraph(retriever, wanted)
+    inputs = {"regions": regions, "mask": mask}
+    _trace(graph, "image", inputs, [*_names(image), *own_mask], folder, varying=tuple(inputs))
+    return image
+
+
+def _image_spec(retriever: Retriever) -> ImageSpec:
+    wanted = retriever.preprocess
+    if isinstance(wanted, RegionConfig):
+        return ImageSpec(regions=wanted)
+    return ImageSpec(wanted, retriever.grid)
+
+
+def _names(encoded: Encoded) -> list[str]:
+    return list(_given(encoded))
+
+
+def _trace(
+    module: nn.Module,
+    graph: Graph,
+    inputs: dict[str, Tensor],
+    outputs: list[str],
+    folder: Path,
+    varying: tuple[str, ...] = (),
+    most_words: int = 4096,
+) -> None:
+    """Write one graph; `varying` are inputs of the image side of which an item may have any number."""
+    batch = torch.export.Dim("batch", min=1, max=65536)
+    words = torch.export.Dim("words", min=1, max=most_words)
+    regions = torch.export.Dim("regions", min=1, max=4096)
+    texts = ("ids", "mask", "text_states", "text_mask")
+    lengths = {**dict.fromkeys(texts, words), **dict.fromkeys(varying, regions)}
+    shapes = {name: {0: batch, 1: lengths[name]} if name in lengths else {0: batch} for name in inputs}
+    with _quiet():
+        program = torch.onnx.export(
+            module.eval(),
+            tuple(inputs.values()),
+            dynamo=True,
+            opset_version=OPSET,
+            dynamic_shapes=tuple(shapes.values()),
+            input_names=list(inputs),
+            verbose=False,
+        )
+        if program is None:
+            raise ModelError(f"the {graph} graph could not be exported")
+        _name_outputs(program.model.graph, outputs)
+        _forget_sources(program.model.graph)
+        program.save(str(folder / f"{graph}.onnx"), external_data=False)
+
+
+def _name_outputs(graph: Any, names: list[str]) -> None:
+    """Name a graph's outputs; a value inside that has one of the names (torch calls them so too) gives way."""
+    inside = [value for node in graph for value in node.outputs]
+    for value in [*inside, *graph.initializers.values()]:
+        if value.name in names:
+            value.name += "_inside"
+    for value, name in zip(graph.outputs, names, strict=True):
+        value.name = name
+
+
+def _forget_sources(graph: Any) -> None:
+    """Leave out where in the sources each node comes from: these are paths of whoever exports."""
+    for node in graph.all_nodes():
+        node.metadata_props.pop(_SOURCES, None)
+
+
+def _outputs(encoded: Encoded) -> tuple[Tensor, ...]:
+    return tuple(_given(encoded).values())
+
+
+def _given(encoded: Encoded) -> dict[str, Tensor]:
+    """What a model gives of an item, by the names of a graph's outputs: what it cannot do is left out, or has no width.
+
+    An embedding is always among it, be it without width, for it says how many items there are.
+    """
+    found = {"embedding": encoded.embedding, "fragments": encoded.fragments, "states": encoded.states}
+    return {name: part for name, part in found.items() if part is not None and (name == "embedding" or part.shape[-1])}
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the exporter's own remarks, which tell a user nothing, off the screen."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

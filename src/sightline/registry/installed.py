@@ -1,0 +1,126 @@
+"""Which bundles there are on this machine, what they can do, and how well they do it; and what others are known."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sightline.bundle.spec import SPEC_FILE, BundleSpec, read_spec
+from sightline.errors import BundleError, ModelError
+from sightline.registry.loader import HUB_PREFIX, locate
+from sightline.registry.published import Known
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_HERE = ("*", "bundles/*", "runs/*/bundle")  # where a working folder keeps bundles
+
+
+@dataclass(frozen=True, slots=True)
+class Shelved:
+    """A bundle on this machine. `model` is what commands call it: default, hf:NAME, or its folder."""
+
+    model: str
+    folder: Path
+    spec: BundleSpec
+
+    @property
+    def megabytes(self) -> float:
+        """What its files take on disk."""
+        files = [self.folder / name for name in self.spec.files]
+        return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
+
+    def to_json(self) -> dict[str, Any]:
+        """What `sightline models --json` writes of it."""
+        return {
+            "model": self.model,
+            "name": self.spec.name,
+            "folder": str(self.folder),
+            "abilities": list(self.spec.abilities),
+            "precision": self.spec.precision,
+            "languages": list(self.spec.text.languages),
+            "megabytes": round(self.megabytes, 1),
+            "results": [dict(result) for result in self.spec.results],
+        }
+
+
+def shelf(on_problem: Callable[[BundleError], None] | None = None) -> list[Shelved]:
+    """Every bundle in a known place: the one that ships, those had from the hub, those in the working folder.
+
+    Files are not checked against their hashes, which takes longer than a list should. A bundle whose spec cannot be
+    read is told to `on_problem` and left out.
+    """
+    found: dict[Path, Shelved] = {}
+    for model, folder in _places():
+        if folder.resolve() in found:
+            continue
+        try:
+            found[folder.resolve()] = Shelved(model, folder, read_spec(folder))
+        except BundleError as error:
+            if on_problem:
+                on_problem(error)
+    return list(found.values())
+
+
+def _places() -> Iterator[tuple[str, Path]]:
+    """What each bundle is called, and its folder."""
+    with suppress(ModelError):  # an installation without one is for `sightline doctor` to complain about
+        yield "default", locate("default")
+    for folder in sorted(_hub().glob("models--*")):
+        reference = folder / "refs" / "main"
+        if reference.is_file():
+            snapshot = folder / "snapshots" / reference.read_text(encoding="utf-8").strip()
+            if (snapshot / SPEC_FILE).is_file():
+                yield HUB_PREFIX + folder.name.removeprefix("models--").replace("--", "/"), snapshot
+    for pattern in _HERE:
+        for spec in sorted(Path().glob(f"{pattern}/{SPEC_FILE}")):
+            yield str(spec.parent), spec.parent
+
+
+def _hub() -> Path:
+    """Where huggingface_hub keeps what it downloads, as it decides that itself."""
+    if "HF_HUB_CACHE" in os.environ:
+        return Path(os.environ["HF_HUB_CACHE"])
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("HF_HOME") or cache / "huggingface") / "hub"
+
+
+def table(bundles: Sequence[Shelved]) -> "Table":
+    """Show bundles one a row, with the last of their results, which has the most stages."""
+    from rich.table import Table
+
+    shown = Table()
+    for heading in ("model", "name", "abilities", "precision", "languages"):
+        shown.add_column(heading, overflow="fold")
+    shown.add_column("MB", justify="right")
+    shown.add_column("R@1, text to image / image to text")
+    for bundle in bundles:
+        spec = bundle.spec
+        words = (", ".join(spec.abilities), spec.precision, ", ".join(spec.text.languages), f"{bundle.megabytes:.0f}")
+        shown.add_row(bundle.model, spec.name, *words, _best(spec.results))
+    return shown
+
+
+def known_table(models: Sequence[Known]) -> "Table":
+    """Show published models one a row; nothing of theirs was measured before a bundle is made of them."""
+    from rich.table import Table
+
+    shown = Table()
+    for heading in ("published model", "abilities", "languages"):
+        shown.add_column(heading, overflow="fold")
+    shown.add_column("MB", justify="right")
+    shown.add_column("downloaded")
+    for one in models:
+        here = "yes" if (_hub() / f"models--{one.name.replace('/', '--')}").is_dir() else "no"
+        shown.add_row(one.model, ", ".join(one.abilities), ", ".join(one.languages), f"{one.megabytes:.0f}", here)
+    return shown
+
+
+def _best(results: Sequence[Mapping[str, Any]]) -> str:
+    if not results:
+        return "not measured"
+    last = results[-1]
+    recalls = " / ".join(f"{last[way]['R@1']:.1f}" for way in ("text_to_image", "image_to_text"))
+    return f"{recalls} ({last['data']}, {' + '.join(last['stages'])})"

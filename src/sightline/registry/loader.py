@@ -1,0 +1,97 @@
+"""From what a user calls a model to the model itself."""
+
+from pathlib import Path
+
+from sightline.bundle import Bundle, Model
+from sightline.bundle.spec import SPEC_FILE
+from sightline.errors import ModelError, SightlineError
+
+CHECKPOINT_FILE = "retriever.json"
+PUBLISHED_FILE = "config.json"
+BEST_FOLDER = "best"
+HUB_PREFIX = "hf:"
+
+# The same weights for other programs, which many models on the hub have beside their own.
+_NEVER_READ = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvino/*", "coreml/*"]
+
+
+def load(model: str | Path = "default", *, lasting: bool = False) -> Model:
+    """Open a model, ready to encode and match.
+
+    model: `default` (the one that ships with Sightline), a bundle's folder, the folder of a checkpoint or of a
+    published model such as CLIP (both need `sightline[train]`), or `hf:NAME` (any of these on the hub, downloaded
+    once). lasting: for work that takes minutes, which a bundle does on a GPU, where one and torch are at hand.
+
+    >>> model = load(tiny_bundle)
+    >>> sorted(model.abilities)
+    ['embed', 'fragments', 'match']
+    """
+    folder = locate(model)
+    if (folder / SPEC_FILE).is_file():
+        bundle = Bundle.open(folder)
+        return bundle.for_lasting_work() if lasting else bundle
+    if (folder / CHECKPOINT_FILE).is_file() or (folder / PUBLISHED_FILE).is_file():
+        return _under_torch(folder, str(model).removeprefix(HUB_PREFIX))
+    raise ModelError(
+        f"{model}: neither a bundle (no {SPEC_FILE}) nor a checkpoint (no {CHECKPOINT_FILE}) nor a published model "
+        f"(no {PUBLISHED_FILE})",
+        "Give default, the folder of a bundle, of a checkpoint or of a published model, or hf:NAME.",
+    )
+
+
+def locate(model: str | Path) -> Path:
+    """The folder that a model's name stands for."""
+    if model == "default":
+        return _bundled()
+    if str(model).startswith(HUB_PREFIX):
+        return _from_hub(str(model).removeprefix(HUB_PREFIX))
+    folder = Path(model)
+    if not folder.is_dir():
+        raise ModelError(f"{model}: no such folder", "Give default, the folder of a bundle or checkpoint, or hf:NAME.")
+    best = folder / BEST_FOLDER
+    if (best / CHECKPOINT_FILE).is_file() and not (folder / SPEC_FILE).is_file():
+        raise ModelError(f"{model}: a training run, not a model", f"Give its best checkpoint: {best}")
+    return folder
+
+
+def name_of(folder: str | Path) -> str:
+    """What results call a model: as its folder is called; the best checkpoint of a run, as the run is.
+
+    >>> name_of("openai/clip-vit-base-patch32"), name_of("runs/mine/best")
+    ('clip-vit-base-patch32', 'mine')
+    """
+    folder = Path(folder)
+    return folder.resolve().parent.name if folder.name == BEST_FOLDER else folder.name
+
+
+def _bundled() -> Path:
+    """The bundled model: inside an installed package, or in the root of a checkout."""
+    here = Path(__file__).parent
+    for folder in (here / "bundles" / "default", here.parents[1] / "bundles" / "default"):
+        if (folder / SPEC_FILE).is_file():
+            return folder
+    raise ModelError("this installation has no bundled model", "Give the folder of a bundle or checkpoint, or hf:NAME.")
+
+
+def _from_hub(name: str) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise ModelError("models on the hub need huggingface_hub", "pip install 'sightline[train]'") from error
+    try:
+        return Path(snapshot_download(name, ignore_patterns=_NEVER_READ))
+    except Exception as error:  # offline, unknown, private: the library's reasons share no base
+        way_out = f"For the folder of this name, leave out {HUB_PREFIX}" if Path(name).is_dir() else ""
+        raise ModelError(f"{HUB_PREFIX}{name}: cannot be had from the hub: {error}", way_out) from error
+
+
+def _under_torch(folder: Path, called: str) -> Model:
+    """Only here does a search command reach for torch: when it is handed a checkpoint, or a published model."""
+    try:
+        from sightline.models.torch_model import TorchModel
+    except ImportError as error:
+        raise SightlineError(
+            f"{folder} is no bundle, and running anything else needs torch: {error}",
+            "pip install 'sightline[train]', or export it to a bundle first.",
+        ) from error
+    return TorchModel.open(folder, name=name_of(called))

@@ -1,0 +1,52 @@
+"""Published models that Sightline knows how to open, for those who look for one; none of them was measured by it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sightline.bundle.encoded import Ability
+from sightline.registry.loader import HUB_PREFIX
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A model on the hub. languages: "mul" for many. parameters: how many numbers its weights are."""
+
+    name: str
+    abilities: tuple[Ability, ...]
+    languages: tuple[str, ...]
+    parameters: int
+
+    @property
+    def model(self) -> str:
+        """What commands call it."""
+        return HUB_PREFIX + self.name
+
+    @property
+    def megabytes(self) -> float:
+        """What a float32 bundle of it takes on disk."""
+        return 4 * self.parameters / 1e6
+
+    def to_json(self) -> dict[str, Any]:
+        """What `sightline models --json` writes of it: as of a bundle, but without results, for there are none."""
+        return {
+            "model": self.model,
+            "abilities": list(self.abilities),
+            "languages": list(self.languages),
+            "megabytes": round(self.megabytes, 1),
+            "results": [],
+        }
+
+
+KNOWN = (
+    Known("openai/clip-vit-base-patch32", ("embed",), ("en",), 151_277_313),
+    Known("openai/clip-vit-base-patch16", ("embed",), ("en",), 149_620_737),
+    Known("openai/clip-vit-large-patch14", ("embed",), ("en",), 427_616_513),
+    Known("google/siglip-base-patch16-224", ("embed",), ("en",), 203_155_970),
+    Known("google/siglip2-base-patch16-224", ("embed",), ("mul",), 375_187_970),
+    Known("google/siglip2-base-patch16-naflex", ("embed",), ("mul",), 375_234_050),
+    Known("Salesforce/blip-itm-base-coco", ("embed", "match"), ("en",), 223_744_258),
+    Known("Salesforce/blip-itm-base-flickr", ("embed", "match"), ("en",), 223_744_258),
+    Known("dandelin/vilt-b32-finetuned-coco", ("match",), ("en",), 111_595_777),
+    Known("dandelin/vilt-b32-finetuned-flickr30k", ("match",), ("en",), 111_595_777),
+)
+"""Some of each family; any other of a family opens as well."""

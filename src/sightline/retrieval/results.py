@@ -1,0 +1,107 @@
+"""What a search found, ready to be shown or sent."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from sightline.retrieval.query import Query
+
+Stage = Literal["embed", "late", "match"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One result.
+
+    path: below `root`, the folder or file of texts that was indexed; as text for people, and as filters see it.
+    file: the exact path; for a text, that of the file of texts.
+    score: by the stage that judged it last, which `stage` names; only scores of one stage can be compared.
+    relevance: the probability that it is what was asked for; None where the model cannot tell.
+    text, line, key: of a text, what it says, the line it stands on, and the id it was given there.
+    copies: other files with exactly the same content. folded: files that show the same picture, slightly changed.
+    width, height: in pixels. taken: when, in ISO 8601.
+    """
+
+    rank: int
+    id: int
+    path: str
+    file: Path
+    root: Path
+    score: float
+    relevance: float | None
+    stage: Stage
+    text: str | None = None
+    line: int | None = None
+    key: str | None = None
+    copies: tuple[Path, ...] = ()
+    folded: tuple[Path, ...] = ()
+    width: int | None = None
+    height: int | None = None
+    taken: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What `sightline search --json` writes of it; what is not known or empty is left out."""
+        found: dict[str, Any] = {
+            "rank": self.rank,
+            "id": self.id,
+            "path": self.path,
+            "file": str(self.file),
+            "root": str(self.root),
+            "score": round(self.score, 6),
+            "relevance": None if self.relevance is None else round(self.relevance, 4),
+            "stage": self.stage,
+            "text": self.text,
+            "line": self.line,
+            "key": self.key,
+            "copies": [str(path) for path in self.copies],
+            "folded": [str(path) for path in self.folded],
+            "width": self.width,
+            "height": self.height,
+            "taken": self.taken,
+        }
+        return {name: value for name, value in found.items() if value not in (None, [])}
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The answer to a query: its hits, best first, and how many milliseconds each part of the work took.
+
+    best_relevance: of the best item there was, also where `min_relevance` left it out; None where it is not known.
+    truncated: whether the words of the query were longer than the model reads.
+    """
+
+    query: Query
+    hits: tuple[Hit, ...]
+    took_ms: Mapping[str, float] = field(default_factory=dict)
+    where: str | None = None
+    best_relevance: float | None = None
+    truncated: bool = False
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def __getitem__(self, place: int) -> Hit:
+        return self.hits[place]
+
+    def to_json(self) -> dict[str, Any]:
+        """What `sightline search --json` writes."""
+        return {**self.about(), "hits": [hit.to_json() for hit in self.hits]}
+
+    def about(self) -> dict[str, Any]:
+        """All that `to_json` says but the hits."""
+        extra = {
+            "image": self.query.image.name if self.query.image else None,
+            "not": list(self.query.without),
+            "where": self.where,
+            "best_relevance": None if self.best_relevance is None else round(self.best_relevance, 4),
+            "truncated": self.truncated or None,
+        }
+        return {
+            "query": str(self.query),
+            **{name: value for name, value in extra.items() if value not in (None, [])},
+            "took_ms": {part: round(spent, 2) for part, spent in self.took_ms.items()},
+        }

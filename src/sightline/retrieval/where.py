@@ -1,0 +1,271 @@
+"""A filter in words, such as `taken >= '2023-06-01' and path like 'holiday/%'`, made into SQL that can only filter.
+
+    expression   conjunction, or …
+    conjunction  condition, and …
+    condition    not condition | ( expression ) | COLUMN test
+    test         = != < <= > >= and a VALUE or COLUMN | is [not] null | [not] like TEXT
+                 | [not] in ( VALUE, … ) | [not] between VALUE and VALUE
+
+Texts stand in single or double quotes. Dates are texts, and as exact as they are written: `taken = '2023-06'` is all of
+June, `taken <= '2023'` ends with the year. What is not known of an item, such as the place of a picture without one,
+passes no test but `is null`. `like` knows % (anything) and _ (one character), and a letter is its capital.
+
+Words of the user never become a part of the SQL: columns are looked up, and values are handed over beside it.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from sightline.errors import QueryError
+from sightline.retrieval.conditions import COLUMNS as _COLUMNS
+from sightline.retrieval.conditions import Condition, Joined, Kind, Negated, Node, Sign, Test, Value, to_sql
+
+COLUMNS: tuple[str, ...] = tuple(_COLUMNS)
+
+_COMPARISONS: dict[str, Sign] = {
+    "=": "=",
+    "==": "=",
+    "!=": "!=",
+    "<>": "!=",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+}
+_KEYWORDS = {"and", "or", "not", "like", "in", "between", "is", "null"}
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")"""
+    r"""|(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![\w.]))"""
+    r"""|(?P<word>[^\W\d]\w*)|(?P<mark><=|>=|!=|<>|==|[=<>(),]))"""
+)
+_DATE = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d)?)?)?)?)?", re.ASCII)
+_DEEPEST = 50
+_MOST = 5_000  # tokens
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    start: int
+    end: int
+
+    @property
+    def word(self) -> str:
+        """A keyword or mark as the grammar writes it; nothing for a text or number."""
+        return self.text.lower() if self.kind in ("word", "mark") else ""
+
+
+def compile_where(expression: str) -> Condition:
+    """Turn a filter into SQL; an error shows the place that cannot be understood.
+
+    >>> compile_where("width > 1000 and not folder = 'raw'")
+    Condition(sql="(c.width > ? AND NOT rtrim(rtrim(f.path, replace(f.path, '/', '')), '/') = ?)", values=(1000, 'raw'))
+    >>> compile_where("heigth > 1000")
+    Traceback (most recent call last):
+        ...
+    sightline.errors.QueryError: the filter has no column "heigth":
+      heigth > 1000
+      ^^^^^^
+    Did you mean "height"?
+    """
+    return to_sql(parse_where(expression))
+
+
+def parse_where(expression: str) -> Node:
+    """Read a filter; an error shows the place that cannot be understood."""
+    parser = _Parser(expression, list(_tokens(expression)))
+    found = parser.expression()
+    if parser.here.kind != "end":
+        raise parser.wrong(
+            parser.here,
+            "the filter goes on where it should end",
+            "Join conditions by and, or; put texts and dates in quotes.",
+        )
+    return found
+
+
+def _tokens(expression: str) -> Iterator[_Token]:
+    place, count = 0, 0
+    while place < len(expression.rstrip()):
+        found = _TOKEN.match(expression, place)
+        if not found or count > _MOST:
+            start = place + len(expression[place:]) - len(expression[place:].lstrip())
+            raise _unreadable(expression, start) if not found else QueryError("the filter is too long", "Shorten it.")
+        kind = found.lastgroup or ""
+        yield _Token(kind, found[kind], found.start(kind), found.end(kind))
+        place, count = found.end(), count + 1
+    end = len(expression.rstrip())
+    yield _Token("end", "", end, end + 1)
+
+
+def _unreadable(expression: str, start: int) -> QueryError:
+    if expression[start] in "'\"":
+        what, way_out = "a text in the filter has no end", f"Close it with another {expression[start]}"
+    else:
+        what, way_out = f"the filter cannot be understood at {expression[start]!r}", "Put texts and dates in quotes."
+    return _pointing(expression, start, start + 1, what, way_out)
+
+
+def _pointing(expression: str, start: int, end: int, what: str, way_out: str) -> QueryError:
+    shown = "".join(
+        " " if character.isspace() or not character.isprintable() else character for character in expression
+    )
+    return QueryError(f"{what}:\n  {shown}\n  {' ' * start}{'^' * (end - start)}", way_out)
+
+
+@dataclass(slots=True)
+class _Parser:
+    """Reads tokens from left to right; one method for each rule of the grammar."""
+
+    source: str
+    tokens: list[_Token]
+    place: int = 0
+    depth: int = 0
+
+    @property
+    def here(self) -> _Token:
+        return self.tokens[self.place]
+
+    def wrong(self, token: _Token, what: str, way_out: str = "") -> QueryError:
+        return _pointing(self.source, token.start, token.end, what, way_out)
+
+    def take(self) -> _Token:
+        token = self.here
+        self.place += token.kind != "end"
+        return token
+
+    def has(self, word: str) -> bool:
+        """Step over a keyword or mark, where it is the next."""
+        if self.here.word != word:
+            return False
+        self.place += 1
+        return True
+
+    def must_have(self, word: str) -> None:
+        if not self.has(word):
+            raise self.wrong(self.here, f"the filter needs {word!r} here")
+
+    def expression(self) -> Node:
+        return self._joined("or", lambda: self._joined("and", self.condition))
+
+    def _joined(self, word: Literal["and", "or"], part: Callable[[], Node]) -> Node:
+        parts = [part()]
+        while self.has(word):
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else Joined(word, tuple(parts))
+
+    def condition(self) -> Node:
+        if self.here.word not in ("not", "("):
+            return self.test()
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise self.wrong(self.here, "the filter is nested too deeply", "Leave out some parentheses.")
+        found: Node
+        if self.has("not"):
+            found = Negated(self.condition())
+        else:
+            self.must_have("(")
+            found = self.expression()
+            self.must_have(")")
+        self.depth -= 1
+        return found
+
+    def test(self) -> Node:
+        token = self.take()
+        name, kind = self.column(token)
+        if self.here.word in _COMPARISONS:
+            return self.compared(name, kind, _COMPARISONS[self.take().word])
+        if self.has("is"):
+            is_negated = self.has("not")
+            self.must_have("null")
+            return _perhaps(is_negated, Test(name, "null"))
+        is_negated = self.has("not")
+        if self.has("like"):
+            return _perhaps(is_negated, self.like(token, name, kind))
+        if self.has("in"):
+            return _perhaps(is_negated, self.within(name, kind))
+        if self.has("between"):
+            low = self.compared(name, kind, ">=")
+            self.must_have("and")
+            return _perhaps(is_negated, Joined("and", (low, self.compared(name, kind, "<="))))
+        raise self.wrong(
+            self.here, f"{token.text} is compared with nothing", "Go on with =, <, like, in, between, is …"
+        )
+
+    def column(self, token: _Token) -> tuple[str, Kind]:
+        name = token.text.lower()
+        if token.kind == "word" and name in _COLUMNS:
+            return name, _COLUMNS[name][0]
+        if token.kind != "word" or name in _KEYWORDS:
+            raise self.wrong(token, "the filter needs a column here", f"There are {', '.join(COLUMNS)}.")
+        near = difflib.get_close_matches(name, COLUMNS, n=1)
+        hint = f'Did you mean "{near[0]}"?' if near else f"There are {', '.join(COLUMNS)}."
+        raise self.wrong(token, f'the filter has no column "{token.text}"', hint)
+
+    def compared(self, name: str, kind: Kind, sign: Sign) -> Test:
+        """A comparison with a value or another column."""
+        token = self.take()
+        if token.kind == "word" and token.text.lower() in _COLUMNS:
+            other, other_kind = self.column(token)
+            if other_kind != kind:
+                raise self.wrong(token, f"a {kind} cannot be compared with a {other_kind}")
+            return Test(name, sign, other=other)
+        if kind == "number" and token.kind == "word":
+            self.column(token)  # says which column may have been meant
+        return Test(name, sign, (self.value(token, kind),))
+
+    def like(self, column: _Token, name: str, kind: Kind) -> Test:
+        if kind == "number":
+            raise self.wrong(column, f"{column.text} is a number, and like compares texts", "Use =, < or >.")
+        return Test(name, "like", (self.text(self.take()),))
+
+    def within(self, name: str, kind: Kind) -> Test:
+        self.must_have("(")
+        values = [self.value(self.take(), kind)]
+        while self.has(","):
+            values.append(self.value(self.take(), kind))
+        self.must_have(")")
+        return Test(name, "in", tuple(values))
+
+    def value(self, token: _Token, kind: Kind) -> Value:
+        if kind == "number":
+            return self.number(token)
+        if kind == "date":
+            return self.date(token)
+        return self.text(token)
+
+    def text(self, token: _Token) -> str:
+        if token.kind != "text":
+            raise self.wrong(token, "the filter needs a text here", "Put it in quotes.")
+        quote, inner = token.text[0], token.text[1:-1]
+        if not inner.isascii() and not _is_unicode(inner):
+            raise self.wrong(token, "this is no readable text", "Use like, with _ for characters that cannot be typed.")
+        return inner.replace(quote * 2, quote)
+
+    def date(self, token: _Token) -> str:
+        written = token.text if token.kind == "number" else self.text(token)
+        if not _DATE.fullmatch(written):
+            raise self.wrong(token, "this is no date", "Write it as '2023', '2023-06', '2023-06-01' or with a time.")
+        return written.replace(" ", "T")
+
+    def number(self, token: _Token) -> int | float:
+        if token.kind != "number":
+            raise self.wrong(token, "the filter needs a number here")
+        if re.fullmatch(r"[+-]?[0-9]{1,18}", token.text):
+            return int(token.text)
+        return float(token.text)
+
+
+def _perhaps(is_negated: bool, node: Node) -> Node:
+    return Negated(node) if is_negated else node
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,67 @@
+"""What there is to look around in: some items to begin with, and the folders and dates that filters can choose from."""
+
+from collections import Counter
+from pathlib import PurePosixPath
+from typing import Any
+
+from sightline.collection import Collection
+from sightline.server.current_collection import CurrentCollection
+from sightline.server.responses import item_answer
+
+_MOST_FOLDERS = 1_000
+
+
+def some_items(current: CurrentCollection, k: int, where: str | None) -> dict[str, Any]:
+    """Up to k items that pass a filter, spread evenly in the order in which they were indexed; and how many pass."""
+    with current.use() as collection:
+        if where is None:
+            total, ids = len(collection), _spread(collection, k)
+        else:
+            passing = collection.catalog.ids_where(where).tolist()
+            total, ids = len(passing), [passing[place] for place in _places(0, len(passing) - 1, k)]
+        found = collection.items(ids)
+        return {"total": total, "items": [item_answer(found[id], collection) for id in sorted(found)]}
+
+
+def choices(current: CurrentCollection) -> dict[str, Any]:
+    """Every folder with the number of files in and below it, and the first and the last time that a picture has."""
+    with current.use() as collection:
+        first, last = _row(collection, "SELECT min(taken), max(taken) FROM contents")
+        taken = {"taken": {"first": first, "last": last}} if first else {}
+        return {"folders": _folders(collection), **taken}
+
+
+def _spread(collection: Collection, k: int) -> list[int]:
+    """Ids at equal distances. Each is looked up by itself, because a collection may have millions."""
+    if len(collection) <= k:
+        return collection.catalog.ids()
+    first, last = _row(collection, "SELECT min(id), max(id) FROM contents")
+    query = "SELECT min(id) FROM contents WHERE id >= ?"
+    return sorted({_row(collection, query, place)[0] for place in _places(first, last, k)})
+
+
+def _places(first: int, last: int, k: int) -> list[int]:
+    """Up to k numbers at equal distances, from the first to the last.
+
+    >>> _places(1, 9, 3), _places(0, 1, 5), _places(0, -1, 5)
+    ([1, 5, 9], [0, 1], [])
+    """
+    count = min(k, last - first + 1)
+    return [first + (last - first) * step // max(1, count - 1) for step in range(count)]
+
+
+def _folders(collection: Collection) -> list[dict[str, Any]]:
+    counts: Counter[str] = Counter()
+    for folder, files in collection.catalog.everything().execute(
+        "SELECT rtrim(path, replace(path, '/', '')) AS folder, count(*) FROM files "
+        "WHERE status = 'ready' AND line IS NULL GROUP BY folder"
+    ):
+        for above in (PurePosixPath(folder), *PurePosixPath(folder).parents):
+            counts[above.as_posix()] += files
+    del counts["."]
+    return [{"path": path, "items": counts[path]} for path in sorted(counts)[:_MOST_FOLDERS]]
+
+
+def _row(collection: Collection, query: str, *values: object) -> tuple[Any, ...]:
+    found: tuple[Any, ...] = collection.catalog.everything().execute(query, values).fetchone()
+    return found

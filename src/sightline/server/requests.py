@@ -1,0 +1,148 @@
+"""What clients send: searches by query string, JSON or form, and batches of texts and pictures for other programs."""
+
+import base64
+import binascii
+from typing import Annotated, Any, Literal, Self
+
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from starlette.datastructures import UploadFile
+
+from sightline.errors import MediaError
+from sightline.media import ImageBytes
+from sightline.media.open import check_image
+from sightline.server.limits import Limits
+from sightline.server.problems import RefusedError
+
+_LIMITS = Limits()  # what the description of the interface says; the server may be stricter about sizes
+_FIELD_BYTES = 64 * 2**10
+Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=_LIMITS.characters, pattern=r"\S")]
+Base64 = Annotated[str, Field(min_length=1, description="The file of a picture, in base64.")]
+
+
+class Search(BaseModel):
+    """A search by words; all but `q` may be left out."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, populate_by_name=False)
+
+    q: Text = Field(description="What to find, in words.")
+    not_: list[Text] = Field(default=[], alias="not", max_length=8, description="What results should not show.")
+    where: Annotated[str, StringConstraints(max_length=2000)] | None = Field(
+        default=None, description="A filter, such as: taken >= '2023-06' and folder = 'holiday'"
+    )
+    k: int = Field(default=10, ge=1, le=_LIMITS.results, description="How many results are wanted.")
+    rerank: int | None = Field(default=None, ge=0, le=_LIMITS.rerank, description="How many of the best are matched.")
+    late: Annotated[int, Field(ge=0, le=_LIMITS.late)] | Literal["all"] | None = Field(
+        default=None, description="How many of the best are rescored by their parts before that, or all."
+    )
+    min_relevance: float | None = Field(default=None, ge=0, le=1, description="Leave out what is less relevant.")
+    budget_ms: float | None = Field(default=None, gt=0, le=30_000, description="How long the search may take.")
+    duplicates: Literal["fold", "show"] = Field(default="fold", description="Pictures that look the same as one.")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is asked but words: such searches can be made many at once."""
+        return bool(self.q) and not self.not_ and self.where is None and self.budget_ms is None
+
+    def options(self) -> dict[str, Any]:
+        """What `Collection.search` takes besides words and picture."""
+        return self.model_dump(include=set(Search.model_fields) - {"q"})
+
+
+class PictureSearch(Search):
+    """A search by words, a picture, or both."""
+
+    q: Text | None = Field(default=None, description="What to find, in words.")  # type: ignore[assignment]
+    image_weight: float = Field(default=0.5, ge=0, le=1, description="How much the picture counts beside the words.")
+
+
+class Embed(BaseModel):
+    """Texts and pictures to be embedded."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    texts: list[Text] = Field(default=[], max_length=_LIMITS.items)
+    images: list[Base64] = Field(default=[], max_length=_LIMITS.items)
+
+
+class Pair(BaseModel):
+    """A text, and a picture that is sent or an item of the collection."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    text: Text
+    image: Base64 | None = None
+    id: Id | None = None
+
+    @model_validator(mode="after")
+    def _has_one_picture(self) -> Self:
+        if (self.image is None) == (self.id is None):
+            raise ValueError("give either image or id")
+        return self
+
+
+class Match(BaseModel):
+    """Pairs to be matched."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    pairs: list[Pair] = Field(min_length=1, max_length=_LIMITS.items)
+
+
+async def read_form(request: Request, limits: Limits) -> tuple[PictureSearch, ImageBytes | None]:
+    """A search that comes as a form: fields as in JSON, and a picture called `image`."""
+    fields: dict[str, Any] = {}
+    picture: ImageBytes | None = None
+    async with request.form(max_files=1, max_fields=32, max_part_size=_FIELD_BYTES) as form:
+        for name, value in form.multi_items():
+            if isinstance(value, UploadFile):
+                picture = await _upload(name, value)
+            elif name == "not":
+                fields.setdefault(name, []).append(value)
+            else:
+                fields[name] = value
+    return PictureSearch.model_validate(fields), picture
+
+
+async def _upload(name: str, file: UploadFile) -> ImageBytes:
+    if name != "image":
+        raise RefusedError(422, f"a file called {name[:40]!r}", "Send one picture, as the field image.")
+    kind = (file.content_type or "").lower()
+    if not kind.startswith("image/") and kind != "application/octet-stream":
+        raise RefusedError(415, f"a picture of the type {kind[:40] or 'none'}", "Send it as image/jpeg or the like.")
+    return ImageBytes("the picture", await file.read())
+
+
+def decoded(data: str) -> ImageBytes:
+    """A picture that came in base64."""
+    try:
+        return ImageBytes("the picture", base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError) as error:
+        raise MediaError("the picture", "is not in base64", "Encode the bytes of the file as base64.") from error
+
+
+def check_upload(picture: ImageBytes, limits: Limits) -> None:
+    """Refuse what is no picture, or would become too large when it is opened."""
+    check_image(picture, max_pixels=limits.pixels)
+
+
+SEARCH_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": Search.model_json_schema()},
+            "multipart/form-data": {
+                "schema": {
+                    **PictureSearch.model_json_schema(),
+                    "properties": {
+                        **PictureSearch.model_json_schema()["properties"],
+                        "image": {"type": "string", "format": "binary", "description": "A picture to search by."},
+                    },
+                },
+                "encoding": {"image": {"contentType": "image/jpeg, image/png, image/webp, image/*"}},
+            },
+        },
+    }
+}
+"""How `POST /v1/search` is described: it takes JSON or a form."""

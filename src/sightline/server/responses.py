@@ -1,0 +1,211 @@
+"""What clients get: results without a path of this machine, and with the addresses of their pictures."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from sightline.collection import Collection, Item
+from sightline.retrieval.results import Hit, SearchResult
+
+
+class HitAnswer(BaseModel):
+    """One result. What is not known, or empty, is left out."""
+
+    rank: int
+    id: int
+    path: str
+    score: float
+    relevance: float | None = None
+    stage: str
+    text: str | None = None
+    line: int | None = None
+    key: str | None = None
+    copies: list[str] = []
+    folded: list[str] = []
+    width: int | None = None
+    height: int | None = None
+    taken: str | None = None
+    image: str | None = None
+    thumbnail: str | None = None
+
+
+class SearchAnswer(BaseModel):
+    """The results of a search, best first, and how many milliseconds each part of it took."""
+
+    query: str
+    took_ms: dict[str, float]
+    hits: list[HitAnswer]
+    image: str | None = None
+    not_: list[str] = Field(default=[], alias="not")
+    where: str | None = None
+    best_relevance: float | None = None
+    truncated: bool | None = None
+
+
+class PlaceAnswer(BaseModel):
+    """Where a picture was taken, in degrees."""
+
+    latitude: float
+    longitude: float
+
+
+class ItemAnswer(BaseModel):
+    """What is known of an item."""
+
+    id: int
+    path: str
+    copies: list[str]
+    width: int | None = None
+    height: int | None = None
+    taken: str | None = None
+    place: PlaceAnswer | None = None
+    text: str | None = None
+    line: int | None = None
+    key: str | None = None
+    image: str | None = None
+    thumbnail: str | None = None
+
+
+class ItemsAnswer(BaseModel):
+    """Some items, and of how many."""
+
+    total: int
+    items: list[ItemAnswer]
+
+
+class FolderAnswer(BaseModel):
+    """A folder, and how many files are in and below it."""
+
+    path: str
+    items: int
+
+
+class TakenAnswer(BaseModel):
+    """When the first and the last picture were taken, as far as it is known."""
+
+    first: str
+    last: str
+
+
+class FiltersAnswer(BaseModel):
+    """What filters can choose from; `taken` is left out where no date is known."""
+
+    folders: list[FolderAnswer]
+    taken: TakenAnswer | None = None
+
+
+class WordAnswer(BaseModel):
+    """A word, where it stands in the query, its best cosine, and its cosine with each part of the picture."""
+
+    word: str
+    start: int
+    end: int
+    score: float
+    grid: list[list[float]]
+
+
+class BoxAnswer(BaseModel):
+    """The part of the picture that the grid covers, as shares of its width and height; it may reach beyond."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+class ExplainAnswer(BaseModel):
+    """Which parts of a picture each word of a query resembles."""
+
+    query: str
+    id: int
+    rows: int
+    columns: int
+    box: BoxAnswer
+    words: list[WordAnswer]
+
+
+class EmbedAnswer(BaseModel):
+    """Unit vectors, in the order of what was sent."""
+
+    model: str
+    dim: int
+    texts: list[list[float]]
+    images: list[list[float]]
+
+
+class MatchScore(BaseModel):
+    """How well a pair fits: the cosine, the matcher's logit, and the probability where the model knows it."""
+
+    cosine: float
+    logit: float
+    relevance: float | None = None
+
+
+class MatchAnswer(BaseModel):
+    """The scores of pairs, in their order."""
+
+    model: str
+    scores: list[MatchScore]
+
+
+class CollectionAnswer(BaseModel):
+    """What there is to search, and what the model can do."""
+
+    kind: str
+    items: int
+    model: str
+    abilities: list[str]
+    languages: list[str]
+    version: str
+
+
+class HealthAnswer(BaseModel):
+    """That the server is up."""
+
+    status: str
+
+
+def search_answer(result: SearchResult, kind: str) -> dict[str, Any]:
+    """What `sightline search --json` writes, less what only this machine's owner should see."""
+    return {**result.about(), "hits": [hit_answer(hit, kind) for hit in result.hits]}
+
+
+def hit_answer(hit: Hit, kind: str) -> dict[str, Any]:
+    """One result, its other files named as `path` is."""
+    found = hit.to_json()
+    del found["file"], found["root"]
+    for name, paths in (("copies", hit.copies), ("folded", hit.folded)):
+        if paths:
+            found[name] = [_below(path, hit.root) for path in paths]
+    return {**found, **_addresses(hit.id, kind)}
+
+
+def item_answer(item: Item, collection: Collection) -> dict[str, Any]:
+    """What is known of an item; what is not is left out."""
+    first, *others = item.files
+    found = {
+        "id": item.id,
+        "path": first.path,
+        "width": item.width,
+        "height": item.height,
+        "taken": item.taken,
+        "place": {"latitude": item.place.latitude, "longitude": item.place.longitude} if item.place else None,
+        "text": item.text,
+        "line": first.line,
+        "key": first.key,
+    }
+    known = {name: value for name, value in found.items() if value is not None}
+    return {**known, "copies": [file.path for file in others], **_addresses(item.id, collection.kind)}
+
+
+def _addresses(id: int, kind: str) -> dict[str, str]:
+    if kind != "images":
+        return {}
+    return {"image": f"/v1/items/{id}/image", "thumbnail": f"/v1/items/{id}/thumbnail"}
+
+
+def _below(path: Path, root: Path) -> str:
+    """A path below the root of the result; of one elsewhere, only its name. What is no text is replaced."""
+    shown = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+    return shown.encode("utf-8", "replace").decode()

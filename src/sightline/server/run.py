@@ -1,0 +1,146 @@
+"""From a collection to a running server: open, bind, say where, serve until told to stop."""
+
+import socket
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from sightline.bundle import Bundle
+from sightline.collection import Collection
+from sightline.collection.locate import located
+from sightline.errors import ServeError
+from sightline.server.access import check_exposure
+from sightline.server.app import create_app
+from sightline.server.current_collection import CurrentCollection
+from sightline.server.limits import Limits
+from sightline.server.metrics import Metrics
+from sightline.server.service import Service
+from sightline.server.shared_bundle import SharedBundle
+from sightline.server.watcher import Keeper
+
+_BACKLOG = 512
+_GRACE_SECONDS = 5
+
+
+def serve(
+    at: str | Path | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+    model: str | Path | None = None,
+    watch: bool = False,
+    limits: Limits | None = None,
+    told: Callable[[str], None] = print,
+) -> None:
+    """Serve a collection until the process is interrupted or terminated; what is running then is finished first.
+
+    at: the collection's folder, or the folder of pictures that it is in; by default the nearest to the current folder.
+    port: 0 for any that is free. token: needed for a host that other machines can reach.
+    watch: keep the collection in step with its folders. told: is told where it is served, and what is indexed.
+    """
+    check_exposure(host, token)
+    limits = limits or Limits()
+    with closing(bound(host, port)) as listener, threadpool_limits(1, user_api="blas"):  # batches share the processors
+        opened = Opened.open(at, model, limits)
+        keeper = opened.keeper(watch, told)
+        app = create_app(opened.service, host=host, token=token, start=keeper.start, stop=keeper.close)
+        told(f"Serving {opened.says} at {_address(host, listener)}. Ctrl-C ends it.")
+        try:
+            uvicorn.Server(configured(app, limits)).run(sockets=[listener])
+        finally:
+            opened.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A collection with its model, ready to be served."""
+
+    at: Path | str
+    bundle: Bundle
+    current: CurrentCollection
+    service: Service
+
+    @classmethod
+    def open(cls, at: str | Path | None, model: str | Path | None, limits: Limits) -> "Opened":
+        """Open all that a server needs, and load the graphs that every search uses."""
+        place = located(at)
+        with Collection.open(place, model) as collection:
+            bundle = collection.model
+        if not isinstance(bundle, Bundle):
+            raise ServeError(
+                f"{place}: made by a checkpoint, and only bundles are served",
+                "Export it with sightline export, and index with the bundle.",
+            )
+        metrics = Metrics()
+        shared = SharedBundle(bundle, limits, metrics.batch)
+        shared.warm_up()
+        current = CurrentCollection(place, shared)
+        return cls(place, bundle, current, Service(current, shared, limits, metrics))
+
+    @property
+    def says(self) -> str:
+        """What there is, in a few words."""
+        with self.current.use() as collection:
+            return f"{len(collection):,} {collection.kind}"
+
+    def keeper(self, watch: bool, told: Callable[[str], None]) -> Keeper:
+        """What keeps the collection in step with its folders."""
+        if watch and isinstance(self.at, str):
+            raise ServeError(
+                f"{self.at}: its folders are on the machine that indexed it", "Serve and watch there, with --at DIR."
+            )
+        return Keeper(self.current, Path(self.at), self.bundle, watch=watch, told=told)
+
+    def close(self) -> None:
+        """Finish what is running, and let go of everything."""
+        self.service.close()
+        self.current.close()
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens at an address; an error with the way out where that cannot be."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+        except BaseException:
+            listener.close()
+            raise
+    except OSError as error:
+        raise ServeError(
+            f"cannot serve at {host}:{port}: {error.strerror or error}",
+            "Choose another with --host and --port; port 0 is any that is free.",
+        ) from error
+    return listener
+
+
+def configured(app: FastAPI, limits: Limits) -> uvicorn.Config:
+    """How the server speaks HTTP."""
+    return uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # anybody can write them, and requests are counted by where they come from
+        backlog=_BACKLOG,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=int(limits.seconds) + _GRACE_SECONDS,
+    )
+
+
+def _address(host: str, listener: socket.socket) -> str:
+    port = listener.getsockname()[1]
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

@@ -1,0 +1,52 @@
+"""More like this: the items whose embeddings are nearest to that of one that is stored."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sightline.collection import Collection, Item
+from sightline.collection.catalog.hits import hits_of
+from sightline.errors import StoreError
+from sightline.retrieval.cascade import Ranking, Watch
+from sightline.retrieval.query import Asked
+from sightline.retrieval.results import Hit
+from sightline.retrieval.retrieval import Candidates, retrieve
+from sightline.server.problems import not_found
+from sightline.stores.base import Singles
+
+
+def similar(collection: Collection, id: int, k: int) -> tuple[tuple[Hit, ...], dict[str, float]]:
+    """The k items most like one of them, which is left out with all that show the same picture; and the time taken."""
+    watch = Watch()
+    found: dict[int, Item] = {}
+
+    def there(ids: Sequence[int]) -> dict[int, Item]:
+        found.update(collection.items(ids))
+        return found
+
+    with watch("retrieve"):
+        vector = _embedding(collection, id)
+        asked = Asked(vector, across=None, beside=None, without=np.empty((0, len(vector)), np.float32))
+        fold = collection.kind == "images"
+        nearest = retrieve(collection.store, asked, k + 1, there=there, fold=fold)
+        others = _without(nearest, id)
+    count = min(k, len(others))
+    return hits_of(collection.catalog, Ranking(others, None, watch.took_ms), count, found), watch.took_ms
+
+
+def _embedding(collection: Collection, id: int) -> Singles:
+    if id not in collection.items([id]):
+        raise not_found(id)
+    try:
+        found = collection.store.fetch(np.array([id], dtype=np.int64), "embedding")
+    except StoreError as error:  # deleted, or not searchable yet
+        raise not_found(id) from error
+    embedding: Singles = found.values[0, 0]
+    return embedding
+
+
+def _without(candidates: Candidates, id: int) -> Candidates:
+    """All but the one that an id stands for or is folded into."""
+    groups = zip(candidates.ids.tolist(), candidates.folded, strict=True)
+    kept = [place for place, (leader, folded) in enumerate(groups) if leader != id and id not in folded]
+    return candidates.taken(np.array(kept, dtype=np.int64))

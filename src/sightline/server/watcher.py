@@ -1,0 +1,102 @@
+"""Keeps a served collection in step with the disk: sees what others have indexed, and with --watch indexes itself."""
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sightline.bundle.encoded import Model
+from sightline.collection import Report, index
+from sightline.errors import SightlineError
+from sightline.server.current_collection import CurrentCollection
+
+_log = logging.getLogger(__name__)
+_LOOK_SECONDS = 1.0
+_REST = 10  # times as long as a look at the disk took is waited until the next, so that it costs little
+_NICE = 10
+Told = Callable[[str], None]
+
+
+class _StoppedError(Exception):
+    """The server shuts down; what is indexed is kept, and the next run goes on from there."""
+
+
+class Keeper:
+    """Two threads: one shows what has been indexed, the other, where it is wanted, indexes what changes on the disk.
+
+    The collection's folders are looked at again and again: that works on every disk and needs no package. Indexing
+    gives way to searching, and stops soon after `close` is called.
+    """
+
+    def __init__(
+        self,
+        current: CurrentCollection,
+        at: Path,
+        model: Model,
+        *,
+        watch: bool,
+        told: Told | None = None,
+        seconds: float = 2.0,
+    ) -> None:
+        self._current, self._at, self._model = current, at, model
+        self._told = told or _log.info
+        self._seconds = seconds
+        self._stop = threading.Event()
+        jobs = [self._show, self._index] if watch else [self._show]
+        self._threads = [threading.Thread(target=job, name=f"sightline{job.__name__}", daemon=True) for job in jobs]
+
+    def start(self) -> None:
+        """Begin to look."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Stop, and wait until that is done."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _show(self) -> None:
+        while not self._stop.wait(_LOOK_SECONDS):
+            self._current.renew()
+
+    def _index(self) -> None:
+        _give_way()
+        trouble = ""
+        while not self._stop.is_set():
+            began = time.monotonic()
+            try:
+                report = index(at=self._at, model=self._model, wait=False, progress=self._go_on)
+                trouble = ""
+                if _has_news(report):
+                    self._told(f"indexed: {report}")
+                    self._current.renew()
+            except _StoppedError:
+                return
+            except SightlineError as error:
+                if str(error) != trouble:  # said once, not every two seconds
+                    self._told(f"not indexed: {error}")
+                trouble = str(error)
+            except Exception:
+                _log.exception("indexing failed")
+            self._stop.wait(max(self._seconds, _REST * (time.monotonic() - began)))
+
+    def _go_on(self, done: int, total: int) -> None:
+        if self._stop.is_set():
+            raise _StoppedError
+
+
+def _has_news(report: Report) -> bool:
+    return bool(report.new or report.changed or report.moved or report.deleted)
+
+
+def _give_way() -> None:
+    """Let this thread, and those that it starts, have what processor time others leave; Linux alone knows how."""
+    if sys.platform == "linux":
+        try:
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        except OSError:
+            return

@@ -1,0 +1,74 @@
+"""How a local store is searched: everything where that is quick, and otherwise what its signs recommend."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from sightline.stores.base import Found, Ids, Singles
+from sightline.stores.generation import Generation
+from sightline.stores.ranking import best_of_rows, nothing
+from sightline.stores.row_index import Directory
+from sightline.stores.sign_codes import Bools, Codes, nearest_codes, sign_codes
+
+_FEW = 16  # to pick a code out of its place takes as long as to compare so many in a row
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard a search looks; the defaults come from the measurements in docs/index-choice.md.
+
+    Up to `exact_up_to` items, every one is compared. Beyond that, the signs of all choose candidates that are then
+    compared exactly: at least `candidates`, one in `items_per_candidate`, and `candidates_per_result` times k. Vectors
+    with fewer than 512 numbers have fewer signs to be told apart by: they get more candidates in proportion.
+    """
+
+    exact_up_to: int = 10_000
+    candidates: int = 2_048
+    items_per_candidate: int = 256
+    candidates_per_result: int = 20
+
+    def candidates_for(self, items: int, k: int, dim: int) -> int:
+        """How many of the items, those with the nearest signs, are compared exactly for k results."""
+        wanted = max(self.candidates, items // self.items_per_candidate, self.candidates_per_result * k)
+        return wanted * -(-512 // dim)
+
+    def is_exact(self, items: int) -> bool:
+        """Whether so many items are all compared."""
+        return items <= self.exact_up_to
+
+
+def search(
+    files: Generation, directory: Directory, queries: Singles, k: int, rows: Ids | None, effort: Effort
+) -> Found:
+    """Find the k best for each of the queries [queries, dim] among some live rows [n], or, with None, all of them."""
+    count = len(directory) if rows is None else len(rows)
+    if effort.is_exact(count):
+        rows = np.flatnonzero(directory.is_live) if rows is None else rows
+        return best_of_rows(files.embeddings, directory.row_ids, rows, queries, k)
+    want = effort.candidates_for(count, k, queries.shape[1])
+    found = nothing(len(queries), k)
+    nearest = _nearest(files.codes, directory, rows)
+    for number, code in enumerate(sign_codes(queries)):
+        near = nearest(code, want)
+        one = best_of_rows(files.embeddings, directory.row_ids, near, queries[number : number + 1], k)
+        found.ids[number], found.scores[number] = one.ids[0], one.scores[0]
+    return found
+
+
+def _nearest(codes: Codes, directory: Directory, rows: Ids | None) -> Callable[[Codes, int], Ids]:
+    """Finds so many rows with the nearest codes; of a few among many, the codes are picked out first, once."""
+    if rows is not None and len(rows) * _FEW < directory.rows:
+        picked = np.take(codes, rows, axis=0)
+        return lambda code, want: rows[nearest_codes(picked, code, want)]
+    allowed = _allowed(directory, rows)
+    return lambda code, want: nearest_codes(codes, code, want, allowed)
+
+
+def _allowed(directory: Directory, rows: Ids | None) -> Bools | None:
+    """Which rows may be found, as a mask [rows]; None where all may."""
+    if rows is None:
+        return None if len(directory) == directory.rows else directory.is_live
+    allowed = np.zeros(directory.rows, dtype=np.bool_)
+    allowed[rows] = True
+    return allowed

@@ -1,0 +1,89 @@
+"""What the encoders are fed: this process's share of a drawn batch, its captions as tokens and its pictures."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from sightline.losses import Inputs
+from sightline.models.masking import Images
+from sightline.models.retriever import Retriever, Tokens
+from sightline.training.augment import Augment
+from sightline.training.corpus import Corpus, Draw, SeenImages, normalised
+from sightline.training.distributed import World
+from sightline.training.gradients import Side
+from sightline.training.region_images import RegionImages
+
+
+class Feed:
+    """Feeds the encoders of a model, batch by batch.
+
+    regions: of the pictures, for a model that reads those. seen: what a frozen image tower saw in them, where it looked
+    already. Without either, pictures are pixels of the corpus, augmented where `augment` says how.
+    """
+
+    def __init__(
+        self,
+        model: Retriever,
+        corpus: Corpus,
+        regions: RegionImages | None,
+        seen: SeenImages | None,
+        augment: Augment | None,
+        world: World,
+        device: torch.device,
+    ) -> None:
+        self._model, self._corpus, self._regions, self._seen = model, corpus, regions, seen
+        self._augment, self._world, self._device = augment, world, device
+
+    def pixels(self, batch: Draw, seed: int) -> Tensor:
+        """Give this process's pictures, augmented; nothing where they were all seen before, or are regions."""
+        if self._seen is not None or self._regions is not None:
+            return torch.empty(0)
+        own = self._world.share(len(batch.images))
+        return self._augmented(self._corpus.pixels(batch.images[own]), own.start, seed)
+
+    def texts(self, batch: Draw) -> Side:
+        """Give the texts to encode."""
+        tokens = self._tokens(batch)
+        return Side(
+            lambda rows: self._model.encode_texts(Tokens(tokens.ids[rows], tokens.mask[rows])),
+            torch.from_numpy(batch.text_images).to(self._device),
+        )
+
+    def images(self, batch: Draw, pixels: Tensor) -> Side:
+        """Give the images to encode; `pixels` are those of the batch."""
+        pictures = self._pictures(batch, pixels)
+        return Side(
+            lambda rows: self._model.encode_images(pictures(rows)), torch.from_numpy(batch.images).to(self._device)
+        )
+
+    def inputs(self, batch: Draw, pixels: Tensor) -> Inputs:
+        """Give all of this process's share as it is before it is encoded; `pixels` are those of the batch."""
+        return Inputs(self._tokens(batch), self._pictures(batch, pixels)(slice(None)))
+
+    def _tokens(self, batch: Draw) -> Tokens:
+        """Give this process's captions."""
+        own = self._world.share(len(batch.text_images))
+        return Tokens(*(field[own].to(self._device) for field in batch.tokens))
+
+    def _pictures(self, batch: Draw, pixels: Tensor) -> Callable[[slice], Images]:
+        """Give the way to read some of this process's pictures, by their place in its share."""
+        numbers = batch.images[self._world.share(len(batch.images))]
+        if self._regions is not None:
+            regions = self._regions
+            most = int(regions.counts[batch.images].max())  # of the whole batch: all processes pad to as many
+            return lambda rows: regions.of_images(numbers[rows], most)
+        if self._seen is not None:
+            seen = self._seen
+            return lambda rows: seen.of_images(numbers[rows])
+        preprocess = self._corpus.preprocess
+        return lambda rows: normalised(pixels[rows], preprocess)
+
+    def _augmented(self, pixels: Tensor, before: int, seed: int) -> Tensor:
+        """Augment this process's pictures; the `before` that others have draw first, so that luck is as in one."""
+        if self._augment is None:
+            return pixels
+        generator = torch.Generator().manual_seed(seed)
+        if before:
+            self._augment(pixels.new_zeros(before, 3, 1, 1), generator)
+        return self._augment(pixels, generator)

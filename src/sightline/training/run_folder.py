@@ -1,0 +1,114 @@
+"""The folder of a run: its recipe, its log, its best checkpoint and its last state.
+
+recipe.json    what the run was told to do
+log.jsonl      a line for every step
+best/          the checkpoint that did best on the validation data, and how well (validation.json)
+last/          the state to go on from
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sightline import settings
+from sightline.bundle.tokenizer import Tokenizer
+from sightline.errors import RecipeError, SightlineError
+from sightline.evaluation import Evaluation, Languages
+from sightline.models import checkpoint
+from sightline.registry.loader import BEST_FOLDER
+from sightline.training.recipe import Recipe
+from sightline.training.state import find_state, find_whole, put_in_place
+
+VALIDATION_FILE = "validation.json"
+_SHOWN = 5  # differences between two recipes, of perhaps dozens
+
+
+class RunFolder:
+    """Where a run leaves what it makes. Only the leading process writes into it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.best, self.last = path / BEST_FOLDER, path / "last"
+        self._log, self._recipe = path / "log.jsonl", path / "recipe.json"
+
+    def check(self, recipe: Recipe, resume: bool) -> None:
+        """Refuse to overwrite a run by accident, and to go on with a run by another recipe than it began with."""
+        state = find_state(self.last)
+        if not resume and (state or find_whole(self.best)):
+            raise SightlineError(
+                f"{self.path}: holds a run already", "Add --resume to go on with it, or choose another --out."
+            )
+        if state:
+            self._check_recipe(recipe)
+
+    def _check_recipe(self, recipe: Recipe) -> None:
+        """Any difference is refused: half a run by one recipe and half by another could not be repeated."""
+        try:
+            begun = json.loads(self._recipe.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise SightlineError(f"{self._recipe}: cannot be read: {error}", "Choose another --out.") from error
+        changed = differences(begun, json.loads(_described(recipe)))
+        if changed:
+            shown = changed[:_SHOWN] + ([f"and {len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else [])
+            raise RecipeError(
+                f"{self.path}: was begun with another recipe. {'; '.join(shown)}",
+                "Resume it with the recipe and the --set it began with, or choose another --out.",
+            )
+
+    def open(self, recipe: Recipe, step: int) -> None:
+        """Make the folder, write the recipe down, and forget what was logged after `step`, where the run goes on."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not step:
+            self._recipe.write_text(_described(recipe), encoding="utf-8")
+        best = find_whole(self.best)
+        if best and best != self.best:
+            best.rename(self.best)
+        lines = self._log.read_text(encoding="utf-8").splitlines(keepends=True) if self._log.exists() else []
+        self._log.write_text("".join(lines[:step]), encoding="utf-8")
+
+    def log(self, entry: Mapping[str, Any]) -> None:
+        """Add one step's line."""
+        with self._log.open("a", encoding="utf-8") as log:
+            log.write(json.dumps(entry) + "\n")
+
+    def keep_best(
+        self,
+        model: checkpoint.AnyRetriever,
+        tokenizer: Tokenizer,
+        step: int,
+        evaluation: Evaluation | Languages | None,
+    ) -> None:
+        """Replace the best checkpoint by this one, and say how well it did."""
+        with put_in_place(self.best) as new:
+            checkpoint.save(model, tokenizer, new)
+            if evaluation is not None:
+                found = {"step": step, **evaluation.to_json()}
+                (new / VALIDATION_FILE).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+    def validation(self) -> dict[str, Any] | None:
+        """How the best checkpoint did on the validation data, as JSON; None where there was none."""
+        path = self.best / VALIDATION_FILE
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def differences(before: Any, after: Any, key: str = "") -> list[str]:
+    """List what differs between two JSON values, each as `dotted.key: before, now after`.
+
+    >>> differences({"seed": 0, "data": {"limit": 5}}, {"seed": 0, "data": {"limit": 6, "lang": "de"}})
+    ['data.lang: none, now "de"', 'data.limit: 5, now 6']
+    """
+    if isinstance(before, dict) and isinstance(after, dict):
+        return [
+            line
+            for name in sorted({*before, *after})
+            for line in differences(before.get(name), after.get(name), f"{key}.{name}" if key else name)
+        ]
+    if before == after:
+        return []
+    shown = ("none" if value is None else json.dumps(value, ensure_ascii=False) for value in (before, after))
+    return [f"{key}: {', now '.join(shown)}"]
+
+
+def _described(recipe: Recipe) -> str:
+    return json.dumps(settings.plain(recipe), indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,135 @@
+"""What a run begins with: its pictures and captions, its model and tokenizer, its objectives."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from torch import nn
+
+from sightline import settings
+from sightline.bundle.tokenizer import Tokenizer
+from sightline.datasets import Record, captions_in_any, read_all
+from sightline.errors import DataError, MediaError, RecipeError
+from sightline.evaluation.test_set import Questions
+from sightline.losses import OBJECTIVES
+from sightline.media import ImageInput, to_input
+from sightline.models import DualStreamConfig, checkpoint
+from sightline.models.retriever import Retriever
+from sightline.models.weight_average import blend
+from sightline.training.recipe import Recipe, nearest
+from sightline.training.vocabulary import learn_tokenizer
+
+
+def training_records(recipe: Recipe) -> list[Record]:
+    """Read the captioned pictures to train on, or as many of them as the recipe asks for."""
+    records = [record for record in _of_split(recipe.data.train, "train") if record.captions]
+    _check_languages(recipe, records)
+    if not recipe.data.limit:
+        return records
+    if recipe.data.limit > len(records):
+        raise RecipeError(f"data.limit is {recipe.data.limit}, but there are only {len(records)} captioned images")
+    order = np.random.default_rng(recipe.seed).permutation(len(records))
+    return [records[i] for i in order[: recipe.data.limit]]
+
+
+def _check_languages(recipe: Recipe, records: Sequence[Record]) -> None:
+    """Refuse a language that none of the captions is in: it would not be learned, and nobody would know."""
+    there = {lang for record in records for lang, captions in record.captions.items() if captions}
+    lacking = [lang for lang in recipe.data.languages if lang not in there]
+    if there and lacking:
+        raise RecipeError(
+            f"data.lang: no training caption is in {' or '.join(lacking)}",
+            f"Leave it out, or check what the data calls it. It has {', '.join(sorted(there))}.",
+        )
+
+
+def validation_records(recipe: Recipe) -> list[Record]:
+    """Read the captioned pictures to look at from time to time."""
+    return _of_split(recipe.data.val, "val")
+
+
+def check_validation_records(recipe: Recipe, records: Sequence[Record], reads: ImageInput) -> None:
+    """Refuse captions that lack a language of the run, and pictures none of which the model can read.
+
+    A validation refuses them as well, but hours later. Single pictures that cannot be read it counts as missed.
+    """
+    several = not isinstance(recipe.data.lang, str)
+    try:
+        for lang in recipe.data.languages:
+            Questions.of(records, lang, skip_missing_language=several)
+    except DataError as error:
+        raise RecipeError(f"data.val: {error.what}", error.way_out) from error
+    _check_readable(records, reads)
+
+
+def _check_readable(records: Sequence[Record], reads: ImageInput) -> None:
+    """Open pictures until one can be read."""
+    reason: MediaError | None = None
+    for record in records:
+        try:
+            to_input(record.image, reads)
+        except MediaError as error:
+            reason = reason or error
+        else:
+            return
+    if reason is not None:
+        raise RecipeError(f"data.val: none of {len(records)} pictures can be read: {reason.what}", reason.way_out)
+
+
+def _of_split(paths: Sequence[str], split: str) -> list[Record]:
+    """Read data sets; of each that names its splits and has this one, only this one."""
+    found: list[Record] = []
+    for path in paths:
+        records = read_all(path)
+        found += [record for record in records if record.split == split] or records
+    return found
+
+
+def make_model(
+    recipe: Recipe, saved: Path | None, records: Sequence[Record]
+) -> tuple[checkpoint.AnyRetriever, Tokenizer]:
+    """Take the model of a resumed run, or of the checkpoint that the recipe starts from, or make a new one.
+
+    A new text encoder with random weights gets a tokenizer learned from the captions.
+    """
+    if saved is not None:
+        return checkpoint.load(saved)
+    if recipe.start:
+        model, tokenizer = checkpoint.load(recipe.start)
+        if recipe.blend is not None:
+            blend(model, recipe.blend.part, recipe.blend.source, recipe.blend.share)
+        return model, tokenizer
+    config = recipe.model_config()
+    text = config.text if isinstance(config, DualStreamConfig) else config.transformer
+    length = config.text_input.max_length
+    if text.source:
+        return checkpoint.build(config), checkpoint.tokenizer_of(text, length)
+    captions = (caption for record in records for caption in captions_in_any(record, recipe.data.lang))
+    return checkpoint.build(config), learn_tokenizer(captions, int(text.config["vocab_size"]), length)
+
+
+def make_objectives(recipe: Recipe, model: Retriever | None = None) -> nn.ModuleDict:
+    """Make the objectives of a recipe, by its names for them, and fit them to the model they are to train."""
+    made = nn.ModuleDict()
+    for name, terms in recipe.objectives.items():
+        loss = terms.get("loss")
+        if loss not in OBJECTIVES:
+            raise RecipeError(f"objectives.{name}.loss: {loss!r} is not a loss", nearest(str(loss), OBJECTIVES))
+        chosen = {key: value for key, value in terms.items() if key not in ("loss", "weight", "begin", "end")}
+        objective = settings.call(OBJECTIVES[loss], chosen, f"objectives.{name}", RecipeError)
+        if model is not None:
+            objective.fit(model)
+        made[name] = objective
+    _check_teacher(recipe, [name for name, objective in made.items() if objective.asks_teacher])
+    return made
+
+
+def _check_teacher(recipe: Recipe, asking: Sequence[str]) -> None:
+    """Refuse objectives without the teacher they ask for, and a teacher whom none of them hears."""
+    if asking and recipe.teacher is None:
+        raise RecipeError(
+            f"objectives.{asking[0]}: {recipe.objectives[asking[0]]['loss']} learns from a teacher, and there is none",
+            'Add teacher = { model = "runs/…/best" }.',
+        )
+    if recipe.teacher is not None and not asking:
+        raise RecipeError("teacher: no objective learns from it", 'Add one with loss = "distill", or leave it out.')

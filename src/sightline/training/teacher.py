@@ -1,0 +1,178 @@
+"""A teacher in a training run: a finished model whose scores of a batch the student learns to give (paper 3, 4.2)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sightline.bundle.encoded import Ability
+from sightline.datasets import Record
+from sightline.errors import RecipeError
+from sightline.losses.base import Pairs
+from sightline.losses.match_scores import judge
+from sightline.media import Preprocess
+from sightline.models import checkpoint
+from sightline.models.retriever import Encoded, Retriever, Tokens
+from sightline.training.corpus import Before, Corpus, Draw, Longs, normalised
+from sightline.training.distributed import World
+from sightline.training.recipe import Recipe
+from sightline.training.tables import TeacherBy, TeacherRecipe
+
+_ABILITY: dict[TeacherBy, Ability] = {"embedding": "embed", "fragments": "fragments", "match": "match"}
+_READS_REGIONS = "It reads regions: choose a teacher that reads pictures."
+
+
+def find_teacher(
+    recipe: Recipe,
+    records: Sequence[Record],
+    corpus: Corpus,
+    device: torch.device,
+    world: World,
+    before: Before | None = None,
+) -> "Teacher | None":
+    """Open the teacher of a recipe, if it has one; `corpus` is the student's."""
+    asked = recipe.teacher
+    if asked is None:
+        return None
+    if not isinstance(corpus.input, Preprocess):
+        raise RecipeError("teacher: looks at pictures, and the model to be trained reads regions", "Leave it out.")
+    model, tokenizer = checkpoint.load(asked.model)
+    able = [by for by, ability in _ABILITY.items() if ability in model.abilities] if model.reads_pixels else []
+    if asked.by not in able:
+        raise RecipeError(
+            f'teacher: {asked.model} cannot compare pictures with texts by "{asked.by}"',
+            f"Set teacher.by to one of {', '.join(able)}, or choose another teacher." if able else _READS_REGIONS,
+        )
+    own = Corpus(records, recipe.data.lang, model.preprocess, tokenizer, device)
+    alike = replace(own.preprocess, mean=corpus.preprocess.mean, std=corpus.preprocess.std) == corpus.preprocess
+    if recipe.augment is not None and not alike:
+        raise RecipeError(
+            "teacher: it frames pictures in another way than the student, so that they cannot both see the same crop",
+            "Leave out augment, or choose a teacher with the same size and resize.",
+        )
+    pictures, remembers = corpus if alike else own, recipe.augment is None
+    return Teacher(model.to(device), own, pictures, asked, world, remembers, before)
+
+
+class Teacher:
+    """Scores batches without gradients, dropout or learning.
+
+    It reads captions with its own tokenizer and normalises pictures in its own way. Captions are encoded once, before
+    the first batch, and so are pictures unless they are augmented; then it sees the same crops as the student. What
+    would take more than 16 GiB is encoded again each time.
+
+    corpus: its captions. pictures: where its pictures are decoded, the student's corpus if both frame them alike.
+    """
+
+    def __init__(
+        self,
+        model: Retriever,
+        corpus: Corpus,
+        pictures: Corpus,
+        asked: TeacherRecipe,
+        world: World,
+        remembers: bool,
+        before: Before | None = None,
+    ) -> None:
+        self.model = model.eval().requires_grad_(False)
+        self._corpus, self._pictures, self._world = corpus, pictures, world
+        self._by, self._chunk = asked.by, asked.chunk
+        self._texts = Remembered.of(sum(corpus.captions_per_image), self._read, _as("reading as teacher", before))
+        self._images = None
+        if remembers:
+            self._images = Remembered.of(len(corpus), self._look, _as("looking as teacher", before))
+
+    @torch.no_grad()
+    def scores(self, batch: Draw, pixels: Tensor | None = None) -> Tensor:
+        """Score every text of a batch with every picture: [T, I], float32, the same in every process.
+
+        pixels: augmented pictures of this process's share, on the scale 0 to 255; None where nothing augments.
+        """
+        texts = self._gathered(batch.captions, self._texts, self._read)
+        look = self._look if pixels is None else lambda _: self._seen(pixels)
+        images = self._gathered(batch.images, self._images, look)
+        device = texts.mask.device
+        text_ids, image_ids = torch.from_numpy(batch.text_images), torch.from_numpy(batch.images)
+        pairs = Pairs(texts, images, text_ids.to(device), image_ids.to(device))
+        return self._matched(pairs) if self._by == "match" else pairs.scores(self._by)
+
+    def _gathered(self, numbers: Longs, kept: "Remembered | None", encode: Callable[[Longs], Encoded]) -> Encoded:
+        """Take items from memory; or encode this process's share, and gather what the others encoded."""
+        if kept is not None:
+            return kept.of_items(numbers)
+        own = encode(numbers[self._world.share(len(numbers))])
+        return Encoded(*(None if part is None else self._world.gather(part, len(numbers)) for part in own))  # type: ignore[arg-type]
+
+    def _read(self, captions: Longs) -> Encoded:
+        """Encode captions by number, all at the same length."""
+        tokens = self._corpus.tokens(captions)
+        device = next(self.model.parameters()).device
+        return self._needed(self.model.encode_texts(Tokens(tokens.ids.to(device), tokens.mask.to(device))))
+
+    def _look(self, images: Longs) -> Encoded:
+        """Encode pictures by number."""
+        return self._seen(self._pictures.pixels(images))
+
+    def _seen(self, pixels: Tensor) -> Encoded:
+        return self._needed(self.model.encode_images(normalised(pixels, self._corpus.preprocess)))
+
+    def _needed(self, encoded: Encoded) -> Encoded:
+        """Drop what this teacher does not compare by."""
+        fragments = encoded.fragments if self._by == "fragments" else encoded.fragments[..., :0]
+        return encoded._replace(fragments=fragments, states=encoded.states if self._by == "match" else None)
+
+    def _matched(self, pairs: Pairs) -> Tensor:
+        """Judge every pair, `chunk` at a time; each process judges its share of the texts."""
+        texts, images = len(pairs.text_ids), len(pairs.image_ids)
+        own = self._world.share(texts)
+        numbers = torch.arange(own.start * images, own.stop * images, device=pairs.text_ids.device)
+        logits = [judge(pairs, self.model, some // images, some % images) for some in torch.split(numbers, self._chunk)]
+        return self._world.gather(torch.cat(logits).view(-1, images), texts)
+
+
+class Remembered:
+    """What a model that does not learn makes of every item, computed once."""
+
+    LIMIT = 16 << 30
+
+    def __init__(self, encoded: Encoded) -> None:
+        self._encoded = encoded
+
+    @classmethod
+    @torch.no_grad()
+    def of(
+        cls, count: int, encode: Callable[[Longs], Encoded], told: Callable[[int, int], None], batch: int = 256
+    ) -> "Remembered | None":
+        """Encode items 0 to `count`, unless that would take more than 16 GiB; on a GPU in half precision."""
+        parts: list[Encoded] = []
+        for start in range(0, count, batch):
+            numbers = np.arange(start, min(start + batch, count))
+            parts.append(_half(encode(numbers)))
+            if start == 0 and _bytes(parts[0]) * (count / len(numbers)) > cls.LIMIT:
+                return None
+            told(int(numbers[-1]) + 1, count)
+        return cls(Encoded(*(None if some[0] is None else torch.cat(some) for some in zip(*parts, strict=True))))  # type: ignore[arg-type]
+
+    def of_items(self, numbers: Longs) -> Encoded:
+        """Give items by number, in float32."""
+        rows = torch.from_numpy(numbers).to(self._encoded.mask.device)
+        taken = (None if part is None else part[rows] for part in self._encoded)
+        return Encoded(*(part if part is None or part.dtype == torch.bool else part.float() for part in taken))  # type: ignore[arg-type]
+
+
+def _as(part: str, before: Before | None) -> Callable[[int, int], None]:
+    """What `part` of the work tells how far it is; nobody, where nobody listens."""
+    return partial(before, part) if before is not None else lambda done, total: None
+
+
+def _half(encoded: Encoded) -> Encoded:
+    """Store numbers in bfloat16 on a GPU, and in float32 on a CPU, where that is slow."""
+    kind = torch.bfloat16 if encoded.mask.device.type == "cuda" else torch.float32
+    return Encoded(*(part if part is None or part.dtype == torch.bool else part.to(kind) for part in encoded))  # type: ignore[arg-type]
+
+
+def _bytes(encoded: Encoded) -> int:
+    return sum(part.numel() * part.itemsize for part in encoded if part is not None)

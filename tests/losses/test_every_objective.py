@@ -1,0 +1,146 @@
+"""What holds for every objective, of every setting."""
+
+import inspect
+from collections.abc import Callable
+from typing import Literal, get_origin, get_type_hints
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from objectives.batches import BATCHES, batch, gradients, shards, sources, value
+
+import tiny
+from sightline.losses import OBJECTIVES, Contrastive, Distill, Listwise, Matching, Objective, Pairs, Triplet
+from sightline.models import Tokens
+from sightline.models.retriever import Retriever
+
+CUTS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=3)
+EVERY: dict[str, Callable[[], Objective]] = {
+    "triplet hardest": lambda: Triplet(0.2, "hardest"),
+    "triplet mean": lambda: Triplet(0.2, "mean"),
+    "triplet sum": lambda: Triplet(0.2, "sum"),
+    "triplet distance": lambda: Triplet(0.2, "distance"),
+    "triplet on fragments": lambda: Triplet(0.6, "sum", on="fragments"),
+    "triplet hardest on fragments": lambda: Triplet(0.6, "hardest", on="fragments"),
+    "contrastive": lambda: Contrastive(0.1),
+    "contrastive smoothed": lambda: Contrastive(0.1, label_smoothing=0.1),
+    "contrastive on fragments": lambda: Contrastive(0.5, on="fragments"),
+    "matching random": lambda: Matching("random", "both"),
+    "matching random one": lambda: Matching("random", "one"),
+    "matching hard": lambda: Matching("hard", "both"),
+    "matching hard one": lambda: Matching("hard", "one"),
+    "matching in chunks": lambda: Matching("hard", "both", chunk=2),
+    "listwise": lambda: Listwise(2),
+    "listwise in chunks": lambda: Listwise(2, chunk=3),
+    "distill": lambda: Distill("embedding", 2.0, 0.5),
+    "distill on fragments": lambda: Distill("fragments", 12.0, 12.0),
+    "distill over positives": lambda: Distill("embedding", 2.0, 0.5, over="positives"),
+}
+
+
+@pytest.mark.parametrize("name", EVERY)
+@settings(max_examples=12, deadline=None)
+@given(pairs=BATCHES, cuts=CUTS, seed=st.integers(0, 99))
+def test_shares_add_up_to_the_whole(name: str, pairs: Pairs, cuts: list[tuple[int, int]], seed: int) -> None:
+    objective = EVERY[name]()
+    leaves = [*sources(pairs), *objective.parameters()]
+    whole = value(objective, pairs, seed)
+    text_cuts = [min(cut, len(pairs.text_ids)) for cut, _ in cuts]
+    image_cuts = [min(cut, len(pairs.image_ids)) for _, cut in cuts]
+    shares = [value(objective, shard, seed) for shard in shards(pairs, text_cuts, image_cuts)]
+    torch.testing.assert_close(torch.stack(shares).sum(), whole, rtol=1e-6, atol=1e-6)
+    parts = [gradients(share, leaves) for share in shares]
+    for expected, *found in zip(gradients(whole, leaves), *parts, strict=True):
+        torch.testing.assert_close(torch.stack(found).sum(0), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize(
+    ("text_ids", "image_ids"), [([7], [7]), ([7, 7, 7], [7, 7]), ([1, 2], [3]), ([1], [2, 3])], ids=str
+)
+def test_without_negatives_or_without_positives_there_is_no_loss(
+    name: str, text_ids: list[int], image_ids: list[int]
+) -> None:
+    pairs = batch(text_ids, image_ids)
+    loss = value(EVERY[name](), pairs)
+    assert loss.dtype == torch.float32
+    assert loss.requires_grad
+    assert loss == 0
+    assert all((gradient == 0).all() for gradient in gradients(loss, sources(pairs)))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_gradients_reach_what_it_needs_and_nothing_else(name: str) -> None:
+    pairs, objective = batch([0, 0, 1, 2, 3], [0, 1, 2, 3], seed=2), EVERY[name]()
+    value(objective, pairs).backward()
+    for side in (pairs.texts, pairs.images):
+        for field in ("embedding", "fragments", "states"):
+            assert (getattr(side, field).grad is not None) == (field in objective.needs)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_same_generator_gives_the_same_loss(name: str) -> None:
+    pairs, objective = batch([0, 0, 1, 2, 3], [0, 1, 2, 3]), EVERY[name]()
+    assert value(objective, pairs, seed=5) == value(objective, pairs, seed=5)
+
+
+@pytest.mark.parametrize("name", ["triplet distance", "matching random", "matching hard", "listwise"])
+def test_another_generator_gives_other_negatives(name: str) -> None:
+    pairs, objective = batch([0, 0, 1, 2, 3], [0, 1, 2, 3]), EVERY[name]()
+    assert len({value(objective, pairs, seed).item() for seed in range(8)}) > 1
+
+
+def encode(model: Retriever) -> Pairs:
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(4, len(tiny.WORDS), (6, 7), generator=generator)
+    ids[3:, 5:] = 0
+    pixels = torch.randn(4, 3, 32, 32, generator=generator)
+    texts, images = model.encode_texts(Tokens(ids, ids != 0)), model.encode_images(pixels)
+    taught = torch.randn(6, 4, generator=generator)
+    return Pairs(texts, images, torch.tensor([0, 0, 1, 2, 3, 3]), torch.arange(4), taught=taught)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("architecture", ["dual-shared", "dual-own", "single", "dual-clusters", "single-codes"])
+def test_it_trains_a_real_model(name: str, architecture: str) -> None:
+    model, objective = tiny.retriever({**tiny.PIXEL_MODELS, **tiny.INFLATED_MODELS}[architecture]), EVERY[name]()
+    loss = objective(encode(model), model, torch.Generator().manual_seed(0))
+    loss.backward()
+    assert loss > 0
+    found = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    assert all(gradient.isfinite().all() for gradient in found)
+    assert sum(gradient.abs().sum() for gradient in found) > 0
+
+
+@pytest.mark.parametrize("kind", [Matching, Listwise])
+def test_chunks_of_a_real_model_give_the_same_gradients(kind: type[Matching | Listwise]) -> None:
+    found = []
+    for chunk in (0, 4):
+        model = tiny.retriever(tiny.DUAL)
+        kind(chunk=chunk)(encode(model), model, torch.Generator().manual_seed(0)).backward()
+        found.append({name: p.grad for name, p in model.named_parameters() if p.grad is not None})
+    assert found[0].keys() == found[1].keys()
+    for name, gradient in found[0].items():
+        torch.testing.assert_close(found[1][name], gradient, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_under_autocast_cosines_and_loss_stay_in_float32(name: str) -> None:
+    pairs, objective = batch([0, 0, 1, 2, 3], [0, 1, 2, 3]), EVERY[name]()
+    expected = value(objective, pairs)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert pairs.cosines().dtype == torch.float32
+        loss = value(objective, pairs)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, expected)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_setting_of_a_recipe_is_simple_typed_and_has_a_default(name: str) -> None:
+    kind = OBJECTIVES[name]
+    hints = get_type_hints(kind.__init__)
+    for setting in list(inspect.signature(kind.__init__).parameters.values())[1:]:
+        assert hints[setting.name] in (bool, int, float, str) or get_origin(hints[setting.name]) is Literal
+        assert setting.default is not inspect.Parameter.empty
+    assert isinstance(kind(), Objective)

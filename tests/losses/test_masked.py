@@ -1,0 +1,353 @@
+"""Masked words and fragments: the losses of paper 4, taken literally; nothing hidden can be read off its own input."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from objectives.masked import FRAGMENTS, IMAGE_IDS, KINDS, OBJECTIVES, TEXT_IDS, fitted, loss_of, model_of, pairs_of
+from objectives.masked import pictures_of as some_pictures
+from objectives.masked import pixels as some_pixels
+from objectives.masked import regions as some_regions
+from objectives.masked import tokens as some_tokens
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import tiny
+from sightline.errors import ModelError
+from sightline.losses import Contrastive, MaskedFragments, MaskedWords, Objective, Pairs
+from sightline.losses.masking import hide
+from sightline.models import DualStream, Regions, Seen, Tokens
+from sightline.models.masking import Images, frozen_features, see_with_gaps
+
+EVERYWHERE = pytest.mark.parametrize(
+    ("name", "kind"), [(name, kind) for name in OBJECTIVES for kind in KINDS if name in FRAGMENTS or kind == KINDS[0]]
+)
+
+FUSED = pytest.mark.parametrize(
+    ("name", "kind"), [("vmlm", KINDS[0]), ("smrfr", KINDS[1]), ("smrc", KINDS[0]), ("smrc", KINDS[2])]
+)
+
+
+def hidden_words(seed: int, share: float = 0.4) -> list[list[int]]:
+    """Which words of each text are hidden, one after another."""
+    numbers = torch.rand(5, 9, generator=torch.Generator().manual_seed(seed)).tolist()
+    found = []
+    for row, length in zip(numbers, some_tokens().mask.sum(1).tolist(), strict=True):
+        words = range(1, length - 1)
+        found.append([n for n in words if row[n] < share] or [min(words, key=lambda n: row[n])])
+    return found
+
+
+def hidden_fragments(seed: int, model: DualStream, share: float = 0.4) -> list[list[int]]:
+    """Which fragments of each picture are hidden, one after another."""
+    count = 16 if model.image_reader is None else 4
+    there = torch.ones(4, count).tolist() if model.reads_pixels else some_regions().mask.tolist()
+    numbers = torch.rand(4, len(there[0]), generator=torch.Generator().manual_seed(seed)).tolist()
+    found = []
+    for row, real in zip(numbers, there, strict=True):
+        fragments = [n for n, is_real in enumerate(real) if is_real]
+        found.append([n for n in fragments if row[n] < share] or [min(fragments, key=lambda n: row[n])])
+    return found
+
+
+def unit(vector: Tensor) -> Tensor:
+    return vector / vector.norm()
+
+
+def normal(vector: Tensor, norm: nn.LayerNorm | None = None) -> Tensor:
+    found = (vector - vector.mean()) / (vector.var(unbiased=False) + 1e-5).sqrt()
+    return found if norm is None else found * norm.weight + norm.bias
+
+
+def guessed(vector: Tensor, guess: nn.Module) -> Tensor:
+    dense: nn.Linear = guess.dense  # type: ignore[assignment]
+    inner = dense.weight @ vector + dense.bias
+    return normal(0.5 * inner * (1 + torch.erf(inner / math.sqrt(2))), guess.norm)  # type: ignore[arg-type]
+
+
+def literal_words(objective: MaskedWords, model: DualStream, seed: int) -> Tensor:
+    """Equations 1 and 2, text by text and word by word, without padding."""
+    ids, mask = some_tokens()
+    table = model.text.encoder.get_input_embeddings().weight
+    images = model.encode_images(some_pictures(model)).embedding
+    losses = []
+    for text, hidden in enumerate(hidden_words(seed)):
+        own = ids[text][mask[text]]
+        words = torch.stack([objective.blank if n in hidden else table[word] for n, word in enumerate(own.tolist())])
+        states = model.text.encoder(inputs_embeds=words[None], attention_mask=torch.ones(1, len(own))).last_hidden_state
+        terms = []
+        for place in hidden:
+            found = unit(model.text_embedding.linear.weight @ states[0, place])
+            if objective.fused:
+                found = found + images[IMAGE_IDS.tolist().index(int(TEXT_IDS[text]))]
+            logits = table @ guessed(found, objective.guess) + objective.bias
+            terms.append(torch.logsumexp(logits, 0) - logits[own[place]])
+        losses.append(torch.stack(terms).mean())
+    return torch.stack(losses).mean()
+
+
+def literal_fragments(objective: MaskedFragments, model: DualStream, seed: int) -> Tensor:
+    """Equations 3 and 4, picture by picture and fragment by fragment."""
+    texts = model.encode_texts(some_tokens()).embedding
+    losses = []
+    for image, hidden in enumerate(hidden_fragments(seed, model)):
+        states, features = literal_states(model, image, hidden)
+        terms = []
+        for place in hidden:
+            found = unit(model.image_embedding.linear.weight @ states[place])
+            if objective.fused:
+                found = found + texts[TEXT_IDS.tolist().index(int(IMAGE_IDS[image]))]
+            last: nn.Linear = objective.guess[1]  # type: ignore[assignment]
+            guess = last.weight @ guessed(found, objective.guess[0]) + last.bias
+            right = normal(features[place])
+            if objective.target == "features":
+                terms.append(((right - guess) ** 2).sum() / len(right))
+            else:
+                expected = (objective.centres @ unit(right - objective.middle) / 0.1).softmax(0)
+                terms.append((expected * (expected.log() - guess.softmax(0).log())).sum())
+        losses.append(torch.stack(terms).mean())
+    return torch.stack(losses).mean()
+
+
+def literal_regions(model: DualStream, image: int, hidden: list[int]) -> tuple[Tensor, Tensor]:
+    """What a reader makes of every region of a picture, and the features of each."""
+    reader, (features, boxes, mask) = model.image_reader, (part[image] for part in some_regions())
+    assert reader is not None
+    features, boxes = features[mask], boxes[mask]
+    shown = torch.stack([torch.zeros_like(v) if n in hidden else v for n, v in enumerate(features)])
+    vectors = torch.cat([reader.start[None], reader.states(torch.cat([shown, boxes], 1))])[None]
+    places = torch.tensor([[0, *[1] * len(features)]])  # [CLS] is at the first, all regions are at the next
+    read = reader.tower.encoder(inputs_embeds=vectors, position_ids=places, token_type_ids=places)
+    return read.last_hidden_state[0, 1:], features
+
+
+def literal_states(model: DualStream, image: int, hidden: list[int]) -> tuple[Tensor, Tensor]:
+    """What the image side makes of every fragment, and what frozen weights make of it."""
+    if model.image is None:
+        return literal_regions(model, image, hidden)
+    reader, picture = model.image_reader, some_pixels()[image]
+    if reader is not None:
+        features = model.look(picture[None]).patches[0]
+        shown = torch.stack([torch.zeros_like(v) if n in hidden else v for n, v in enumerate(features)])
+        vectors = torch.cat([reader.start[None], reader.states(shown)])[None]
+        return reader.tower.encoder(inputs_embeds=vectors).last_hidden_state[0, 1:], features
+    covered = picture.clone()
+    for place in hidden:
+        row, column = divmod(place, 4)
+        covered[:, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8] = 0
+    encoder = model.image.encoder
+    last = encoder(pixel_values=covered[None]).last_hidden_state
+    whole = encoder(pixel_values=picture[None], output_hidden_states=True).hidden_states[3]
+    return encoder.post_layernorm(last)[0, 1:], whole[0, 1:]
+
+
+@EVERYWHERE
+def test_it_is_the_equation_of_the_paper(name: str, kind: str) -> None:
+    seed = 1
+    model = model_of(kind)
+    objective = fitted(name, model)
+    expected = (
+        literal_words(objective, model, seed)
+        if isinstance(objective, MaskedWords)
+        else literal_fragments(objective, model, seed)  # type: ignore[arg-type]
+    )
+    found = loss_of(objective, pairs_of(model), model, seed)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    found.backward()
+    reached = [n for n, p in model.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0]
+    text_only, image_only = name == "mlm", name in ("mrfr", "mrc")
+    assert any(n.startswith("text") for n in reached) != image_only
+    assert any(n.startswith("image") for n in reached) != text_only
+
+
+@torch.no_grad()
+def test_cmr_is_the_contrastive_loss_of_a_batch_without_repeats() -> None:
+    """Paper 4, equations 5 and 6, with the inner product over the temperature as the score."""
+    model = model_of("dual-reader")
+    both = pairs_of(model)
+    one_each = both.texts._replace(embedding=both.texts.embedding[1:])
+    pairs = Pairs(one_each, both.images, IMAGE_IDS, IMAGE_IDS)
+    scores = (pairs.texts.embedding @ pairs.images.embedding.T / 0.5).exp()
+    terms = [-math.log(scores[k, k] / scores[k].sum()) - math.log(scores[k, k] / scores[:, k].sum()) for k in range(4)]
+    assert float(loss_of(Contrastive(temperature=0.5), pairs, model)) == pytest.approx(sum(terms) / 8, rel=1e-5)
+
+
+def heard(objective: Objective, pairs: Pairs, model: DualStream) -> Tensor:
+    """What the guesses are made of."""
+    given: list[Tensor] = []
+    guess: nn.Module = objective.guess  # type: ignore[assignment]
+    hook = guess.register_forward_pre_hook(lambda _, read: given.append(read[0]))
+    loss_of(objective, pairs, model)
+    hook.remove()
+    return given[0]
+
+
+@pytest.mark.parametrize("name", ["vmlm", "mlm"])
+@torch.no_grad()
+def test_a_hidden_word_cannot_be_read_off_its_text(name: str) -> None:
+    model = model_of("dual-reader")
+    objective = fitted(name, model)
+    hidden = torch.zeros(5, 9, dtype=torch.bool)
+    for text, words in enumerate(hidden_words(0)):
+        hidden[text, words] = True
+    before = heard(objective, pairs_of(model), model)
+    assert torch.equal(heard(objective, pairs_of(model, some_tokens(hidden)), model), before)
+    seen = some_tokens().mask & ~hidden
+    assert not torch.equal(heard(objective, pairs_of(model, some_tokens(seen)), model), before)
+
+
+@pytest.mark.parametrize("name", FRAGMENTS)
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_a_hidden_fragment_cannot_be_read_off_its_picture(name: str, kind: str) -> None:
+    model = model_of(kind)
+    objective = fitted(name, model)
+    hidden = torch.zeros(4, {"dual-reader": 4, "dual-plain": 16, "dual-regions": 5}[kind], dtype=torch.bool)
+    for image, fragments in enumerate(hidden_fragments(0, model)):
+        hidden[image, fragments] = True
+    original: Images = some_pictures(model)
+    other: Images
+    shown: Images
+    if isinstance(original, Regions):
+        changed = torch.where(hidden[:, :, None], 9.0, original.features)
+        other, shown = original._replace(features=changed), original._replace(boxes=original.boxes + 1)
+    elif kind == "dual-reader":
+        original = looked = model.look(original)
+        other = Seen(looked.pooled, torch.where(hidden[:, :, None], 9.0, looked.patches))
+        shown = Seen(looked.pooled, torch.where(hidden[:, :, None], looked.patches, 9.0))
+    else:
+        square = hidden.view(4, 1, 4, 4).repeat_interleave(8, 2).repeat_interleave(8, 3)
+        other, shown = torch.where(square, 9.0, original), torch.where(square, original, 9.0)
+    before = heard(objective, pairs_of(model, images=original), model)
+    assert torch.equal(heard(objective, pairs_of(model, images=other), model), before)
+    assert not torch.equal(heard(objective, pairs_of(model, images=shown), model), before)
+
+
+@FUSED
+def test_the_shares_of_two_processes_add_up(name: str, kind: str) -> None:
+    model = model_of(kind)
+    objective = fitted(name, model)
+    whole = loss_of(objective, pairs_of(model), model)
+    shares = [
+        loss_of(objective, pairs_of(model, texts=slice(a, b), pictures=slice(c, d)), model)
+        for a, b, c, d in ((0, 2, 0, 3), (2, 5, 3, 4))
+    ]
+    torch.testing.assert_close(torch.stack(shares).sum(), whole)
+
+
+@FUSED
+def test_chunks_have_the_gradients_of_the_whole(name: str, kind: str) -> None:
+    found = []
+    for chunk in (0, 2):
+        model = model_of(kind)
+        objective = fitted(name, model)
+        objective.chunk = chunk
+        loss_of(objective, pairs_of(model), model).backward()
+        objective.chunk = 0
+        found.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
+    assert found[0].keys() == found[1].keys()
+    for key, gradient in found[0].items():
+        torch.testing.assert_close(found[1][key], gradient, rtol=1e-4, atol=1e-5)
+
+
+@given(
+    there=st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=5),
+    seed=st.integers(0, 999),
+    share=st.sampled_from([0.01, 0.15, 1.0]),
+)
+def test_at_least_one_part_is_hidden_and_none_that_is_not_there(
+    there: list[list[bool]], seed: int, share: float
+) -> None:
+    mask = torch.tensor(there)
+    hidden = hide(mask, torch.rand(mask.shape, generator=torch.Generator().manual_seed(seed)), share)
+    assert not (hidden & ~mask).any()
+    assert torch.equal(hidden.any(1), mask.any(1))
+    assert share < 1 or torch.equal(hidden, mask)
+
+
+def test_about_15_percent_of_many_are_hidden() -> None:
+    hidden = hide(torch.ones(200, 100, dtype=torch.bool), torch.rand(200, 100), 0.15)
+    assert float(hidden.float().mean()) == pytest.approx(0.15, abs=0.01)
+
+
+def test_texts_without_words_or_without_their_picture_add_nothing() -> None:
+    model = model_of("dual-reader")
+    objective = fitted("vmlm", model)
+    short = Tokens(torch.tensor([[2, 3]]), torch.ones(1, 2, dtype=torch.bool))
+    one = pairs_of(model, short, texts=slice(0, 1))
+    assert loss_of(objective, one, model) == 0
+    alone = Pairs(one.texts, one.images, TEXT_IDS + 10, IMAGE_IDS, inputs=pairs_of(model).inputs)
+    assert loss_of(objective, alone, model) == 0
+    assert loss_of(fitted("mlm", model), alone, model) > 0
+
+
+@pytest.mark.parametrize("name", ["smrc", "mrc"])
+def test_classes_are_clusters_and_a_feature_is_most_of_all_its_own(name: str) -> None:
+    objective = OBJECTIVES[name]
+    assert isinstance(objective, MaskedFragments)
+    objective.fit(model_of("dual-reader"))
+    chance = torch.Generator().manual_seed(0)
+    middles = 5 * torch.randn(5, 32, generator=chance)
+    features = (middles[:, None] + 0.1 * torch.randn(5, 12, 32, generator=chance)).flatten(0, 1)
+    objective.study(features)
+    cosines = F.normalize(features - objective.middle, dim=-1) @ objective.centres.T
+    classes = cosines.argmax(1).view(5, 12)
+    assert (classes == classes[:, :1]).all()
+    assert len(set(classes[:, 0].tolist())) == 5
+    with pytest.raises(ModelError, match="5 classes cannot be told apart by 4 fragments"):
+        objective.study(features[:4])
+
+
+def test_features_of_frozen_layers_are_those_of_the_whole_picture_and_cost_no_dropout() -> None:
+    model = model_of("dual-plain")
+    expected = frozen_features(model, some_pixels())
+    torch.testing.assert_close(frozen_features(model.train(), some_pixels()), expected)
+    assert model.image.encoder.training
+    torch.testing.assert_close(expected.mean(-1), torch.zeros(4, 16), atol=1e-4, rtol=0)
+    torch.testing.assert_close(expected.var(-1, unbiased=False), torch.ones(4, 16), atol=1e-2, rtol=0)
+
+
+def test_what_cannot_be_combined_is_refused() -> None:
+    single = tiny.retriever(tiny.SINGLE)
+    for objective in (MaskedWords(), MaskedFragments()):
+        with pytest.raises(ModelError, match=r"this is a SingleStream\n.*dual_stream"):
+            objective.fit(single)
+    reader, plain = tiny.retriever(tiny.PIXEL_MODELS["dual-reader"]), tiny.retriever(tiny.PIXEL_MODELS["dual-plain"])
+    assert isinstance(reader, DualStream)
+    assert isinstance(plain, DualStream)
+    with pytest.raises(ModelError, match=r"it is trained: they would change\n.*rates.image = 0"):
+        frozen_features(reader, some_pixels())
+    with pytest.raises(ModelError, match=r"none of it is\n.*frozen_layers.image"):
+        frozen_features(plain, some_pixels())
+    plain.image.requires_grad_(False)
+    with pytest.raises(ModelError, match=r"all of it is frozen\n.*image_reader"):
+        frozen_features(plain, some_pixels())
+    mean = tiny.retriever(tiny.REGION_MODELS["dual-mean"])
+    assert isinstance(mean, DualStream)
+    with pytest.raises(ModelError, match="an image_reader makes of the others, and there is none"):
+        frozen_features(mean, some_regions())
+    with pytest.raises(ModelError, match="reads regions, and was given pixels"):
+        frozen_features(model_of("dual-regions"), some_pixels())
+    with pytest.raises(ModelError, match="looked already"):
+        see_with_gaps(plain, plain.look(some_pixels()), torch.zeros(4, 16, dtype=torch.bool))
+    batch, objective = pairs_of(reader), fitted("mlm", reader)
+    without = Pairs(batch.texts, batch.images, TEXT_IDS, IMAGE_IDS)
+    with pytest.raises(ModelError, match="was not given them"):
+        loss_of(objective, without, reader)
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "said"),
+    [
+        (MaskedWords, {"share": 0.0}, "masked_words share 0.0"),
+        (MaskedFragments, {"share": 1.5}, "masked_fragments share 1.5"),
+        (MaskedFragments, {"target": "boxes"}, "target 'boxes'"),
+        (MaskedFragments, {"classes": 1}, "1 classes"),
+        (MaskedFragments, {"temperature": 0.0}, "temperature 0.0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(kind: type[Objective], setting: dict[str, object], said: str) -> None:
+    with pytest.raises(ModelError, match=said):
+        kind(**setting)

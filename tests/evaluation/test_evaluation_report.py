@@ -73,7 +73,7 @@ def test_names_cannot_break_the_table() -> None:
 def test_the_package_imports_without_numpy_and_its_names_are_what_they_say() -> None:
     script = (
         "import sys, sightline.evaluation as e; assert 'numpy' not in sys.modules; "
-        "import sightline.evaluation.evaluate; assert callable(e.evaluate); assert 'torch' not in sys.modules; "
+        "import sightline.evaluation.evaluator; assert callable(e.evaluate); assert 'torch' not in sys.modules; "
         "assert 'rich' not in sys.modules; assert all(callable(getattr(e, n)) for n in e.__all__ if n != 'PROTOCOLS')"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

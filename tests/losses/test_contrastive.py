@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from objectives.batches import BATCHES, batch, value
 from torch.nn import functional as F
 
+from losses.batches import BATCHES, batch, value
 from sightline.errors import ModelError
 from sightline.losses import Contrastive, Pairs, contrastive
 

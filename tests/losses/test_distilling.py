@@ -4,8 +4,8 @@ import math
 import pytest
 import torch
 from hypothesis import given, settings
-from objectives.batches import BATCHES, batch, gradients, sources, value
 
+from losses.batches import BATCHES, batch, gradients, sources, value
 from sightline.errors import ModelError
 from sightline.losses import Distill, Pairs
 from sightline.losses.base import Scores

@@ -8,9 +8,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from objectives.batches import BATCHES, batch, gradients, shards, sources, value
 
 import tiny
+from losses.batches import BATCHES, batch, gradients, shards, sources, value
 from sightline.losses import OBJECTIVES, Contrastive, Distill, Listwise, Matching, Objective, Pairs, Triplet
 from sightline.models import Tokens
 from sightline.models.retriever import Retriever

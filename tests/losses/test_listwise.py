@@ -5,8 +5,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from objectives.batches import BATCHES, batch, gradients, masked_sum, sources, value
 
+from losses.batches import BATCHES, batch, gradients, masked_sum, sources, value
 from sightline.errors import ModelError
 from sightline.losses import Listwise, Pairs
 from sightline.losses.negative_sampling import draw_several, uniform

@@ -6,15 +6,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from objectives.masked import FRAGMENTS, IMAGE_IDS, KINDS, OBJECTIVES, TEXT_IDS, fitted, loss_of, model_of, pairs_of
-from objectives.masked import pictures_of as some_pictures
-from objectives.masked import pixels as some_pixels
-from objectives.masked import regions as some_regions
-from objectives.masked import tokens as some_tokens
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import tiny
+from losses.masked import FRAGMENTS, IMAGE_IDS, KINDS, OBJECTIVES, TEXT_IDS, fitted, loss_of, model_of, pairs_of
+from losses.masked import pictures_of as some_pictures
+from losses.masked import pixels as some_pixels
+from losses.masked import regions as some_regions
+from losses.masked import tokens as some_tokens
 from sightline.errors import ModelError
 from sightline.losses import Contrastive, MaskedFragments, MaskedWords, Objective, Pairs
 from sightline.losses.masking import hide

@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from objectives.batches import BATCHES, Judge, batch, gradients, masked_sum, sources, value
 from torch import Tensor
 from torch.nn import functional as F
 
+from losses.batches import BATCHES, Judge, batch, gradients, masked_sum, sources, value
 from sightline.errors import ModelError
 from sightline.losses import Matching, Pairs
 

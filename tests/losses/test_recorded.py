@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from objectives.batches import batch, gradients, sources, value
 from torch import Tensor, nn
 
+from losses.batches import batch, gradients, sources, value
 from sightline.errors import SightlineError
 from sightline.losses import Pairs, Relation, cuda_graph, graph, relation
 from sightline.losses.cuda_graph import Recorded

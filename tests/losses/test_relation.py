@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from objectives import slow_relation
-from objectives.batches import batch, gradients, shards, sources, value
 from torch import Tensor
 
+from losses import slow_relation
+from losses.batches import batch, gradients, shards, sources, value
 from sightline.errors import ModelError
 from sightline.losses import Pairs, Relation
 from sightline.losses.graph import AssociationGraph, matched, nearest, relevance_loss

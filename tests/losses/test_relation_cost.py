@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from objectives.batches import batch, gradients, sources, value
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from losses.batches import batch, gradients, sources, value
 from sightline.losses import Objective, Relation, Triplet, graph
 
 FREE = {"detach", "alias", "empty", "empty_like", "_unsafe_view"}

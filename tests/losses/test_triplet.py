@@ -6,8 +6,8 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from objectives.batches import BATCHES, batch, gradients, sources, value
 
+from losses.batches import BATCHES, batch, gradients, sources, value
 from sightline.errors import ModelError
 from sightline.losses import Pairs, Triplet, triplet
 from sightline.losses.base import Scores

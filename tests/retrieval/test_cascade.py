@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from search.made_up import DIM, PIXEL, MadeUp, store_of, unit, units
 
 from evaluation import made_up as evaluated
+from retrieval.made_up import DIM, PIXEL, MadeUp, store_of, unit, units
 from sightline.bundle import Bundle
 from sightline.bundle.spec import Calibration, Fusion
 from sightline.errors import EvaluationError, ModelError, QueryError

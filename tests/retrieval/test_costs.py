@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search.made_up import Clock
 
+from retrieval.made_up import Clock
 from sightline.cache import cache_folder
 from sightline.retrieval.costs import Cost, Costs, fit
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tokenizers
-from search.slow_reference import maxsim
 from tokenizers import decoders, models, pre_tokenizers
 
+from retrieval.slow_reference import maxsim
 from sightline.bundle import Bundle, Tokenizer
 from sightline.bundle.tokenizer import Word
 from sightline.errors import ModelError, QueryError

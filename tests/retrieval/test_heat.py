@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from search.made_up import PIXEL
 
+from retrieval.made_up import PIXEL
 from sightline.errors import QueryError
 from sightline.retrieval.explain import Explanation, WordMatch
 from sightline.retrieval.heat import _between, check_suffix, draw, heat, lit, sheet

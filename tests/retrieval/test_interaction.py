@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search.slow_reference import maxsim
 
+from retrieval.slow_reference import maxsim
 from sightline.bundle import Bundle, Encoded
 from sightline.datasets import read_all
 from sightline.errors import ModelError

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from search.made_up import DIM, PIXEL, MadeUp, store_of, unit, units
-from search.slow_reference import maxsim
 
+from retrieval.made_up import DIM, PIXEL, MadeUp, store_of, unit, units
+from retrieval.slow_reference import maxsim
 from sightline.bundle.encoded import Encoded
 from sightline.errors import ModelError, QueryError
 from sightline.retrieval import late as stage

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from search.made_up import PIXEL, MadeUp, unit
 
+from retrieval.made_up import PIXEL, MadeUp, unit
 from sightline.errors import MediaError, QueryError
 from sightline.retrieval.query import ask, encode
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search.made_up import DIM, MadeUp, encoded, store_of, unit, units
 
+from retrieval.made_up import DIM, MadeUp, encoded, store_of, unit, units
 from sightline.retrieval.query import Asked, ask, encode
 from sightline.retrieval.retrieval import retrieve, retrieve_together
 from sightline.stores.base import Shape

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search.slow_reference import maxsim
 
+from retrieval.slow_reference import maxsim
 from sightline.errors import EvaluationError
 from sightline.retrieval.scoring import FUSIONS, cosine, fuse, maxsim_texts, sigmoid
 

@@ -17,13 +17,13 @@ __all__ = ["Collection", "File", "IndexingInterrupted", "Item", "Place", "Proble
 
 _MODULE_OF = {
     "Collection": "collection",
-    "File": "files",
-    "IndexingInterrupted": "report",
-    "Item": "files",
-    "Place": "metadata",
-    "Problem": "report",
-    "Report": "report",
-    "index": "sync",
+    "File": "catalog.files",
+    "IndexingInterrupted": "indexing.report",
+    "Item": "catalog.files",
+    "Place": "catalog.exif",
+    "Problem": "indexing.report",
+    "Report": "indexing.report",
+    "index": "indexing.sync",
 }
 
 

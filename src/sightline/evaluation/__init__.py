@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sightline.evaluation.evaluate import evaluate
+    from sightline.evaluation.evaluator import evaluate
     from sightline.evaluation.languages import Languages, evaluate_languages
     from sightline.evaluation.metrics import (
         image_to_text_ranks,
@@ -56,11 +56,11 @@ _MODULE_OF = {
     "Evaluation": "result",
     "Languages": "languages",
     "Protocol": "protocols",
-    "Translator": "translating",
+    "Translator": "translation",
     "bootstrap": "resampling",
-    "command_translator": "translating",
+    "command_translator": "translation",
     "compare": "report",
-    "evaluate": "measuring",
+    "evaluate": "evaluator",
     "evaluate_languages": "languages",
     "paired_difference": "resampling",
     "ranks_from_embeddings": "ranking",

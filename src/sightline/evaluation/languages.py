@@ -8,7 +8,7 @@ from sightline.bundle.encoded import Model
 from sightline.datasets import Problem, Record
 from sightline.errors import EvaluationError
 from sightline.evaluation.encodings import Needs, Progress, SharedImages, usual_batch
-from sightline.evaluation.evaluate import evaluate
+from sightline.evaluation.evaluator import evaluate
 from sightline.evaluation.metrics import CUTOFFS
 from sightline.evaluation.protocols import protocol_named
 from sightline.evaluation.result import Evaluation, mean_of, plain

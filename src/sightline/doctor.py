@@ -152,7 +152,7 @@ def _processors() -> Iterator[Finding]:
 
 def _lasting_work() -> Iterator[Finding]:
     """Where a server, an indexing run and an evaluation compute; a single search always does on the processors."""
-    from sightline.kernels.device import has_gpu
+    from sightline.device import has_gpu
 
     if not has_gpu():
         yield Finding("lasting work", "good", "on the processors: no GPU that torch can use, or none wanted")

@@ -17,6 +17,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import sightline
+from sightline import device
 from sightline.bundle import Bundle, engines
 from sightline.bundle.engines import Engine, OnnxRuntime, load_engine
 from sightline.cli import app
@@ -26,7 +27,6 @@ from sightline.doctor import examine
 from sightline.errors import SightlineError, UnknownOperatorError
 from sightline.evaluation.encodings import Needs, encode_images, encode_texts, usual_batch
 from sightline.evaluation.stages import match_scorer
-from sightline.kernels import device
 from sightline.kernels.graphs import TorchGraph
 from sightline.kernels.pairs import Pairs
 from sightline.media import ImageFile
@@ -75,23 +75,23 @@ def test_a_bundle_is_opened_for_the_processors_even_where_there_is_a_gpu(tiny_bu
     assert not gpu
 
 
-def test_for_lasting_work_it_gives_the_same_from_a_gpu(tiny_bundle: Path, gpu: list[str]) -> None:
-    plain, lasting = sightline.load(tiny_bundle), sightline.load(tiny_bundle, lasting=True)
+def test_on_a_gpu_it_gives_the_same_from_a_gpu(tiny_bundle: Path, gpu: list[str]) -> None:
+    plain, on_gpu = sightline.load(tiny_bundle), sightline.load(tiny_bundle, prefer_gpu=True)
     pixels = np.random.default_rng(0).standard_normal((3, 3, 32, 32)).astype(np.float32)
     for one, other in (
-        (plain.encode_texts(TEXTS), lasting.encode_texts(TEXTS)),
-        (plain.encode_images(pixels), lasting.encode_images(pixels)),
+        (plain.encode_texts(TEXTS), on_gpu.encode_texts(TEXTS)),
+        (plain.encode_images(pixels), on_gpu.encode_images(pixels)),
     ):
         np.testing.assert_allclose(one.embedding, other.embedding, atol=1e-4)
         np.testing.assert_array_equal(one.mask, other.mask)
         np.testing.assert_allclose(one.states, other.states, atol=1e-4)  # type: ignore[arg-type]
     assert sorted(gpu) == ["image", "text"]
-    assert lasting.sha256 == plain.sha256
+    assert on_gpu.sha256 == plain.sha256
 
 
 def test_without_a_gpu_lasting_work_stays_on_the_processors(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "has_gpu", lambda: False)
-    assert isinstance(bundle.for_lasting_work().engine("text"), OnnxRuntime)
+    assert isinstance(bundle.prefer_gpu().engine("text"), OnnxRuntime)
 
 
 def test_a_graph_that_torch_does_not_know_runs_on_the_processors(
@@ -167,14 +167,14 @@ def test_an_evaluation_matches_pairs_whose_states_stay_on_the_gpu(
     images, texts = encode_images(bundle, sources, needs, 4)[0], encode_texts(bundle, TEXTS, needs, 4)[0]
     which = np.array([0, 1, 2, 2, 1]), np.array([4, 0, 3, 1, 1])
     expected = match_scorer(bundle, texts, images, 2)(*which)
-    lasting = bundle.for_lasting_work()
-    assert (usual_batch(bundle), usual_batch(lasting)) == (32, 256)
-    np.testing.assert_allclose(match_scorer(lasting, texts, images, 2)(*which), expected, atol=1e-4)
+    on_gpu = bundle.prefer_gpu()
+    assert (usual_batch(bundle), usual_batch(on_gpu)) == (32, 256)
+    np.testing.assert_allclose(match_scorer(on_gpu, texts, images, 2)(*which), expected, atol=1e-4)
     monkeypatch.setattr(Bundle, "match", None)  # not asked: the pairs were matched where the states are
-    match_scorer(lasting, texts, images, 2)(*which)
+    match_scorer(on_gpu, texts, images, 2)(*which)
     monkeypatch.undo()
     monkeypatch.setattr(Pairs, "fit", lambda *given: False)
-    np.testing.assert_allclose(match_scorer(lasting, texts, images, 2)(*which), expected, atol=1e-4)
+    np.testing.assert_allclose(match_scorer(on_gpu, texts, images, 2)(*which), expected, atol=1e-4)
 
 
 def test_the_command_evaluates_on_a_gpu(
@@ -211,7 +211,7 @@ def test_a_gpu_is_used_where_there_is_one_and_nobody_says_otherwise(
         assert not device.has_gpu.__wrapped__()
 
 
-def test_a_gpu_that_is_insisted_on_and_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_required_gpu_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "_torch_sees_one", lambda: False)
     for wish, says in (("gpu", "sees no GPU"), ("tpu", "unknown")):
         monkeypatch.setenv(device.VARIABLE, wish)

@@ -50,7 +50,7 @@ def test_what_the_disk_refuses_is_a_message(
     def refuse(**_: object) -> None:
         raise error
 
-    monkeypatch.setattr("sightline.registry.installed.shelf", refuse)
+    monkeypatch.setattr("sightline.registry.installed.installed_models", refuse)
     assert end(monkeypatch, "models") == 1
     assert capsys.readouterr().err == f"sightline: {message}\n"
 
@@ -59,7 +59,7 @@ def test_a_mistake_in_the_program_is_not_taken_for_one_of_the_disk(monkeypatch: 
     def fail(**_: object) -> None:
         raise OSError("nobody knows")
 
-    monkeypatch.setattr("sightline.registry.installed.shelf", fail)
+    monkeypatch.setattr("sightline.registry.installed.installed_models", fail)
     monkeypatch.setattr("sys.argv", ["sightline", "models"])
     with pytest.raises(OSError, match="nobody knows"):
         cli.main()
@@ -89,7 +89,8 @@ def test_results_for_which_there_is_no_room_are_an_error() -> None:
 def test_a_command_works_where_stdout_and_stderr_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[bool] = []
     monkeypatch.setattr(
-        "sightline.registry.installed.shelf", lambda **_: told.append(sys.stderr.isatty() or sys.stdout.isatty())
+        "sightline.registry.installed.installed_models",
+        lambda **_: told.append(sys.stderr.isatty() or sys.stdout.isatty()),
     )
     monkeypatch.setattr("sys.stdout", None)
     monkeypatch.setattr("sys.stderr", None)
@@ -117,7 +118,7 @@ def test_ctrl_c_in_a_command_that_foresees_none_is_said(
     def interrupted(**_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sightline.registry.installed.shelf", interrupted)
+    monkeypatch.setattr("sightline.registry.installed.installed_models", interrupted)
     assert end(monkeypatch, "models") == 130
     assert capsys.readouterr().err == "sightline: interrupted\n"
 

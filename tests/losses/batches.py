@@ -9,18 +9,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.losses import Objective, Pairs
-from sightline.models import Encoded
+from sightline.models import EncodedTensors
 
 IDS = st.lists(st.integers(0, 3), min_size=1, max_size=6)
 
 
-def encoded(rows: int, generator: torch.Generator, dim: int) -> Encoded:
+def encoded(rows: int, generator: torch.Generator, dim: int) -> EncodedTensors:
     """Random unit embeddings, fragments and states that collect gradients; the last place of odd rows is padding."""
     embedding = F.normalize(torch.randn(rows, dim, generator=generator), dim=-1).requires_grad_()
     states = torch.randn(rows, 3, 4, generator=generator).requires_grad_()
     mask = torch.ones(rows, 3, dtype=torch.bool)
     mask[1::2, -1] = False
-    return Encoded(embedding, F.normalize(states.detach(), dim=-1).requires_grad_(), mask, states)
+    return EncodedTensors(embedding, F.normalize(states.detach(), dim=-1).requires_grad_(), mask, states)
 
 
 def batch(text_ids: list[int], image_ids: list[int], seed: int = 0, dim: int = 5) -> Pairs:

@@ -15,7 +15,7 @@ from losses.batches import batch, gradients, sources, value
 from sightline.errors import SightlineError
 from sightline.losses import Pairs, Relation, cuda_graph, graph, relation
 from sightline.losses.cuda_graph import Recorded
-from sightline.models import Encoded
+from sightline.models import EncodedTensors
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 DIM = 8
@@ -30,9 +30,9 @@ def made(**settings: Any) -> Relation:
 
 
 def on_gpu(pairs: Pairs) -> Pairs:
-    def moved(side: Encoded) -> Encoded:
+    def moved(side: EncodedTensors) -> EncodedTensors:
         fields = [None if x is None else x.detach().cuda().requires_grad_(x.requires_grad) for x in side]
-        return Encoded(*fields)  # type: ignore[arg-type]
+        return EncodedTensors(*fields)  # type: ignore[arg-type]
 
     texts, images = moved(pairs.texts), moved(pairs.images)
     return dataclasses.replace(

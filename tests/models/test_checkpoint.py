@@ -9,13 +9,13 @@ from safetensors.torch import load_file, save_file
 
 import tiny
 from sightline.errors import ModelError
-from sightline.models import DualStream, Encoded, Tokens, TowerConfig, checkpoint
+from sightline.models import DualStream, EncodedTensors, Tokens, TowerConfig, checkpoint
 from sightline.models.retriever import Retriever
 from sightline.models.torch_model import TorchModel
 from sightline.registry.loader import load
 
 
-def both_sides(model: Retriever) -> tuple[Encoded, Encoded]:
+def both_sides(model: Retriever) -> tuple[EncodedTensors, EncodedTensors]:
     ids = torch.tensor([[2, 6, 9, 3], [2, 11, 3, 0]])
     pixels = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(5))
     with torch.inference_mode():

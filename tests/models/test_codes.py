@@ -8,7 +8,7 @@ import torch
 
 import tiny
 from sightline.errors import ModelError
-from sightline.models import DualStream, Encoded, SingleStream, Tokens, TowerConfig, towers
+from sightline.models import DualStream, EncodedTensors, SingleStream, Tokens, TowerConfig, towers
 from sightline.models.heads import masked_mean
 from sightline.models.image_tower import ImageTower
 from sightline.models.retriever import Retriever
@@ -79,13 +79,13 @@ def test_embeddings_are_pooled_over_words_and_patches_alone() -> None:
     torch.testing.assert_close(image.embedding, single.project(patches.mean(1)))
 
 
-def matched(model: Retriever, text: Encoded, image: Encoded) -> torch.Tensor:
+def matched(model: Retriever, text: EncodedTensors, image: EncodedTensors) -> torch.Tensor:
     assert text.states is not None
     assert image.states is not None
     return model.match(text.states, text.mask, image.states, image.mask)
 
 
-def pressed(encoded: Encoded) -> Encoded:
+def pressed(encoded: EncodedTensors) -> EncodedTensors:
     """The same items with all of their padding at the end, as a store gives them back."""
     order = (~encoded.mask).int().argsort(dim=1, stable=True)
     assert encoded.states is not None

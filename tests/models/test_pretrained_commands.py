@@ -15,7 +15,7 @@ from models import published
 from sightline import cli
 from sightline.demo.shapes import shapes, write
 from sightline.registry.loader import load
-from sightline.registry.published import KNOWN
+from sightline.registry.published import PUBLISHED_MODELS
 
 
 def run(*arguments: str | Path) -> Result:
@@ -78,8 +78,8 @@ def test_what_to_type_next_names_a_model_that_the_collection_cannot_find_again(
 def test_the_models_that_are_known_are_listed_with_what_they_can_do() -> None:
     told = done("models")
     listed = json.loads(done("models", "--json"))["known"]
-    assert [one["model"] for one in listed] == [one.model for one in KNOWN]
-    for one in KNOWN:
+    assert [one["model"] for one in listed] == [one.model for one in PUBLISHED_MODELS]
+    for one in PUBLISHED_MODELS:
         assert one.model in told
     (clip,) = (one for one in listed if one["model"] == "hf:openai/clip-vit-base-patch32")
     assert clip == {**clip, "abilities": ["embed"], "languages": ["en"], "megabytes": 605.1}
@@ -97,5 +97,5 @@ def test_the_sizes_of_known_models_are_those_of_their_architectures(name: str, f
     model = {"CLIP": "CLIPModel", "Siglip": "SiglipModel", "Vilt": "ViltForImageAndTextRetrieval"}[family]
     with torch.device("meta"):
         made = getattr(transformers, model)(getattr(transformers, f"{family}Config")())
-    (one,) = (one for one in KNOWN if one.name == name)
+    (one,) = (one for one in PUBLISHED_MODELS if one.name == name)
     assert one.parameters == sum(parameter.numel() for parameter in made.parameters())

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from collection.made_up import Instant, picture, put
+from sightline import device as gpu
 from sightline.collection import Collection, index
-from sightline.kernels import device as gpu
 from sightline.kernels.scan import Scan
 from sightline.server.current_collection import CurrentCollection
 from sightline.stores import device
@@ -57,8 +57,8 @@ def writer(tmp_path: Path) -> Iterator[LocalStore]:
     store.close()
 
 
-def lasting(folder: Path) -> LocalStore:
-    store = LocalStore.open(folder, SHAPE, write=False, lasting=True)
+def on_gpu(folder: Path) -> LocalStore:
+    store = LocalStore.open(folder, SHAPE, write=False, prefer_gpu=True)
     settle(store)
     return store
 
@@ -84,7 +84,7 @@ def check(store: LocalStore, folder: Path) -> None:
 
 
 def test_it_finds_what_the_processor_finds(tmp_path: Path, writer: LocalStore) -> None:
-    store, plain = lasting(tmp_path), Plain()
+    store, plain = on_gpu(tmp_path), Plain()
     plain.add(*items(range(200)))
     check(store, tmp_path)
     check_found(store.search(queries(0, 4), 9), plain, queries(0, 4), 9, None, 1e-6)
@@ -93,7 +93,7 @@ def test_it_finds_what_the_processor_finds(tmp_path: Path, writer: LocalStore) -
 
 
 def test_what_is_added_and_deleted_is_seen_after_a_refresh(tmp_path: Path, writer: LocalStore, sent: list[int]) -> None:
-    store = lasting(tmp_path)
+    store = on_gpu(tmp_path)
     for first in range(200, 500, 100):
         writer.delete(np.arange(first - 200, first - 150))
         writer.add(*items(range(first, first + 100)))
@@ -111,7 +111,7 @@ def test_of_equals_the_lower_id_comes_first_wherever_it_stands(tmp_path: Path, w
     writer.delete(numbers)
     writer.add(numbers[::-1].copy(), encoded)
     writer.flush()
-    store = lasting(tmp_path)
+    store = on_gpu(tmp_path)
     check(store, tmp_path)
     found = store.search(encoded.embedding[:1], 12)
     assert found.ids[0].tolist() == list(range(0, 84, 7))
@@ -122,11 +122,11 @@ def test_a_store_that_is_opened_again_sends_only_what_is_new(
     tmp_path: Path, writer: LocalStore, sent: list[int]
 ) -> None:
     """As a server does: the new one is opened before the old one is closed."""
-    old = lasting(tmp_path)
+    old = on_gpu(tmp_path)
     writer.add(*items(range(200, 210)))
     writer.delete(np.arange(20))
     writer.flush()
-    new = lasting(tmp_path)
+    new = on_gpu(tmp_path)
     assert sent == [200, 10]
     right = LocalStore.open(tmp_path, SHAPE, write=False)
     for _ in range(2):
@@ -140,7 +140,7 @@ def test_a_store_that_is_opened_again_sends_only_what_is_new(
 
 
 def test_after_compacting_everything_is_sent_anew(tmp_path: Path, writer: LocalStore, sent: list[int]) -> None:
-    store = lasting(tmp_path)
+    store = on_gpu(tmp_path)
     writer.delete(np.arange(50))
     writer.compact()
     assert store.refresh()
@@ -160,7 +160,7 @@ def test_while_embeddings_are_on_their_way_the_processor_searches(
         return up_to(sent, embeddings)
 
     monkeypatch.setattr(device._Sent, "up_to", waiting)
-    store = LocalStore.open(tmp_path, SHAPE, write=False, lasting=True)
+    store = LocalStore.open(tmp_path, SHAPE, write=False, prefer_gpu=True)
     assert store.stats().index == "exact"
     before = store.search(queries(2, 2), 5)
     go_on.set()
@@ -176,7 +176,7 @@ def test_embeddings_that_do_not_fit_stay_where_they_are(
     needed = 200 * SHAPE.embedding * 2 * 9 // 8
     for free, fits in ((needed, False), (needed * 10 // 9 + 1, True)):
         monkeypatch.setattr(device, "free_bytes", lambda free=free: free)
-        store = lasting(tmp_path)
+        store = on_gpu(tmp_path)
         assert store.stats().index == ("exact, on the GPU" if fits else "exact")
         assert store.search(queries(3, 1), 4).ids.min() >= 0
         store.close()
@@ -186,7 +186,7 @@ def test_embeddings_that_do_not_fit_stay_where_they_are(
 def test_when_the_gpu_fails_the_processor_goes_on(
     tmp_path: Path, writer: LocalStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = lasting(tmp_path)
+    store = on_gpu(tmp_path)
     before = store.search(queries(4, 2), 5)
 
     def failing(*_: object) -> None:
@@ -214,7 +214,7 @@ def test_a_store_that_is_searched_once_asks_for_no_gpu(
 
 def test_an_empty_store_is_filled_later(tmp_path: Path) -> None:
     writer = LocalStore.open(tmp_path, SHAPE, write=True)
-    store = lasting(tmp_path)
+    store = on_gpu(tmp_path)
     assert store.search(queries(5, 1), 3).ids.tolist() == [[-1, -1, -1]]
     writer.add(*items(range(9)))
     writer.flush()

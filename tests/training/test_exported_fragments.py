@@ -9,7 +9,7 @@ import torch
 
 import tiny
 from sightline.bundle.spec import BundleSpec
-from sightline.models import Encoded, Tokens
+from sightline.models import EncodedTensors, Tokens
 from sightline.models.retriever import Retriever
 from sightline.onnx_export.exporter import export
 
@@ -30,7 +30,7 @@ def run(folder: Path, graph: str, **inputs: np.ndarray) -> dict[str, torch.Tenso
     return {name: torch.from_numpy(value) for name, value in zip(names, session.run(names, inputs), strict=True)}
 
 
-def assert_same(found: dict[str, torch.Tensor], expected: Encoded) -> None:
+def assert_same(found: dict[str, torch.Tensor], expected: EncodedTensors) -> None:
     torch.testing.assert_close(found["embedding"], expected.embedding, atol=1e-4, rtol=0)
     real = expected.mask
     torch.testing.assert_close(found["fragments"][real], expected.fragments[real], atol=1e-4, rtol=0)

@@ -8,7 +8,7 @@ import torch
 import tiny
 from sightline.errors import RecipeError
 from sightline.losses import Contrastive, Matching, Objective
-from sightline.models.retriever import Encoded
+from sightline.models.retriever import EncodedTensors
 from sightline.training.gradients import Side, backward
 from sightline.training.optimizer import make_optimizer
 from sightline.training.tables import OptimizerRecipe
@@ -47,7 +47,7 @@ def test_every_chunk_is_encoded_twice_but_the_last(chunk: int, starts: list[int]
     model, encoded = tiny.retriever(tiny.DUAL), list[int]()
     texts, images = sides(model)
 
-    def counted(rows: slice) -> Encoded:
+    def counted(rows: slice) -> EncodedTensors:
         encoded.append(rows.start)
         return texts.encode(rows)
 

@@ -14,7 +14,7 @@ from sightline.bundle.tokenizer import Tokenizer
 from sightline.cli import app
 from sightline.errors import BundleError, EvaluationError
 from sightline.models import checkpoint
-from sightline.models.retriever import Encoded, Retriever
+from sightline.models.retriever import EncodedTensors, Retriever
 from training import shapes
 
 Files = dict[str, bytes | None]
@@ -24,7 +24,7 @@ Files = dict[str, bytes | None]
 def _traced(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The graphs of the tiny model are there already: tracing them anew takes a while."""
 
-    def graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> Encoded:
+    def graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> EncodedTensors:
         for graph in tiny_bundle.glob("*.onnx"):
             shutil.copy(graph, folder)
         with torch.inference_mode():

@@ -55,9 +55,9 @@ class OnnxRuntime:
         return dict(zip(self.outputs, self._session.run(self.outputs, given), strict=True))
 
 
-def device_of_lasting_work() -> Device:
+def preferred_device() -> Device:
     """Where work goes that lasts longer than importing torch takes, such as a server's or an indexing run's."""
-    from sightline.kernels.device import has_gpu
+    from sightline.device import has_gpu
 
     return "gpu" if has_gpu() else "cpu"
 
@@ -70,12 +70,12 @@ def load_engine(path: Path, device: Device, threads: int) -> Engine:
     """
     if device == "cpu" and find_spec("onnxruntime") is not None:
         return OnnxRuntime(path, threads)
-    from sightline.kernels.device import is_insisted_on
+    from sightline.device import gpu_required
 
     try:
         return _under_torch(path, device)
     except UnknownOperatorError as error:
-        if device == "cpu" or is_insisted_on():
+        if device == "cpu" or gpu_required():
             raise
         warnings.warn(f"{error.what}. It runs on the processors instead.", stacklevel=2)
         return OnnxRuntime(path, threads)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sightline.bundle.encoded import Ability, Encoded, Floats, stacked
-from sightline.bundle.engines import Arrays, Device, Engine, device_of_lasting_work, load_engine
+from sightline.bundle.engines import Arrays, Device, Engine, load_engine, preferred_device
 from sightline.bundle.integrity import check_once
 from sightline.bundle.spec import BundleSpec, Graph, identity, read_spec
 from sightline.bundle.tokenizer import TokenBatch, Tokenizer
@@ -48,12 +48,12 @@ class Bundle:
         check_once(folder, spec)
         return cls(folder, spec, threads)
 
-    def for_lasting_work(self) -> "Bundle":
+    def prefer_gpu(self) -> "Bundle":
         """Give the same bundle for work that lasts: on a GPU, where one and torch are at hand.
 
         A single search stays on the processors, for it is done before torch is imported.
         """
-        return Bundle(self.folder, self.spec, self.threads, device_of_lasting_work())
+        return Bundle(self.folder, self.spec, self.threads, preferred_device())
 
     @property
     def name(self) -> str:

@@ -101,7 +101,7 @@ def evaluate(
     records = read_all(data, split=split, images=images, on_problem=on_problem)
     if split is None and protocol != "full" and any(record.split == "test" for record in records):
         records = [record for record in records if record.split == "test"]
-    opened = sightline.load(model, lasting=True)
+    opened = sightline.load(model, prefer_gpu=True)
     own = opened.spec.fusion if isinstance(opened, Bundle) and matcher is None else None
     chosen = fusion or (own.rule if own else "ce")
     if weight is None:
@@ -117,8 +117,8 @@ def evaluate(
         "seed": seed,
         "batch_size": batch_size,
         "translate": command_translator(translate) if translate is not None else None,
-        "partner": sightline.load(partner, lasting=True) if partner else None,
-        "matcher": sightline.load(matcher, lasting=True) if matcher else None,
+        "partner": sightline.load(partner, prefer_gpu=True) if partner else None,
+        "matcher": sightline.load(matcher, prefer_gpu=True) if matcher else None,
     }
     with evaluating() as progress:
         if "," in lang:

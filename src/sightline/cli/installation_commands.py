@@ -52,13 +52,13 @@ def _show_finding(finding: "Finding") -> None:
 
 def models(as_json: Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")] = False) -> None:
     """List the models on this machine, and known ones: what they can do, how large they are, how well they do."""
-    from sightline.registry.installed import known_table, shelf, table
-    from sightline.registry.published import KNOWN
+    from sightline.registry.installed import installed_models, published_table, table
+    from sightline.registry.published import PUBLISHED_MODELS
 
-    bundles = shelf(on_problem=lambda error: tell(f"skipped: {error}"))
+    bundles = installed_models(on_problem=lambda error: tell(f"skipped: {error}"))
     if as_json:
         found = [bundle.to_json() for bundle in bundles]
-        print_json({"models": found, "known": [one.to_json() for one in KNOWN]})
+        print_json({"models": found, "known": [one.to_json() for one in PUBLISHED_MODELS]})
         return
     if bundles:
         print_table(table(bundles))
@@ -66,7 +66,7 @@ def models(as_json: Annotated[bool, typer.Option("--json", help="Write JSON to s
         print_lines(
             "No models here. Install Sightline with its model, or export one: sightline export CHECKPOINT --out DIR"
         )
-    print_table(known_table(KNOWN))
+    print_table(published_table(PUBLISHED_MODELS))
     print_lines(
         "Sightline has measured none of these: sightline eval hf:NAME DATA measures one.",
         "A bundle of any of these, or of another of their kind: sightline export hf:NAME --out DIR",

@@ -57,14 +57,14 @@ class Collection:
 
     @classmethod
     def open(
-        cls, at: str | Path | None = None, model: str | Path | Model | None = None, *, lasting: bool = False
+        cls, at: str | Path | None = None, model: str | Path | Model | None = None, *, prefer_gpu: bool = False
     ) -> "Collection":
         """Open a collection, for reading.
 
         at: its folder, or the folder of pictures that it is in; by default the nearest to the current folder. On a
             machine that has not indexed it, the URL of its store.
         model: the model that made it, opened or as `load` takes it; by default it is looked for when a search needs it.
-        lasting: it will be searched so often that it pays to keep its embeddings on a GPU, where there is one.
+        prefer_gpu: it will be searched so often that it pays to keep its embeddings on a GPU, where there is one.
         """
         place = located(at)
         if isinstance(place, str):
@@ -76,7 +76,7 @@ class Collection:
         manifest = read_manifest(place)
         catalog = Catalog.open(place)
         try:
-            return cls(place, manifest, catalog, _store(place, manifest, lasting), model)
+            return cls(place, manifest, catalog, _store(place, manifest, prefer_gpu), model)
         except BaseException:
             catalog.close()
             raise
@@ -238,9 +238,9 @@ class Collection:
         self.close()
 
 
-def _store(at: Path, manifest: Manifest, lasting: bool) -> Store:
+def _store(at: Path, manifest: Manifest, prefer_gpu: bool) -> Store:
     if not manifest.store:
-        return LocalStore.open(at / VECTORS_FOLDER, manifest.shape, write=False, lasting=lasting)
+        return LocalStore.open(at / VECTORS_FOLDER, manifest.shape, write=False, prefer_gpu=prefer_gpu)
     from sightline.collection.remote.access import open_remote
 
     return open_remote(manifest.store)[1]

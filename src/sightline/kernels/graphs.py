@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from sightline.bundle.engines import Arrays
+from sightline.device import CAPTURING
 from sightline.errors import UnknownOperatorError
-from sightline.kernels.device import CAPTURING
 from sightline.kernels.operators import ON_PROCESSORS
 from sightline.kernels.program import Plan, Program
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sightline.kernels.device import CAPTURING
+from sightline.device import CAPTURING
 
 
 class Recorded:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sightline.errors import ModelError
 from sightline.losses.interaction import maxsim
-from sightline.models.retriever import Encoded, Regions, Retriever, Seen, Tokens
+from sightline.models.retriever import EncodedTensors, Regions, Retriever, Seen, Tokens
 
 Field = Literal["embedding", "fragments", "states"]
 Sides = Literal["texts", "images"]
@@ -45,8 +45,8 @@ class Pairs:
     inputs: of this process's own rows, where an objective asks for them.
     """
 
-    texts: Encoded
-    images: Encoded
+    texts: EncodedTensors
+    images: EncodedTensors
     text_ids: Tensor
     image_ids: Tensor
     own_texts: slice = field(default_factory=lambda: slice(None))
@@ -84,7 +84,7 @@ class Objective(nn.Module, ABC):
     """
 
     needs: frozenset[Field]
-    """Fields of `Encoded` that it sends gradients into, and so into the encoders. It may read others, detached."""
+    """Fields of `EncodedTensors` that it sends gradients into, and so into the encoders. Others it reads detached."""
     sends_to: frozenset[Sides] = frozenset({"texts", "images"})
     """The sides whose fields it sends those gradients into."""
     asks_teacher: bool = False

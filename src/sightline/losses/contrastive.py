@@ -37,9 +37,9 @@ class Contrastive(Objective):
 
     Shares: a direction is a sum over own anchors divided by the number of anchors with a positive in the whole batch.
 
-    >>> from sightline.models import Encoded
+    >>> from sightline.models import EncodedTensors
     >>> def encoded(vectors):
-    ...     return Encoded(vectors, vectors[:, None], torch.ones(len(vectors), 1, dtype=torch.bool), None)
+    ...     return EncodedTensors(vectors, vectors[:, None], torch.ones(len(vectors), 1, dtype=torch.bool), None)
     >>> texts, images = encoded(torch.eye(2)[[0, 0, 1]]), encoded(torch.eye(2))
     >>> pairs = Pairs(texts, images, torch.tensor([7, 7, 8]), torch.tensor([7, 8]))
     >>> contrastive = Contrastive(temperature=1.0)

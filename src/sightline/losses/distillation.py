@@ -38,8 +38,8 @@ class Distill(Objective):
 
     Shares: a direction is a sum over own anchors divided by the number of anchors that count in the whole batch.
 
-    >>> from sightline.models import Encoded
-    >>> sides = Encoded(torch.eye(2), torch.eye(2)[:, None], torch.ones(2, 1, dtype=torch.bool), None)
+    >>> from sightline.models import EncodedTensors
+    >>> sides = EncodedTensors(torch.eye(2), torch.eye(2)[:, None], torch.ones(2, 1, dtype=torch.bool), None)
     >>> ids, taught = torch.tensor([7, 8]), 2 * torch.eye(2)
     >>> pairs = Pairs(sides, sides, ids, ids, taught=taught)
     >>> Distill(teacher_temperature=2.0, student_temperature=1.0)(pairs, None, torch.Generator())  # the same odds

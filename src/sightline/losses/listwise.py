@@ -29,9 +29,10 @@ class Listwise(Objective):
     Shares: a list belongs to the process that owns its text; the mean is over all texts whose image is in the batch.
 
     >>> from types import SimpleNamespace
-    >>> from sightline.models import Encoded
+    >>> from sightline.models import EncodedTensors
     >>> model = SimpleNamespace(match=lambda text, _, image, __: (text * image).sum((1, 2)))
-    >>> sides = Encoded(torch.eye(2), torch.eye(2)[:, None], torch.ones(2, 1, dtype=torch.bool), torch.eye(2)[:, None])
+    >>> states, mask = torch.eye(2)[:, None], torch.ones(2, 1, dtype=torch.bool)
+    >>> sides = EncodedTensors(torch.eye(2), states, mask, states)
     >>> pairs = Pairs(sides, sides, torch.tensor([7, 8]), torch.tensor([7, 8]))
     >>> Listwise(negatives=1)(pairs, model, torch.Generator())  # softplus(-1): logits of 1 against logits of 0
     tensor(0.3133)

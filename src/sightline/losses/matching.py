@@ -51,9 +51,10 @@ class Matching(Objective):
     weights add up to one over the whole batch.
 
     >>> from types import SimpleNamespace
-    >>> from sightline.models import Encoded
+    >>> from sightline.models import EncodedTensors
     >>> model = SimpleNamespace(match=lambda text, _, image, __: (text * image).sum((1, 2)))
-    >>> sides = Encoded(torch.eye(2), torch.eye(2)[:, None], torch.ones(2, 1, dtype=torch.bool), torch.eye(2)[:, None])
+    >>> states, mask = torch.eye(2)[:, None], torch.ones(2, 1, dtype=torch.bool)
+    >>> sides = EncodedTensors(torch.eye(2), states, mask, states)
     >>> pairs = Pairs(sides, sides, torch.tensor([7, 8]), torch.tensor([7, 8]))
     >>> matching = Matching(negatives="random")
     >>> matching(pairs, model, torch.Generator())  # half softplus(-1) for logits of 1, half softplus(0) for those of 0

@@ -12,7 +12,7 @@ from sightline.losses.cuda_graph import Recorded
 from sightline.losses.graph import AssociationGraph, Graph, relevance_loss
 from sightline.losses.relation_mechanisms import MECHANISMS, Among, Fusion, Mechanism, Standalone
 from sightline.losses.triplet import Negatives, Triplet
-from sightline.models.retriever import Encoded, Retriever
+from sightline.models.retriever import EncodedTensors, Retriever
 
 _WORDS = 8
 """Texts are padded to a multiple of so many words before their batch is recorded: few lengths need few recordings."""
@@ -44,8 +44,8 @@ class Relation(Objective):
     Shares: every process relates the whole batch, with the same dropout, and answers for the terms of its own rows.
 
     >>> from types import SimpleNamespace
-    >>> from sightline.models import Encoded
-    >>> sides = Encoded(torch.eye(2), torch.eye(2)[:, None], torch.ones(2, 1, dtype=torch.bool), None)
+    >>> from sightline.models import EncodedTensors
+    >>> sides = EncodedTensors(torch.eye(2), torch.eye(2)[:, None], torch.ones(2, 1, dtype=torch.bool), None)
     >>> pairs = Pairs(sides, sides, torch.tensor([7, 8]), torch.tensor([7, 8]))
     >>> relation = Relation(heads=1)
     >>> relation.fit(SimpleNamespace(embedding_dim=2))
@@ -163,5 +163,5 @@ def _tensors(pairs: Pairs) -> tuple[Tensor, ...]:
 def _batch(*tensors: Tensor) -> Pairs:
     """A batch again of what `_tensors` gives."""
     text, words, word_mask, image, patches, patch_mask, text_ids, image_ids = tensors
-    texts, images = Encoded(text, words, word_mask, None), Encoded(image, patches, patch_mask, None)
+    texts, images = EncodedTensors(text, words, word_mask, None), EncodedTensors(image, patches, patch_mask, None)
     return Pairs(texts, images, text_ids, image_ids)

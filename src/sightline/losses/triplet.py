@@ -38,9 +38,9 @@ class Triplet(Objective):
     by the one that owns the image, and both are divided by the number of positive pairs in the whole batch. Every term
     has one owner and one divisor, so shares add up; with one image for each text that divisor is the number of texts.
 
-    >>> from sightline.models import Encoded
+    >>> from sightline.models import EncodedTensors
     >>> def encoded(vectors):
-    ...     return Encoded(vectors, vectors[:, None], torch.ones(len(vectors), 1, dtype=torch.bool), None)
+    ...     return EncodedTensors(vectors, vectors[:, None], torch.ones(len(vectors), 1, dtype=torch.bool), None)
     >>> texts = encoded(torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]))
     >>> images = encoded(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
     >>> pairs = Pairs(texts, images, torch.tensor([7, 7, 8]), torch.tensor([7, 8]))

@@ -16,7 +16,7 @@ from sightline.models.heads import ImageStates, MatchScore, UnitProjection, last
 from sightline.models.image_reader import ImageReader
 from sightline.models.image_tower import ImageTower
 from sightline.models.relations import RelationPooling, dropped
-from sightline.models.retriever import Encoded, Regions, Retriever, Seen, Tokens
+from sightline.models.retriever import EncodedTensors, Regions, Retriever, Seen, Tokens
 from sightline.models.text_tower import TextTower
 from sightline.models.towers import TowerConfig
 
@@ -121,7 +121,7 @@ class DualStream(Retriever):
             raise ModelError("this model reads regions, not pixels")
         return self.image(pixels)  # type: ignore[no-any-return]
 
-    def encode_images(self, images: Tensor | Seen | Regions) -> Encoded:
+    def encode_images(self, images: Tensor | Seen | Regions) -> EncodedTensors:
         """Encode pixels [batch, 3, size, size], what the tower saw in them, or regions."""
         given = self._given(images)
         pooled, fragments, mask = given.pooled, given.fragments, given.mask
@@ -133,7 +133,7 @@ class DualStream(Retriever):
             pooled, fragments = whole[:, 0], whole[:, 1:]
             mask = mask_with_codes(mask, self.config.codes)
         both = _projected(self.image_embedding, self.image_fragments, pooled, fragments, mask)
-        return self._cut(Encoded(*both, mask, states), fragments.shape[1] - self.config.codes)
+        return self._cut(EncodedTensors(*both, mask, states), fragments.shape[1] - self.config.codes)
 
     def _given(self, images: Tensor | Seen | Regions) -> _Given:
         """Run the image tower, where that was not done, or take regions as they are."""
@@ -146,7 +146,7 @@ class DualStream(Retriever):
         mask = torch.ones(seen.patches.shape[:2], dtype=torch.bool, device=seen.patches.device)
         return _Given(seen.pooled, seen.patches, mask, seen.patches if seen.below is None else seen.below)
 
-    def encode_texts(self, tokens: Tokens) -> Encoded:
+    def encode_texts(self, tokens: Tokens) -> EncodedTensors:
         """Encode tokenised texts."""
         read = self.text(tokens, self.text_codes)
         count = tokens.ids.shape[1]
@@ -160,7 +160,7 @@ class DualStream(Retriever):
         mask = mask_with_codes(tokens.mask, self.config.codes)
         states = self._text_states(tokens, read)
         both = _projected(self.text_embedding, self.text_fragments, pooled, read, mask)
-        return self._cut(Encoded(*both, mask, states), count)
+        return self._cut(EncodedTensors(*both, mask, states), count)
 
     def _text_states(self, tokens: Tokens, read: Tensor) -> Tensor | None:
         """What the matcher reads of texts: what the tower made of the words, or the words themselves."""
@@ -171,7 +171,7 @@ class DualStream(Retriever):
         words = self.text.words(tokens.ids)
         return words if self.text_codes is None else with_codes(words, self.text_codes)
 
-    def _cut(self, encoded: Encoded, count: int) -> Encoded:
+    def _cut(self, encoded: EncodedTensors, count: int) -> EncodedTensors:
         """Keep the first fragments alone, if so configured; `count` are there before the codes."""
         if not self.config.fragments:
             return encoded

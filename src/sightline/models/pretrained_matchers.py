@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sightline.models.pretrained_model import Pretrained, encoded, hiding, whole
-from sightline.models.retriever import Encoded, Seen, Tokens
+from sightline.models.retriever import EncodedTensors, Seen, Tokens
 
 
 class Blip(Pretrained):
@@ -22,12 +22,12 @@ class Blip(Pretrained):
         seen = self.model.vision_model(pixel_values=pixels).last_hidden_state
         return Seen(seen[:, 0], seen)
 
-    def encode_seen(self, seen: Seen) -> Encoded:
+    def encode_seen(self, seen: Seen) -> EncodedTensors:
         """Embed the class token; keep everything for the matcher."""
         embedding = F.normalize(self.model.vision_proj(seen.pooled), dim=-1)
         return encoded(whole(seen.patches), embedding, seen.patches)
 
-    def encode_texts(self, tokens: Tokens) -> Encoded:
+    def encode_texts(self, tokens: Tokens) -> EncodedTensors:
         """Encode tokenised texts without looking at a picture."""
         words = self.model.text_encoder.embeddings(input_ids=tokens.ids)
         read = self.model.text_encoder(encoder_embeds=words, attention_mask=tokens.mask.long()).last_hidden_state
@@ -62,11 +62,11 @@ class Vilt(Pretrained):
         states = row + parts.token_type_embeddings.weight[1]
         return Seen(states[:, 0], states)
 
-    def encode_seen(self, seen: Seen) -> Encoded:
+    def encode_seen(self, seen: Seen) -> EncodedTensors:
         """Keep the patches for the matcher."""
         return encoded(whole(seen.patches), None, seen.patches)
 
-    def encode_texts(self, tokens: Tokens) -> Encoded:
+    def encode_texts(self, tokens: Tokens) -> EncodedTensors:
         """Embed the words."""
         parts = self.model.vilt.embeddings
         words = parts.text_embeddings(input_ids=tokens.ids) + parts.token_type_embeddings.weight[0]

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from sightline.bundle.encoded import Ability
 from sightline.errors import ModelError
 from sightline.media import ImageInput
-from sightline.models.retriever import Encoded, Regions, Retriever, Seen, TextInput
+from sightline.models.retriever import EncodedTensors, Regions, Retriever, Seen, TextInput
 from sightline.models.towers import UNREADABLE, check_whole, lacking
 
 
@@ -48,13 +48,13 @@ class Pretrained(Retriever):
         """None: it has no fragments to lay out."""
         return None
 
-    def encode_images(self, images: Tensor | Seen | Regions) -> Encoded:
+    def encode_images(self, images: Tensor | Seen | Regions) -> EncodedTensors:
         """Encode pixels [batch, 3, size, size], or what the image side saw in them."""
         if isinstance(images, Regions):
             raise ModelError("this model reads pixels, not regions")
         return self.encode_seen(images if isinstance(images, Seen) else self.look(images))
 
-    def encode_seen(self, seen: Seen) -> Encoded:
+    def encode_seen(self, seen: Seen) -> EncodedTensors:
         """Encode what `look` gave."""
         raise NotImplementedError
 
@@ -67,12 +67,12 @@ class Pretrained(Retriever):
         return {"model": self.model}
 
 
-def encoded(mask: Tensor, embedding: Tensor | None = None, states: Tensor | None = None) -> Encoded:
+def encoded(mask: Tensor, embedding: Tensor | None = None, states: Tensor | None = None) -> EncodedTensors:
     """Items of a model without fragments: mask [batch, n], and an embedding [batch, dim], states, or both."""
     fragments = torch.zeros(*mask.shape, 0, device=mask.device)
     if embedding is None:
         embedding = torch.zeros(mask.shape[0], 0, device=mask.device)
-    return Encoded(embedding, fragments, mask, states)
+    return EncodedTensors(embedding, fragments, mask, states)
 
 
 def whole(values: Tensor) -> Tensor:

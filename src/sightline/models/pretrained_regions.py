@@ -17,7 +17,7 @@ from transformers import BertConfig, BertModel
 from sightline.errors import ModelError
 from sightline.media import RegionConfig
 from sightline.models.pretrained_model import Pretrained, encoded, hiding
-from sightline.models.retriever import Encoded, Regions, Seen, TextInput, Tokens
+from sightline.models.retriever import EncodedTensors, Regions, Seen, TextInput, Tokens
 from sightline.models.towers import check_whole
 
 Weights = Mapping[str, Tensor]
@@ -79,14 +79,14 @@ class RegionMatcher(Pretrained):
         """Refuse: regions are detected elsewhere."""
         raise ModelError("this model reads regions, not pixels", "Give it the regions of a detector.")
 
-    def encode_images(self, images: Tensor | Seen | Regions) -> Encoded:
+    def encode_images(self, images: Tensor | Seen | Regions) -> EncodedTensors:
         """Embed regions."""
         if not isinstance(images, Regions):
             raise ModelError("this model reads regions, not pixels", "Give it the regions of a detector.")
         types = self.model.embeddings.token_type_embeddings.weight
         return encoded(images.mask, None, self.embed(images, types[1]))
 
-    def encode_texts(self, tokens: Tokens) -> Encoded:
+    def encode_texts(self, tokens: Tokens) -> EncodedTensors:
         """Embed words."""
         return encoded(tokens.mask, None, self.model.embeddings(input_ids=tokens.ids))
 

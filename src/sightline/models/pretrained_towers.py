@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from sightline.bundle.spec import Calibration
 from sightline.media import Preprocess
 from sightline.models.pretrained_model import Pretrained, encoded
-from sightline.models.retriever import Encoded, Seen, TextInput, Tokens
+from sightline.models.retriever import EncodedTensors, Seen, TextInput, Tokens
 
 
 class TwoTowers(Pretrained):
@@ -36,12 +36,12 @@ class TwoTowers(Pretrained):
         pooled = self.model.get_image_features(pixel_values=pixels).pooler_output
         return Seen(pooled, pooled.new_zeros(pooled.shape[0], 0, 0))
 
-    def encode_seen(self, seen: Seen) -> Encoded:
+    def encode_seen(self, seen: Seen) -> EncodedTensors:
         """Bring what the tower gave to unit length."""
         nothing = seen.pooled.new_zeros(seen.pooled.shape[0], 0, dtype=torch.bool)
         return encoded(nothing, F.normalize(seen.pooled, dim=-1))
 
-    def encode_texts(self, tokens: Tokens) -> Encoded:
+    def encode_texts(self, tokens: Tokens) -> EncodedTensors:
         """Encode tokenised texts. Where CLIP ends a text is read off its ids, so padding is made what CLIP expects."""
         return encoded(tokens.mask, F.normalize(self.read(tokens), dim=-1))
 

@@ -12,7 +12,7 @@ from sightline.bundle.spec import Calibration
 from sightline.media import ImageInput, RegionConfig
 
 
-class Encoded(NamedTuple):
+class EncodedTensors(NamedTuple):
     """A batch of encoded items, as `sightline.bundle.Encoded` but made of tensors that carry gradients.
 
     embedding: [batch, dim], unit length; [batch, 0] for a model without `embed`.
@@ -76,7 +76,7 @@ class Retriever(nn.Module, ABC):
     """A model with up to three abilities: `embed`, `fragments` and `match`.
 
     Whatever the architecture, an item is encoded on its own, once, and everything that later stages need of it is in
-    its `Encoded`. Padding never changes an output.
+    its `EncodedTensors`. Padding never changes an output.
     """
 
     preprocess: ImageInput
@@ -112,11 +112,11 @@ class Retriever(nn.Module, ABC):
         """Run the image tower alone on pixels [batch, 3, size, size]; of a frozen tower this need be done only once."""
 
     @abstractmethod
-    def encode_images(self, images: Tensor | Seen | Regions) -> Encoded:
+    def encode_images(self, images: Tensor | Seen | Regions) -> EncodedTensors:
         """Encode pixels [batch, 3, size, size], what the tower saw in them, or regions."""
 
     @abstractmethod
-    def encode_texts(self, tokens: Tokens) -> Encoded:
+    def encode_texts(self, tokens: Tokens) -> EncodedTensors:
         """Encode tokenised texts."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from sightline.models import towers
 from sightline.models.fragments import mask_with_codes, mask_without_codes, new_codes, pooled_regions, with_codes
 from sightline.models.heads import ImageStates, MatchScore, UnitProjection, masked_mean
 from sightline.models.image_tower import ImageTower, Pool
-from sightline.models.retriever import Encoded, Regions, Retriever, Seen, TextInput, Tokens
+from sightline.models.retriever import EncodedTensors, Regions, Retriever, Seen, TextInput, Tokens
 from sightline.models.text_tower import TextTower
 from sightline.models.towers import TowerConfig
 
@@ -110,7 +110,7 @@ class SingleStream(Retriever):
             raise ModelError("this model reads regions, not pixels")
         return self.image(pixels)  # type: ignore[no-any-return]
 
-    def encode_images(self, images: Tensor | Seen | Regions) -> Encoded:
+    def encode_images(self, images: Tensor | Seen | Regions) -> EncodedTensors:
         """Encode pixels [batch, 3, size, size], what the tower saw in them, or regions."""
         if isinstance(images, Regions):
             if self.image is not None:
@@ -125,7 +125,7 @@ class SingleStream(Retriever):
         mask = mask_with_codes(mask, self.config.codes)
         return self._encoded(self.transformer.read(None, None, states, mask), mask, states)
 
-    def encode_texts(self, tokens: Tokens) -> Encoded:
+    def encode_texts(self, tokens: Tokens) -> EncodedTensors:
         """Encode tokenised texts."""
         states = self.transformer.words(tokens.ids)
         read = self.transformer.read(states, tokens.mask, None, None, self.text_codes)
@@ -133,14 +133,14 @@ class SingleStream(Retriever):
             states = with_codes(states, self.text_codes)
         return self._encoded(read, mask_with_codes(tokens.mask, self.config.codes), states)
 
-    def _encoded(self, read: Tensor, mask: Tensor, states: Tensor) -> Encoded:
+    def _encoded(self, read: Tensor, mask: Tensor, states: Tensor) -> EncodedTensors:
         mean = masked_mean(read, mask_without_codes(mask, self.config.codes))
         embedding = self.project(mean) if self.project is not None else nn.functional.normalize(mean, dim=-1)
         fragments, first = self.fragment(read), self.config.fragments
         if not first:
-            return Encoded(embedding, fragments, mask, states)
+            return EncodedTensors(embedding, fragments, mask, states)
         end = read.shape[1] - self.config.codes
-        return Encoded(embedding, fragments[:, :end][:, :first], mask[:, :end][:, :first], None)
+        return EncodedTensors(embedding, fragments[:, :end][:, :first], mask[:, :end][:, :first], None)
 
     def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
         """Logits [batch] that text i and image i belong together."""

@@ -15,7 +15,7 @@ from sightline.bundle.tokenizer import Tokenizer
 from sightline.media import ImageInput, RegionConfig, without_padding
 from sightline.models import checkpoint
 from sightline.models.code_attention import code_attention
-from sightline.models.retriever import Encoded, Regions, Retriever, Tokens
+from sightline.models.retriever import EncodedTensors, Regions, Retriever, Tokens
 from sightline.registry.loader import CHECKPOINT_FILE, PUBLISHED_FILE, name_of
 
 Mask = npt.NDArray[np.bool_]
@@ -107,7 +107,7 @@ def read(folder: str | Path) -> tuple[Retriever, Tokenizer]:
     return pretrained.load(folder)
 
 
-def _arrays(encoded: Encoded, truncated: Mask | None = None) -> bundle.Encoded:
+def _arrays(encoded: EncodedTensors, truncated: Mask | None = None) -> bundle.Encoded:
     states = None if encoded.states is None else encoded.states.float().cpu().numpy()
     return bundle.Encoded(
         encoded.embedding.float().cpu().numpy(),

@@ -21,7 +21,7 @@ from sightline.datasets.record import Report
 from sightline.errors import BundleError, ModelError
 from sightline.evaluation.encodings import Progress
 from sightline.media import Preprocess, RegionConfig
-from sightline.models.retriever import Encoded, Regions, Retriever, Tokens
+from sightline.models.retriever import EncodedTensors, Regions, Retriever, Tokens
 from sightline.onnx_export.calibrate import finish
 from sightline.onnx_export.quantize import quantize
 
@@ -149,7 +149,7 @@ def _check_replaceable(out: Path) -> None:
 
 
 @torch.inference_mode()
-def _graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> Encoded:
+def _graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> EncodedTensors:
     """Trace the three graphs with a small batch; gives the encoded images, whose shapes the spec records.
 
     Where the fragments of a text are not its tokens one by one, the text graph says by a mask which of them are real.
@@ -173,7 +173,7 @@ def _graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> Encoded
     return image
 
 
-def _image_graph(retriever: Retriever, folder: Path) -> Encoded:
+def _image_graph(retriever: Retriever, folder: Path) -> EncodedTensors:
     """Trace the image graph, of pixels or of regions; gives what the model made of the small batch."""
     wanted = retriever.preprocess
     if isinstance(wanted, Preprocess):
@@ -197,7 +197,7 @@ def _image_spec(retriever: Retriever) -> ImageSpec:
     return ImageSpec(wanted, retriever.grid)
 
 
-def _names(encoded: Encoded) -> list[str]:
+def _names(encoded: EncodedTensors) -> list[str]:
     return list(_given(encoded))
 
 
@@ -250,11 +250,11 @@ def _forget_sources(graph: Any) -> None:
         node.metadata_props.pop(_SOURCES, None)
 
 
-def _outputs(encoded: Encoded) -> tuple[Tensor, ...]:
+def _outputs(encoded: EncodedTensors) -> tuple[Tensor, ...]:
     return tuple(_given(encoded).values())
 
 
-def _given(encoded: Encoded) -> dict[str, Tensor]:
+def _given(encoded: EncodedTensors) -> dict[str, Tensor]:
     """What a model gives of an item, by the names of a graph's outputs: what it cannot do is left out, or has no width.
 
     An embedding is always among it, be it without width, for it says how many items there are.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sightline.bundle.spec import SPEC_FILE, BundleSpec, read_spec
 from sightline.errors import BundleError, ModelError
 from sightline.registry.loader import HUB_PREFIX, locate
-from sightline.registry.published import Known
+from sightline.registry.published import PublishedModel
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,7 +19,7 @@ _HERE = ("*", "bundles/*", "runs/*/bundle")  # where a working folder keeps bund
 
 
 @dataclass(frozen=True, slots=True)
-class Shelved:
+class InstalledModel:
     """A bundle on this machine. `model` is what commands call it: default, hf:NAME, or its folder."""
 
     model: str
@@ -46,18 +46,18 @@ class Shelved:
         }
 
 
-def shelf(on_problem: Callable[[BundleError], None] | None = None) -> list[Shelved]:
+def installed_models(on_problem: Callable[[BundleError], None] | None = None) -> list[InstalledModel]:
     """Every bundle in a known place: the one that ships, those had from the hub, those in the working folder.
 
     Files are not checked against their hashes, which takes longer than a list should. A bundle whose spec cannot be
     read is told to `on_problem` and left out.
     """
-    found: dict[Path, Shelved] = {}
+    found: dict[Path, InstalledModel] = {}
     for model, folder in _places():
         if folder.resolve() in found:
             continue
         try:
-            found[folder.resolve()] = Shelved(model, folder, read_spec(folder))
+            found[folder.resolve()] = InstalledModel(model, folder, read_spec(folder))
         except BundleError as error:
             if on_problem:
                 on_problem(error)
@@ -87,7 +87,7 @@ def _hub() -> Path:
     return Path(os.environ.get("HF_HOME") or cache / "huggingface") / "hub"
 
 
-def table(bundles: Sequence[Shelved]) -> "Table":
+def table(bundles: Sequence[InstalledModel]) -> "Table":
     """Show bundles one a row, with the last of their results, which has the most stages."""
     from rich.table import Table
 
@@ -103,7 +103,7 @@ def table(bundles: Sequence[Shelved]) -> "Table":
     return shown
 
 
-def known_table(models: Sequence[Known]) -> "Table":
+def published_table(models: Sequence[PublishedModel]) -> "Table":
     """Show published models one a row; nothing of theirs was measured before a bundle is made of them."""
     from rich.table import Table
 

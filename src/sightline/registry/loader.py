@@ -15,12 +15,12 @@ HUB_PREFIX = "hf:"
 _NEVER_READ = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvino/*", "coreml/*"]
 
 
-def load(model: str | Path = "default", *, lasting: bool = False) -> Model:
+def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
     """Open a model, ready to encode and match.
 
     model: `default` (the one that ships with Sightline), a bundle's folder, the folder of a checkpoint or of a
     published model such as CLIP (both need `sightline[train]`), or `hf:NAME` (any of these on the hub, downloaded
-    once). lasting: for work that takes minutes, which a bundle does on a GPU, where one and torch are at hand.
+    once). prefer_gpu: for work that takes minutes, which a bundle does on a GPU, where one and torch are at hand.
 
     >>> model = load(tiny_bundle)
     >>> sorted(model.abilities)
@@ -29,7 +29,7 @@ def load(model: str | Path = "default", *, lasting: bool = False) -> Model:
     folder = locate(model)
     if (folder / SPEC_FILE).is_file():
         bundle = Bundle.open(folder)
-        return bundle.for_lasting_work() if lasting else bundle
+        return bundle.prefer_gpu() if prefer_gpu else bundle
     if (folder / CHECKPOINT_FILE).is_file() or (folder / PUBLISHED_FILE).is_file():
         return _under_torch(folder, str(model).removeprefix(HUB_PREFIX))
     raise ModelError(
@@ -66,8 +66,8 @@ def name_of(folder: str | Path) -> str:
 
 def _bundled() -> Path:
     """The bundled model: inside an installed package, or in the root of a checkout."""
-    here = Path(__file__).parent
-    for folder in (here / "bundles" / "default", here.parents[1] / "bundles" / "default"):
+    package = Path(__file__).parents[1]
+    for folder in (package / "bundles" / "default", package.parents[1] / "bundles" / "default"):
         if (folder / SPEC_FILE).is_file():
             return folder
     raise ModelError("this installation has no bundled model", "Give the folder of a bundle or checkpoint, or hf:NAME.")

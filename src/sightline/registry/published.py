@@ -8,7 +8,7 @@ from sightline.registry.loader import HUB_PREFIX
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PublishedModel:
     """A model on the hub. languages: "mul" for many. parameters: how many numbers its weights are."""
 
     name: str
@@ -37,16 +37,16 @@ class Known:
         }
 
 
-KNOWN = (
-    Known("openai/clip-vit-base-patch32", ("embed",), ("en",), 151_277_313),
-    Known("openai/clip-vit-base-patch16", ("embed",), ("en",), 149_620_737),
-    Known("openai/clip-vit-large-patch14", ("embed",), ("en",), 427_616_513),
-    Known("google/siglip-base-patch16-224", ("embed",), ("en",), 203_155_970),
-    Known("google/siglip2-base-patch16-224", ("embed",), ("mul",), 375_187_970),
-    Known("google/siglip2-base-patch16-naflex", ("embed",), ("mul",), 375_234_050),
-    Known("Salesforce/blip-itm-base-coco", ("embed", "match"), ("en",), 223_744_258),
-    Known("Salesforce/blip-itm-base-flickr", ("embed", "match"), ("en",), 223_744_258),
-    Known("dandelin/vilt-b32-finetuned-coco", ("match",), ("en",), 111_595_777),
-    Known("dandelin/vilt-b32-finetuned-flickr30k", ("match",), ("en",), 111_595_777),
+PUBLISHED_MODELS = (
+    PublishedModel("openai/clip-vit-base-patch32", ("embed",), ("en",), 151_277_313),
+    PublishedModel("openai/clip-vit-base-patch16", ("embed",), ("en",), 149_620_737),
+    PublishedModel("openai/clip-vit-large-patch14", ("embed",), ("en",), 427_616_513),
+    PublishedModel("google/siglip-base-patch16-224", ("embed",), ("en",), 203_155_970),
+    PublishedModel("google/siglip2-base-patch16-224", ("embed",), ("mul",), 375_187_970),
+    PublishedModel("google/siglip2-base-patch16-naflex", ("embed",), ("mul",), 375_234_050),
+    PublishedModel("Salesforce/blip-itm-base-coco", ("embed", "match"), ("en",), 223_744_258),
+    PublishedModel("Salesforce/blip-itm-base-flickr", ("embed", "match"), ("en",), 223_744_258),
+    PublishedModel("dandelin/vilt-b32-finetuned-coco", ("match",), ("en",), 111_595_777),
+    PublishedModel("dandelin/vilt-b32-finetuned-flickr30k", ("match",), ("en",), 111_595_777),
 )
 """Some of each family; any other of a family opens as well."""

@@ -75,7 +75,7 @@ class CurrentCollection:
 
 def _opened(at: Path | str, model: Model) -> Collection:
     """Open a collection, unless another model made it."""
-    opened = Collection.open(at, model, lasting=True)
+    opened = Collection.open(at, model, prefer_gpu=True)
     try:
         opened.check_model(model)
     except SightlineError:

@@ -29,7 +29,7 @@ from sightline.server.similar import similar
 from sightline.stores.base import Part, Parts
 
 _QUICK, _SLOW = 32, 32
-Known = Callable[[str], bool]
+HasTag = Callable[[str], bool]
 """Says whether a client has what a tag stands for."""
 
 
@@ -107,14 +107,14 @@ class Service:
         with self.current.use() as collection:
             return responses.item_answer(_item(collection, id), collection)
 
-    def image(self, id: int, known: Known) -> tuple[str, Sent | None]:
+    def image(self, id: int, known: HasTag) -> tuple[str, Sent | None]:
         """The tag of an item's picture, and the picture unless `known` says that the client has it."""
         with self.current.use() as collection:
             item = _item(collection, id)
             tag = etag(collection, item, "image")
             return tag, None if known(tag) else picture(collection, item, self.limits)
 
-    def thumbnail(self, id: int, side: int, known: Known) -> tuple[str, Sent | None]:
+    def thumbnail(self, id: int, side: int, known: HasTag) -> tuple[str, Sent | None]:
         """The tag of an item's thumbnail, and the thumbnail unless `known` says that the client has it."""
         with self.current.use() as collection:
             item = _item(collection, id)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sightline.bundle import Bundle
 from sightline.bundle.encoded import Encoded, Floats, stacked
-from sightline.bundle.engines import Device, device_of_lasting_work
+from sightline.bundle.engines import Device, preferred_device
 from sightline.bundle.runtime import Mask
 from sightline.bundle.spec import Graph
 from sightline.media.loader import usable_cpus
@@ -37,7 +37,7 @@ class SharedBundle(Bundle):
     """
 
     def __init__(self, bundle: Bundle, limits: Limits, note: Callable[[int], None] | None = None) -> None:
-        device = device_of_lasting_work()
+        device = preferred_device()
         super().__init__(bundle.folder, bundle.spec, bundle.threads, device)
         self.workers = limits.encoders or (_GPU_WORKERS if device == "gpu" else usable_cpus())
         self.encoder = Bundle(bundle.folder, bundle.spec, max(1, usable_cpus() // self.workers), device)

@@ -44,31 +44,31 @@ class LocalStore:
     Several threads may search one store at once; whoever adds, deletes, compacts or refreshes wants it for itself.
     """
 
-    def __init__(self, folder: Path, files: Generation, handle: int | None, effort: Effort, lasting: bool) -> None:
+    def __init__(self, folder: Path, files: Generation, handle: int | None, effort: Effort, prefer_gpu: bool) -> None:
         self._folder, self._files, self._lock, self._effort = folder, files, handle, effort
         self._directory = Directory(files.ids, files.deleted)
-        self._device = _on_device(files, self._directory) if lasting else None
+        self._device = _on_device(files, self._directory) if prefer_gpu else None
         self._flushed = files.head()
         self._is_open = True
 
     @classmethod
     def open(
-        cls, folder: Path, shape: Shape, *, write: bool, effort: Effort | None = None, lasting: bool = False
+        cls, folder: Path, shape: Shape, *, write: bool, effort: Effort | None = None, prefer_gpu: bool = False
     ) -> "LocalStore":
         """Open the store in a folder; for writing, a store that is not there is made.
 
         What was written after the last flush of a process that died is cut off when the store is next opened for
-        writing, and never seen before. lasting: a store for reading will be searched so often that it pays to send
+        writing, and never seen before. prefer_gpu: a store for reading will be searched so often that it pays to send
         its embeddings to a GPU, where there is one.
         """
         effort = effort or Effort()
         if not write:
-            return cls(folder, _open_files(folder, shape), None, effort, lasting)
+            return cls(folder, _open_files(folder, shape), None, effort, prefer_gpu)
         with _disk_trouble(folder):
             folder.mkdir(parents=True, exist_ok=True)
             handle = lock(folder)
             try:
-                return cls(folder, _open_files_to_write(folder, shape), handle, effort, lasting=False)
+                return cls(folder, _open_files_to_write(folder, shape), handle, effort, prefer_gpu=False)
             except BaseException:
                 os.close(handle)
                 raise
@@ -229,7 +229,7 @@ class LocalStore:
 
 def _on_device(files: Generation, directory: Directory) -> "OnDevice | None":
     """The embeddings on a GPU, where there is one."""
-    from sightline.kernels.device import has_gpu
+    from sightline.device import has_gpu
 
     if not has_gpu():
         return None

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from sightline.errors import SightlineError
 from sightline.losses.base import Field, Inputs, Objective, Pairs, Sides
-from sightline.models.retriever import Encoded, Retriever
+from sightline.models.retriever import EncodedTensors, Retriever
 from sightline.training.distributed import World
 
-Encode = Callable[[slice], Encoded]
+Encode = Callable[[slice], EncodedTensors]
 """Encodes some rows of this process's share, given by their place in it."""
 
 _APART = 1_000_003  # between the seeds of two rows, so that steps, which are neighbours, do not meet
@@ -102,7 +102,13 @@ class _Encoding:
     """One side, encoded: its gathered rows as leaves, and the way back into the encoder for this process's own."""
 
     def __init__(
-        self, side: Side, own: slice, chunks: list[slice], seed: int, kept: Encoded | None, gathered: Encoded
+        self,
+        side: Side,
+        own: slice,
+        chunks: list[slice],
+        seed: int,
+        kept: EncodedTensors | None,
+        gathered: EncodedTensors,
     ) -> None:
         self.own = own
         self.gathered = gathered
@@ -118,8 +124,8 @@ class _Encoding:
         torch.clear_autocast_cache()  # an older torch would go on with weights that it cast without a graph
         with torch.set_grad_enabled(bool(fields)):
             parts.append(_seeded(side.encode, chunks[-1], seed))
-        joined = Encoded(*(_joined([part[i] for part in parts]) for i in range(4)))  # type: ignore[arg-type]
-        gathered = Encoded(
+        joined = EncodedTensors(*(_joined([part[i] for part in parts]) for i in range(4)))  # type: ignore[arg-type]
+        gathered = EncodedTensors(
             *(None if value is None else world.gather(value.detach(), count) for value in joined)  # type: ignore[arg-type]
         )
         for field in fields:
@@ -145,7 +151,7 @@ class _Encoding:
                 torch.autograd.backward([v for v, _ in outputs], [g.to(v.dtype) for v, g in outputs])
 
 
-def _seeded(encode: Encode, rows: slice, seed: int) -> Encoded:
+def _seeded(encode: Encode, rows: slice, seed: int) -> EncodedTensors:
     """Encode with random numbers (dropout) that are the same each time, and others for other rows."""
     torch.manual_seed(seed + rows.start * _APART)
     return encode(rows)

@@ -15,7 +15,7 @@ from sightline.losses.base import Pairs
 from sightline.losses.match_scores import judge
 from sightline.media import Preprocess
 from sightline.models import checkpoint
-from sightline.models.retriever import Encoded, Retriever, Tokens
+from sightline.models.retriever import EncodedTensors, Retriever, Tokens
 from sightline.training.corpus import Before, Corpus, Draw, Longs, normalised
 from sightline.training.distributed import World
 from sightline.training.recipe import Recipe
@@ -99,27 +99,29 @@ class Teacher:
         pairs = Pairs(texts, images, text_ids.to(device), image_ids.to(device))
         return self._matched(pairs) if self._by == "match" else pairs.scores(self._by)
 
-    def _gathered(self, numbers: Longs, kept: "Remembered | None", encode: Callable[[Longs], Encoded]) -> Encoded:
+    def _gathered(
+        self, numbers: Longs, kept: "Remembered | None", encode: Callable[[Longs], EncodedTensors]
+    ) -> EncodedTensors:
         """Take items from memory; or encode this process's share, and gather what the others encoded."""
         if kept is not None:
             return kept.of_items(numbers)
         own = encode(numbers[self._world.share(len(numbers))])
-        return Encoded(*(None if part is None else self._world.gather(part, len(numbers)) for part in own))  # type: ignore[arg-type]
+        return EncodedTensors(*(None if part is None else self._world.gather(part, len(numbers)) for part in own))  # type: ignore[arg-type]
 
-    def _read(self, captions: Longs) -> Encoded:
+    def _read(self, captions: Longs) -> EncodedTensors:
         """Encode captions by number, all at the same length."""
         tokens = self._corpus.tokens(captions)
         device = next(self.model.parameters()).device
         return self._needed(self.model.encode_texts(Tokens(tokens.ids.to(device), tokens.mask.to(device))))
 
-    def _look(self, images: Longs) -> Encoded:
+    def _look(self, images: Longs) -> EncodedTensors:
         """Encode pictures by number."""
         return self._seen(self._pictures.pixels(images))
 
-    def _seen(self, pixels: Tensor) -> Encoded:
+    def _seen(self, pixels: Tensor) -> EncodedTensors:
         return self._needed(self.model.encode_images(normalised(pixels, self._corpus.preprocess)))
 
-    def _needed(self, encoded: Encoded) -> Encoded:
+    def _needed(self, encoded: EncodedTensors) -> EncodedTensors:
         """Drop what this teacher does not compare by."""
         fragments = encoded.fragments if self._by == "fragments" else encoded.fragments[..., :0]
         return encoded._replace(fragments=fragments, states=encoded.states if self._by == "match" else None)
@@ -138,29 +140,29 @@ class Remembered:
 
     LIMIT = 16 << 30
 
-    def __init__(self, encoded: Encoded) -> None:
+    def __init__(self, encoded: EncodedTensors) -> None:
         self._encoded = encoded
 
     @classmethod
     @torch.no_grad()
     def of(
-        cls, count: int, encode: Callable[[Longs], Encoded], told: Callable[[int, int], None], batch: int = 256
+        cls, count: int, encode: Callable[[Longs], EncodedTensors], told: Callable[[int, int], None], batch: int = 256
     ) -> "Remembered | None":
         """Encode items 0 to `count`, unless that would take more than 16 GiB; on a GPU in half precision."""
-        parts: list[Encoded] = []
+        parts: list[EncodedTensors] = []
         for start in range(0, count, batch):
             numbers = np.arange(start, min(start + batch, count))
             parts.append(_half(encode(numbers)))
             if start == 0 and _bytes(parts[0]) * (count / len(numbers)) > cls.LIMIT:
                 return None
             told(int(numbers[-1]) + 1, count)
-        return cls(Encoded(*(None if some[0] is None else torch.cat(some) for some in zip(*parts, strict=True))))  # type: ignore[arg-type]
+        return cls(EncodedTensors(*(None if some[0] is None else torch.cat(some) for some in zip(*parts, strict=True))))  # type: ignore[arg-type]
 
-    def of_items(self, numbers: Longs) -> Encoded:
+    def of_items(self, numbers: Longs) -> EncodedTensors:
         """Give items by number, in float32."""
         rows = torch.from_numpy(numbers).to(self._encoded.mask.device)
         taken = (None if part is None else part[rows] for part in self._encoded)
-        return Encoded(*(part if part is None or part.dtype == torch.bool else part.float() for part in taken))  # type: ignore[arg-type]
+        return EncodedTensors(*(part if part is None or part.dtype == torch.bool else part.float() for part in taken))  # type: ignore[arg-type]
 
 
 def _as(part: str, before: Before | None) -> Callable[[int, int], None]:
@@ -168,11 +170,11 @@ def _as(part: str, before: Before | None) -> Callable[[int, int], None]:
     return partial(before, part) if before is not None else lambda done, total: None
 
 
-def _half(encoded: Encoded) -> Encoded:
+def _half(encoded: EncodedTensors) -> EncodedTensors:
     """Store numbers in bfloat16 on a GPU, and in float32 on a CPU, where that is slow."""
     kind = torch.bfloat16 if encoded.mask.device.type == "cuda" else torch.float32
-    return Encoded(*(part if part is None or part.dtype == torch.bool else part.to(kind) for part in encoded))  # type: ignore[arg-type]
+    return EncodedTensors(*(part if part is None or part.dtype == torch.bool else part.to(kind) for part in encoded))  # type: ignore[arg-type]
 
 
-def _bytes(encoded: Encoded) -> int:
+def _bytes(encoded: EncodedTensors) -> int:
     return sum(part.numel() * part.itemsize for part in encoded if part is not None)

@@ -35,7 +35,7 @@ def encode(
     known: the hashes of all contents so far; those that are encoded are added.
     """
     if isinstance(model, Bundle) and total >= _WORTH_A_GPU[writer.report.kind]:
-        model = model.for_lasting_work()
+        model = model.prefer_gpu()
     encoders = _encoders(model)
     with commits_to(writer) as commits, threads("sightline-encode", encoders) as encoding:
         run = _Run(commits, model, known, encoding, most=2 * encoders)

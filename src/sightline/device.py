@@ -34,7 +34,7 @@ def has_gpu() -> bool:
     return False
 
 
-def is_insisted_on() -> bool:
+def gpu_required() -> bool:
     """Whether the user wants the GPU or nothing."""
     return _wish() == "gpu"
 

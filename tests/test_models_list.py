@@ -12,7 +12,7 @@ from sightline import cli
 from sightline.bundle.spec import read_spec, write_spec
 from sightline.errors import ModelError
 from sightline.registry import loader
-from sightline.registry.installed import shelf
+from sightline.registry.installed import installed_models
 
 RESULT = {
     "model": "tiny",
@@ -49,7 +49,7 @@ def test_bundles_are_found_in_every_known_place_and_called_as_commands_call_them
     shutil.copytree(tiny_bundle, hub / "snapshots" / "old")
     for place in ("mine", "bundles/ours", "runs/first/bundle"):
         shutil.copytree(tiny_bundle, machine / place)
-    bundles = {one.model: one for one in shelf()}
+    bundles = {one.model: one for one in installed_models()}
     assert bundles["hf:someone/their-model"].folder == hub / "snapshots" / "abc"
     found = list(bundles)
     assert found == ["default", "hf:someone/their-model", "mine", "bundles/ours", "runs/first/bundle"]
@@ -63,7 +63,7 @@ def test_the_bundled_model_is_listed_once_though_it_lies_in_the_working_folder(
 ) -> None:
     shutil.copytree(tiny_bundle, machine / "bundles" / "default")
     monkeypatch.setattr(loader, "_bundled", lambda: machine / "bundles" / "default")
-    assert [one.model for one in shelf()] == ["default"]
+    assert [one.model for one in installed_models()] == ["default"]
 
 
 def test_the_table_tells_abilities_size_and_results(tmp_path: Path) -> None:
@@ -113,5 +113,5 @@ def test_without_any_model_the_list_says_so(monkeypatch: pytest.MonkeyPatch) -> 
         raise ModelError("this installation has no bundled model")
 
     monkeypatch.setattr(loader, "_bundled", missing)
-    assert shelf() == []
+    assert installed_models() == []
     assert "No models here" in run("models").output

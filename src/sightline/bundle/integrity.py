@@ -8,7 +8,7 @@ from sightline.cache import recall, remember
 
 Looks = list[int]
 
-_FILE = "verified"
+_FILE = "verified-2"  # 2: also checked for external data
 _SETTLED_NS = 2_000_000_000  # a file younger than this may change again without looking different
 _MOST = 1_000  # files that are remembered
 

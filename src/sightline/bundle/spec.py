@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any, Literal
 
 from sightline import settings
 from sightline.bundle.encoded import Ability
+from sightline.bundle.onnx_file import check_self_contained
 from sightline.errors import BundleError
 from sightline.media import ImageInput, Preprocess, RegionConfig
 
@@ -110,16 +113,41 @@ class BundleSpec:
 def read_spec(folder: Path) -> BundleSpec:
     """Read and check `sightline.json` of a bundle's folder; the other files are checked by `check_files`."""
     way_out = "Export the model again with this version."
+    path = folder / SPEC_FILE
+    if path.exists() and not path.is_file():
+        raise BundleError(f"{path}: not a regular file", way_out)
     try:
-        return settings.read(BundleSpec, folder / SPEC_FILE, "bundle", FORMAT, BundleError, way_out)
+        spec = settings.read(BundleSpec, path, "bundle", FORMAT, BundleError, way_out)
     except FileNotFoundError as error:
         raise BundleError(f"{folder}: not a bundle: it has no {SPEC_FILE}") from error
+    _check_names(folder, spec)
+    return spec
 
 
 def write_spec(folder: Path, spec: BundleSpec) -> None:
     """Write `sightline.json`, last of all files, so that a half-written folder is never taken for a bundle."""
     text = json.dumps(settings.plain(spec), indent=2, ensure_ascii=False) + "\n"
     (folder / SPEC_FILE).write_text(text, encoding="utf-8")
+
+
+def _check_names(folder: Path, spec: BundleSpec) -> None:
+    """Refuse a spec that lists other files than the graphs and the tokenizer that the bundle uses."""
+    tokenizer = spec.text.tokenizer
+    if tokenizer != Path(tokenizer).name or "\\" in tokenizer or "\0" in tokenizer:
+        raise BundleError(
+            f"{folder}: the tokenizer {tokenizer!r} is not the plain name of a file",
+            "Put the file into the bundle's folder, and name it without a path.",
+        )
+    graphs = {"image.onnx", "text.onnx", *(["match.onnx"] if "match" in spec.abilities else [])}
+    expected = graphs | {tokenizer}
+    if set(spec.files) == expected:
+        return
+    missing, unknown = sorted(expected - set(spec.files)), sorted(set(spec.files) - expected)
+    wrong = [f"{what} {', '.join(names)}" for what, names in (("without", missing), ("with", unknown)) if names]
+    uses = ", ".join(sorted(expected))
+    raise BundleError(
+        f"{folder / SPEC_FILE}: lists files {' and '.join(wrong)}; the bundle uses {uses}", "Export the model again."
+    )
 
 
 def check_files(folder: Path, spec: BundleSpec) -> None:
@@ -142,6 +170,8 @@ def check_file(folder: Path, name: str, expected: str) -> None:
             f"{folder / name}: sha256 is {found[:12]}…, but the bundle says {expected[:12]}…",
             "The file is damaged or was altered: copy or export the bundle again.",
         )
+    if name.endswith(".onnx"):
+        check_self_contained(folder / name)
 
 
 def identity(spec: BundleSpec) -> str:
@@ -151,6 +181,13 @@ def identity(spec: BundleSpec) -> str:
 
 
 def sha256(path: Path) -> str:
-    """The hash of a file's contents, in hexadecimal."""
-    with path.open("rb") as file:
+    """The hash of a file's contents, in hexadecimal; an `OSError` for a pipe or a device."""
+    with open(path, "rb", opener=_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(f"{path} is not a regular file")
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; a pipe without waiting for its other end."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

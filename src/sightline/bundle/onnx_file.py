@@ -1,0 +1,74 @@
+"""What an ONNX file refers to outside itself, read from its protobuf encoding without the `onnx` package."""
+
+from pathlib import Path
+
+from sightline.errors import BundleError
+
+_Fields = dict[int, str]
+
+# The fields of each message of onnx.proto that lead to a tensor, by number.
+_MESSAGES: dict[str, _Fields] = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "function": {7: "node", 11: "attribute"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {},
+}
+_EXTERNAL_DATA, _DATA_LOCATION = 13, 14
+_FIXED = {1: 8, 5: 4}  # bytes of the wire types of one size
+
+
+def check_self_contained(path: Path) -> None:
+    """Refuse an ONNX file whose tensors are stored in other files, which nothing has verified."""
+    try:
+        external = _has_external_data(path.read_bytes())
+    except (ValueError, IndexError) as error:
+        raise BundleError(f"{path}: not an ONNX file", "Copy or export the bundle again.") from error
+    if external:
+        raise BundleError(
+            f"{path}: stores tensors in other files (external data)", "Export the model into single ONNX files."
+        )
+
+
+def _has_external_data(data: bytes) -> bool:
+    """Walk over all messages that lead to tensors; a `ValueError` or `IndexError` where the encoding is broken."""
+    to_visit = [("model", 0, len(data))]
+    while to_visit:
+        message, at, end = to_visit.pop()
+        fields = _MESSAGES[message]
+        while at < end:
+            key, at = _varint(data, at)
+            number, wire_type = key >> 3, key & 7
+            if wire_type == 0:
+                value, at = _varint(data, at)
+                if message == "tensor" and number == _DATA_LOCATION and value:
+                    return True
+            elif wire_type == 2:
+                length, at = _varint(data, at)
+                if message == "tensor" and number == _EXTERNAL_DATA:
+                    return True
+                if number in fields:
+                    to_visit.append((fields[number], at, at + length))
+                at += length
+            elif wire_type in _FIXED:
+                at += _FIXED[wire_type]
+            else:
+                raise ValueError(f"wire type {wire_type}")
+        if at != end:
+            raise ValueError("a field reaches beyond its message")
+    return False
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number that begins at a place, and where it ends."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError("a number of more than ten bytes")

@@ -57,21 +57,21 @@ lint: $(READY)
 	$(BIN)/mypy
 
 results: $(READY)
-	$(BIN)/python benchmarks/report.py
-	$(BIN)/python benchmarks/scale_page.py
-	$(BIN)/python benchmarks/performance_page.py
+	$(BIN)/python -m replication.results_page
+	$(BIN)/python -m benchmarks.pages.scale
+	$(BIN)/python -m benchmarks.pages.performance
 
 readme: $(READY)
-	$(BIN)/python benchmarks/readme.py
+	$(BIN)/python -m benchmarks.pages.readme
 
 card: $(READY)
-	$(BIN)/python benchmarks/model_card.py bundles/default
+	$(BIN)/python -m benchmarks.pages.model_card bundles/default
 
 screenshots: $(READY)
-	$(BIN)/python benchmarks/screenshots.py
+	$(BIN)/python -m benchmarks.pages.screenshots
 
 bench: $(PEERS)
-	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python -m benchmarks.bench
 
 clean:
 	rm -rf $(VENV) .milvus .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """Run every quick benchmark, and print one table: what was measured, what was promised, and whether that is kept.
 
-    python benchmarks/bench.py
+    python -m benchmarks.bench
 
 Needs SIGHTLINE_DATA. Each benchmark has a process and a time limit of its own; one that fails is named at the end, and
 the others go on. A target that is missed is no failure. Ratios of the quick cases are kept in benchmarks/results/quick.
@@ -15,8 +15,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from measuring.side_by_side import RESULTS
-from reporting.targets import TARGETS
+from benchmarks.pages.targets import TARGETS
+from benchmarks.timing import RESULTS
 
 SCRIPTS = (
     "indexing",
@@ -29,9 +29,9 @@ SCRIPTS = (
     "training",
     "growing",
 )
+ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 180.0
 """Seconds for one benchmark."""
-HERE = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class Outcome:
     trouble: str = ""
 
 
-def run(script: str, results: Path, limit: float = LIMIT, folder: Path = HERE) -> Outcome:
+def run(script: str, results: Path, limit: float = LIMIT, root: Path = ROOT) -> Outcome:
     """Run the quick case of a benchmark, and read what it wrote."""
     path, began = results / f"{script}.json", time.perf_counter()
     path.unlink(missing_ok=True)
-    command = [sys.executable, str(folder / f"{script}.py"), "--quick", "--json", str(path)]
+    command = [sys.executable, "-m", f"benchmarks.{script}", "--quick", "--json", str(path.resolve())]
     try:
-        done = subprocess.run(command, timeout=limit, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(command, cwd=root, timeout=limit, stderr=subprocess.PIPE, text=True, check=False)
     except subprocess.TimeoutExpired:
         return Outcome(script, time.perf_counter() - began, trouble=f"took more than {limit:.0f} s")
     took = time.perf_counter() - began

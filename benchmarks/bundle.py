@@ -1,6 +1,6 @@
 """Make the bundled model of a checkpoint: export, choose and calibrate on val, measure on test, write it all down.
 
-    python benchmarks/bundle.py runs/default/best --card recipes/default.card.json --out bundles/default
+    python -m benchmarks.bundle runs/default/best --card recipes/default.card.json --out bundles/default
 
 Needs SIGHTLINE_DATA. The results are those of `sightline eval` on the bundle; they go into its `sightline.json` and,
 with the paired differences that reranking makes, into benchmarks/results/default/.
@@ -13,7 +13,7 @@ import os
 import time
 from pathlib import Path
 
-from measuring.provenance import provenance
+from benchmarks.provenance import provenance
 from sightline.bundle import Bundle
 from sightline.bundle.spec import read_spec, write_spec
 from sightline.datasets import read_all

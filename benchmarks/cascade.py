@@ -1,8 +1,8 @@
 """Which cascade finds most in the same time: embed -> late@K -> match@k, or embed -> match@k alone.
 
-    python benchmarks/cascade.py --work runs/cascade                  measure; when stopped, the same again goes on
-    python benchmarks/cascade.py --work runs/try --limit 20 --json try.json      a little of it, to see that it runs
-    python benchmarks/cascade.py --write bundles/default              write the cascade that was found into a bundle
+    python -m benchmarks.cascade --work runs/cascade                  measure; when stopped, the same again goes on
+    python -m benchmarks.cascade --work runs/try --limit 20 --json try.json      a little of it, to see that it runs
+    python -m benchmarks.cascade --write bundles/default              write the cascade that was found into a bundle
 
 Needs SIGHTLINE_DATA and a bundle (the bundled one). The gallery is the test pictures of Flickr8k and distractors of
 COCO, indexed once below --work. What stages say of the best candidates of a caption is asked once, by the real runtime,
@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 import sightline
-from measuring.provenance import provenance
+from benchmarks.provenance import provenance
 from sightline.bundle import Bundle
 from sightline.bundle.spec import Fusion, Usual, read_spec, write_spec
 from sightline.collection import Collection

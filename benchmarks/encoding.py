@@ -1,7 +1,7 @@
 """How many photos and texts a second are encoded, against sentence-transformers and a plain loop of transformers.
 
-    python benchmarks/encoding.py
-    python benchmarks/encoding.py --checkpoint runs/default/best --work runs/encoding --recall
+    python -m benchmarks.encoding
+    python -m benchmarks.encoding --checkpoint runs/default/best --work runs/encoding --recall
 
 Needs SIGHTLINE_DATA, a bundle (the bundled one) and, for the peers, `pip install 'sightline[train,bench]'`.
 
@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from measuring.encoding_graphs import BLOCKS, FIXED, FLOAT32, bundles, recalled
-from measuring.encoding_ways import AT_ONCE, IMAGE_TOWER, TEXT_TOWER, Engine, Kind, Singles, Task
-from measuring.side_by_side import in_turns, options, write
+from benchmarks.encoders import AT_ONCE, IMAGE_TOWER, TEXT_TOWER, Engine, Kind, Singles, Task
+from benchmarks.precisions import BLOCKS, FIXED, FLOAT32, bundles, recalled
+from benchmarks.timing import in_turns, options, write
 from sightline.bundle import Bundle
 from sightline.datasets import Record, read_all
 from sightline.media import ImageBytes, open_image, pixels_wanted
@@ -55,7 +55,7 @@ class Worker:
 
     def __init__(self, task: Task) -> None:
         self.most = 0.0
-        command = [sys.executable, str(Path(__file__).parent / "measuring" / "encoding_ways.py")]
+        command = [sys.executable, "-m", "benchmarks.encoders"]
         self._process = subprocess.Popen(
             [*command, json.dumps(dataclasses.asdict(task))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

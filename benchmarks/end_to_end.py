@@ -1,11 +1,11 @@
 """How long an answer takes from end to end: a command from the prompt on, and a server that runs, stage by stage.
 
-    python benchmarks/end_to_end.py
+    python -m benchmarks.end_to_end
 
 Needs SIGHTLINE_DATA, a bundle (the bundled one) and the extras `serve` and `train`. The collection is made up (see
 searching.py) and queries are real captions, none asked twice.
 
-Beside it stands what one would write instead, measuring/plain_search.py: a text tower of the same shape as the
+Beside it stands what one would write instead, plain_search.py: a text tower of the same shape as the
 bundled one, in float32 under torch, and a dot product of numpy over as many vectors (of 384 numbers, where Sightline
 has 512). It is started anew for each answer, as the command is, or kept open, as the server is. It does not match,
 and knows nothing of files, so Sightline is measured with and without matching 20. All take turns. What the server
@@ -30,17 +30,17 @@ from urllib.parse import quote
 
 import numpy as np
 
-from measuring.plain_search import PlainSearch
-from measuring.side_by_side import in_turns, options, write
-from searching import command, encoded_photos, make
-from serve import Server, running
+from benchmarks.plain_search import PlainSearch
+from benchmarks.searching import command, encoded_photos, make
+from benchmarks.serve import Server, running
+from benchmarks.timing import in_turns, options, write
 from sightline.bundle import Bundle
 from sightline.datasets import read_all
 from sightline.registry.loader import locate
 
 TOWER = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
 K = 20
-SCRIPT = Path(__file__).parent / "measuring" / "plain_search.py"
+SCRIPT = Path(__file__).with_name("plain_search.py")
 PLAIN = "plain script"
 SIGHTLINE = {0: "sightline, none matched", K: f"sightline, {K} matched"}
 STAGES = ("encode", "retrieve", "interact", "match", "http")

@@ -1,13 +1,13 @@
 """How long an evaluation takes: ranking against the matrix product it cannot do without, and Table 4 of paper 1.
 
-    python benchmarks/evaluation.py
+    python -m benchmarks.evaluation
 
 Ranking is of made-up embeddings, 5,000 images x 25,000 captions: CPU seconds of all ranks in both directions, their
 ratio to the bare product of the same embeddings in the same blocks, and the memory beyond the embeddings.
 
 Table 4 needs SIGHTLINE_DATA and a bundle (the bundled one), and goes through the code of `sightline eval`: some
 photos are evaluated on, and the table follows from the rates by the arithmetic of `Rates.seconds` in
-measuring/table4.py. On a GPU it is measured by gpu.py.
+table4.py. On a GPU it is measured by gpu.py.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from measuring import table4
-from measuring.side_by_side import options, write
+from benchmarks import table4
+from benchmarks.timing import options, write
 from sightline.bundle import Bundle
 from sightline.evaluation import ranks_from_embeddings
 from sightline.registry.loader import locate

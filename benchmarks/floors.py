@@ -1,6 +1,6 @@
 """What this machine can do at best: bytes a second, operations a second, and what that leaves of each path's time.
 
-    python benchmarks/floors.py
+    python -m benchmarks.floors
 
 No path can be quicker than its bytes over the bandwidth of the memory, or its operations over the rate of the
 processor, whichever takes longer. Both are measured here: a product of vectors far larger than the caches, and one of
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from measuring.retrieval_summary import bandwidth, floor_ms
-from measuring.side_by_side import best, options, write
+from benchmarks.timing import best, options, write
+from benchmarks.vector_search.summary import bandwidth, floor_ms
 from sightline.media.loader import usable_cpus
 
 WORDS, PARTS, PATCHES = 13, 49, 197

@@ -1,7 +1,7 @@
 """How long a bundle takes on a GPU: one query, matching, pictures a second, a whole search, and an evaluation.
 
-    python benchmarks/gpu.py             writes benchmarks/results/gpu.json
-    python benchmarks/gpu.py --device cpu --vectors 1000 --images 8 --batches 4    only shows that it runs
+    python -m benchmarks.gpu             writes benchmarks/results/gpu.json
+    python -m benchmarks.gpu --device cpu --vectors 1000 --images 8 --batches 4    only shows that it runs
 
 Needs torch and Triton, and neither ONNX Runtime nor FAISS. Pictures, captions and vectors are made up, and of real
 sizes: JPEGs of 500 x 375, five captions an image, a million vectors. Everything is timed from numbers on the processor
@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from measuring.side_by_side import options, write
-from scan import made_up, measured_bandwidth, times
+from benchmarks.scan import made_up, measured_bandwidth, times
+from benchmarks.timing import options, write
 from sightline.bundle import Bundle
 from sightline.bundle.engines import Arrays
 from sightline.bundle.spec import Graph

@@ -1,6 +1,6 @@
 """How the time of each stage grows with its data: three sizes each, and the exponent that fits them.
 
-    python benchmarks/growing.py
+    python -m benchmarks.growing
 
 Needs SIGHTLINE_DATA and a bundle (the bundled one). An exponent of 1 is time in proportion to the data, 0 is time that
 does not depend on it. Collections are made up (see searching.py). Pictures are indexed with most of the model's work
@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from evaluation import unit
-from measuring.growth import exponent
-from measuring.side_by_side import best, options, write
-from memory import Repeating, write_pictures
-from searching import encoded_photos, make
+from benchmarks.evaluation import unit
+from benchmarks.growth import exponent
+from benchmarks.memory import Repeating, write_pictures
+from benchmarks.searching import encoded_photos, make
+from benchmarks.timing import best, options, write
 from sightline.bundle import Bundle, Encoded
 from sightline.collection import Collection, index
 from sightline.collection.collection import VECTORS_FOLDER

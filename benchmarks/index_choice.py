@@ -1,6 +1,6 @@
 """Which way of searching the local store uses, from measurements: recall, time, memory and building, by size.
 
-    python benchmarks/index_choice.py --model default --embeddings embeddings.npz
+    python -m benchmarks.index_choice --model default --embeddings embeddings.npz
 
 encodes Flickr8k's test set (SIGHTLINE_DATA) once and keeps the embeddings; makes collections of 10,000 to a million
 vectors around the real ones; asks them real captions; writes benchmarks/results/index_choice.json and, from it,
@@ -23,9 +23,9 @@ import faiss
 import numpy as np
 import numpy.typing as npt
 
-from index_choice_page import page
-from measuring.photo_vectors import BLOCK, TOP, Halves, Longs, Real, Singles, around, blocks, real, recall, truth, unit
-from measuring.provenance import provenance
+from benchmarks.pages.index_choice import page
+from benchmarks.photo_vectors import BLOCK, TOP, Halves, Longs, Real, Singles, around, blocks, real, recall, truth, unit
+from benchmarks.provenance import provenance
 from sightline.bundle.encoded import Encoded
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore

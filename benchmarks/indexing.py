@@ -1,6 +1,6 @@
 """How quickly a folder is indexed: against one thread, and against a plain loop of transformers and torch.
 
-    python benchmarks/indexing.py --photos 64
+    python -m benchmarks.indexing --photos 64
 
 Needs SIGHTLINE_DATA for the photos and a bundle (the bundled one). The loop runs an image tower of the same shape as
 the bundled model's in float32, with pixels made by Pillow, in batches of eight: what a user would write instead.
@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from measuring.encoding_ways import IMAGE_TOWER, Task, ready
-from measuring.side_by_side import options, write
+from benchmarks.encoders import IMAGE_TOWER, Task, ready
+from benchmarks.timing import options, write
 from sightline.bundle import Bundle
 from sightline.collection import index
 from sightline.datasets import read_all
@@ -52,7 +52,7 @@ def write_photos(folder: Path, count: int) -> None:
 
 def in_a_process(what: str, folder: Path, model: str, cores: int) -> dict[str, float]:
     """Run one way in a process of its own, on so many cores."""
-    command = [sys.executable, __file__, "--way", what, "--folder", str(folder), "--model", model]
+    command = [sys.executable, "-m", "benchmarks.indexing", "--way", what, "--folder", str(folder), "--model", model]
     chosen = sorted(os.sched_getaffinity(0))[:cores]
     environment = {**os.environ, "OMP_NUM_THREADS": str(cores)}
     found = subprocess.run(

@@ -1,7 +1,7 @@
 """How long late interaction takes: over a few hundred stored candidates, over whole collections, and on a GPU.
 
-    python benchmarks/late.py                  on the processor; --quick for a smaller case, in a minute or so
-    python benchmarks/late.py --gpu            on a GPU, with torch and Triton (writes late-gpu.json)
+    python -m benchmarks.late                  on the processor; --quick for a smaller case, in a minute or so
+    python -m benchmarks.late --gpu            on a GPU, with torch and Triton (writes late-gpu.json)
 
 On the processor, SIGHTLINE_DATA and a bundle (the bundled one) give real fragments and captions; without
 SIGHTLINE_DATA, what needs them is left out. Collections are made up: fragments of random directions.
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from measuring.provenance import provenance
+from benchmarks.provenance import provenance
 from sightline.bundle import Bundle, Encoded
 from sightline.datasets import read_all
 from sightline.media import load_pixels

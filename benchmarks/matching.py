@@ -1,6 +1,6 @@
 """How many pairs a second the matcher judges, against sentence-transformers' CrossEncoder of the same shape.
 
-    python benchmarks/matching.py
+    python -m benchmarks.matching
 
 Needs SIGHTLINE_DATA, a bundle (the bundled one) and, for the peer, `pip install 'sightline[bench]'`.
 
@@ -20,8 +20,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from measuring.side_by_side import in_turns, options, write
-from searching import encoded_photos, make
+from benchmarks.searching import encoded_photos, make
+from benchmarks.timing import in_turns, options, write
 from sightline.bundle import Bundle
 from sightline.collection import Collection
 from sightline.datasets import read_all

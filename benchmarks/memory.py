@@ -1,6 +1,6 @@
 """How much memory indexing a large folder takes, with the model in memory but most of its work left out.
 
-    python benchmarks/memory.py --pictures 100000
+    python -m benchmarks.memory --pictures 100000
 
 Needs a bundle (the bundled one) and two gigabytes of disk. Encoding 100,000 photos takes hours on two cores, and takes
 no more memory for the last than for the first. So every file is read, decoded and written down as always, while the
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from measuring.provenance import provenance
+from benchmarks.provenance import provenance
 
 SIDE = 96
 
@@ -99,7 +99,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         write_pictures(Path(name), arguments.pictures)
-        command = [sys.executable, __file__, "--folder", name, "--model", arguments.model]
+        command = [sys.executable, "-m", "benchmarks.memory", "--folder", name, "--model", arguments.model]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
     found = json.loads(done.stdout.splitlines()[-1])
     result = {"experiment": "memory", **provenance(0, []), "pictures": arguments.pictures, **found}

@@ -1,6 +1,6 @@
 """Whether a search through Milvus finds what the local store finds, and how long each takes.
 
-    python benchmarks/milvus.py --server 127.0.0.1:19530 --index hnsw
+    python -m benchmarks.milvus --server 127.0.0.1:19530 --index hnsw
 
 Needs SIGHTLINE_DATA, the bundled model and a Milvus server. The collection is made up as in `searching.py`. The same
 items are kept twice: in a local store that compares every one exactly, and on the server. Real captions are asked with
@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from measuring.provenance import provenance
-from searching import AT_ONCE, around, encoded_photos
+from benchmarks.provenance import provenance
+from benchmarks.searching import AT_ONCE, around, encoded_photos
 from sightline.bundle import Bundle, Encoded
 from sightline.datasets import read_all
 from sightline.registry.loader import locate

@@ -1,6 +1,6 @@
 """Sightline's retrieval beside FAISS and usearch at equal recall: time, memory, building, filters and changes, by size.
 
-    python benchmarks/retrieval.py --work FOLDER
+    python -m benchmarks.retrieval --work FOLDER
 
 Needs SIGHTLINE_DATA and a bundle (the bundled one). The vectors lie around the embeddings of real photos; the queries
 are real captions, because a text lies elsewhere than the images that it describes, and an index that finds images by
@@ -21,11 +21,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from measuring.retrieval_case import Case, Settings, begin
-from measuring.retrieval_steps import ask, build
-from measuring.retrieval_summary import bandwidth, floor_ms, ratios
-from measuring.retrieval_ways import OURS, WAYS, Way
-from measuring.side_by_side import options, write
+from benchmarks.timing import options, write
+from benchmarks.vector_search.case import Case, Settings, begin
+from benchmarks.vector_search.indexes import OURS, WAYS, Way
+from benchmarks.vector_search.steps import ask, build
+from benchmarks.vector_search.summary import bandwidth, floor_ms, ratios
 
 SIZES, QUICK_SIZES = "10000,100000,1000000,10000000", "10000,100000"
 CARE, QUICK_CARE = 80, 40
@@ -72,7 +72,9 @@ def once(case: Case, name: str, step: str, way: Way, cores: int) -> Any:
 def apart(step: list[str], cores: int) -> None:
     """Do a step in a process that has so many cores."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(cores))
-    subprocess.run([sys.executable, __file__, "--step", *step], check=True, env=os.environ | threads)
+    subprocess.run(
+        [sys.executable, "-m", "benchmarks.retrieval", "--step", *step], check=True, env=os.environ | threads
+    )
 
 
 def do(work: str, size: str, name: str, step: str, key: str, cores: str) -> None:

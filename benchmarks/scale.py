@@ -1,8 +1,8 @@
 """What docs/scale.md needs that no other benchmark measures: service times of one core, and what fan-out makes of them.
 
-    python benchmarks/scale.py
+    python -m benchmarks.scale
 
-Measures, simulates, and writes the page; `benchmarks/scale_page.py` writes the page alone. Needs SIGHTLINE_DATA and a
+Measures, simulates, and writes the page; `benchmarks/pages/scale.py` writes the page alone. Needs SIGHTLINE_DATA and a
 bundle (the bundled one). Stores of embeddings around those of real photos are asked, by one thread, for the embeddings
 of real captions: as wall-clock time and as processor time, because machines are shared.
 """
@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from measuring.fan_out import Cluster, latencies, summary
-from measuring.provenance import provenance
-from scale_page import PAGE, RESULTS, page
-from searching import around, encoded_photos
+from benchmarks.fan_out import Cluster, latencies, summary
+from benchmarks.pages.scale import PAGE, RESULTS, page
+from benchmarks.provenance import provenance
+from benchmarks.searching import around, encoded_photos
 from sightline.bundle import Bundle, Encoded
 from sightline.datasets import read_all
 from sightline.registry.loader import locate

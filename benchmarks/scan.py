@@ -1,7 +1,7 @@
 """How long an exact search on a GPU takes, beside the time that reading the vectors takes, and beside plain torch.
 
-    python benchmarks/scan.py --gpu                   the table: writes benchmarks/results/scan-gpu.json
-    python benchmarks/scan.py --gpu --alternatives    also every way of cutting the scan up, and each of its steps
+    python -m benchmarks.scan --gpu                   the table: writes benchmarks/results/scan-gpu.json
+    python -m benchmarks.scan --gpu --alternatives    also every way of cutting the scan up, and each of its steps
 
 Needs torch and Triton, no other package of Sightline's. A search is timed from queries on the processor to an answer
 there. Vectors are made up: a few thousand directions with others scattered around them, as photos are; queries lie
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from measuring.side_by_side import options, write
+from benchmarks.timing import options, write
 from sightline.kernels import scan as scanning
 from sightline.kernels.scan import CUTS, Dtype, Scan
 from sightline.kernels.scan_near import Near

@@ -1,6 +1,6 @@
 """How long a search takes: warm in one process, and cold from the prompt to the answer, on large made-up collections.
 
-    python benchmarks/searching.py --sizes 10000,100000
+    python -m benchmarks.searching --sizes 10000,100000
 
 Needs SIGHTLINE_DATA and a bundle (the bundled one). The collections hold vectors around those of real photos: mixed in
 twos, with noise. Fragments and states are those of the photos. Queries are real captions. 1,000,000 items are made
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from measuring.provenance import provenance
+from benchmarks.provenance import provenance
 from sightline.bundle import Bundle, Encoded
 from sightline.collection import Collection
 from sightline.collection.catalog.database import Catalog

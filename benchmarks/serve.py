@@ -1,6 +1,6 @@
 """How the server bears many clients at once, and what answering their queries together gains.
 
-    python benchmarks/serve.py
+    python -m benchmarks.serve
 
 Needs SIGHTLINE_DATA and a bundle (the bundled one). Serves a made-up collection (see searching.py) from processes of
 their own, and asks over as many connections as there are clients, each with one request under way. No query is asked
@@ -35,8 +35,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from measuring.provenance import provenance
-from searching import encoded_photos, make
+from benchmarks.provenance import provenance
+from benchmarks.searching import encoded_photos, make
 from sightline.bundle import Bundle
 from sightline.datasets import read_all
 from sightline.registry.loader import locate
@@ -140,7 +140,17 @@ class Server:
 @contextmanager
 def running(at: Path, model: str, changes: dict[str, int]) -> Iterator[Server]:
     """Serve a collection while the block runs, with some limits changed."""
-    command = [sys.executable, __file__, "--serve", str(at), "--model", model, "--limits", json.dumps(changes)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.serve",
+        "--serve",
+        str(at),
+        "--model",
+        model,
+        "--limits",
+        json.dumps(changes),
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None

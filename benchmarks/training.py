@@ -1,7 +1,7 @@
 """How many steps a second training takes, and how much memory, with a batch encoded at once and in chunks.
 
-    python benchmarks/training.py           a small model, on the processor
-    python benchmarks/training.py --gpu     one of the bundled model's shape, on a GPU (writes training-gpu.json)
+    python -m benchmarks.training           a small model, on the processor
+    python -m benchmarks.training --gpu     one of the bundled model's shape, on a GPU (writes training-gpu.json)
 
 A step is what the trainer does with a batch: encode texts and pictures, take the contrastive loss of all pairs, send
 its gradients back, move the weights. Encoding in chunks (`optimizer.chunk`) gives the same gradients: every chunk
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from measuring.side_by_side import options, write
+from benchmarks.timing import options, write
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,17 @@ def in_processes(case: Case, steps: int, rounds: int) -> dict[str, list[dict[str
     found: dict[str, list[dict[str, float]]] = {name: [] for name in WAYS}
     for number in range(rounds):
         for name in WAYS if number % 2 else reversed(WAYS):
-            command = [sys.executable, __file__, "--way", name, "--steps", str(steps), "--batch", str(case.batch)]
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.training",
+                "--way",
+                name,
+                "--steps",
+                str(steps),
+                "--batch",
+                str(case.batch),
+            ]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             found[name].append(json.loads(done.stdout.splitlines()[-1]))
     return found

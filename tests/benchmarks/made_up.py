@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reporting.results import RECALLS, System
+from replication.report.results import RECALLS, System
 
 MACHINE = {"processor": "x86_64", "cores": 16, "python": "3.12.3", "gpu": "Some GPU"}
 
@@ -41,7 +41,7 @@ def write(folder: Path, name: str, rows: Mapping[System, tuple[float, ...]], see
     content = {
         "experiment": "paper1",
         "variant": variant,
-        "command": "python benchmarks/paper1.py",
+        "command": "python -m replication.paper1",
         "commit": "0" * 40,
         "seed": seed,
         "machine": MACHINE,

@@ -1,7 +1,6 @@
-"""The scripts of benchmarks/ are no package: each is loaded from its file, and finds its neighbours meanwhile."""
+"""Imports scripts of benchmarks/ and replication/ by their full names."""
 
-import importlib.util
-import sys
+import importlib
 from pathlib import Path
 from types import ModuleType
 
@@ -10,15 +9,4 @@ BENCHMARKS, RECIPES = ROOT / "benchmarks", ROOT / "recipes"
 
 
 def script(name: str) -> ModuleType:
-    """A script as a module, or one of its neighbours, as in `measuring.once`."""
-    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name.replace('.', '/')}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(BENCHMARKS))
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(BENCHMARKS))
-    return module
+    return importlib.import_module(name)

@@ -30,7 +30,7 @@ TEXTS = ["a red dog", "two cats", "a child on the grass", "blue water", "a man w
 @pytest.fixture(scope="module")
 def script_() -> Iterator[ModuleType]:
     with pytest.MonkeyPatch.context() as patch:
-        module = script("cascade")
+        module = script("benchmarks.cascade")
         patch.setattr(module, "LATES", (4, 8))
         patch.setattr(module, "RERANKS", (2, 3))
         patch.setattr(module, "MORE", 2)

@@ -37,7 +37,7 @@ def records(*_: object) -> list[Record]:
 def encoding() -> Iterator[ModuleType]:
     """The script, with towers as small as the bundle, and workers that are no processes but calls."""
     with pytest.MonkeyPatch.context() as patch:
-        module = script("encoding")
+        module = script("benchmarks.encoding")
         patch.setattr(module, "IMAGE_TOWER", {**SHAPE, "image_size": 32, "patch_size": 16})
         patch.setattr(module, "TEXT_TOWER", SHAPE)
         patch.setattr(module, "read_all", records)
@@ -50,7 +50,7 @@ class Here:
     """Carries out a task in this process."""
 
     def __init__(self, task: Any) -> None:
-        self.out, self.way, self.most = task.out, sys.modules["measuring.encoding_ways"].ready(task), 1.0
+        self.out, self.way, self.most = task.out, sys.modules["benchmarks.encoders"].ready(task), 1.0
 
     def __call__(self) -> None:
         np.save(self.out, self.way())
@@ -141,7 +141,7 @@ def test_recall_is_that_of_an_evaluation_and_measured_once(
 ) -> None:
     right = evaluate(Bundle.open(graphs / "float32"), records()).to_json()
     assert row(result, "recall", "float32")["rSum"] == pytest.approx(right["rSum"])
-    module = sys.modules["measuring.encoding_graphs"]
+    module = sys.modules["benchmarks.precisions"]
     monkeypatch.setattr(module, "evaluate", None)
     assert module.recalled(graphs / "float32", graphs, [])["rSum"] == pytest.approx(right["rSum"])
 
@@ -167,7 +167,7 @@ def test_graphs_that_are_not_there_are_made_each_in_its_precision(
 
 
 def test_a_process_encodes_as_often_as_it_is_asked(tiny_bundle: Path, tmp_path: Path) -> None:
-    encoding = script("encoding")
+    encoding = script("benchmarks.encoding")
     Image.open(io.BytesIO(picture(0))).convert("RGB").save(tmp_path / "0.jpg")
     task = encoding.Task("sightline", "images", str(tmp_path), str(tiny_bundle), {}, out=str(tmp_path / "out.npy"))
     worker = encoding.Worker(task)

@@ -1,16 +1,9 @@
 """The simulation of a fan-out agrees with what queueing theory says where theory has an answer."""
 
-import sys
-
 import numpy as np
 import pytest
 
-import report
-
-sys.path.insert(0, str(report.ROOT / "benchmarks"))
-from measuring.fan_out import Cluster, latencies, summary
-
-sys.path.pop(0)
+from benchmarks.fan_out import Cluster, latencies, summary
 
 
 def test_a_single_machine_is_the_queue_of_the_textbooks() -> None:

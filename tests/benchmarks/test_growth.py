@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.scripts import script
 
-exponent = script("measuring.growth").exponent
+exponent = script("benchmarks.growth").exponent
 SIZES = [1_000, 10_000, 50_000, 1_000_000]
 
 

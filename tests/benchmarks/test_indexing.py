@@ -18,7 +18,7 @@ def records(*_: object) -> list[Record]:
 def test_the_best_of_two_runs_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    indexing = script("indexing")
+    indexing = script("benchmarks.indexing")
     seconds = {("loop", 2): [9.0, 6.0], ("index", 1): [4.0, 5.0], ("index", 2): [2.0, 3.0]}
 
     def in_a_process(what: str, folder: Path, model: str, cores: int) -> dict[str, float]:
@@ -44,7 +44,7 @@ def test_the_best_of_two_runs_counts(
 def test_both_ways_encode_the_photos_of_a_folder(
     tmp_path: Path, tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    indexing = script("indexing")
+    indexing = script("benchmarks.indexing")
     monkeypatch.setattr(indexing, "read_all", records)
     monkeypatch.setenv("SIGHTLINE_DATA", "nowhere")
     shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}

@@ -2,20 +2,14 @@
 
 import dataclasses
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import report
+import replication.results_page as report
+from benchmarks.pages import model_card, readme
 from sightline.bundle.spec import Calibration, Fusion, read_spec, write_spec
-
-sys.path.insert(0, str(report.ROOT / "benchmarks"))
-import model_card
-import readme
-
-sys.path.pop(0)
 
 WORDS = "# A small model\n\nIt is for tests.\n\n## Not good at\n\nAnything.\n"
 RECALLS = {"R@1": 41.24, "R@5": 70.0, "R@10": 81.5, "medR": 2.0}

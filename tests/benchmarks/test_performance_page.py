@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 
-import report
+import replication.results_page as report
 from benchmarks.scripts import script
 
-bench, targets = script("bench"), script("reporting.targets")
-speed_plots, performance_page, readme = script("reporting.speed_plots"), script("performance_page"), script("readme")
+bench, targets = script("benchmarks.bench"), script("benchmarks.pages.targets")
+speed_plots, performance_page, readme = (
+    script("benchmarks.pages.speed_plots"),
+    script("benchmarks.pages.performance"),
+    script("benchmarks.pages.readme"),
+)
 MACHINE = {"cores": 2, "processor": "aarch64"}
 
 
 def result(**more: Any) -> dict[str, Any]:
-    return {"command": "python benchmarks/it.py", "commit": "0123456789ab", "machine": MACHINE, **more}
+    return {"command": "python -m benchmarks.it", "commit": "0123456789ab", "machine": MACHINE, **more}
 
 
 MATCHING = result(
@@ -139,7 +143,8 @@ def test_a_target_is_met_missed_or_open() -> None:
 
 
 def write_script(folder: Path, name: str, body: str) -> None:
-    (folder / f"{name}.py").write_text(
+    (folder / "benchmarks").mkdir(exist_ok=True)
+    (folder / "benchmarks" / f"{name}.py").write_text(
         f"import json, sys, time\npath = sys.argv[sys.argv.index('--json') + 1]\n{body}\n"
     )
 
@@ -152,7 +157,7 @@ def test_a_benchmark_that_fails_or_hangs_is_named_and_the_others_go_on(tmp_path:
     write_script(tmp_path, "silent", "pass")
     (tmp_path / "silent.json").write_text('{"ratios": {"of an earlier run": 1}}')
     good, bad, late, slow, silent = (
-        bench.run(name, tmp_path, limit=1.0 if name == "slow" else 30.0, folder=tmp_path)
+        bench.run(name, tmp_path, limit=1.0 if name == "slow" else 30.0, root=tmp_path)
         for name in ("good", "bad", "late", "slow", "silent")
     )
     assert (good.ratios, good.trouble) == ({"it": 2.5}, "")
@@ -172,13 +177,13 @@ def test_the_table_has_every_ratio_with_its_target_where_it_has_one() -> None:
 
 
 def test_every_benchmark_of_the_table_is_there_and_every_target_is_of_one() -> None:
-    assert [name for name in bench.SCRIPTS if not (bench.HERE / f"{name}.py").is_file()] == []
+    assert [name for name in bench.SCRIPTS if not (bench.ROOT / "benchmarks" / f"{name}.py").is_file()] == []
     assert {target.experiment for target in targets.TARGETS if "GPU" not in target.what} <= set(bench.SCRIPTS)
 
 
 def test_without_data_nothing_is_measured_and_that_is_said(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(bench.HERE / "bench.py")], env={}, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "benchmarks.bench"], env={}, cwd=bench.ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
     assert "SIGHTLINE_DATA" in done.stderr
@@ -212,7 +217,7 @@ def test_the_page_has_the_verdicts_the_floors_and_the_origins() -> None:
         "| 8 | 3,000 | 4,000 | – | 20,000 |",
         "![Matching](plots/speed/matching.svg)",
         "Tried this.",
-        "| [gpu.json](../benchmarks/results/gpu.json) | `python benchmarks/it.py` | 0123456789 | NVIDIA H200 |",
+        "| [gpu.json](../benchmarks/results/gpu.json) | `python -m benchmarks.it` | 0123456789 | NVIDIA H200 |",
     ):
         assert line in page
     assert "met: 3;" in page.replace("\n", " ")
@@ -250,7 +255,7 @@ def test_plots_are_put_between_their_marks() -> None:
 
 
 def test_page_and_readme_are_what_the_results_make_of_them() -> None:
-    """After a new measurement: make results, and python benchmarks/readme.py --speed."""
+    """After a new measurement: make results, and python -m benchmarks.pages.readme --speed."""
     results = performance_page.read(performance_page.RESULTS)
     drawn = {f"{name}.svg": title for name, (_, title) in speed_plots.PLOTS.items() if name in results}
     notes = performance_page.NOTES.read_text(encoding="utf-8")

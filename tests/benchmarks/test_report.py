@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-import report
+import replication.results_page as report
 from benchmarks import made_up
-from reporting import paper
-from reporting.estimates import CONFIRMED, NOT_CONFIRMED, UNDECIDED, UNMEASURED, Estimate, verdict
-from reporting.paper import BE, CE, JOINT, SEP, SYSTEMS
-from reporting.results import System
+from replication.report import paper
+from replication.report.estimates import CONFIRMED, NOT_CONFIRMED, UNDECIDED, UNMEASURED, Estimate, verdict
+from replication.report.paper import BE, CE, JOINT, SEP, SYSTEMS
+from replication.report.results import System
 
 ROOT = report.ROOT
 DOCS = ROOT / "docs"

@@ -8,10 +8,10 @@ import pytest
 
 from benchmarks import made_up
 from benchmarks.test_report import cells, judgements, section, written
-from reporting import related, special
-from reporting.estimates import CONFIRMED, NOT_CONFIRMED, UNDECIDED
-from reporting.paper2 import COCO, HIERARCHY, INSTANCES, SPECIAL
-from reporting.results import WAYS, System
+from replication.report import related, special
+from replication.report.estimates import CONFIRMED, NOT_CONFIRMED, UNDECIDED
+from replication.report.paper2 import COCO, HIERARCHY, INSTANCES, SPECIAL
+from replication.report.results import WAYS, System
 
 MECHANISMS = "Tables 1 and 2: the mechanisms"
 HIERARCHICAL, PARTS = related.TABLES
@@ -52,7 +52,7 @@ def test_what_is_not_there_is_left_out_with_the_command_that_makes_it(tmp_path: 
     write(tmp_path, "fusion", made_up.flat(60.0), data="flickr8k-val")
     page = written(tmp_path)
     for title in TITLES:
-        assert "Left out: `python benchmarks/paper2.py --" in section(page, title), title
+        assert "Left out: `python -m replication.paper2 --" in section(page, title), title
     assert "--runs plain,base,base-twice,fusion,standalone,full --seeds 0,1,2`" in section(page, MECHANISMS)
 
 

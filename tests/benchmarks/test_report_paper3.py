@@ -8,10 +8,10 @@ import pytest
 
 from benchmarks import made_up
 from benchmarks.test_report import cells, judgements, section, written
-from reporting import inflated, shrunken
-from reporting.estimates import CONFIRMED, NOT_CONFIRMED, UNDECIDED
-from reporting.paper3 import COCO, FLICKR
-from reporting.results import System
+from replication.report import inflated, shrunken
+from replication.report.estimates import CONFIRMED, NOT_CONFIRMED, UNDECIDED
+from replication.report.paper3 import COCO, FLICKR
+from replication.report.results import System
 
 TITLES = [*inflated.TABLES, inflated.SPEED]
 FIRST, SECOND, SIXTH, FIGURE = inflated.TABLES
@@ -52,9 +52,9 @@ def write_speed(root: Path) -> None:
 def test_what_is_not_there_is_left_out_with_the_command_that_makes_it(tmp_path: Path) -> None:
     page = written(tmp_path)
     for title in TITLES:
-        assert "Left out: `python benchmarks/" in section(page, title), title
+        assert "Left out: `python -m " in section(page, title), title
     assert "--runs F,B,I32,B-F,I-F,I-B,I-B-F --seeds 0,1,2`" in section(page, SECOND)
-    assert "late.py --gpu`" in section(page, inflated.SPEED)
+    assert "late --gpu`" in section(page, inflated.SPEED)
 
 
 def test_the_papers_own_numbers_confirm_all_that_it_says(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_words_say_whether_shrinking_helped_and_which_runs_are_missing(tmp_path:
     assert "Shrinking did harm to I-B (-30.0 [-40.0, -20.0] rSum over B)." in text
     assert "Whether shrinking helped is undecided for I-B-F (+3.0 [-3.0, +9.0] rSum over F)." in text
     assert "Beside their teachers: B-F -30.0 [-40.0, -20.0] over B, I-B-F -27.0" in text
-    assert "Not measured yet: I32, I-F; `python benchmarks/paper3.py --runs I32,I-F --variant paper --seeds 0`" in text
+    assert "Not measured yet: I32, I-F; `python -m replication.paper3 --runs I32,I-F --variant paper --seeds 0`" in text
     assert "Shrinking" not in section(written(tmp_path), FIRST)
 
 
@@ -198,7 +198,7 @@ def test_the_findings_of_paper_3_are_counted_apart(tmp_path: Path) -> None:
 
 
 def test_the_default_cascade_is_shown_beside_the_others(tmp_path: Path) -> None:
-    assert "Left out: `python benchmarks/cascade.py`" in section(written(tmp_path), "The default cascade")
+    assert "Left out: `python -m benchmarks.cascade`" in section(written(tmp_path), "The default cascade")
     recalls = {"R@1": 50.0, "R@5": 70.0, "R@10": 80.0}
 
     def row(late: int, value: float, alone: int) -> dict[str, Any]:

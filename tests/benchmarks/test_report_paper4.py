@@ -6,9 +6,9 @@ from typing import Any
 
 from benchmarks import made_up
 from benchmarks.test_report import cells, judgements, section, written
-from reporting import pretrained
-from reporting.estimates import CONFIRMED, NOT_CONFIRMED
-from reporting.results import WAYS, System
+from replication.report import pretrained
+from replication.report.estimates import CONFIRMED, NOT_CONFIRMED
+from replication.report.results import WAYS, System
 
 TITLES = [pretrained.TASKS, pretrained.LARGER, pretrained.LANGUAGES]
 FIRST = "pre-training with CMR alone helps: over none (mR)"
@@ -46,7 +46,7 @@ def _put(root: Path, name: str, content: dict[str, Any]) -> None:
 def test_what_is_not_there_is_left_out_with_the_command_that_makes_it(tmp_path: Path) -> None:
     page = written(tmp_path)
     for title in TITLES:
-        assert "Left out: `python benchmarks/paper4.py --runs" in section(page, title), title
+        assert "Left out: `python -m replication.paper4 --runs" in section(page, title), title
 
 
 def test_a_gain_is_told_in_mean_recall_and_judged_by_the_same_queries(tmp_path: Path) -> None:

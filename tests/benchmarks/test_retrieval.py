@@ -24,7 +24,7 @@ def unit(seed: int, count: int) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def retrieval() -> Iterator[ModuleType]:
-    module = script("retrieval")
+    module = script("benchmarks.retrieval")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "apart", lambda step, cores: module.do(*step))
         patch.setattr(module, "bandwidth", lambda cores: 1e10)
@@ -186,7 +186,7 @@ def test_a_folder_that_is_something_else_is_not_worked_in(retrieval: ModuleType,
 
 
 def test_the_right_answers_are_those_of_comparing_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = script("measuring.photo_vectors")
+    module = script("benchmarks.photo_vectors")
     monkeypatch.setattr(module, "BLOCK", 37)
     vectors, queries = unit(2, 200).astype(np.float16), unit(3, 5)
     mask = np.random.default_rng(0).random(200) < 0.3
@@ -199,7 +199,7 @@ def test_the_right_answers_are_those_of_comparing_everything(monkeypatch: pytest
 
 
 def test_vectors_around_photos_are_like_photos_but_not_the_same() -> None:
-    module = script("measuring.photo_vectors")
+    module = script("benchmarks.photo_vectors")
     photos = unit(0, 100)
     made = np.concatenate(list(module.around(module.Real(photos, photos, "made up"), 3_000)))
     np.testing.assert_allclose(np.linalg.norm(made, axis=1), 1, rtol=1e-5)
@@ -219,6 +219,6 @@ def test_the_least_effort_that_is_enough_is_found(retrieval: ModuleType, target:
         def ask(self, query: np.ndarray, effort: int) -> np.ndarray:
             return np.arange(100)[:effort]
 
-    steps = script("measuring.retrieval_steps")
+    steps = script("benchmarks.vector_search.steps")
     found = steps.least_effort(Growing(), np.zeros((3, 2)), np.tile(np.arange(100), (3, 1)), target)
     assert effort <= found <= effort * 17 / 16

@@ -1,16 +1,10 @@
 """docs/scale.md says what the result files say, and its arithmetic is the one that it shows."""
 
 import dataclasses
-import sys
 
 import pytest
 
-import report
-
-sys.path.insert(0, str(report.ROOT / "benchmarks"))
-import scale_page
-
-sys.path.pop(0)
+from benchmarks.pages import scale as scale_page
 
 MEASURED = scale_page.Measured(
     widths={"embedding": (1, 512), "fragments": (49, 128)},
@@ -28,7 +22,7 @@ MEASURED = scale_page.Measured(
 
 
 def test_the_page_is_what_the_results_make_of_it() -> None:
-    """After a new measurement: python benchmarks/scale_page.py."""
+    """After a new measurement: python -m benchmarks.pages.scale."""
     assert scale_page.page(scale_page.RESULTS) == scale_page.PAGE.read_text(encoding="utf-8")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.scripts import script
 
-scan = script("scan")
+scan = script("benchmarks.scan")
 
 
 def test_a_toy_run_writes_its_table(

@@ -1,16 +1,10 @@
 """What docs/serve.md says of load is what was measured."""
 
 import json
-import sys
 
 import pytest
 
-import report
-
-sys.path.insert(0, str(report.ROOT / "benchmarks"))
-import serve_page
-
-sys.path.pop(0)
+from benchmarks.pages import serve as serve_page
 
 
 def test_the_page_says_what_was_measured() -> None:

@@ -56,7 +56,7 @@ def run(
 def test_ways_take_turns_and_the_first_round_does_not_count() -> None:
     told: list[str] = []
     ways = {"a": lambda: told.append("a"), "b": lambda: told.append("b") or 7.0}
-    seconds = script("measuring.side_by_side").in_turns(ways, 2)
+    seconds = script("benchmarks.timing").in_turns(ways, 2)
     assert told == ["a", "b", "b", "a", "a", "b"]
     assert seconds["b"] == [7.0, 7.0], "a way may say what counts"
     assert len(seconds["a"]) == 2
@@ -65,7 +65,7 @@ def test_ways_take_turns_and_the_first_round_does_not_count() -> None:
 
 def test_matching_stands_beside_a_cross_encoder_that_reads_as_much(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed: sightline[bench]")
-    matching = script("matching")
+    matching = script("benchmarks.matching")
     shape = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
     monkeypatch.setattr(matching, "SHAPE", shape)
     monkeypatch.setattr(matching, "PAIRS", (3,))
@@ -79,7 +79,7 @@ def test_matching_stands_beside_a_cross_encoder_that_reads_as_much(run: Run, mon
 
 
 def test_matching_goes_on_without_the_peer_and_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    matching = script("matching")
+    matching = script("benchmarks.matching")
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     monkeypatch.setattr(matching, "PAIRS", (3,))
     monkeypatch.setattr(matching, "ITEMS", 5)
@@ -92,7 +92,7 @@ def test_matching_goes_on_without_the_peer_and_says_so(run: Run, monkeypatch: py
 def test_end_to_end_is_measured_cold_and_warm_beside_a_plain_script(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    end_to_end = script("end_to_end")
+    end_to_end = script("benchmarks.end_to_end")
     tower = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
     monkeypatch.setattr(end_to_end, "TOWER", tower)
     (tmp_path / "plain.py").write_text("print('instead of one that loads torch')")
@@ -111,7 +111,7 @@ def test_end_to_end_is_measured_cold_and_warm_beside_a_plain_script(
 
 
 def test_table_4_follows_from_the_rates_of_a_few_pictures(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluation = script("evaluation")
+    evaluation = script("benchmarks.evaluation")
     for name, value in {"IMAGES": 8, "CAPTIONS": 40, "BLOCK": 10}.items():
         monkeypatch.setattr(evaluation, name, value)
     monkeypatch.setattr(evaluation.table4, "read_all", records)
@@ -126,7 +126,7 @@ def test_table_4_follows_from_the_rates_of_a_few_pictures(run: Run, monkeypatch:
 
 
 def test_training_is_measured_at_once_and_in_chunks(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    training = script("training")
+    training = script("benchmarks.training")
     tower = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     sizes = {"image_size": 28, "patch_size": 4, "projection_dim": 8}
     monkeypatch.setattr(training, "SMALL", dataclasses.replace(training.SMALL, vision=tower | sizes, text=tower))
@@ -153,21 +153,21 @@ def test_training_is_measured_at_once_and_in_chunks(run: Run, monkeypatch: pytes
 
 
 def test_growth_is_fitted_for_every_stage(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    growing = script("growing")
+    growing = script("benchmarks.growing")
     for name, value in {"MATCHED": (2, 4), "INTERACTED": (3, 6), "KEPT": 12, "TEST_SETS": (4, 8)}.items():
         monkeypatch.setattr(growing, name, value)
     result = run(growing, "--quick", "--pictures", "3,6", "--items", "20,40", "--photos", "2")
     assert [row["stage"] for row in result["rows"]] == [
         *("index", "index, nothing changed", "open", "retrieve", "compact", "match", "interact", "rank a test set")
     ]
-    promised = {target.ratio for target in script("reporting.targets").TARGETS if target.experiment == "growing"}
+    promised = {target.ratio for target in script("benchmarks.pages.targets").TARGETS if target.experiment == "growing"}
     assert set(result["ratios"]) == promised
     (row,) = growing.fitted([("a", "b", 10, 1.0), ("a", "b", 100, 10.0), ("a", "b", 1000, 100.0)])
     assert row["exponent"] == pytest.approx(1)
 
 
 def test_a_floor_is_what_takes_longer_of_bytes_and_operations(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    floors = script("floors")
+    floors = script("benchmarks.floors")
     assert floors.transformer(1, 2, 4, 8) == 2 * (2 * (4 * 16 + 2 * 32) + 4 * 4)
     monkeypatch.setattr(floors, "bandwidth", lambda *_, **__: 1e9)
     monkeypatch.setattr(floors, "rate", lambda *_: 1e12)

@@ -1,33 +1,23 @@
 """docs/index-choice.md says what was measured, and the store does what the page says."""
 
-import importlib.util
 import json
 from pathlib import Path
-from types import ModuleType
 
+from benchmarks.pages.index_choice import page
 from sightline.stores.local_search import Effort
 
 ROOT = Path(__file__).parents[2]
 RESULT = json.loads((ROOT / "benchmarks" / "results" / "index_choice.json").read_text(encoding="utf-8"))
 
 
-def page_writer() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("index_choice_page", ROOT / "benchmarks" / "index_choice_page.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_page_is_written_from_the_results() -> None:
-    assert (ROOT / "docs" / "index-choice.md").read_text(encoding="utf-8") == page_writer().page(RESULT)
+    assert (ROOT / "docs" / "index-choice.md").read_text(encoding="utf-8") == page(RESULT)
 
 
 def test_the_store_searches_as_the_page_says() -> None:
     effort = Effort()
-    assert f"{effort.candidates:,} of them, or one in {effort.items_per_candidate}" in page_writer().page(RESULT)
-    assert f"Up to {effort.exact_up_to:,} items" in page_writer().page(RESULT)
+    assert f"{effort.candidates:,} of them, or one in {effort.items_per_candidate}" in page(RESULT)
+    assert f"Up to {effort.exact_up_to:,} items" in page(RESULT)
     rows = {row["vectors"]: row for row in RESULT["store"]}
     assert all((row["index"] == "exact") == (size <= effort.exact_up_to) for size, row in rows.items())
     assert min(row["recall@20"] for row in rows.values()) >= 0.97

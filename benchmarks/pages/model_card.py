@@ -1,0 +1,105 @@
+"""Write a bundle's model card, README.md: the facts from its sightline.json, the words from a file beside the recipes.
+
+    python -m benchmarks.pages.model_card bundles/default --words recipes/default.card.md
+
+Every number on the card comes from the bundle itself; the words say what it is good for, and what it is not.
+"""
+
+import argparse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sightline.bundle.spec import BundleSpec, read_spec
+from sightline.evaluation.report import compare
+from sightline.media import pixels_wanted
+
+ABILITIES = {
+    "embed": "one vector for a picture or a text, to search everything by",
+    "fragments": "a vector for each part of it, to compare in detail",
+    "match": "a judgement on a picture and a text together, to put the best in order",
+}
+
+
+def card(folder: Path, words: str) -> str:
+    """The card of the bundle in a folder."""
+    spec = read_spec(folder)
+    title, _, rest = words.strip().partition("\n")
+    parts = [
+        title,
+        "<!-- Written by benchmarks/pages/model_card.py (make card) from sightline.json and the words of the recipe. "
+        "Do not edit. -->",
+        rest.strip(),
+        "## What it is",
+        _table(("", ""), _facts(folder, spec)),
+        "## How well it does",
+        _results(spec),
+        "## How sure it is",
+        _calibration(spec),
+        "## Where it comes from",
+        "\n".join(_outline(spec.provenance)) or "Its makers did not say.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(folder: Path, spec: BundleSpec) -> Iterator[tuple[str, str]]:
+    sizes = {name: (folder / name).stat().st_size / 1e6 for name in spec.files}
+    image = pixels_wanted(spec.image.input)
+    for ability in spec.abilities:
+        yield f"`{ability}`", ABILITIES[ability]
+    yield "languages", ", ".join(spec.text.languages)
+    yield "size", f"{sum(sizes.values()):.1f} MB: " + ", ".join(f"{name} {size:.1f}" for name, size in sizes.items())
+    yield "precision", spec.precision
+    yield "a vector", f"{spec.embedding_dim} numbers; of a fragment {spec.fragment_dim}"
+    yield "a picture", f"{image.size} x {image.size} pixels ({image.resize})"
+    yield "a text", f"up to {spec.text.max_length} tokens; a longer one is cut, and a search says so"
+
+
+def _results(spec: BundleSpec) -> str:
+    if not spec.results:
+        return "Not measured yet: `sightline eval` does that."
+    words = (
+        "Recalls in per cent, by `sightline eval`: how often the right item is among the first 1, 5 or 10, from text "
+        "to image (t2i) and from image to text (i2t)."
+    )
+    return f"{words}\n\n{compare(spec.results).strip()}"
+
+
+def _calibration(spec: BundleSpec) -> str:
+    if not spec.calibration:
+        return "It has no calibration: its scores put items in order, and say nothing of how likely each is."
+    words = "Relevance is sigmoid(scale x score + bias). The error is how far it is off on average, on held-out pairs."
+    rows = [
+        (stage, f"{fit.scale:.3f}", f"{fit.bias:.3f}", "not measured" if fit.error is None else f"{fit.error:.1%}")
+        for stage, fit in spec.calibration.items()
+    ]
+    fusion = f"Reranking combines its scores by `{spec.fusion.rule}` with a weight of {spec.fusion.weight:g}."
+    return "\n\n".join([words, _table(("scores of", "scale", "bias", "error"), rows), fusion])
+
+
+def _outline(value: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
+    """Nested facts as a nested list."""
+    for name, inner in value.items():
+        start = f"{'  ' * depth}- **{str(name).replace('_', ' ')}**"
+        if isinstance(inner, Mapping):
+            yield start
+            yield from _outline(inner, depth + 1)
+        else:
+            yield f"{start}: {', '.join(map(str, inner)) if isinstance(inner, list | tuple) else inner}"
+
+
+def _table(heads: tuple[str, ...], rows: Any) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in [heads, ["---"] * len(heads), *rows])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("--words", type=Path, default=Path("recipes/default.card.md"))
+    arguments = parser.parse_args()
+    text = card(arguments.bundle, arguments.words.read_text(encoding="utf-8"))
+    (arguments.bundle / "README.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Photograph the page of `sightline serve` over the demo's pictures, for the README.
+
+python -m benchmarks.pages.screenshots
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+import sightline
+from sightline.demo import PICTURES
+
+ROOT = Path(__file__).resolve().parents[2]
+SIZE = {"width": 1240, "height": 760}
+MOST_BYTES = 250_000
+
+
+@contextmanager
+def served(at: Path) -> Iterator[str]:
+    """Serve a collection by the command itself; gives its address."""
+    command = [sys.executable, "-m", "sightline", "serve", "--at", str(at), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr
+            said = process.stderr.readline()
+            found = re.search(r"http://\S+/", said)
+            if not found:
+                raise SystemExit(said + process.stderr.read())
+            yield found[0]
+        finally:
+            process.terminate()
+
+
+def window(browser: Browser, address: str, scheme: str) -> Page:
+    """The page with all of its results, thumbnails too."""
+    options = {"viewport": SIZE, "device_scale_factor": 1.25, "color_scheme": scheme, "reduced_motion": "reduce"}
+    page = browser.new_context(**options).new_page()  # type: ignore[arg-type]
+    page.goto(address)
+    page.wait_for_selector("#results[aria-busy=false] .tile:not(.skeleton)")
+    page.wait_for_load_state("networkidle")
+    return page
+
+
+def photograph(page: Page, path: Path) -> None:
+    page.screenshot(path=path, type="jpeg", quality=78)
+    if path.stat().st_size > MOST_BYTES:
+        raise SystemExit(f"{path} has {path.stat().st_size:,} bytes; {MOST_BYTES:,} is the most.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
+    out = parser.parse_args().out
+    out.mkdir(parents=True, exist_ok=True)
+    browser_at = shutil.which("chromium") or sys.exit("Install chromium first.")
+    with tempfile.TemporaryDirectory() as folder:
+        sightline.index(PICTURES, at=Path(folder))
+        with served(Path(folder)) as address, sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=browser_at, args=["--no-sandbox"])
+            window(browser, f"{address}?q=a+dog", "light")  # the first search of all loads what it needs
+            photograph(window(browser, f"{address}?q=a+cat", "light"), out / "page-grid.jpg")
+            page = window(browser, f"{address}?q=drums+and+a+guitar", "dark")
+            page.locator(".tile .open").first.click()
+            page.get_by_role("button", name="guitar", exact=True).hover()
+            page.wait_for_selector("#heat:not([hidden])")
+            page.wait_for_load_state("networkidle")
+            photograph(page, out / "page-heat.jpg")
+            browser.close()
+
+
+if __name__ == "__main__":
+    main()

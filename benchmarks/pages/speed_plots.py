@@ -1,0 +1,133 @@
+"""The four plots of speed in README.md and docs/performance.md, as SVG files that come out the same every time."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.pages.style import STYLE
+
+Result = Mapping[str, Any]
+OURS, PEER = "#0072b2", "#b0b0b0"
+_STAGES = {"encode": "#0072b2", "retrieve": "#009e73", "match": "#e69f00", "http": "#cc79a7"}
+# Colours that the colour-blind can tell apart (Okabe and Ito); on white, so that they read the same on a dark page.
+_STYLE = STYLE | {
+    "axes.spines.left": False,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "ytick.major.size": 0,
+}
+
+
+def draw(results: Mapping[str, Result], folder: Path) -> dict[str, str]:
+    """Draw the plots that there are results for; gives what each shows, by the name of its file."""
+    import matplotlib as mpl
+
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = {}
+    with mpl.rc_context(_STYLE):
+        for name, (plot, title) in PLOTS.items():
+            if name in results:
+                plot(results[name]).savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
+                drawn[f"{name}.svg"] = title
+    return drawn
+
+
+def _figure(columns: int = 1, bars: int = 3) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 0.9 + 0.38 * bars), layout="constrained")
+    return figure, figure.subplots(1, columns, squeeze=False)[0]
+
+
+def _bars(axes: Any, title: str, values: Mapping[str, float], form: str, ours: Callable[[str], bool]) -> None:
+    """One bar each, the first on top, with its number beside it."""
+    names = list(values)
+    drawn = axes.barh(names, list(values.values()), color=[OURS if ours(name) else PEER for name in names], height=0.62)
+    axes.bar_label(drawn, [form.format(value) for value in values.values()], padding=4)
+    _tidied(axes, title)
+
+
+def _tidied(axes: Any, title: str) -> None:
+    axes.invert_yaxis()
+    axes.set_title(title)
+    axes.xaxis.set_visible(False)
+    axes.spines["bottom"].set_visible(False)
+    axes.margins(x=0.16)
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith("Sightline")
+
+
+def _indexing(result: Result) -> Any:
+    names = {"index": "Sightline", "one core": "Sightline, one core", "loop": "plain loop of transformers"}
+    rates = {shown: result["ways"][way]["photos_per_second"] for way, shown in names.items() if way in result["ways"]}
+    figure, (axes,) = _figure(bars=len(rates))
+    _bars(axes, f"photos a second, {result['cores']} cores", rates, "{:.1f}", _is_ours)
+    return figure
+
+
+def _matching(result: Result) -> Any:
+    figure, both = _figure(len(result["rows"]), 2)
+    names = {"sightline": "Sightline", "cross_encoder": "CrossEncoder"}
+    for place, (axes, row) in enumerate(zip(both, result["rows"], strict=True)):
+        rates = {shown: row[way]["pairs_per_second"] for way, shown in names.items() if isinstance(row[way], dict)}
+        _bars(axes, f"pairs a second, {row['pairs']} at once", rates, "{:.0f}", _is_ours)
+        if place:
+            axes.set_yticks([])
+    return figure
+
+
+def _end_to_end(result: Result) -> Any:
+    figure, (cold, warm) = _figure(2, 4)
+    rows = {start: [row for row in result["rows"] if row["start"] == start] for start in ("cold", "warm")}
+    seconds = {_shown(row["way"]): row["p50_seconds"] for row in rows["cold"]}
+    _bars(cold, f"cold, seconds, {result['items']:,} items", seconds, "{:.2f}", _is_ours)
+    _stacked(warm, rows["warm"])
+    figure.legend(loc="outside lower right", ncols=len(_STAGES), fontsize=9, handlelength=1)
+    return figure
+
+
+def _stacked(axes: Any, rows: Sequence[Result]) -> None:
+    """Bars of what each stage takes; one bar where stages are not known."""
+    for place, row in enumerate(rows):
+        left = 0.0
+        for stage, colour in _STAGES.items():
+            took = row.get("stages_ms", {}).get(stage, 0.0)
+            axes.barh(place, took, left=left, color=colour, height=0.62, label=stage if not place else None)
+            left += took
+        if not left:
+            axes.barh(place, row["p50_ms"], color=PEER, height=0.62)
+        beside = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(f"{row['p50_ms']:.0f}", (left or row["p50_ms"], place), **beside)
+    axes.set_yticks([])
+    _tidied(axes, "warm, milliseconds by stage")
+
+
+def _shown(way: str) -> str:
+    return way.replace("sightline", "Sightline")
+
+
+def _retrieval(result: Result) -> Any:
+    """Every way that finds as much as Sightline does, over the most vectors that peers were asked over."""
+    asked = [row for row in result["rows"] if "cores" in row]
+    peers = [row["items"] for row in asked if not _is_ours(row["way"])]
+    items = max(peers or [row["items"] for row in asked])
+    took = {row["way"]: retrieval_ms(row) for row in asked if row["items"] == items}
+    figure, (axes,) = _figure(bars=len(took))
+    _bars(axes, f"milliseconds a query over {items:,} vectors", took, "{:.1f}", _is_ours)
+    return figure
+
+
+def retrieval_ms(row: Result) -> float:
+    """Milliseconds of the median query, with all cores, of a way that finds as much as Sightline."""
+    most = max(row["cores"], key=int)
+    return float(row["cores"][most]["finding as much as Sightline"]["p50_ms"])
+
+
+PLOTS: dict[str, tuple[Callable[[Result], Any], str]] = {
+    "indexing": (_indexing, "Indexing, against a plain loop of transformers with an image tower of the same shape"),
+    "retrieval": (_retrieval, "Retrieval, against FAISS and usearch at the same recall"),
+    "matching": (_matching, "Matching, against a CrossEncoder of sentence-transformers of the same shape"),
+    "end_to_end": (_end_to_end, "A search from end to end, against a script of transformers and numpy"),
+}

@@ -1,0 +1,99 @@
+"""What follows from the rows of benchmarks/retrieval.py: ratios, growth, and the distance from the memory's floor."""
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from benchmarks.growth import exponent
+from benchmarks.photo_vectors import TOP
+from benchmarks.vector_search.indexes import OURS, WAYS, Way
+from benchmarks.vector_search.steps import EQUAL, LEAST, LEAST_RECALL
+from sightline.stores.local_search import Effort
+from sightline.stores.sign_codes import code_bytes
+
+PAPER_1_MS = 1_600.0
+"""The bi-encoder of paper 1 over a million images, on a processor: its Table 3."""
+SLACK = 0.01  # of recall, within which two ways find as much
+Row = Mapping[str, Any]
+
+
+def ratios(rows: Sequence[Row], cores: int, floors: Mapping[int, float]) -> dict[str, float]:
+    """Sightline beside each way at the largest size that it was measured at, with all cores, and how each grows.
+
+    floors: by size, the least milliseconds of Sightline's search; see `floor_ms`.
+    """
+    measured = {
+        way.name: {row["items"]: row for row in rows if row["way"] == way.name and "cores" in row} for way in WAYS
+    }
+    ours = measured[OURS.name]
+    found: dict[str, float] = {}
+    for way in WAYS:
+        if way is not OURS and measured[way.name]:
+            size = max(measured[way.name])
+            found |= beside(ours[size], measured[way.name][size], way, cores)
+    for size, row in ours.items():
+        took = {count: at(row, EQUAL, count)["p50_ms"] for count in (1, cores)}
+        found[f"times as quick with {cores} cores as with one at {size:,}"] = took[1] / took[cores]
+        found[f"times the floor of the memory at {size:,}"] = took[cores] / floors[size]
+    if 10**6 in ours:
+        found["times as quick as paper 1's 1.6 s at 1,000,000"] = PAPER_1_MS / at(ours[10**6], EQUAL, cores)["p50_ms"]
+    return found | growth(measured, cores)
+
+
+def beside(ours: Row, other: Row, way: Way, cores: int) -> dict[str, float]:
+    """How much quicker Sightline is than another way of the same size, at each aim that the other reaches."""
+    found, where = {}, f"at {other['items']:,}"
+    for aim in (EQUAL, LEAST):
+        own, its = at(ours, aim, cores) or at(ours, EQUAL, cores), at(other, aim, cores)
+        wanted = own["recall@20"] if aim == EQUAL else LEAST_RECALL
+        if its and its["recall@20"] >= wanted - SLACK:
+            found[f"times as quick as {way.name} {aim} {where}"] = its["p50_ms"] / own["p50_ms"]
+    if way.key == way.folder:
+        found[f"times as quickly built as {way.name} {where}"] = other["build_seconds"] / ours["build_seconds"]
+    return found
+
+
+def at(row: Row, aim: str, cores: int) -> Any:
+    """What a row says of an aim, if it does."""
+    return row["cores"][f"{cores}"].get(aim, {})
+
+
+def growth(measured: Mapping[str, Mapping[int, Row]], cores: int) -> dict[str, float]:
+    """The exponent of each way over all sizes; of Sightline, which compares all of a few, also over the last two."""
+    found = {}
+    for name, rows in measured.items():
+        took = {size: at(row, EQUAL, cores)["p50_ms"] for size, row in sorted(rows.items())}
+        if len(took) > 1:
+            found[f"exponent of {name}, in items"] = exponent([*took], [*took.values()])
+        if len(took) > 2 and name == OURS.name:
+            first, last = sorted(took)[-2:]
+            over = f"from {first:,} to {last:,}"
+            found[f"exponent of {name}, in items, {over}"] = exponent([first, last], [took[first], took[last]])
+    return found
+
+
+def floor_ms(size: int, dim: int, bandwidth: float) -> float:
+    """Milliseconds in which the memory could give what Sightline's search must read, at so many bytes a second."""
+    effort = Effort()
+    whole = 2 * dim
+    if effort.is_exact(size):
+        return 1000 * size * whole / bandwidth
+    return 1000 * (size * code_bytes(dim) + effort.candidates_for(size, TOP, dim) * whole) / bandwidth
+
+
+def bandwidth(cores: int, megabytes: int = 400, rounds: int = 9) -> float:
+    """Bytes a second that so many threads read from memory together: the best of a few rounds of products.
+
+    A sum reads a third of that, because it waits for itself.
+    """
+    parts = np.ones((cores, 2, megabytes * 125_000 // cores), dtype=np.float32)
+    seconds = []
+    with ThreadPoolExecutor(cores) as pool:
+        for _ in range(rounds):
+            began = time.perf_counter()
+            list(pool.map(lambda part: float(part[0] @ part[1]), parts))
+            seconds.append(time.perf_counter() - began)
+    return parts.nbytes / min(seconds)

@@ -1,0 +1,257 @@
+"""The tables and figures of paper 3 at our scale: train its models, measure them, one JSON file a run.
+
+    python -m replication.paper3 --runs F,B,I32,B-F,I-F,I-B,I-B-F --seeds 0,1,2      Table 2
+    python -m replication.paper3 --runs F,B,I16,I32,I64 --seeds 0,1,2                Table 1
+    python -m replication.paper3 --runs L1,L2,L4,L8,L16,B --seeds 0                  Table 6
+    python -m replication.paper3 --runs B-L1,B-L2,B-L4,B-L8,B-L16 --seeds 0          Figure 3, with those above
+
+A run that learns from another trains that first, or takes it from --work. --variant factors multiplies by the
+temperatures of shrinking, softmax(2 s) and softmax(12 s), where equation 6 divides by them; tuned has the contrastive
+loss in place of the triplet loss, and temperatures fit for it. Choose between variants with --split val.
+
+Needs SIGHTLINE_DATA (shards) and SIGHTLINE_PRETRAINED (a CLIP image tower and MiniLM), and a GPU to be quick. --brief
+takes two steps of four images, which is enough to see on a CPU, with shards of a few images, that all of it runs. When
+stopped, the same call goes on; what is in --work is trained and measured no second time.
+"""
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from benchmarks.provenance import provenance
+from replication.ranks import gain, ranked
+from replication.training_runs import NOTE, Countdown, Measured, measure_once, train_once, write_result
+from sightline.datasets import read_all
+from sightline.evaluation import Evaluation
+from sightline.evaluation.encodings import Encodings, Needs, encode_images, encode_texts
+from sightline.evaluation.metrics import image_to_text_ranks, text_to_image_ranks
+from sightline.evaluation.ranking import ranks_from_embeddings
+from sightline.evaluation.test_set import Questions
+from sightline.losses.interaction import maxsim
+from sightline.models.torch_model import TorchModel
+
+Kind = Literal["fast", "late", "shrink-fast", "shrink-late"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A model of the paper: its recipe, what is changed in its model, and the run that teaches it.
+
+    codes, fragments: how many codes each side has, and how many fragments each side is scored by (1 is one vector).
+    """
+
+    recipe: str
+    kind: Kind
+    codes: int = 0
+    fragments: int = 32
+    model: tuple[str, ...] = ()
+    teacher: str = ""
+
+
+def _first(count: int, teacher: str = "") -> Run:
+    """The base model with only the first `count` words and clusters."""
+    kept = (f"model.fragments={count}",)
+    if teacher:
+        return Run("shrink-inflated-base", "shrink-late", 0, count, kept, teacher)
+    return Run("inflate-base", "late", 0, count, kept)
+
+
+def _inflated(codes: int) -> Run:
+    return Run("inflate-codes", "late", codes, 32 + codes, (f"model.codes={codes}",))
+
+
+RUNS: dict[str, Run] = {
+    "F": Run("inflate-fast", "fast", fragments=1),
+    "B": Run("inflate-base", "late"),
+    **{f"I{codes}": _inflated(codes) for codes in (16, 32, 64)},
+    "B-F": Run("shrink-base-fast", "shrink-fast", fragments=1, teacher="B"),
+    "I-F": Run("shrink-inflated-fast", "shrink-fast", fragments=1, teacher="I32"),
+    "I-B": Run("shrink-inflated-base", "shrink-late", teacher="I32"),
+    "I-B-F": Run("shrink-twice", "shrink-fast", fragments=1, teacher="I-B"),
+    **{f"L{count}": _first(count) for count in (1, 2, 4, 8, 16)},
+    **{f"B-L{count}": _first(count, "B") for count in (1, 2, 4, 8, 16)},
+}
+"""By the paper's names; L8 is the base model of the first 8 fragments, B-L8 the same shrunken from the base model."""
+
+VARIANTS = ("paper", "factors", "tuned")
+
+
+def loss_of(run: Run, variant: str) -> str:
+    """What is changed in the loss of a run's recipe; empty where nothing is.
+
+    One fragment a side takes from the fast model its margin and temperatures: in the paper they are one model.
+    """
+    shrinks = run.kind.startswith("shrink")
+    on = "fragments" if run.kind.endswith("late") else "embedding"
+    if shrinks:
+        teacher, student = temperatures(run.fragments, variant)
+        both = f"teacher_temperature = {teacher:.4g}, student_temperature = {student:.4g}"
+        return f"objectives.shrink={{ loss = 'distill', on = '{on}', {both} }}"
+    if variant != "tuned":
+        return "objectives.late.margin=0.2" if run.kind == "late" and run.fragments == 1 else ""
+    name, temperature = "embed" if run.kind == "fast" else "late", of_a_sum(run.fragments)
+    return f"objectives.{name}={{ loss = 'contrastive', on = '{on}', temperature = {temperature:.4g} }}"
+
+
+def temperatures(fragments: int, variant: str) -> tuple[float, float]:
+    """What a teacher's scores, and those of a student of so many fragments, are divided by."""
+    if variant == "tuned":
+        return of_a_sum(32), 0.08 if fragments == 1 else of_a_sum(fragments)
+    printed = (2.0 if fragments == 1 else 12.0), 12.0
+    return printed if variant == "paper" else (1 / printed[0], 1 / printed[1])
+
+
+def of_a_sum(fragments: int) -> float:
+    """The temperature of a sum of cosines: 0.05 for each of them, and captions have about ten words."""
+    return 0.05 * min(fragments, 10)
+
+
+class Bench:
+    """A test set, and where models and results are kept."""
+
+    def __init__(self, variant: str, split: str, changes: Sequence[str], work: Path) -> None:
+        self.variant, self.changes, self.work, self.data = variant, tuple(changes), work, f"flickr8k-{split}"
+        self.questions = Questions.of(read_all([f"{os.environ['SIGHTLINE_DATA']}/{self.data}.tar"]), "en")
+        self._measured: dict[tuple[str, int], Evaluation] = {}
+
+    def folder(self, name: str, seed: int) -> Path:
+        """Where a run's checkpoint and cost are kept."""
+        return self.work / f"{self.label(name)}-{seed}"
+
+    def label(self, name: str) -> str:
+        """What to call a run: by the variant, unless neither it nor its teachers differ from the paper's."""
+        asked = name
+        while asked and loss_of(RUNS[asked], self.variant) == loss_of(RUNS[asked], "paper"):
+            asked = RUNS[asked].teacher
+        return f"{name}-{self.variant if asked else 'paper'}"
+
+    def trained(self, name: str, seed: int) -> dict[str, Any]:
+        """Train a run, and its teacher before it, unless that was done; gives what it took."""
+        run, out = RUNS[name], self.folder(name, seed)
+        if run.teacher:
+            self.trained(run.teacher, seed)
+        return train_once(run.recipe, self._changes(run, seed), out)
+
+    def _changes(self, run: Run, seed: int) -> list[str]:
+        """What is changed in the recipe of a run; nothing is validated on the way, but all measured at the end."""
+        losses = filter(None, [loss_of(run, self.variant)])
+        teacher = [f'teacher.model="{self.folder(run.teacher, seed) / "best"}"'] if run.teacher else []
+        return [*losses, *run.model, *teacher, f"seed={seed}", "data.val=[]", "validation.late=0", *self.changes]
+
+    def measured(self, name: str, seed: int) -> Evaluation:
+        """How a trained run ranks the test set, by what it was trained for; see `kept`."""
+        if (name, seed) not in self._measured:
+            found = self.kept(name, seed).arrays
+            stage = "embed" if RUNS[name].kind in ("fast", "shrink-fast") else "late@all"
+            ranks = found["to_image"], found["to_text"]
+            self._measured[name, seed] = ranked(self.questions, ranks, f"{self.label(name)}-{seed}", self.data, stage)
+        return self._measured[name, seed]
+
+    def kept(self, name: str, seed: int) -> Measured:
+        """The ranks of the test set by a trained run, found once: by one vector an item, or by late interaction."""
+
+        def rank() -> Measured:
+            by_embedding = RUNS[name].kind in ("fast", "shrink-fast")
+            model = TorchModel.open(self.folder(name, seed) / "best")
+            needs = Needs(fragments=not by_embedding)
+            images, readable = encode_images(model, self.questions.images, needs, 256)
+            if len(readable) < len(self.questions.images):
+                raise SystemExit("some test images cannot be read")
+            texts, _ = encode_texts(model, self.questions.captions, needs, 256)
+            ranks = self._by_embedding(texts, images) if by_embedding else self._by_fragments(texts, images)
+            return Measured(provenance(seed, [self.data]), dict(zip(("to_image", "to_text"), ranks, strict=True)))
+
+        return measure_once(self.folder(name, seed) / f"{self.data}.npz", rank)
+
+    def _by_embedding(self, texts: Encodings, images: Encodings) -> tuple[Any, Any]:
+        return ranks_from_embeddings(texts.embedding, images.embedding, self.questions.image_of)
+
+    @torch.inference_mode()
+    def _by_fragments(self, texts: Encodings, images: Encodings) -> tuple[Any, Any]:
+        """Rank by late interaction of every text with every image, on the device there is."""
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        sides = []
+        for side in (texts, images):
+            if side.fragments is None:
+                raise SystemExit("the model has no fragments")
+            padded, mask = side.fragments.padded(np.arange(len(side)))
+            sides += [torch.from_numpy(padded).to(device), torch.from_numpy(mask).to(device)]
+        scores = maxsim(sides[0], sides[1], sides[2], sides[3], chunk=32).cpu().numpy()
+        image_of = self.questions.image_of
+        return text_to_image_ranks(scores, image_of), image_to_text_ranks(scores, image_of)
+
+
+RIVALS: dict[str, tuple[str, ...]] = {
+    "B": ("F", "L16"),
+    "I64": ("I16",),
+    "I-F": ("B-F",),
+    "I-B-F": ("I-F", "B-F"),
+    **{f"L{count}": (f"L{count // 2}",) for count in (2, 4, 8, 16)},
+}
+"""Runs that the paper compares a run with, beside the same model without shrinking and its teacher."""
+
+
+def compared_with(name: str) -> list[str]:
+    """The runs that a run is set against: the same model without shrinking, its teacher, and its rivals."""
+    run = RUNS[name]
+    plain = {"shrink-fast": "F", "shrink-late": "B" if run.fragments == 32 else f"L{run.fragments}"}.get(run.kind, "")
+    inflated = "B" if run.codes else ""
+    return [*dict.fromkeys(other for other in (plain, inflated, run.teacher, *RIVALS.get(name, ())) if other)]
+
+
+def result_of(bench: Bench, name: str, seed: int) -> dict[str, Any]:
+    """Train what a run needs, measure it, and put together its result file."""
+    cost, run = bench.trained(name, seed), RUNS[name]
+    found = bench.measured(name, seed)
+    there = [other for other in compared_with(name) if (bench.folder(other, seed) / NOTE).exists()]
+    return {
+        "experiment": "paper3",
+        "run": name,
+        "variant": bench.label(name).rpartition("-")[2],
+        "codes": run.codes,
+        "fragments": run.fragments,
+        "teacher": run.teacher or None,
+        **bench.kept(name, seed).about,
+        "training": cost,
+        "result": found.to_json(),
+        "gain_over": {other: gain(bench.measured(other, seed), found) for other in there},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", default="F,B,I32,B-F,I-F,I-B,I-B-F", help=f"among {', '.join(RUNS)}")
+    parser.add_argument("--variant", default="paper", choices=VARIANTS)
+    parser.add_argument("--seeds", default="0")
+    parser.add_argument("--split", default="test", choices=("test", "val"), help="what to measure on")
+    parser.add_argument("--set", action="append", default=[], dest="changes", help="a change to every recipe")
+    parser.add_argument("--brief", action="store_true", help="two steps of four images, to see that it runs")
+    parser.add_argument("--work", type=Path, default=Path("runs/paper3"), help="where checkpoints are kept")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/paper3"))
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    brief = ["schedule.epochs=0", "schedule.steps=2", "data.batch_size=4"] if arguments.brief else []
+    bench = Bench(arguments.variant, arguments.split, [*brief, *arguments.changes], arguments.work)
+    runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in arguments.runs.split(",")]
+    countdown = Countdown(len(runs))
+    for seed, name in runs:
+        result = result_of(bench, name, seed)
+        path = arguments.out / f"{bench.label(name)}-{arguments.split}-seed{seed}.json"
+        write_result(path, result)
+        found = bench.measured(name, seed)
+        recalls = [round(way[f"R@{k}"], 1) for way in (found.text_to_image, found.image_to_text) for k in (1, 5, 10)]
+        seconds = result["training"]["seconds"]
+        print(path.name, recalls, round(found.r_sum, 1), result["gain_over"], seconds, "s", flush=True)
+        print(countdown.after_one(), flush=True)
+    if torch.cuda.is_available():
+        print("peak GPU memory", torch.cuda.max_memory_allocated() >> 20, "MiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""The tables of paper 4 at our scale: pre-train, fine-tune, measure; one JSON file a run.
+
+    python -m replication.paper4 --runs none,cmr,mlm-mrm,vmlm-smrm --seeds 0,1,2     Tables 2 and 5
+    python -m replication.paper4 --runs languages                                    mR by language
+
+Every run of Table 5 is fine-tuned alike on Flickr8k. It is measured on the test images: by themselves; among the images
+and captions of all splits (Table 2); and among all images at hand, those of COCO too. --start minilm begins both
+transformers with MiniLM's six layers, instead of twelve at random. Translate-test (Table 6) is left to a translator:
+--translate COMMAND, as in `sightline eval`, measures the runs in the other languages through it.
+
+Needs SIGHTLINE_DATA (shards) and SIGHTLINE_PRETRAINED (a CLIP image tower and MiniLM), and a GPU to be quick. --brief
+takes two steps of a few images, which is enough to see on a CPU, with shards of a few images, that it all runs. When
+stopped, the same call goes on; when called again, it takes what is there from --work, and the gains over runs that were
+trained meanwhile (by another process, say) are added to the files.
+"""
+
+import argparse
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.provenance import provenance
+from replication.ranks import gain, ranked
+from replication.training_runs import Countdown, Measured, measure_once, train_once, write_result
+from sightline.datasets import Record, read_all
+from sightline.evaluation import Evaluation, command_translator, evaluate, evaluate_languages
+from sightline.evaluation.encodings import Encodings, SharedImages
+from sightline.evaluation.metrics import recall
+from sightline.evaluation.test_set import Questions
+from sightline.media import load_pixels
+from sightline.models.retriever import Seen
+from sightline.models.torch_model import TorchModel
+
+LANGUAGES = ("en", "de", "zh", "pt", "ar", "fr", "cs")
+_WORDS, _REGIONS = ("vmlm",), ("smrfr", "smrc")
+
+
+def _without(*tasks: str) -> list[str]:
+    return [f"objectives.{task}.weight=0" for task in tasks]
+
+
+def _plain(*tasks: str) -> list[str]:
+    return [f"objectives.{task}.fused=false" for task in tasks]
+
+
+RUNS: dict[str, list[str] | None] = {
+    "none": None,
+    "cmr": _without(*_WORDS, *_REGIONS),
+    "vmlm": _without(*_REGIONS),
+    "smrm": _without(*_WORDS),
+    "mlm-mrm": _plain(*_WORDS, *_REGIONS),
+    "vmlm-smrm": [],
+}
+"""What is changed in the pre-training of each run, all of which have CMR; nothing is pre-trained for `none`."""
+
+DATA = {**{name: ["flickr8k", "coco"] for name in RUNS}, "languages": ["flickr8k"]}
+
+_MINILM = "={ source = '${SIGHTLINE_PRETRAINED}/all-MiniLM-L6-v2' }"
+STARTS: dict[str, list[str]] = {"scratch": [], "minilm": [f"model.text{_MINILM}", f"model.image_reader{_MINILM}"]}
+BRIEF = {"dot-pretrain": ["schedule.steps=2", "data.batch_tokens=400", "objectives.smrc.classes=8"]}
+KEPT = "galleries.npz"
+_BATCH = 256
+_TWO_STEPS = ["schedule.epochs=0", "schedule.steps=2", "data.batch_size=4"]
+
+
+class Bench:
+    """Where models are kept, and how runs are trained."""
+
+    def __init__(self, start: str, changes: Sequence[str], brief: bool, work: Path) -> None:
+        self.start, self.changes, self.brief, self.work = start, list(changes), brief, work
+
+    def folder(self, name: str, seed: int) -> Path:
+        """Where a run's checkpoint and cost are kept."""
+        return self.work / f"{name}-{self.start}-{seed}"
+
+    def trained(self, name: str, seed: int) -> list[dict[str, Any]]:
+        """Train a run, pre-training first, unless that was done; gives what each took."""
+        if name == "languages":
+            return [self._train("languages", [], self.folder(name, seed), seed)]
+        changes = RUNS[name]
+        if changes is None:
+            return [self._train("dot-scratch", STARTS[self.start], self.folder(name, seed), seed)]
+        first = self.folder(f"{name}-pretrain", seed)
+        before = self._train("dot-pretrain", [*changes, *STARTS[self.start]], first, seed)
+        start = [f'model.start="{first / "best"}"']
+        return [before, self._train("dot", start, self.folder(name, seed), seed)]
+
+    def _train(self, recipe: str, changes: Sequence[str], out: Path, seed: int) -> dict[str, Any]:
+        brief = BRIEF.get(recipe, _TWO_STEPS) if self.brief else []
+        own = [change for change in self.changes if recipe != "dot" or not change.startswith("model.")]
+        return train_once(recipe, [*changes, f"seed={seed}", "data.val=[]", *brief, *own], out)
+
+    def opened(self, name: str, seed: int) -> TorchModel:
+        """Open a trained run."""
+        model = TorchModel.open(self.folder(name, seed) / "best")
+        model.name = f"{name}-{self.start}-{seed}"
+        return model
+
+
+class Looked:
+    """What the image tower sees in pictures, looked at once: it is frozen, and the same in every run."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._images = [record.image for record in records]
+        self._tower: dict[str, torch.Tensor] | None = None
+        self._seen: list[Seen] = []
+
+    @torch.inference_mode()
+    def encoded(self, model: TorchModel) -> SharedImages:
+        """All pictures as a model embeds them."""
+        self._look(model)
+        parts = [model.retriever.encode_images(seen).embedding.float().cpu().numpy() for seen in self._seen]
+        names = np.array([image.name for image in self._images], dtype=np.object_)
+        rows = {name: row for row, name in enumerate(names)}
+        return SharedImages(Encodings(names, np.concatenate(parts), None, None), rows)
+
+    def _look(self, model: TorchModel) -> None:
+        """Look at all pictures, unless a model with the same image tower did."""
+        tower = model.retriever.parts()["image"].state_dict()
+        if self._tower is not None and all(torch.equal(self._tower[name], value) for name, value in tower.items()):
+            return
+        self._tower, self._seen = tower, []
+        device = next(model.retriever.parameters()).device
+        pixels = []
+        for number, loaded in enumerate(load_pixels(self._images, model.preprocess), 1):
+            if loaded.pixels is None:
+                raise SystemExit(str(loaded.error))
+            pixels.append(loaded.pixels)
+            if len(pixels) == _BATCH or number == len(self._images):
+                self._seen.append(model.retriever.look(torch.from_numpy(np.stack(pixels)).to(device)))
+                pixels = []
+
+
+class Galleries:
+    """The test set by itself, among all splits, and among all images at hand; and in other languages."""
+
+    def __init__(self) -> None:
+        data = os.environ["SIGHTLINE_DATA"]
+        self.splits = read_all([f"{data}/flickr8k-{split}.tar" for split in ("train-*", "val", "test")])
+        self.test = [record for record in self.splits if record.split == "test"]
+        self.others = read_all([f"{data}/coco-{part}.tar" for part in ("train-*", "val", "distractors")])
+
+    @cached_property
+    def looked(self) -> Looked:
+        """Every picture, for models whose image tower stays as it was."""
+        return Looked([*self.splits, *self.others])
+
+    def measured(self, model: TorchModel) -> dict[str, Evaluation]:
+        """Measure by dot product in each gallery."""
+        options: dict[str, Any] = {"data": "flickr8k", "batch_size": _BATCH, "shared": self.looked.encoded(model)}
+        return {
+            "test": evaluate(model, self.test, **options),
+            "full": evaluate(model, self.splits, protocol="full", **options),
+            "everything": evaluate(model, self.splits, protocol="full", distractors=self.others, **options),
+        }
+
+    def in_languages(self, model: TorchModel, languages: Sequence[str], translate: str = "") -> dict[str, Any]:
+        """Measure on the test set in several languages, as they are or through a translator."""
+        options: dict[str, Any] = {"translate": command_translator(translate)} if translate else {}
+        return evaluate_languages(model, self.test, languages, data="flickr8k", batch_size=_BATCH, **options).to_json()
+
+
+def with_more_recalls(found: Evaluation) -> dict[str, Any]:
+    """A result with R@20 and R@50, which papers give for large galleries."""
+    result = found.to_json()
+    to_image, _, to_text, _ = found.ranks()
+    for way, ranks in (("text_to_image", to_image), ("image_to_text", to_text)):
+        result[way] |= {f"R@{k}": round(recall(ranks, k), 3) for k in (20, 50)}
+    return result
+
+
+def kept(bench: Bench, galleries: Galleries, name: str, seed: int) -> Measured:
+    """What was measured of a trained run, measured once; arrays are its ranks of the test set by itself."""
+
+    def measure() -> Measured:
+        model, about = bench.opened(name, seed), provenance(seed, DATA[name])
+        if name == "languages":
+            return Measured({**about, "result": galleries.in_languages(model, LANGUAGES)}, {})
+        by_gallery = galleries.measured(model)
+        to_image, _, to_text, _ = by_gallery["test"].ranks()
+        told = {gallery: with_more_recalls(one) for gallery, one in by_gallery.items()}
+        return Measured({**about, **told}, {"to_image": to_image, "to_text": to_text})
+
+    return measure_once(bench.folder(name, seed) / KEPT, measure)
+
+
+def by_itself(galleries: Galleries, found: Measured) -> Evaluation:
+    """The evaluation on the test set by itself that a run's kept ranks stand for."""
+    return ranked(Questions.of(galleries.test, "en"), (found.arrays["to_image"], found.arrays["to_text"]), "")
+
+
+def result_of(bench: Bench, galleries: Galleries, name: str, seed: int, translate: str) -> dict[str, Any]:
+    """Train what a run needs, measure it, and put together its result file."""
+    costs = bench.trained(name, seed)
+    found = kept(bench, galleries, name, seed)
+    result = {"experiment": "paper4", "run": name, "start": bench.start, **found.about, "training": costs}
+    if name == "languages":
+        return result
+    others = [other for other in RUNS if other != name and (bench.folder(other, seed) / KEPT).exists()]
+    own = by_itself(galleries, found)
+    result["gain_over"] = {
+        other: gain(by_itself(galleries, kept(bench, galleries, other, seed)), own) for other in others
+    }
+    if translate:
+        result["translated"] = galleries.in_languages(bench.opened(name, seed), LANGUAGES[1:], translate)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", default="none,cmr,mlm-mrm,vmlm-smrm", help=f"among {', '.join(RUNS)}, languages")
+    parser.add_argument("--start", default="scratch", choices=STARTS, help="what both transformers begin with")
+    parser.add_argument("--seeds", default="0")
+    parser.add_argument("--translate", default="", help="a command that translates from {lang}, for translate-test")
+    parser.add_argument("--set", action="append", default=[], dest="changes", help="a change to every recipe")
+    parser.add_argument("--brief", action="store_true", help="two steps of a few images, to see that it runs")
+    parser.add_argument("--work", type=Path, default=Path("runs/paper4"), help="where checkpoints are kept")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/paper4"))
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    bench = Bench(arguments.start, arguments.changes, arguments.brief, arguments.work)
+    galleries = Galleries()
+    runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in arguments.runs.split(",")]
+    countdown = Countdown(len(runs))
+    for seed, name in runs:
+        result = result_of(bench, galleries, name, seed, arguments.translate)
+        path = arguments.out / f"{name}-{arguments.start}-seed{seed}.json"
+        write_result(path, result)
+        told = {part: one["mR"] for part, one in result.items() if isinstance(one, dict) and "mR" in one}
+        seconds = [cost["seconds"] for cost in result["training"]]
+        print(path.name, told, result.get("gain_over"), seconds, "s", flush=True)
+        print(countdown.after_one(), flush=True)
+    if torch.cuda.is_available():
+        print("peak GPU memory", torch.cuda.max_memory_allocated() >> 20, "MiB")
+
+
+if __name__ == "__main__":
+    main()

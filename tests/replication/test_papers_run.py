@@ -1,0 +1,96 @@
+"""The scripts of papers 2, 3 and 4 as they are called: a few steps of tiny models, and what they leave."""
+
+import io
+import json
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
+
+import tiny
+from benchmarks.scripts import script
+from training import shapes
+
+VISION = {**tiny.VISION, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 12, "num_attention_heads": 2}
+SHARDS = {"flickr8k-train-000": 16, "flickr8k-val": 8, "flickr8k-test": 8, "coco-train-000": 8, "coco-val": 4,
+          "coco-distractors": 4}  # fmt: skip
+
+
+def write_shard(path: Path, count: int, seed: int) -> None:
+    """Captioned pictures, five captions each."""
+    with tarfile.open(path, "w") as shard:
+        for number, card in enumerate(list(shapes.cards(seed))[:count]):
+            image = io.BytesIO()
+            card.picture.save(image, "PNG")
+            told = json.dumps({"captions": {"en": [f"{card.captions[0]} {n}" for n in range(5)]}}).encode()
+            for suffix, data in (("png", image.getvalue()), ("json", told)):
+                member = tarfile.TarInfo(f"{path.stem}-{number}.{suffix}")
+                member.size = len(data)
+                shard.addfile(member, io.BytesIO(data))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of shards and one of pretrained encoders, as the scripts expect them."""
+    folder = tmp_path_factory.mktemp("papers")
+    (folder / "data").mkdir()
+    for seed, (name, count) in enumerate(SHARDS.items()):
+        write_shard(folder / "data" / f"{name}.tar", count, seed)
+    torch.manual_seed(0)
+    vision = AutoConfig.for_model(**{**VISION, "image_size": 224, "patch_size": 32})
+    AutoModel.from_config(vision).save_pretrained(folder / "pre/clip-vit-base-patch16-vision")
+    text = AutoConfig.for_model(**{**tiny.TEXT, "max_position_embeddings": 80, "num_hidden_layers": 1})
+    AutoModel.from_config(text).save_pretrained(folder / "pre/all-MiniLM-L6-v2")
+    tiny.tokenizer().save(folder / "words.json")
+    words = PreTrainedTokenizerFast(tokenizer_file=str(folder / "words.json"), pad_token="[PAD]", unk_token="[UNK]")
+    words.save_pretrained(folder / "pre/all-MiniLM-L6-v2")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def somewhere(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIGHTLINE_DATA", str(place / "data"))
+    monkeypatch.setenv("SIGHTLINE_PRETRAINED", str(place / "pre"))
+    monkeypatch.setenv("SIGHTLINE_COMMIT", "0" * 40)
+
+
+CALLS = {
+    "paper2": ["--runs", "base,fusion", "--set", "model.embedding_dim=32", "--set", "model.fragment_dim=32"],
+    "paper3": ["--runs", "F,I-B-F"],
+    "paper4": ["--runs", "none,cmr", "--start", "minilm"],
+}
+GAINS = {"paper2": ("fusion-test-seed0", "base"), "paper3": ("I-B-F-paper-test-seed0", "F"),
+         "paper4": ("cmr-minilm-seed0", "none")}  # fmt: skip
+PARTS = {"paper2": ["result"], "paper3": ["result"], "paper4": ["test", "full", "everything"]}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_leaves_a_result_a_run_and_the_same_call_trains_and_measures_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module: Any = script(f"replication.{name}")
+    folders = ["--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", [name, "--brief", *CALLS[name], *folders])
+    module.main()
+    found = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "out").iterdir()}
+    assert len(found) == 2
+    run, other = GAINS[name]
+    assert (found[run]["experiment"], found[run]["seed"], found[run]["commit"]) == (name, 0, "0" * 40)
+    for part in PARTS[name]:
+        assert found[run][part]["images"] == 8
+        assert 0 <= found[run][part]["rSum"] <= 600
+    assert found[run]["gain_over"][other].keys() == {"rSum", "low", "high"}
+    assert "runs left: 0" in capsys.readouterr().out
+    monkeypatch.setattr(module.TorchModel, "open", None)
+    monkeypatch.setattr(sys.modules["replication.training_runs"], "train", None)
+    module.main()
+    again = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "out").iterdir()}
+    assert again[run] == found[run]
+    first = next(stem for stem in found if stem != run)
+    assert again[first] | {"gain_over": {}} == found[first] | {"gain_over": {}}
+    if name != "paper3":
+        assert list(again[first]["gain_over"]) == [run.split("-")[0]], "the gain over what came later is added"

@@ -1,0 +1,122 @@
+"""What scripts keep: nothing is trained or measured twice, and what was stopped goes on and ends the same."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.scripts import script
+from sightline.models import checkpoint
+from training import shapes
+
+RECIPE = """
+name = "tiny"
+
+[model]
+kind = "single_stream"
+embedding_dim = 8
+fragment_dim = 8
+pool_to = 0
+text_input = { max_length = 12 }
+preprocess = { size = 32, resize = "squash", mean = [0.5, 0.5, 0.5], std = [0.5, 0.5, 0.5] }
+image.config = { model_type = "vit", image_size = 32, patch_size = 16, hidden_size = 16, intermediate_size = 16, \
+num_hidden_layers = 1, num_attention_heads = 2 }
+transformer.config = { model_type = "bert", vocab_size = 100, hidden_size = 16, intermediate_size = 16, \
+num_hidden_layers = 1, num_attention_heads = 2, max_position_embeddings = 20 }
+
+[data]
+train = ["${PICTURES}"]
+batch_size = 6
+
+[objectives.embed]
+loss = "contrastive"
+
+[schedule]
+steps = 6
+"""
+
+
+@pytest.fixture
+def once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script, with a recipe of six steps that is saved after every second one."""
+    found = script("replication.training_runs")
+    pictures = shapes.write(tmp_path / "pictures", list(shapes.cards(seed=0))[:12])
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes/tiny.toml").write_text(RECIPE)
+    monkeypatch.setenv("PICTURES", str(pictures))
+    monkeypatch.setattr(found, "RECIPES", tmp_path / "recipes")
+    monkeypatch.setattr(found, "SAVE_EVERY", 2)
+    return found
+
+
+def stopping(train: Callable[..., Any], at: int) -> Callable[..., Any]:
+    """Training that the user stops after a step."""
+
+    def report(entry: dict[str, Any]) -> None:
+        if entry["step"] == at:
+            raise KeyboardInterrupt
+
+    return lambda recipe, out, **options: train(recipe, out, **{**options, "report": report})
+
+
+def test_training_that_was_stopped_goes_on_and_ends_with_the_same_weights(
+    once: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = once.train_once("tiny", ["seed=3"], tmp_path / "whole")
+    with monkeypatch.context() as stopped:
+        stopped.setattr(once, "train", stopping(once.train, 3))
+        with pytest.raises(KeyboardInterrupt):
+            once.train_once("tiny", ["seed=3"], tmp_path / "parts")
+    assert not (tmp_path / "parts/done").exists()
+    log = tmp_path / "parts/log.jsonl"
+    log.write_text(log.read_text().replace('"seconds": ', '"seconds": 9') + '{"step": 4, "se')
+    parts = once.train_once("tiny", ["seed=3"], tmp_path / "parts")
+    assert parts["steps"] == whole["steps"] == 6
+    assert parts["seconds"] > 90 > whole["seconds"], "the seconds of both parts"
+    one, other = (checkpoint.load(tmp_path / name / "best")[0].state_dict() for name in ("whole", "parts"))
+    assert all(torch.equal(one[key], other[key]) for key in one)
+    assert sorted(path.name for path in (tmp_path / "parts").iterdir()) == ["best", "done", "log.jsonl", "recipe.json"]
+
+
+def test_what_is_trained_is_not_trained_again_nor_taken_for_something_else(
+    once: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cost = once.train_once("tiny", ["schedule.steps=1"], tmp_path / "run")
+    monkeypatch.delattr(once, "train")
+    assert once.train_once("tiny", ["schedule.steps=1"], tmp_path / "run") == cost
+    with pytest.raises(SystemExit, match=r"was trained with \['schedule.steps=1'\], and now it should be \['seed=1'\]"):
+        once.train_once("tiny", ["seed=1"], tmp_path / "run")
+
+
+def test_what_was_measured_is_kept_whole_or_not_at_all(once: ModuleType, tmp_path: Path) -> None:
+    def fails() -> Any:
+        raise KeyboardInterrupt
+
+    path = tmp_path / "found.npz"
+    with pytest.raises(KeyboardInterrupt):
+        once.measure_once(path, fails)
+    assert not path.exists()
+    made = once.Measured({"seed": 1, "word": "ä"}, {"ranks": np.array([1.0, np.inf]), "more": np.arange(3)})
+    for measure in (lambda: made, fails):
+        found = once.measure_once(path, measure)
+        assert found.about == made.about
+        assert found.arrays.keys() == made.arrays.keys()
+        assert all(np.array_equal(found.arrays[name], made.arrays[name]) for name in made.arrays)
+    once.write_result(tmp_path / "result.json", {"word": "ä"})
+    assert json.loads((tmp_path / "result.json").read_text()) == {"word": "ä"}
+    assert {path.name for path in tmp_path.iterdir()} >= {"found.npz", "result.json"}
+    assert not list(tmp_path.glob("*.npz.*")) + list(tmp_path.glob("*.json.*"))
+
+
+def test_the_time_left_is_that_of_the_longest_run_so_far(once: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([100.0, 130.0, 132.0, 172.0])
+    monkeypatch.setattr(once.time, "perf_counter", lambda: next(clock))
+    countdown = once.Countdown(4)
+    assert [countdown.after_one() for _ in range(3)] == [
+        "runs left: 3, about 90 s", "runs left: 2, about 60 s", "runs left: 1, about 40 s",
+    ]  # fmt: skip

@@ -166,7 +166,7 @@ def running(at: Path, model: str, changes: dict[str, int]) -> Iterator[Server]:
 
 def serve_here(at: Path, model: str, changes: dict[str, int]) -> None:
     limits = dataclasses.replace(Limits(), **changes)
-    serve(at, port=0, model=model, limits=limits, told=lambda said: print(said, file=sys.stderr, flush=True))
+    serve(at, port=0, model=model, limits=limits, notify=lambda line: print(line, file=sys.stderr, flush=True))
 
 
 async def get(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> tuple[int, bytes]:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from server.made_up import picture
 
 import tiny
 from benchmarks.scripts import script
-from server.made_up import picture
 from sightline.bundle import Bundle
 from sightline.bundle.spec import read_spec, sha256, write_spec
 from sightline.datasets import Record

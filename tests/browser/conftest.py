@@ -10,11 +10,11 @@ from PIL import Image
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 import sightline
-from server.made_up import limits
+from server.samples import limits
 from server.served import opening, served
 from sightline.demo import PICTURES
 from sightline.server.app import create_app
-from sightline.server.run import Opened
+from sightline.server.run import ServedCollection
 
 SHOWN = {
     "animals/birds": ("kingfisher", "owl"),
@@ -69,20 +69,20 @@ def _copy(source: Path, target: Path, taken: str | None) -> None:
 
 
 @pytest.fixture(scope="session")
-def opened(photos: Path) -> Iterator[Opened]:
+def opened(photos: Path) -> Iterator[ServedCollection]:
     with opening(photos, LIMITS) as found:
         yield found
 
 
 @pytest.fixture(scope="session")
-def address(opened: Opened) -> Iterator[str]:
+def address(opened: ServedCollection) -> Iterator[str]:
     """Where the pictures are served."""
     with served(create_app(opened.service)) as found:
         yield found
 
 
 @pytest.fixture(scope="session")
-def texts_address(opened: Opened, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def texts_address(opened: ServedCollection, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where a collection of texts is served."""
     place = tmp_path_factory.mktemp("texts") / "captions.txt"
     place.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")

@@ -10,7 +10,7 @@ from browser.conftest import SHOWN, Opener
 from browser.page import first, named, search, settled, tiles, word
 from server.served import Served, served
 from sightline.server.app import create_app
-from sightline.server.run import Opened
+from sightline.server.run import ServedCollection
 
 COUNT = sum(map(len, SHOWN.values()))
 TOKEN = "correct horse battery staple"
@@ -105,7 +105,9 @@ def test_a_list_of_texts_stands_in_nobodys_way_either(open_page: Opener, texts_a
     assert serious(settled(open_page("?q=a+dog", at=texts_address))) == []
 
 
-def test_a_token_is_asked_for_once_and_opens_everything(open_page: Opener, opened: Opened, allowed: list[str]) -> None:
+def test_a_token_is_asked_for_once_and_opens_everything(
+    open_page: Opener, opened: ServedCollection, allowed: list[str]
+) -> None:
     allowed.append("status of 401")
     with served(create_app(opened.service, token=TOKEN)) as address:
         page = open_page("?q=a+dog", at=address)
@@ -127,7 +129,7 @@ def test_a_token_is_asked_for_once_and_opens_everything(open_page: Opener, opene
 
 
 def test_a_server_that_is_gone_is_said_to_be_and_found_again(
-    open_page: Opener, opened: Opened, allowed: list[str]
+    open_page: Opener, opened: ServedCollection, allowed: list[str]
 ) -> None:
     allowed.append("ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE")
     server = Served(create_app(opened.service)).start()

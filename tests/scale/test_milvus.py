@@ -196,13 +196,13 @@ def test_a_server_answers_from_a_store(photos: Path, url: str, tmp_path: Path, t
 
     from sightline.server.app import create_app
     from sightline.server.limits import Limits
-    from sightline.server.run import Opened
+    from sightline.server.run import ServedCollection
 
     index(photos, at=tmp_path / "at", model=tiny_bundle, store=url)
-    opened = Opened.open(url, tiny_bundle, Limits())
+    opened = ServedCollection.open(url, tiny_bundle, Limits())
     try:
         with pytest.raises(ServeError, match="on the machine that indexed it"):
-            opened.keeper(True, print)
+            opened.updater(True, print)
         with TestClient(
             create_app(opened.service, host="127.0.0.1", token=None), base_url="http://127.0.0.1"
         ) as client:

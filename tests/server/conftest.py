@@ -6,10 +6,10 @@ import pytest
 from fastapi import FastAPI
 
 import sightline
-from server.made_up import application, fill, picture
+from server.samples import application, fill, picture
 from server.served import opening, served
 from sightline.collection import Collection
-from sightline.server.run import Opened
+from sightline.server.run import ServedCollection
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -30,13 +30,13 @@ def photos(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def opened(photos: Path) -> Iterator[Opened]:
+def opened(photos: Path) -> Iterator[ServedCollection]:
     with opening(photos) as found:
         yield found
 
 
 @pytest.fixture(scope="session")
-def app(opened: Opened) -> FastAPI:
+def app(opened: ServedCollection) -> FastAPI:
     return application(opened)
 
 

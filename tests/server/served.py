@@ -11,9 +11,9 @@ from typing import Self
 import uvicorn
 from fastapi import FastAPI
 
-from server.made_up import LIMITS
+from server.samples import LIMITS
 from sightline.server.limits import Limits
-from sightline.server.run import Opened, bound, configured
+from sightline.server.run import ServedCollection, listen, uvicorn_config
 
 
 class Served:
@@ -31,9 +31,9 @@ class Served:
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> Self:
-        self._listener = bound("127.0.0.1", self._port)
+        self._listener = listen("127.0.0.1", self._port)
         self._port = self._listener.getsockname()[1]
-        server = self._server = uvicorn.Server(configured(self._app, LIMITS))
+        server = self._server = uvicorn.Server(uvicorn_config(self._app, LIMITS))
         listener = self._listener
         self._thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
         self._thread.start()
@@ -60,9 +60,9 @@ def served(app: FastAPI) -> Iterator[str]:
 
 
 @contextmanager
-def opening(at: Path, limits: Limits = LIMITS) -> Iterator[Opened]:
+def opening(at: Path, limits: Limits = LIMITS) -> Iterator[ServedCollection]:
     """Open a collection as a server does, for a while."""
-    opened = Opened.open(at, None, limits)
+    opened = ServedCollection.open(at, None, limits)
     try:
         yield opened
     finally:

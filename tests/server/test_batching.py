@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import sightline
-from server.made_up import application, ask, fill, limits
+from server.samples import application, ask, fill, limits
 from sightline.bundle import Bundle
 from sightline.collection import Collection
 from sightline.server.batcher import Batcher
 from sightline.server.current_collection import CurrentCollection
-from sightline.server.lanes import BusyError, SharedLane
-from sightline.server.run import Opened
+from sightline.server.run import ServedCollection
 from sightline.server.shared_bundle import SharedBundle, _rows_are_independent
+from sightline.server.worker_pool import BatchedPool, BusyError
 
 TEXTS = ["a dog", "two large birds above the blue water", "snow", "a man with a red ball", "the small cat"] * 4
 
@@ -162,7 +162,7 @@ def test_texts_of_many_threads_are_encoded_together_and_as_if_alone(bundle: Bund
         assert np.allclose(own.states, alone.states, atol=1e-3)
 
 
-def test_the_graph_of_texts_is_loaded_once(opened: Opened) -> None:
+def test_the_graph_of_texts_is_loaded_once(opened: ServedCollection) -> None:
     with opened.current.use() as collection:
         for _ in range(2):
             collection.search("a dog", rerank=2)
@@ -198,7 +198,7 @@ def test_a_model_that_mixes_up_the_texts_of_a_batch_gets_them_one_by_one(
     assert set(sizes) == {1}
 
 
-def test_searches_of_many_threads_find_what_each_finds_alone(opened: Opened, collection: Collection) -> None:
+def test_searches_of_many_threads_find_what_each_finds_alone(opened: ServedCollection, collection: Collection) -> None:
     app = application(opened)
     queries = [(text, rerank) for text in set(TEXTS) for rerank in (0, 5)]
 
@@ -212,7 +212,7 @@ def test_searches_of_many_threads_find_what_each_finds_alone(opened: Opened, col
 
 
 def test_plain_searches_that_wait_together_are_made_together(
-    opened: Opened, collection: Collection, monkeypatch: pytest.MonkeyPatch
+    opened: ServedCollection, collection: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches: list[list[str]] = []
     search = Collection.search_together
@@ -243,7 +243,7 @@ def test_plain_searches_that_wait_together_are_made_together(
 
 @pytest.mark.parametrize("more", [{"not": "snow"}, {"where": "width > 0"}, {"budget_ms": 500}, {"late": 3}])
 def test_whatever_asks_for_more_than_words_is_searched_for_alone(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+    opened: ServedCollection, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(Collection, "search_together", None)
     answer = ask(application(opened), "GET", "/v1/search", params={"q": "a dog", "rerank": 0, **more})
@@ -251,7 +251,9 @@ def test_whatever_asks_for_more_than_words_is_searched_for_alone(
     assert answer.json()["hits"]
 
 
-def test_an_error_of_a_plain_search_is_answered_as_a_problem(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_plain_search_is_answered_as_a_problem(
+    opened: ServedCollection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise sightline.errors.StoreError("the disk is gone")
 
@@ -262,30 +264,32 @@ def test_an_error_of_a_plain_search_is_answered_as_a_problem(opened: Opened, mon
 
 
 def test_a_shared_lane_has_an_end_and_drops_what_nobody_waits_for(slow: Slow) -> None:
-    lane = SharedLane(Batcher(slow, most=1), waiting=2)
+    pool = BatchedPool(Batcher(slow, most=1), waiting=2)
 
     async def scene() -> None:
-        first = asyncio.create_task(lane.run(1))
+        first = asyncio.create_task(pool.run(1))
         await asyncio.to_thread(slow.began.wait, 10)
-        gone = asyncio.create_task(lane.run(2))
+        gone = asyncio.create_task(pool.run(2))
         await asyncio.sleep(0)
         with pytest.raises(BusyError):
-            await lane.run(3)
+            await pool.run(3)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
-        last = asyncio.create_task(lane.run(4))
+        last = asyncio.create_task(pool.run(4))
         await asyncio.sleep(0)
         slow.go.set()
         assert [await first, await last] == [2, 8]
 
     asyncio.run(scene())
-    lane.close()
+    pool.close()
     assert slow.batches == [[1], [4]]
     with pytest.raises(BusyError):
-        asyncio.run(lane.run(5))
+        asyncio.run(pool.run(5))
 
 
-def test_queries_without_a_rerank_overtake_those_with_one(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_without_a_rerank_overtake_those_with_one(
+    opened: ServedCollection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = application(opened)
     free, began = threading.Event(), threading.Event()
     match = Bundle.match

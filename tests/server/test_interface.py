@@ -10,14 +10,14 @@ import pytest
 from PIL import Image
 
 import sightline
-from server.made_up import application, ask, limits, picture
+from server.samples import application, ask, limits, picture
 from server.served import opening
 from sightline.bundle import Bundle
 from sightline.collection import Collection
 from sightline.media import ImageBytes, to_pixels
 from sightline.server import browse
 from sightline.server.current_collection import CurrentCollection
-from sightline.server.run import Opened
+from sightline.server.run import ServedCollection
 
 
 def names(answer: httpx.Response) -> list[str]:
@@ -51,7 +51,7 @@ def test_what_is_not_wanted_and_filters_are_passed_on(client: httpx.Client, coll
 
 
 def test_everything_is_ranked_by_its_parts_where_that_is_asked_for(
-    client: httpx.Client, collection: Collection, opened: Opened
+    client: httpx.Client, collection: Collection, opened: ServedCollection
 ) -> None:
     asked = {"q": "a red dog", "late": "all", "rerank": 2, "k": 9}
     expected = collection.search("a red dog", late="all", rerank=2, k=9)
@@ -136,7 +136,7 @@ def test_a_thumbnail_is_made_once_and_not_sent_twice(
     address = f"/v1/items/{ids['beach/7.png']}/thumbnail?side=100"
     first = client.get(address)
     assert max(Image.open(io.BytesIO(first.content)).size) == 40
-    monkeypatch.setattr("sightline.server.pictures.open_image", None)
+    monkeypatch.setattr("sightline.server.images.open_image", None)
     assert client.get(address).content == first.content
     again = client.get(address, headers={"If-None-Match": first.headers["etag"]})
     assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
@@ -144,10 +144,10 @@ def test_a_thumbnail_is_made_once_and_not_sent_twice(
 
 
 def test_thumbnails_that_take_too_much_room_are_deleted_oldest_first(
-    opened: Opened, collection: Collection, tmp_path: Path
+    opened: ServedCollection, collection: Collection, tmp_path: Path
 ) -> None:
-    from server.made_up import limits
-    from sightline.server.pictures import Thumbnails
+    from server.samples import limits
+    from sightline.server.images import Thumbnails
 
     items = list(collection.items(collection.catalog.ids()).values())
     thumbnails = Thumbnails(limits(thumbnail_bytes=1500), tmp_path)
@@ -277,7 +277,7 @@ def test_filters_can_choose_from_every_folder_and_the_known_dates(
         Image.open(io.BytesIO(picture(len(name)))).save(place, exif=exif)
     sightline.index(tmp_path, model=tiny_bundle)
     current = CurrentCollection(tmp_path / ".sightline", Bundle.open(tiny_bundle))
-    assert browse.choices(current) == {
+    assert browse.filter_choices(current) == {
         "folders": [{"path": "a", "items": 2}, {"path": "a/b", "items": 1}],
         "taken": {"first": "2021-05-06T07:08:09", "last": "2023-01-02T03:04:05"},
     }

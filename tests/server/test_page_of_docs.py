@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from server.made_up import LIMITS, application, limits, picture
+from server.samples import LIMITS, application, limits, picture
 from server.served import served
 from sightline import cli
-from sightline.server.run import Opened
+from sightline.server.run import ServedCollection
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
 LINES = [line for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, re.M | re.S) for line in block.splitlines()]
@@ -22,7 +22,7 @@ TOKEN = "something long that nobody guesses"
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_every_question_of_the_page_is_answered(opened: Opened, tmp_path: Path) -> None:
+def test_every_question_of_the_page_is_answered(opened: ServedCollection, tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_bytes(picture(1, format="JPEG"))
     questions = [line for line in LINES if line.startswith("curl ")]
     assert len(questions) == 10

@@ -16,13 +16,13 @@ import pytest
 from fastapi import FastAPI
 
 import sightline
-from server.made_up import LIMITS, TOKEN, application, ask, bomb, limits, picture
+from server.samples import LIMITS, TOKEN, application, ask, bomb, limits, picture
 from server.served import opening, served
 from sightline.errors import ServeError
 from sightline.server import access
 from sightline.server.access import Rate, check_exposure, is_loopback
 from sightline.server.problems import RefusedError
-from sightline.server.run import Opened, configured
+from sightline.server.run import ServedCollection, uvicorn_config
 
 GIGABYTE = 2**30
 ONLY_HERE = picture(4321)  # no other test has made a thumbnail of it
@@ -187,7 +187,7 @@ def test_a_gigabyte_without_a_length_is_refused_while_it_is_sent(client: httpx.C
     assert client.get("/healthz").status_code == 200
 
 
-def test_an_upload_is_bounded_also_where_its_length_is_a_lie(opened: Opened) -> None:
+def test_an_upload_is_bounded_also_where_its_length_is_a_lie(opened: ServedCollection) -> None:
     app = application(opened, limits(upload_bytes=1000))
     asked = {"q": "a" * 900, "where": "b" * 900}
     problem(ask(app, "POST", "/v1/search", json=asked, headers={"Content-Length": "10"}), 413)
@@ -256,7 +256,7 @@ def test_broken_json_is_a_problem_not_a_failure(client: httpx.Client, body: byte
 
 
 @pytest.fixture(scope="module")
-def guarded(opened: Opened) -> FastAPI:
+def guarded(opened: ServedCollection) -> FastAPI:
     return application(opened, limits(rate=1000, burst=100_000), host="0.0.0.0", token=TOKEN)
 
 
@@ -349,7 +349,7 @@ def test_another_name_for_this_machine_is_refused_where_there_is_no_token(app: F
 # Rates
 
 
-def test_a_public_server_slows_down_a_client_that_asks_too_often(opened: Opened) -> None:
+def test_a_public_server_slows_down_a_client_that_asks_too_often(opened: ServedCollection) -> None:
     app = application(opened, limits(rate=0.5, burst=3), host="0.0.0.0", token=TOKEN)
     statuses = [ask(app, "GET", "/healthz").status_code for _ in range(5)]
     assert statuses == [200, 200, 200, 429, 429]
@@ -362,10 +362,10 @@ def test_a_public_server_slows_down_a_client_that_asks_too_often(opened: Opened)
 
 
 def test_what_a_proxy_might_say_of_a_client_is_not_believed(app: FastAPI) -> None:
-    assert not configured(app, LIMITS).proxy_headers  # anybody can say it
+    assert not uvicorn_config(app, LIMITS).proxy_headers  # anybody can say it
 
 
-def test_a_server_for_this_machine_alone_counts_nobody(opened: Opened) -> None:
+def test_a_server_for_this_machine_alone_counts_nobody(opened: ServedCollection) -> None:
     app = application(opened, limits(rate=0.5, burst=1))
     assert {ask(app, "GET", "/healthz").status_code for _ in range(5)} == {200}
 
@@ -398,7 +398,7 @@ def test_the_clients_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyP
 class Stuck:
     """Makes matching wait until it is let go, and counts how often it began."""
 
-    def __init__(self, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, opened: ServedCollection, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free = threading.Event()
         self.began = threading.Semaphore(0)
         self.count = 0
@@ -415,7 +415,7 @@ class Stuck:
 
 
 @pytest.fixture
-def stuck(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stuck]:
+def stuck(opened: ServedCollection, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stuck]:
     found = Stuck(opened, monkeypatch)
     yield found
     found.free.set()
@@ -462,14 +462,14 @@ def test_a_client_that_leaves_while_it_sends_is_forgotten(client: httpx.Client) 
     wait_for(lambda: metric(client, "sightline_requests_in_flight") == 1)
 
 
-def test_a_request_that_takes_too_long_is_given_up(opened: Opened, stuck: Stuck) -> None:
+def test_a_request_that_takes_too_long_is_given_up(opened: ServedCollection, stuck: Stuck) -> None:
     app = application(opened, limits(seconds=0.3))
     told = problem(ask(app, "GET", "/v1/search?q=a dog"), 503)
     assert "0.3 s" in told["detail"]
     assert ask(app, "GET", "/v1/search?q=a dog&rerank=0").status_code == 200
 
 
-def test_a_body_that_comes_too_slowly_is_given_up(opened: Opened) -> None:
+def test_a_body_that_comes_too_slowly_is_given_up(opened: ServedCollection) -> None:
     app = application(opened, limits(seconds=0.3))
     with served(app) as address, connected(address) as connection:
         connection.sendall(
@@ -480,7 +480,7 @@ def test_a_body_that_comes_too_slowly_is_given_up(opened: Opened) -> None:
     assert status == 408
 
 
-def test_more_than_can_wait_are_turned_away(opened: Opened, stuck: Stuck) -> None:
+def test_more_than_can_wait_are_turned_away(opened: ServedCollection, stuck: Stuck) -> None:
     app = application(opened, limits(waiting=0, seconds=15))
 
     async def ask_all() -> list[int]:
@@ -498,7 +498,7 @@ def test_more_than_can_wait_are_turned_away(opened: Opened, stuck: Stuck) -> Non
 
 
 def test_a_failure_tells_the_log_and_not_the_client(
-    app: FastAPI, opened: Opened, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    app: FastAPI, opened: ServedCollection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: Any) -> None:
         raise RuntimeError("/home/somebody/secret")
@@ -511,7 +511,7 @@ def test_a_failure_tells_the_log_and_not_the_client(
 
 
 def test_a_failure_that_sightline_foresaw_tells_no_path_either(
-    app: FastAPI, opened: Opened, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    app: FastAPI, opened: ServedCollection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: Any) -> None:
         raise sightline.errors.StoreError("/home/somebody/secret is gone")

@@ -17,13 +17,13 @@ import pytest
 from typer.testing import CliRunner
 
 import sightline
-from server.made_up import LIMITS, TOKEN, fill, picture
+from server.samples import LIMITS, TOKEN, fill, picture
 from sightline import cli
 from sightline.collection.indexing.lock import writing
 from sightline.errors import ServeError
 from sightline.server.current_collection import CurrentCollection
-from sightline.server.run import Opened, bound
-from sightline.server.watcher import Keeper
+from sightline.server.run import ServedCollection, listen
+from sightline.server.updater import CollectionUpdater
 
 SLOW_MATCH = """
 import sys, time
@@ -90,23 +90,23 @@ def run(*arguments: str | Path) -> Any:
 
 
 def test_another_address_is_refused_at_the_start_without_a_token(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sightline.server.run.bound", None)  # so that nothing is ever bound
+    monkeypatch.setattr("sightline.server.run.listen", None)  # so that nothing is ever listen
     for host in ("0.0.0.0", "::", "10.0.0.1"):
         error = run("--at", photos, "--host", host).exception
         assert isinstance(error, ServeError)
         assert "--token" in error.way_out
     monkeypatch.setenv("SIGHTLINE_TOKEN", TOKEN)
-    assert isinstance(run("--at", photos, "--host", "0.0.0.0").exception, TypeError)  # got past, to `bound`
+    assert isinstance(run("--at", photos, "--host", "0.0.0.0").exception, TypeError)  # got past, to `listen`
 
 
 def test_an_address_that_cannot_be_had_is_told_with_the_way_out(photos: Path) -> None:
-    with bound("127.0.0.1", 0) as taken:
+    with listen("127.0.0.1", 0) as taken:
         error = run("--at", photos, "--port", str(taken.getsockname()[1])).exception
     assert isinstance(error, ServeError)
     assert "--port" in error.way_out
     for host in ("203.0.113.1", "no.such.host.invalid"):
         with pytest.raises(ServeError, match="cannot serve"):
-            bound(host, 0)
+            listen(host, 0)
 
 
 def test_a_folder_without_a_collection_is_told(tmp_path: Path) -> None:
@@ -123,16 +123,16 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def watched(tmp_path: Path, tiny_bundle: Path) -> Iterator[tuple[Path, Opened, Keeper, list[str]]]:
-    """A small collection, served by nobody, and a keeper that watches it often."""
+def watched(tmp_path: Path, tiny_bundle: Path) -> Iterator[tuple[Path, ServedCollection, CollectionUpdater, list[str]]]:
+    """A small collection, served by nobody, and a updater that watches it often."""
     folder = fill(tmp_path / "photos", 3)
     sightline.index(folder, model=tiny_bundle)
-    opened = Opened.open(folder, None, LIMITS)
+    opened = ServedCollection.open(folder, None, LIMITS)
     told: list[str] = []
-    keeper = Keeper(opened.current, opened.at, opened.bundle, watch=True, told=told.append, seconds=0.05)
-    keeper.start()
-    yield folder, opened, keeper, told
-    keeper.close()
+    updater = CollectionUpdater(opened.current, opened.at, opened.bundle, watch=True, notify=told.append, seconds=0.05)
+    updater.start()
+    yield folder, opened, updater, told
+    updater.close()
     opened.close()
 
 
@@ -141,7 +141,7 @@ def paths(current: CurrentCollection) -> set[str]:
         return {hit.path for hit in collection.search("a dog", k=50, rerank=0, duplicates="show")}
 
 
-def test_a_watched_folder_is_kept_in_step(watched: tuple[Path, Opened, Keeper, list[str]]) -> None:
+def test_a_watched_folder_is_kept_in_step(watched: tuple[Path, ServedCollection, CollectionUpdater, list[str]]) -> None:
     folder, opened, _, told = watched
     assert paths(opened.current) == {"town/0.png", "beach/1.png", "town/2.png"}
     (folder / "new.png").write_bytes(picture(50))
@@ -158,7 +158,9 @@ def test_a_watched_folder_is_kept_in_step(watched: tuple[Path, Opened, Keeper, l
     assert any("1 new" in line for line in told)
 
 
-def test_watching_goes_on_while_another_process_indexes(watched: tuple[Path, Opened, Keeper, list[str]]) -> None:
+def test_watching_goes_on_while_another_process_indexes(
+    watched: tuple[Path, ServedCollection, CollectionUpdater, list[str]],
+) -> None:
     folder, opened, _, told = watched
     with writing(opened.at):
         (folder / "new.png").write_bytes(picture(50))
@@ -169,11 +171,11 @@ def test_watching_goes_on_while_another_process_indexes(watched: tuple[Path, Ope
 
 
 def test_a_keeper_stops_in_the_middle_of_indexing(
-    watched: tuple[Path, Opened, Keeper, list[str]], monkeypatch: pytest.MonkeyPatch
+    watched: tuple[Path, ServedCollection, CollectionUpdater, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sightline.bundle import Bundle
 
-    folder, opened, keeper, _ = watched
+    folder, opened, updater, _ = watched
     began = threading.Semaphore(0)
     encode = Bundle.encode_images
     batches = 0
@@ -190,7 +192,7 @@ def test_a_keeper_stops_in_the_middle_of_indexing(
         for number in range(100, 160):
             (folder / f"{number}.png").write_bytes(picture(number))
     assert began.acquire(timeout=20)
-    keeper.close()
+    updater.close()
     assert batches < 10  # of four pictures each, so that fifteen would have been all
     monkeypatch.undo()
     assert len(sightline.index(folder, model=opened.bundle).broken) == 0
@@ -201,21 +203,21 @@ def test_a_keeper_stops_in_the_middle_of_indexing(
 def test_without_watch_only_what_others_index_is_shown(tmp_path: Path, tiny_bundle: Path) -> None:
     folder = fill(tmp_path / "photos", 2)
     sightline.index(folder, model=tiny_bundle)
-    opened = Opened.open(folder, None, LIMITS)
-    keeper = Keeper(opened.current, opened.at, opened.bundle, watch=False)
-    keeper.start()
+    opened = ServedCollection.open(folder, None, LIMITS)
+    updater = CollectionUpdater(opened.current, opened.at, opened.bundle, watch=False)
+    updater.start()
     try:
         (folder / "new.png").write_bytes(picture(50))
         sightline.index(folder, model=tiny_bundle)
         until(lambda: "new.png" in paths(opened.current))
     finally:
-        keeper.close()
+        updater.close()
         opened.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux alone")
 def test_indexing_gives_way_to_searching() -> None:
-    from sightline.server.watcher import _give_way
+    from sightline.server.updater import _give_way
 
     found: list[int] = []
 

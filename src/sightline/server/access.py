@@ -37,7 +37,7 @@ def check_exposure(host: str, token: str | None) -> None:
         )
 
 
-class Doorkeeper:
+class AccessControl:
     """Lets requests in, or says why not.
 
     Without a token only this machine can reach the server, and then requests must name it as this machine: a web page

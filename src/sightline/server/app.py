@@ -15,12 +15,12 @@ from starlette.responses import Response
 from sightline import __version__
 from sightline.errors import SightlineError
 from sightline.server import routes
-from sightline.server.access import Doorkeeper
-from sightline.server.guard import Guard
-from sightline.server.lanes import BusyError
-from sightline.server.problems import Problem, RefusedError, answer
+from sightline.server.access import AccessControl
+from sightline.server.middleware import RequestMiddleware
+from sightline.server.problems import ProblemDetails, RefusedError, answer
 from sightline.server.service import Service
 from sightline.server.static import page_files
+from sightline.server.worker_pool import BusyError
 
 _ABOUT = "Find images by words and words by images. Whatever goes wrong is answered as RFC 9457 has it."
 
@@ -40,7 +40,7 @@ def create_app(
     start, stop: are called when the server comes up and when it has answered its last request.
     """
     files = page_files()
-    doorkeeper = Doorkeeper(host, token, service.limits, frozenset({"/healthz", *files}))
+    access_control = AccessControl(host, token, service.limits, frozenset({"/healthz", *files}))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -59,15 +59,15 @@ def create_app(
         lifespan=lifespan,
         redirect_slashes=False,
     )
-    app.add_middleware(Guard, doorkeeper=doorkeeper, limits=service.limits, metrics=service.metrics)
+    app.add_middleware(RequestMiddleware, access_control=access_control, limits=service.limits, metrics=service.metrics)
     for kind in (RefusedError, SightlineError, BusyError, RequestValidationError, ValidationError):
         app.add_exception_handler(kind, answer)
     app.add_exception_handler(HTTPException, _wrong_address)
-    app.include_router(routes.searching(service))
-    app.include_router(routes.items(service))
-    app.include_router(routes.programs(service))
-    app.include_router(routes.upkeep(service, doorkeeper))
-    app.include_router(routes.page(files, lambda: app.openapi()))
+    app.include_router(routes.search_routes(service))
+    app.include_router(routes.item_routes(service))
+    app.include_router(routes.model_routes(service))
+    app.include_router(routes.operations_routes(service, access_control))
+    app.include_router(routes.page_routes(files, lambda: app.openapi()))
     _describe(app, needs_token=token is not None)
     return app
 
@@ -79,9 +79,9 @@ def _describe(app: FastAPI, *, needs_token: bool) -> None:
     @cache
     def openapi() -> dict[str, Any]:
         document = generated()
-        problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        problem = ProblemDetails.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
-        schemas.update({**problem.pop("$defs"), "Problem": problem})
+        schemas.update({**problem.pop("$defs"), "ProblemDetails": problem})
         if needs_token:
             document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             document["security"] = [{"token": []}]

@@ -23,7 +23,7 @@ def some_items(current: CurrentCollection, k: int, where: str | None) -> dict[st
         return {"total": total, "items": [item_answer(found[id], collection) for id in sorted(found)]}
 
 
-def choices(current: CurrentCollection) -> dict[str, Any]:
+def filter_choices(current: CurrentCollection) -> dict[str, Any]:
     """Every folder with the number of files in and below it, and the first and the last time that a picture has."""
     with current.use() as collection:
         first, last = _row(collection, "SELECT min(taken), max(taken) FROM contents")

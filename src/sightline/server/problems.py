@@ -12,21 +12,21 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sightline.errors import EvaluationError, MediaError, ModelError, QueryError, SightlineError
-from sightline.server.lanes import BusyError
+from sightline.server.worker_pool import BusyError
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger(__name__)
 _CLIENTS_OWN = (QueryError, ModelError, EvaluationError)
 
 
-class Wrong(BaseModel):
+class FieldError(BaseModel):
     """One part of a request that is wrong: where it is, and what is wrong with it."""
 
     where: str
     what: str
 
 
-class Problem(BaseModel):
+class ProblemDetails(BaseModel):
     """Why there is no answer, as RFC 9457 has it; `way_out` says what to do about it."""
 
     type: str = "about:blank"
@@ -34,7 +34,7 @@ class Problem(BaseModel):
     status: int
     detail: str
     way_out: str | None = None
-    errors: list[Wrong] | None = None
+    errors: list[FieldError] | None = None
 
 
 class RefusedError(Exception):
@@ -67,8 +67,8 @@ def not_found(id: int) -> RefusedError:
 def invalid(errors: Any) -> RefusedError:
     """A request whose parts are of the wrong form; `errors` as pydantic lists them."""
     wrong = [{"where": _place(error["loc"]), "what": str(error["msg"])} for error in errors]
-    told = "; ".join(f"{one['where']}: {one['what']}" for one in wrong[:3])
-    return RefusedError(422, told.encode("utf-8", "replace").decode(), "See /docs.", errors=wrong)
+    message = "; ".join(f"{one['where']}: {one['what']}" for one in wrong[:3])
+    return RefusedError(422, message.encode("utf-8", "replace").decode(), "See /docs.", errors=wrong)
 
 
 def refusal(error: Exception) -> RefusedError:

@@ -10,9 +10,9 @@ from fastapi import Path as InPath
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from sightline.server import browse, responses
-from sightline.server.access import Doorkeeper
+from sightline.server.access import AccessControl
+from sightline.server.images import SIDES, ImageContent, is_known
 from sightline.server.metrics import CONTENT_TYPE
-from sightline.server.pictures import SIDES, Sent, is_known
 from sightline.server.problems import MEDIA_TYPE
 from sightline.server.reference import reference
 from sightline.server.requests import SEARCH_BODY, Embed, Id, Match, Search, Text, read_form
@@ -26,7 +26,7 @@ _PICTURE_AGE = 300  # seconds for which a browser need not ask again; an id keep
 
 
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    schema = {"$ref": "#/components/schemas/Problem"}
+    schema = {"$ref": "#/components/schemas/ProblemDetails"}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": schema}}}
         for status in (400, 401, 408, 413, 415, 421, 422, 429, 500, 503, *statuses)
@@ -41,7 +41,7 @@ _PICTURE: dict[int | str, dict[str, Any]] = {
 }
 
 
-def searching(service: Service) -> APIRouter:
+def search_routes(service: Service) -> APIRouter:
     """Searches, and why they found what they found."""
     router = APIRouter(prefix="/v1", tags=["search"], responses=_USUAL)
 
@@ -69,12 +69,12 @@ def searching(service: Service) -> APIRouter:
     @router.get("/filters", response_model=responses.FiltersAnswer)
     async def filters() -> Response:
         """The folders and dates that a filter can choose from."""
-        return JSONResponse(await service.quick.run(browse.choices, service.current))
+        return JSONResponse(await service.quick.run(browse.filter_choices, service.current))
 
     return router
 
 
-def items(service: Service) -> APIRouter:
+def item_routes(service: Service) -> APIRouter:
     """Items, by their ids alone."""
     router = APIRouter(prefix="/v1/items", tags=["items"], responses=_OF_ITEMS)
 
@@ -111,15 +111,15 @@ def items(service: Service) -> APIRouter:
     return router
 
 
-def programs(service: Service) -> APIRouter:
+def model_routes(service: Service) -> APIRouter:
     """For other programs: the model's abilities, many items at once."""
-    router = APIRouter(prefix="/v1", tags=["for other programs"], responses=_OF_ITEMS)
+    router = APIRouter(prefix="/v1", tags=["model"], responses=_OF_ITEMS)
 
     @router.post("/embed", response_model=responses.EmbedAnswer)
     async def embed(asked: Embed) -> Response:
         """Embed texts and pictures: unit vectors whose dot product is a cosine."""
-        lane = service.slow if asked.images else service.quick
-        return JSONResponse(await lane.run(service.embed, asked))
+        pool = service.slow if asked.images else service.quick
+        return JSONResponse(await pool.run(service.embed, asked))
 
     @router.post("/match", response_model=responses.MatchAnswer)
     async def match(asked: Match) -> Response:
@@ -134,9 +134,9 @@ def programs(service: Service) -> APIRouter:
     return router
 
 
-def upkeep(service: Service, doorkeeper: Doorkeeper) -> APIRouter:
+def operations_routes(service: Service, access_control: AccessControl) -> APIRouter:
     """For whoever runs the server."""
-    router = APIRouter(tags=["upkeep"], responses=_USUAL)
+    router = APIRouter(tags=["operations"], responses=_USUAL)
 
     @router.get("/healthz", response_model=responses.HealthAnswer)
     async def healthz() -> Response:
@@ -158,12 +158,12 @@ def upkeep(service: Service, doorkeeper: Doorkeeper) -> APIRouter:
     @router.post("/v1/session", status_code=204, response_class=Response)
     async def session() -> Response:
         """Give a browser that shows the token a cookie, because the pictures of a page carry no headers."""
-        return Response(status_code=204, headers={"Set-Cookie": doorkeeper.session})
+        return Response(status_code=204, headers={"Set-Cookie": access_control.session})
 
     return router
 
 
-def page(files: dict[str, Path], document: Callable[[], dict[str, Any]]) -> APIRouter:
+def page_routes(files: dict[str, Path], document: Callable[[], dict[str, Any]]) -> APIRouter:
     """The page for people, and the description of all this."""
     router = APIRouter(include_in_schema=False)
 
@@ -188,7 +188,7 @@ def _knows(header: str | None) -> Callable[[str], bool]:
     return lambda etag: is_known(etag, header)
 
 
-def _sent(etag: str, sent: Sent | None) -> Response:
+def _sent(etag: str, sent: ImageContent | None) -> Response:
     headers = {"ETag": etag, "Cache-Control": f"private, max-age={_PICTURE_AGE}"}
     if sent is None:
         return Response(status_code=304, headers=headers)

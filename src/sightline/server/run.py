@@ -1,4 +1,4 @@
-"""From a collection to a running server: open, bind, say where, serve until told to stop."""
+"""From a collection to a running server: open, bind, say where, serve until interrupted."""
 
 import socket
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from sightline.server.limits import Limits
 from sightline.server.metrics import Metrics
 from sightline.server.service import Service
 from sightline.server.shared_bundle import SharedBundle
-from sightline.server.watcher import Keeper
+from sightline.server.updater import CollectionUpdater
 
 _BACKLOG = 512
 _GRACE_SECONDS = 5
@@ -36,29 +36,30 @@ def serve(
     model: str | Path | None = None,
     watch: bool = False,
     limits: Limits | None = None,
-    told: Callable[[str], None] = print,
+    notify: Callable[[str], None] = print,
 ) -> None:
     """Serve a collection until the process is interrupted or terminated; what is running then is finished first.
 
     at: the collection's folder, or the folder of pictures that it is in; by default the nearest to the current folder.
     port: 0 for any that is free. token: needed for a host that other machines can reach.
-    watch: keep the collection in step with its folders. told: is told where it is served, and what is indexed.
+    watch: keep the collection in step with its folders.
+    notify: called with one line of text when serving starts and when something was indexed.
     """
     check_exposure(host, token)
     limits = limits or Limits()
-    with closing(bound(host, port)) as listener, threadpool_limits(1, user_api="blas"):  # batches share the processors
-        opened = Opened.open(at, model, limits)
-        keeper = opened.keeper(watch, told)
-        app = create_app(opened.service, host=host, token=token, start=keeper.start, stop=keeper.close)
-        told(f"Serving {opened.says} at {_address(host, listener)}. Ctrl-C ends it.")
+    with closing(listen(host, port)) as listener, threadpool_limits(1, user_api="blas"):  # batches share the processors
+        opened = ServedCollection.open(at, model, limits)
+        updater = opened.updater(watch, notify)
+        app = create_app(opened.service, host=host, token=token, start=updater.start, stop=updater.close)
+        notify(f"Serving {opened.summary} at {_address(host, listener)}. Ctrl-C ends it.")
         try:
-            uvicorn.Server(configured(app, limits)).run(sockets=[listener])
+            uvicorn.Server(uvicorn_config(app, limits)).run(sockets=[listener])
         finally:
             opened.close()
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class ServedCollection:
     """A collection with its model, ready to be served."""
 
     at: Path | str
@@ -67,7 +68,7 @@ class Opened:
     service: Service
 
     @classmethod
-    def open(cls, at: str | Path | None, model: str | Path | None, limits: Limits) -> "Opened":
+    def open(cls, at: str | Path | None, model: str | Path | None, limits: Limits) -> "ServedCollection":
         """Open all that a server needs, and load the graphs that every search uses."""
         place = located(at)
         with Collection.open(place, model) as collection:
@@ -84,18 +85,18 @@ class Opened:
         return cls(place, bundle, current, Service(current, shared, limits, metrics))
 
     @property
-    def says(self) -> str:
+    def summary(self) -> str:
         """What there is, in a few words."""
         with self.current.use() as collection:
             return f"{len(collection):,} {collection.kind}"
 
-    def keeper(self, watch: bool, told: Callable[[str], None]) -> Keeper:
+    def updater(self, watch: bool, notify: Callable[[str], None]) -> CollectionUpdater:
         """What keeps the collection in step with its folders."""
         if watch and isinstance(self.at, str):
             raise ServeError(
                 f"{self.at}: its folders are on the machine that indexed it", "Serve and watch there, with --at DIR."
             )
-        return Keeper(self.current, Path(self.at), self.bundle, watch=watch, told=told)
+        return CollectionUpdater(self.current, Path(self.at), self.bundle, watch=watch, notify=notify)
 
     def close(self) -> None:
         """Finish what is running, and let go of everything."""
@@ -103,7 +104,7 @@ class Opened:
         self.current.close()
 
 
-def bound(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """A socket that listens at an address; an error with the way out where that cannot be."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -123,7 +124,7 @@ def bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def configured(app: FastAPI, limits: Limits) -> uvicorn.Config:
+def uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
     """How the server speaks HTTP."""
     return uvicorn.Config(
         app,

@@ -18,14 +18,14 @@ from sightline.retrieval.scoring import fuse
 from sightline.server import responses
 from sightline.server.batcher import Batcher
 from sightline.server.current_collection import CurrentCollection
-from sightline.server.lanes import Lane, SharedLane
+from sightline.server.images import ImageContent, Thumbnails, etag, original_image
 from sightline.server.limits import Limits
 from sightline.server.metrics import Metrics
-from sightline.server.pictures import Sent, Thumbnails, etag, picture
 from sightline.server.problems import RefusedError, not_found
 from sightline.server.requests import Embed, Match, PictureSearch, Search, check_upload, decoded
 from sightline.server.shared_bundle import SharedBundle
 from sightline.server.similar import similar
+from sightline.server.worker_pool import BatchedPool, WorkerPool
 from sightline.stores.base import Part, Parts
 
 _QUICK, _SLOW = 32, 32
@@ -44,7 +44,7 @@ class Service:
     def __init__(self, current: CurrentCollection, model: SharedBundle, limits: Limits, metrics: Metrics) -> None:
         self.current, self.model, self.limits, self.metrics = current, model, limits, metrics
         self.thumbnails = Thumbnails(limits)
-        self.together: SharedLane[Search, dict[str, Any]] = SharedLane(
+        self.together: BatchedPool[Search, dict[str, Any]] = BatchedPool(
             Batcher(
                 self._search_together,
                 most=model.most,
@@ -56,24 +56,24 @@ class Service:
             ),
             _QUICK + limits.waiting,
         )
-        self.quick = Lane("quick", _QUICK, limits.waiting)
-        self.slow = Lane("slow", _SLOW, limits.waiting)
-        self.pictures = Lane("pictures", usable_cpus(), limits.waiting)
+        self.quick = WorkerPool("quick", _QUICK, limits.waiting)
+        self.slow = WorkerPool("slow", _SLOW, limits.waiting)
+        self.pictures = WorkerPool("pictures", usable_cpus(), limits.waiting)
 
     def close(self) -> None:
         """Finish what is running, and end all threads."""
-        for lane in (self.together, self.quick, self.slow, self.pictures):
-            lane.close()
+        for pool in (self.together, self.quick, self.slow, self.pictures):
+            pool.close()
         self.model.close()
 
     async def found(self, asked: Search, image: ImageBytes | None = None) -> dict[str, Any]:
-        """Search by words, a picture or both, in the lane where that belongs."""
-        lane = self.lane_of(asked, image)
-        if lane is self.quick and asked.is_plain:
+        """Search by words, a picture or both, in the pool where that belongs."""
+        pool = self.pool_of(asked, image)
+        if pool is self.quick and asked.is_plain:
             return await self.together.run(asked)
-        return await lane.run(self.search, asked, image)
+        return await pool.run(self.search, asked, image)
 
-    def lane_of(self, search: Search, image: ImageBytes | None = None) -> Lane:
+    def pool_of(self, search: Search, image: ImageBytes | None = None) -> WorkerPool:
         """Where a search belongs: slow if a matcher, late interaction or a picture takes part in it."""
         late, rerank = Plan(late=search.late, rerank=search.rerank).stages(self.model)
         matches = rerank and "match" in self.model.abilities
@@ -107,14 +107,14 @@ class Service:
         with self.current.use() as collection:
             return responses.item_answer(_item(collection, id), collection)
 
-    def image(self, id: int, known: HasTag) -> tuple[str, Sent | None]:
+    def image(self, id: int, known: HasTag) -> tuple[str, ImageContent | None]:
         """The tag of an item's picture, and the picture unless `known` says that the client has it."""
         with self.current.use() as collection:
             item = _item(collection, id)
             tag = etag(collection, item, "image")
-            return tag, None if known(tag) else picture(collection, item, self.limits)
+            return tag, None if known(tag) else original_image(collection, item, self.limits)
 
-    def thumbnail(self, id: int, side: int, known: HasTag) -> tuple[str, Sent | None]:
+    def thumbnail(self, id: int, side: int, known: HasTag) -> tuple[str, ImageContent | None]:
         """The tag of an item's thumbnail, and the thumbnail unless `known` says that the client has it."""
         with self.current.use() as collection:
             item = _item(collection, id)

@@ -15,8 +15,8 @@ from sightline.bundle.runtime import Mask
 from sightline.bundle.spec import Graph
 from sightline.media.loader import usable_cpus
 from sightline.server.batcher import Batcher
-from sightline.server.lanes import stop_if_given_up
 from sightline.server.limits import Limits
+from sightline.server.worker_pool import stop_if_cancelled
 
 R = TypeVar("R")
 
@@ -60,7 +60,7 @@ class SharedBundle(Bundle):
 
     def encode_texts(self, texts: Sequence[str]) -> Encoded:
         """Encode texts, together with those of others who ask at the same time."""
-        stop_if_given_up()
+        stop_if_cancelled()
         futures = [self._texts.submit(text) for text in texts]
         return stacked([future.result() for future in futures])
 
@@ -91,11 +91,11 @@ class SharedBundle(Bundle):
         return [encoded.row(number) for number in range(len(texts))]
 
     def _in_turn(self, name: str, work: Callable[..., R], *arguments: Any) -> R:
-        def unless_given_up() -> R:
-            stop_if_given_up()
+        def unless_cancelled() -> R:
+            stop_if_cancelled()
             return work(*arguments)
 
-        return self._turns[name].submit(copy_context().run, unless_given_up).result()
+        return self._turns[name].submit(copy_context().run, unless_cancelled).result()
 
 
 def _rows_are_independent(bundle: Bundle) -> bool:

@@ -5,12 +5,12 @@ import { showChip } from "./chip.js";
 import { byId, counted } from "./dom.js";
 import { Filters } from "./filters.js";
 import { Grid } from "./grid.js";
-import { parted } from "./likely.js";
-import { onPicture, prepared } from "./picture.js";
-import { awaitReturn, stopAwaiting } from "./returning.js";
-import { Searcher } from "./searching.js";
+import { splitByRelevance } from "./relevance.js";
+import { onUpload, prepareUpload } from "./upload.js";
+import { reconnect, stopReconnecting } from "./reconnect.js";
+import { Searcher } from "./searcher.js";
 import * as state from "./state.js";
-import * as telling from "./telling.js";
+import * as messages from "./messages.js";
 import { askForToken } from "./token.js";
 import { Viewer } from "./viewer.js";
 
@@ -65,7 +65,7 @@ function like(id) {
 /** Search by a picture, and by the words that are there. */
 async function take(file) {
   try {
-    change({ picture: await prepared(file), like: null });
+    change({ picture: await prepareUpload(file), like: null });
   } catch (error) {
     failed(error, query);
   }
@@ -105,7 +105,7 @@ function render({ typing = false } = {}) {
   filters.show(query);
   showChip(query, hits, about?.kind === "texts");
   document.title = query.words.trim() ? `${query.words.trim()} – Sightline` : "Sightline";
-  telling.offerExamples(state.isEmpty(query), (example) => change({ words: example }));
+  messages.showExamples(state.isEmpty(query), (example) => change({ words: example }));
   if (query.open === null && viewer.isOpen) grid.focus(viewer.close());
   if (shown === state.identity(query)) {
     searcher.stop();
@@ -139,11 +139,11 @@ async function begin(asked) {
   const [collection, some] = await Promise.all([api.collection(), api.some(asked, AT_FIRST)]);
   if (!isCurrent(asked)) return;
   about = collection;
-  const [one, many] = telling.nouns(about.kind);
+  const [one, many] = messages.nouns(about.kind);
   arrange(some.items, []);
-  telling.tell(counted(some.total, one, many));
-  if (!about.items) telling.say(`Nothing is indexed yet. Add ${many} to the folder, and run sightline index.`);
-  else if (!some.total) telling.say("Nothing passes these filters.");
+  messages.setHeading(counted(some.total, one, many));
+  if (!about.items) messages.showMessage(`Nothing is indexed yet. Add ${many} to the folder, and run sightline index.`);
+  else if (!some.total) messages.showMessage("Nothing passes these filters.");
   showOpened();
 }
 
@@ -151,13 +151,13 @@ async function begin(asked) {
 function answered(answer, asked, isFinal) {
   if (!isCurrent(asked)) return;
   const found = state.isJoined(asked) ? answer.hits.map(({ relevance, ...hit }) => hit) : answer.hits;
-  const [likely, unlikely] = parted(found);
+  const [likely, unlikely] = splitByRelevance(found);
   if (!likely.length && !isFinal) return;
   arrange(likely, likely.length ? unlikely : []);
-  telling.tell(telling.found(likely, about.kind), { timing: telling.timing(answer), aloud: isFinal });
+  messages.setHeading(messages.resultCount(likely, about.kind), { timing: messages.timing(answer), aloud: isFinal });
   if (!likely.length) {
     const anyway = () => { arrange(unlikely, []); grid.focus(); };
-    telling.sayNothingFound(answer.best_relevance, about.languages, unlikely.length ? anyway : null);
+    messages.showNothingFound(answer.best_relevance, about.languages, unlikely.length ? anyway : null);
   }
   if (!isFinal) {
     shown = "";
@@ -170,8 +170,8 @@ function answered(answer, asked, isFinal) {
 
 /** Put results on the page. */
 function arrange(likely, unlikely) {
-  stopAwaiting();
-  telling.say();
+  stopReconnecting();
+  messages.showMessage();
   busy(false);
   byId("divider").hidden = !unlikely.length;
   byId("further").hidden = true;
@@ -188,10 +188,10 @@ function failed(error, asked) {
   busy(false);
   shown = "";
   if (error.status === 0) {
-    awaitReturn(() => load());
+    reconnect(() => load());
   } else {
-    telling.tell("That did not work");
-    telling.sayProblem(error, () => load());
+    messages.setHeading("That did not work");
+    messages.showProblem(error, () => load());
   }
 }
 
@@ -205,8 +205,8 @@ function busy(isBusy) {
     byId("progress").hidden = false;
     if (hits.length) return;
     shown = ""; // whoever takes the search back must be told again what was said here
-    telling.say();
-    telling.tell("Looking …", { aloud: false });
+    messages.showMessage();
+    messages.setHeading("Looking …", { aloud: false });
     grid.wait();
   }, SKELETON_MS);
 }
@@ -255,7 +255,7 @@ document.addEventListener("keydown", (event) => {
     grid.focus();
   }
 });
-onPicture(take);
+onUpload(take);
 api.onTokenNeeded(askForToken);
 
 /** Go to where the address leads. */

@@ -17,14 +17,14 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _REST = 10  # times as long as a look at the disk took is waited until the next, so that it costs little
 _NICE = 10
-Told = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 class _StoppedError(Exception):
     """The server shuts down; what is indexed is kept, and the next run goes on from there."""
 
 
-class Keeper:
+class CollectionUpdater:
     """Two threads: one shows what has been indexed, the other, where it is wanted, indexes what changes on the disk.
 
     The collection's folders are looked at again and again: that works on every disk and needs no package. Indexing
@@ -38,11 +38,11 @@ class Keeper:
         model: Model,
         *,
         watch: bool,
-        told: Told | None = None,
+        notify: Notify | None = None,
         seconds: float = 2.0,
     ) -> None:
         self._current, self._at, self._model = current, at, model
-        self._told = told or _log.info
+        self._notify = notify or _log.info
         self._seconds = seconds
         self._stop = threading.Event()
         jobs = [self._show, self._index] if watch else [self._show]
@@ -72,13 +72,13 @@ class Keeper:
                 report = index(at=self._at, model=self._model, wait=False, progress=self._go_on)
                 trouble = ""
                 if _has_news(report):
-                    self._told(f"indexed: {report}")
+                    self._notify(f"indexed: {report}")
                     self._current.renew()
             except _StoppedError:
                 return
             except SightlineError as error:
                 if str(error) != trouble:  # said once, not every two seconds
-                    self._told(f"not indexed: {error}")
+                    self._notify(f"not indexed: {error}")
                 trouble = str(error)
             except Exception:
                 _log.exception("indexing failed")

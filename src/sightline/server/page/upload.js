@@ -10,7 +10,7 @@ const MOST_BYTES = 20 * 2 ** 20; // what the server takes
 let count = 0;
 
 /** Call `take(file)` for every picture that the visitor chooses, drops or pastes. */
-export function onPicture(take) {
+export function onUpload(take) {
   const file = byId("file");
   byId("pick").addEventListener("click", () => file.click());
   file.addEventListener("change", () => {
@@ -48,7 +48,7 @@ function onDrop(take) {
 const pictureIn = (files) => [...(files ?? [])].find((file) => file.type.startsWith("image/"));
 
 /** A picture ready to be sent: { number, blob, name, address }. One that this browser cannot open is sent as it is. */
-export async function prepared(file) {
+export async function prepareUpload(file) {
   const bitmap = await createImageBitmap(file, { imageOrientation: "from-image" }).catch(() => null);
   if (!bitmap && file.type && !file.type.startsWith("image/")) throw new Problem(415, `${file.name} is no picture.`);
   if (!bitmap && file.size > MOST_BYTES) throw new Problem(413, `${file.name} is too large to be sent.`);

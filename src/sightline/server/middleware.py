@@ -7,7 +7,7 @@ import time
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sightline.server.access import Doorkeeper
+from sightline.server.access import AccessControl
 from sightline.server.limits import Limits
 from sightline.server.metrics import Metrics
 from sightline.server.problems import RefusedError, refusal
@@ -36,16 +36,16 @@ class ClientGoneError(Exception):
     """The client closed the connection."""
 
 
-class Guard:
+class RequestMiddleware:
     """An ASGI application around another, which sees only requests that are allowed, whole and small enough.
 
     A client that leaves, and one whose time is up, has its work cancelled. Nothing that goes wrong inside reaches a
     client but as a problem, and nothing at all once an answer has begun.
     """
 
-    def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, access_control: AccessControl, limits: Limits, metrics: Metrics) -> None:
         self._app = app
-        self._doorkeeper = doorkeeper
+        self._access_control = access_control
         self._limits = limits
         self._metrics = metrics
 
@@ -66,7 +66,7 @@ class Guard:
     async def _answered(self, scope: Scope, receive: Receive, sender: "_Sender") -> None:
         try:
             headers = Headers(scope=scope)
-            self._doorkeeper.check(scope["path"], headers, (scope.get("client") or ("unknown", 0))[0])
+            self._access_control.check(scope["path"], headers, (scope.get("client") or ("unknown", 0))[0])
             _check_content_type(scope, headers)
             deadline = asyncio.get_running_loop().time() + self._limits.seconds
             body = await self._body_by(deadline, headers, receive)

@@ -39,20 +39,22 @@ _TOO_OLD_TO_TRUST = "It was changed, moved or deleted since it was indexed: inde
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class ImageContent:
     """A picture ready to be sent."""
 
     data: bytes
     content_type: str
 
 
-def picture(collection: Collection, item: Item, limits: Limits) -> Sent:
+def original_image(collection: Collection, item: Item, limits: Limits) -> ImageContent:
     """The picture of an item as its file has it; one of a kind that browsers do not show is made a JPEG."""
     data = _indexed_bytes(collection, item, limits)
     shown_as = _SHOWN_AS.get(recognise(data).decoder or "")
     if shown_as:
-        return Sent(data, shown_as)
-    return Sent(_jpeg(open_image(_source(item, data), max_pixels=limits.pixels), _PICTURE_QUALITY), "image/jpeg")
+        return ImageContent(data, shown_as)
+    return ImageContent(
+        _jpeg(open_image(_source(item, data), max_pixels=limits.pixels), _PICTURE_QUALITY), "image/jpeg"
+    )
 
 
 class Thumbnails:
@@ -63,17 +65,17 @@ class Thumbnails:
         self._folder = folder or cache_folder() / "thumbnails"
         self._made_so_far = itertools.count()
 
-    def get(self, collection: Collection, item: Item, side: int) -> Sent:
+    def get(self, collection: Collection, item: Item, side: int) -> ImageContent:
         """The thumbnail of an item, made where there is none yet."""
         place = self._place(_hash(collection, item), side)
         try:
-            return Sent(place.read_bytes(), "image/jpeg")
+            return ImageContent(place.read_bytes(), "image/jpeg")
         except OSError:
             data = self._made(collection, item, side)
         _keep(place, data)
         if next(self._made_so_far) % _TIDY_EVERY == 0:
             self._tidy()
-        return Sent(data, "image/jpeg")
+        return ImageContent(data, "image/jpeg")
 
     def _tidy(self) -> None:
         """Delete the thumbnails that were made first, until the rest takes no more than it may."""

@@ -10,7 +10,7 @@ const TOGETHER = 0.2; // or so likely all of them, or nothing is found
 const SHARE = 0.1; // of what the best has
 
 /** The results in two, the likely and the rest; those of which nobody can say how likely they are, are likely. */
-export function parted(hits) {
+export function splitByRelevance(hits) {
   const best = hits[0]?.relevance;
   if (best === undefined) return [hits, []];
   const together = hits.reduce((sum, hit) => sum + hit.relevance, 0);

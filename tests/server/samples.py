@@ -13,7 +13,7 @@ from PIL import Image
 
 from sightline.server.app import create_app
 from sightline.server.limits import Limits
-from sightline.server.run import Opened
+from sightline.server.run import ServedCollection
 
 LIMITS = Limits(seconds=20)
 TOKEN = "correct horse battery staple"
@@ -34,7 +34,7 @@ def bomb(side: int = 10_000) -> bytes:
     return file.getvalue()
 
 
-def application(opened: Opened, limits: Limits | None = None, **options: Any) -> FastAPI:
+def application(opened: ServedCollection, limits: Limits | None = None, **options: Any) -> FastAPI:
     """An application over an opened collection, with limits of its own."""
     service = opened.service
     if limits is not None:
@@ -42,7 +42,7 @@ def application(opened: Opened, limits: Limits | None = None, **options: Any) ->
     return create_app(service, **options)
 
 
-def _with_limits(opened: Opened, limits: Limits) -> Any:
+def _with_limits(opened: ServedCollection, limits: Limits) -> Any:
     from sightline.server.service import Service
 
     return Service(opened.current, opened.service.model, limits, opened.service.metrics)

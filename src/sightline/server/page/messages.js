@@ -8,7 +8,7 @@ const EXAMPLES = [
 ];
 
 /** Say above the results what they are, and to screen readers too. */
-export function tell(heading, { timing = "", aloud = true } = {}) {
+export function setHeading(heading, { timing = "", aloud = true } = {}) {
   byId("heading").textContent = heading;
   byId("timing").textContent = timing;
   if (aloud) byId("status").textContent = heading;
@@ -26,7 +26,7 @@ export function timing({ took_ms: took, truncated }) {
 const ms = (value) => (value < 9.5 ? `${value.toFixed(1)} ms` : `${Math.round(value)} ms`);
 
 /** What was found, in a few words. */
-export function found(likely, kind) {
+export function resultCount(likely, kind) {
   const [one, many] = nouns(kind);
   if (likely.length === 0) return "Nothing found";
   const best = likely[0].relevance;
@@ -39,25 +39,25 @@ export function found(likely, kind) {
 export const nouns = (kind) => (kind === "texts" ? ["text", "texts"] : ["picture", "pictures"]);
 
 /** A message in the place of results; nothing takes it away. */
-export function say(...parts) {
+export function showMessage(...parts) {
   byId("message").hidden = parts.length === 0;
   byId("message").replaceChildren(...parts);
 }
 
 /** An honest no, and the way to the best guesses. */
-export function sayNothingFound(best, languages, showAnyway) {
+export function showNothingFound(best, languages, showAnyway) {
   const button = make("button", { type: "button", className: "quiet", textContent: "Show the nearest anyway" });
   if (showAnyway) button.addEventListener("click", showAnyway);
   const guess = best === undefined ? "" : `The best guess is ${percent(best)} likely. `;
-  say(
+  showMessage(
     make("p", { className: "lead", textContent: "Nothing here looks like that." }),
-    make("p", { textContent: guess + reads(languages) }),
+    make("p", { textContent: guess + languageHint(languages) }),
     ...(showAnyway ? [button] : []),
   );
 }
 
 /** Which languages to ask in; "mul" stands for many, and where none is named, nobody can say. */
-function reads(languages) {
+function languageHint(languages) {
   if (!languages.length || languages.includes("mul")) return "";
   return `The model reads ${languages.map(language).join(", ")}.`;
 }
@@ -72,10 +72,10 @@ function language(code) {
 }
 
 /** What went wrong, what to do about it, and a button to try again. */
-export function sayProblem(error, retry) {
+export function showProblem(error, retry) {
   const button = make("button", { type: "button", className: "quiet", textContent: "Try again" });
   button.addEventListener("click", retry);
-  say(
+  showMessage(
     make("p", { className: "lead", textContent: error.message }),
     make("p", { className: "exact", textContent: error.wayOut ?? "" }),
     button,
@@ -89,7 +89,7 @@ export function banner(text = "") {
 }
 
 /** A few searches to begin with. */
-export function offerExamples(isShown, choose) {
+export function showExamples(isShown, choose) {
   const place = byId("examples");
   place.hidden = !isShown;
   if (!isShown || place.childElementCount) return;

@@ -1,20 +1,20 @@
 // Waits for a server that cannot be reached: says so, looks less and less often whether it is back, and goes on.
 
 import { isUp } from "./api.js";
-import { banner } from "./telling.js";
+import { banner } from "./messages.js";
 
 const LOOK_AFTER_MS = [500, 1000, 2000, 4000, 8000];
 
 let timer = 0;
 
 /** Say that the server is gone, and call `goOn` when it is back. */
-export function awaitReturn(goOn) {
+export function reconnect(goOn) {
   banner("The server cannot be reached. Trying again …");
   look(goOn, 0);
 }
 
 /** The server has answered: there is nothing to wait for any more. */
-export function stopAwaiting() {
+export function stopReconnecting() {
   clearTimeout(timer);
   banner();
 }

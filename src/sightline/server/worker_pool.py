@@ -13,25 +13,25 @@ P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
 
-_given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
+_cancelled: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
 
 
 class BusyError(Exception):
     """So many requests wait for their turn already that another would not get it in time."""
 
 
-class GivenUpError(Exception):
+class RequestCancelledError(Exception):
     """Nobody waits for the answer any more: the client has gone, or its time was up."""
 
 
-def stop_if_given_up() -> None:
-    """Raise `GivenUpError` where nobody waits for what this thread works on; to be called before every long step."""
-    event = _given_up.get()
+def stop_if_cancelled() -> None:
+    """Raise `RequestCancelledError` if nobody waits for the result any more; call it before every long step."""
+    event = _cancelled.get()
     if event is not None and event.is_set():
-        raise GivenUpError
+        raise RequestCancelledError
 
 
-class Lane:
+class WorkerPool:
     """A few threads, and a queue in front of them that has an end."""
 
     def __init__(self, name: str, threads: int, waiting: int) -> None:
@@ -45,7 +45,7 @@ class Lane:
             raise BusyError
         event = threading.Event()
         context = copy_context()
-        context.run(_given_up.set, event)
+        context.run(_cancelled.set, event)
         try:
             future = self._pool.submit(context.run, work, *arguments, **options)  # type: ignore[arg-type]
         except RuntimeError as error:  # the pool was closed
@@ -67,8 +67,8 @@ class Lane:
         self._pool.shutdown(cancel_futures=True)
 
 
-class SharedLane(Generic[T, R]):
-    """A lane in which requests that wait together are worked on together; it has an end, too."""
+class BatchedPool(Generic[T, R]):
+    """A pool in which requests that wait together are worked on together; it has an end, too."""
 
     def __init__(self, batcher: Batcher[T, R], waiting: int) -> None:
         self._batcher, self._most, self._count = batcher, waiting, 0

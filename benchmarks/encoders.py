@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from sightline.bundle import Bundle
 from sightline.media import ImageFile, ImageInput, to_input
-from sightline.media.loader import usable_cpus
+from sightline.parallel import usable_cpus
 
 Kind = Literal["images", "texts"]
 Engine = Literal["sightline", "openvino", "sentence-transformers", "transformers"]

@@ -34,9 +34,9 @@ from benchmarks.precisions import BLOCKS, FIXED, FLOAT32, bundles, recalled
 from benchmarks.timing import in_turns, options, write
 from sightline.bundle import Bundle
 from sightline.datasets import Record, read_all
-from sightline.media import ImageBytes, open_image, pixels_wanted
-from sightline.media.loader import usable_cpus
-from sightline.media.pixels import open_for, to_pixels_of
+from sightline.media import ImageBytes, open_image, require_pixels
+from sightline.media.pixels import framed_to_pixels, open_for_model
+from sightline.parallel import usable_cpus
 from sightline.registry.loader import locate
 
 SHIPPED = "Sightline"
@@ -125,16 +125,16 @@ def cosine(some: Singles, right: Singles) -> dict[str, float]:
 
 def stages(photos: Sequence[Path], bundle: Bundle) -> dict[str, float]:
     """Milliseconds that a photo spends in each stage, with one processor."""
-    wanted = pixels_wanted(bundle.preprocess)
+    wanted = require_pixels(bundle.preprocess)
     names = ("read", "decode", "size and normalise", "encode")
     spent: list[list[float]] = []
     for photo in photos:
         clock = [time.perf_counter()]
         source = ImageBytes(photo.name, photo.read_bytes())
         clock.append(time.perf_counter())
-        picture = open_for(source, wanted)
+        picture = open_for_model(source, wanted)
         clock.append(time.perf_counter())
-        pixels = to_pixels_of(picture, wanted)
+        pixels = framed_to_pixels(picture, wanted)
         clock.append(time.perf_counter())
         bundle.encode_images(pixels[None])
         clock.append(time.perf_counter())

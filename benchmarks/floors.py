@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.timing import best, options, write
 from benchmarks.vector_search.summary import bandwidth, floor_ms
-from sightline.media.loader import usable_cpus
+from sightline.parallel import usable_cpus
 
 WORDS, PARTS, PATCHES = 13, 49, 197
 """Of a typical query, with its marks; that a matcher reads of a picture; that an image tower does."""

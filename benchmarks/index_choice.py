@@ -29,7 +29,7 @@ from benchmarks.provenance import provenance
 from sightline.bundle.encoded import Encoded
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
-from sightline.stores.ranking import best_of_rows
+from sightline.stores.ranking import top_k_rows
 from sightline.stores.sign_codes import nearest_codes, sign_codes
 
 HERE = Path(__file__).parent
@@ -108,7 +108,7 @@ def by_comparing_all(_: Any, vectors: Halves) -> Ask:
 
 def best(vectors: Halves, rows: Longs, query: Singles) -> Longs:
     """The TOP best of some rows, compared exactly."""
-    found: Longs = best_of_rows(vectors, numbers(len(vectors)), rows, query[None], TOP).ids[0]
+    found: Longs = top_k_rows(vectors, numbers(len(vectors)), rows, query[None], TOP).ids[0]
     return found
 
 

@@ -25,7 +25,7 @@ from benchmarks.provenance import provenance
 from sightline.bundle import Bundle, Encoded
 from sightline.collection import Collection
 from sightline.collection.catalog.database import Catalog
-from sightline.collection.catalog.files import Facts, Found, Stamp
+from sightline.collection.catalog.files import Facts, PendingFile, Stamp
 from sightline.collection.collection import VECTORS_FOLDER
 from sightline.collection.manifest import FORMAT, Manifest, write_manifest
 from sightline.datasets import Record, read_all
@@ -79,7 +79,7 @@ def make(at: Path, bundle: Bundle, photos: Encoded, count: int, bare: bool = Fal
             store.add(np.array(ids, dtype=np.int64), around(photos, len(ids), rng, bare))
             for number, id in zip(numbers, ids, strict=True):
                 path = f"{number // 1000:04}/{number:07}.jpg"
-                catalog.write(Found(root, path.encode(), path, at.parent / path, Stamp(1, 1)), id)
+                catalog.write(PendingFile(root, path.encode(), path, at.parent / path, Stamp(1, 1)), id)
         store.flush()
     store.close()
     catalog.close()

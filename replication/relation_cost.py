@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from sightline.losses import Objective
-from sightline.media import pixels_wanted
+from sightline.media import require_pixels
 from sightline.models.retriever import Retriever, Seen, Tokens
 from sightline.training.gradients import Side, backward
 from sightline.training.optimizer import make_optimizer
@@ -105,7 +105,7 @@ def _step(
     """Make a training step on random pictures and texts."""
     rows = torch.arange(batch, device=device)
     ids = torch.randint(1000, 20000, (batch, WORDS), device=device)
-    size = pixels_wanted(model.preprocess).size
+    size = require_pixels(model.preprocess).size
     pixels = torch.randn(batch, 3, size, size, device=device)
     images: Tensor | Seen = pixels
     half = torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")

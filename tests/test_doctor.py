@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from sightline import cli, doctor
 from sightline.collection import index
-from sightline.collection.indexing.lock import writing
+from sightline.collection.locks import write_lock
 from sightline.doctor import Finding, examine
 from sightline.registry import loader
 from sightline.stores.local import LocalStore
@@ -201,7 +201,7 @@ def test_a_collection_whose_model_is_gone_is_broken(photos: Path, installed: Pat
 
 
 def test_who_holds_the_lock_is_told(photos: Path) -> None:
-    with writing(photos / ".sightline"):
+    with write_lock(photos / ".sightline"):
         finding = found(photos)["its lock"]
     assert finding.state == "warning"
     assert "is being written to by process" in finding.says

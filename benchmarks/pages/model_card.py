@@ -12,7 +12,7 @@ from typing import Any
 
 from sightline.bundle.spec import BundleSpec, read_spec
 from sightline.evaluation.report import compare
-from sightline.media import pixels_wanted
+from sightline.media import require_pixels
 
 ABILITIES = {
     "embed": "one vector for a picture or a text, to search everything by",
@@ -44,7 +44,7 @@ def card(folder: Path, words: str) -> str:
 
 def _facts(folder: Path, spec: BundleSpec) -> Iterator[tuple[str, str]]:
     sizes = {name: (folder / name).stat().st_size / 1e6 for name in spec.files}
-    image = pixels_wanted(spec.image.input)
+    image = require_pixels(spec.image.input)
     for ability in spec.abilities:
         yield f"`{ability}`", ABILITIES[ability]
     yield "languages", ", ".join(spec.text.languages)

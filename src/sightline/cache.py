@@ -1,4 +1,4 @@
-"""Small things worth remembering between two runs, where the system keeps such things; all can be deleted any time."""
+"""Small values kept between runs in the user's cache folder; all of it can be deleted at any time."""
 
 import json
 import os
@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from sightline.files import write_atomic
+
 
 def cache_folder() -> Path:
-    """The folder for what can be made again: SIGHTLINE_CACHE, or where this system wants it."""
+    """Folder for data that can be recreated: SIGHTLINE_CACHE, or the platform's cache folder."""
     named = os.environ.get("SIGHTLINE_CACHE")
     if named:
         return Path(named)
@@ -19,22 +21,20 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sightline"
 
 
-def recall(name: str) -> dict[str, Any]:
-    """What was last remembered under a name; nothing where that is missing or cannot be read."""
+def load_cached(name: str) -> dict[str, Any]:
+    """Value last saved under a name; an empty dict if there is none or it cannot be read."""
     try:
-        found = json.loads((cache_folder() / f"{name}.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RuntimeError):  # RuntimeError: there is no home folder
+        value = json.loads((cache_folder() / f"{name}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: no home folder
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
-def remember(name: str, value: dict[str, Any]) -> None:
-    """Remember a value under a name, whole or not at all; where nothing can be written, it is forgotten."""
+def save_cached(name: str, value: dict[str, Any]) -> None:
+    """Save a value under a name; does nothing if the cache folder cannot be written to."""
     try:
         folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
-        draft = folder / f"{name}.{os.getpid()}.new"
-        draft.write_text(json.dumps(value), encoding="utf-8")
-        draft.replace(folder / f"{name}.json")
+        write_atomic(folder / f"{name}.json", json.dumps(value), sync=False)
     except (OSError, RuntimeError):
         return

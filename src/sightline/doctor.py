@@ -144,7 +144,7 @@ def _numbers(version: str) -> list[int]:
 
 
 def _processors() -> Iterator[Finding]:
-    from sightline.media.loader import usable_cpus
+    from sightline.parallel import usable_cpus
 
     usable, there = usable_cpus(), os.cpu_count() or 1
     yield Finding("processors", "good", f"{usable} of {there} usable, and as many threads")
@@ -272,10 +272,10 @@ def _index_again(collection: "Collection") -> str:
 
 def _lock(at: Path) -> Finding:
     """Whether somebody writes to it, found out by taking the lock for a moment."""
-    from sightline.collection.indexing.lock import writing
+    from sightline.collection.locks import write_lock
 
     try:
-        with writing(at, wait=False):
+        with write_lock(at, wait=False):
             return Finding("its lock", "good", "free")
     except CollectionError as error:
         return Finding("its lock", "warning", error.what, error.way_out)

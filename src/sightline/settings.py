@@ -1,7 +1,6 @@
 """Frozen dataclasses from JSON or TOML and back: strict, typed, and helpful about a misspelt key."""
 
 import dataclasses
-import difflib
 import inspect
 import json
 import types
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from sightline.errors import SightlineError
+from sightline.suggestions import did_you_mean
 
 T = TypeVar("T")
 
@@ -40,9 +40,7 @@ def call(kind: type[T], data: Mapping[str, object], where: str, error: type[Sigh
     hints = get_type_hints(kind if dataclasses.is_dataclass(kind) else kind.__init__)
     for key in data:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f'Did you mean "{near[0]}"?' if near else f"Known keys: {', '.join(known)}."
-            raise error(f'{where}: unknown key "{key}"', hint)
+            raise error(f'{where}: unknown key "{key}"', did_you_mean(str(key), known, "Known keys"))
     for name, parameter in known.items():
         if name not in data and parameter.default is inspect.Parameter.empty:
             raise error(f'{where}: "{name}" is missing')
@@ -95,9 +93,7 @@ def _value(kind: Any, value: object, where: str, error: type[SightlineError]) ->
         return _first_that_fits([option for option in inner if option is not type(None)], value, where, error)
     if origin is Literal:
         if value not in inner:
-            near = difflib.get_close_matches(str(value), [str(choice) for choice in inner], n=1)
-            hint = f'Did you mean "{near[0]}"?' if near else f"Choose from: {', '.join(map(str, inner))}."
-            raise error(f"{where}: {value!r} is not one of its values", hint)
+            raise error(f"{where}: {value!r} is not one of its values", did_you_mean(str(value), map(str, inner)))
         return value
     if origin is tuple and isinstance(value, list | tuple):
         kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)

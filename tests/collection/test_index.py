@@ -10,15 +10,15 @@ from PIL import Image
 
 from collection.made_up import LONG_AGO, Instant, contents, digest, picture, put, vectors
 from sightline.bundle import Bundle, Encoded
-from sightline.collection import Collection, Problem, index
-from sightline.collection.indexing.encode import for_many
+from sightline.collection import Collection, FileProblem, index
+from sightline.collection.indexing.encode import with_one_thread
 from sightline.errors import CollectionError
 from sightline.media import ImageFile, open, to_pixels
 
 LATER = LONG_AGO + 10**9
 
 
-def paths(report: list[Problem]) -> list[str]:
+def paths(report: list[FileProblem]) -> list[str]:
     return [Path(problem.path).name for problem in report]
 
 
@@ -132,7 +132,7 @@ def test_a_picture_that_is_known_is_not_even_decoded(
 ) -> None:
     index(photos, model=model)
     (photos / "beach").rename(photos / "sea")
-    monkeypatch.delattr("sightline.collection.indexing.readers.open_for")
+    monkeypatch.delattr("sightline.collection.indexing.readers.open_for_model")
     assert index(photos, model=model).moved == 3
 
 
@@ -405,10 +405,10 @@ def test_a_bundle_encodes_with_one_thread_a_batch_and_one_that_does_so_already_i
     tiny_bundle: Path,
 ) -> None:
     several = Bundle.open(tiny_bundle, threads=2)
-    one = for_many(several)
+    one = with_one_thread(several)
     assert isinstance(one, Bundle)
     assert (one.threads, one.sha256) == (1, several.sha256)
-    assert for_many(one) is one
+    assert with_one_thread(one) is one
 
 
 def test_a_tiny_bundle_indexes_with_all_its_parts(photos: Path, tiny_bundle: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_shard_that_is_known_is_not_opened_again(
     shard = write_shard(tmp_path / "a.tar", range(4))
     at = index(shard, model=model).at
     with monkeypatch.context() as closed:
-        closed.setattr(shards_and_urls, "pictures_in", lambda *_: pytest.fail("was opened"))
+        closed.setattr(shards_and_urls, "images_in", lambda *_: pytest.fail("was opened"))
         again = index(shard, at=at, model=model)
     assert (again.unchanged, again.read) == (4, 0)
 

@@ -13,14 +13,14 @@ import pytest
 
 from collection.made_up import Instant, contents, picture, put
 from sightline.collection import Collection, index
-from sightline.collection.indexing.lock import LOCK_FILE, writing
+from sightline.collection.locks import LOCK_FILE, write_lock
 from sightline.errors import CollectionError
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from sightline.collection.indexing.lock import writing
-with writing(Path(sys.argv[1])):
+from sightline.collection.locks import write_lock
+with write_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -48,7 +48,7 @@ def test_who_does_not_wait_is_told_who_holds_the_lock(tmp_path: Path) -> None:
         for wait in (False, 0.2):
             with (
                 pytest.raises(CollectionError, match=f"process {process.pid} on .* since 20") as caught,
-                writing(tmp_path, wait=wait),
+                write_lock(tmp_path, wait=wait),
             ):
                 pass
             assert caught.value.way_out
@@ -60,7 +60,7 @@ def test_who_waits_is_told_once_and_goes_on_when_the_other_is_done(tmp_path: Pat
     with holding(tmp_path) as process:
         timer = threading.Timer(0.5, process.communicate)
         timer.start()
-        with writing(tmp_path, told=told.append):
+        with write_lock(tmp_path, notify=told.append):
             assert json.loads((tmp_path / LOCK_FILE).read_text())["pid"] == os.getpid()
         timer.join()
     assert len(told) == 1
@@ -72,7 +72,7 @@ def test_a_process_that_was_killed_does_not_block(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         began = time.monotonic()
-        with writing(tmp_path, wait=5):
+        with write_lock(tmp_path, wait=5):
             assert time.monotonic() - began < 4
 
 
@@ -82,7 +82,7 @@ def test_who_comes_between_taking_and_signing_still_learns_the_name(tmp_path: Pa
         fcntl.flock(file, fcntl.LOCK_EX)
         timer = threading.Timer(0.1, (tmp_path / LOCK_FILE).write_text, [signed])
         timer.start()
-        with pytest.raises(CollectionError, match="process 7 on here"), writing(tmp_path, wait=False):
+        with pytest.raises(CollectionError, match="process 7 on here"), write_lock(tmp_path, wait=False):
             pass
         timer.join()
 
@@ -90,13 +90,13 @@ def test_who_comes_between_taking_and_signing_still_learns_the_name(tmp_path: Pa
 def test_a_lock_that_nobody_signs_is_another_process(tmp_path: Path) -> None:
     with (tmp_path / LOCK_FILE).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(CollectionError, match="another process"), writing(tmp_path, wait=False):
+        with pytest.raises(CollectionError, match="another process"), write_lock(tmp_path, wait=False):
             pass
 
 
 def test_a_lock_can_be_taken_again_and_names_nobody_when_free(tmp_path: Path) -> None:
     for _ in range(2):
-        with writing(tmp_path, wait=False):
+        with write_lock(tmp_path, wait=False):
             pass
     assert (tmp_path / LOCK_FILE).read_text() == ""
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from retrieval.test_where import ROWS, expressions, judged, seen, written
 from sightline.collection.remote.milvus_filter import OF_CONTENTS, OF_FILES, UNKNOWN, pushed
 from sightline.collection.remote.notes import _low
-from sightline.collection.remote.partitions import shelf_of, shelves_for
+from sightline.collection.remote.partitions import partition_key, partition_keys_for
 from sightline.retrieval.where import parse_where
 from sightline.stores.base import Partition
 
@@ -66,15 +66,15 @@ def test_what_milvus_can_say_is_left_to_it(where: str) -> None:
 @given(tree=expressions)
 @settings(max_examples=100, deadline=None)
 def test_no_shelf_is_left_out_on_which_something_passes(partition: Partition, tree: tuple[Any, ...]) -> None:
-    shelves = shelves_for(parse_where(written(tree, "'")), partition)
+    shelves = partition_keys_for(parse_where(written(tree, "'")), partition)
     for row in ITEMS:
         if shelves is not None and judged(tree, row) is True:
-            assert shelf_of(kept(row), partition) in shelves
+            assert partition_key(kept(row), partition) in shelves
 
 
 def test_a_filter_by_date_or_folder_looks_at_few_shelves() -> None:
-    assert shelves_for(parse_where("taken >= '2021-11' and taken <= '2022'"), "year") == ["2021", "2022"]
-    assert shelves_for(parse_where("taken = '2021-11-05' and width > 3"), "month") == ["2021-11"]
-    assert shelves_for(parse_where("folder = 'holiday/beach'"), "folder") == ["holiday"]
-    assert shelves_for(parse_where("taken >= '2021'"), "year") is None
-    assert shelves_for(parse_where("taken = '2021' or width > 3"), "year") is None
+    assert partition_keys_for(parse_where("taken >= '2021-11' and taken <= '2022'"), "year") == ["2021", "2022"]
+    assert partition_keys_for(parse_where("taken = '2021-11-05' and width > 3"), "month") == ["2021-11"]
+    assert partition_keys_for(parse_where("folder = 'holiday/beach'"), "folder") == ["holiday"]
+    assert partition_keys_for(parse_where("taken >= '2021'"), "year") is None
+    assert partition_keys_for(parse_where("taken = '2021' or width > 3"), "year") is None

@@ -1,4 +1,4 @@
-"""Searching a collection: what is found, how it is told, and what a search does not mind."""
+"""Searching a collection: what is found, how it is notify, and what a search does not mind."""
 
 import dataclasses
 import json

@@ -14,7 +14,7 @@ def lines(path: Path, *texts: str) -> Path:
     return path
 
 
-def located(at: Path) -> dict[str, str | None]:
+def resolve_location(at: Path) -> dict[str, str | None]:
     with Collection.open(at) as collection:
         assert collection.kind == "texts"
         assert collection.store.ids().tolist() == collection.catalog.ids()
@@ -27,7 +27,7 @@ def test_every_line_of_a_plain_file_is_an_item(tmp_path: Path, model: Instant) -
     path = lines(tmp_path / "notes.txt", "a dog", "", "  two cats ", "ein Löwe\u2028im Zoo", "a dog")
     report = index(path, model=model)
     assert (report.new, report.encoded, report.duplicates, report.kind) == (4, 3, 1, "texts")
-    assert located(tmp_path / ".sightline-notes") == {
+    assert resolve_location(tmp_path / ".sightline-notes") == {
         "notes.txt:1": "a dog",
         "notes.txt:3": "two cats",
         "notes.txt:4": "ein Löwe\u2028im Zoo",
@@ -40,7 +40,7 @@ def test_json_lines_are_texts_or_objects_with_one(tmp_path: Path, model: Instant
         tmp_path / "captions.jsonl", '"a dog"', '{"text": "a cat", "id": "c1"}', '{"caption": "a bird", "id": 7}'
     )
     index(path, model=model, at=tmp_path / "at")
-    assert list(located(tmp_path / "at").values()) == ["a dog", "a cat", "a bird"]
+    assert list(resolve_location(tmp_path / "at").values()) == ["a dog", "a cat", "a bird"]
     with Collection.open(tmp_path / "at") as collection:
         assert [(file.line, file.key, file.where) for file in collection.files()] == [
             (1, None, path),
@@ -86,7 +86,7 @@ def test_only_new_texts_are_encoded(tmp_path: Path, model: Instant) -> None:
     lines(path, "two")
     report = index(path, model=model)
     assert (report.encoded, report.deleted) == (0, 3)
-    assert located(tmp_path / ".sightline-c") == {"c.txt:1": "two"}
+    assert resolve_location(tmp_path / ".sightline-c") == {"c.txt:1": "two"}
 
 
 def test_a_text_with_an_id_is_known_by_it_on_whatever_line(tmp_path: Path, model: Instant) -> None:
@@ -95,7 +95,7 @@ def test_a_text_with_an_id_is_known_by_it_on_whatever_line(tmp_path: Path, model
     lines(path, '{"text": "new", "id": 3}', '{"text": "one", "id": 1}', '{"text": "zwei", "id": 2}')
     report = index(path, model=model)
     assert (report.new, report.changed, report.unchanged) == (1, 1, 1)
-    assert located(tmp_path / ".sightline-c") == {"c.jsonl:1": "new", "c.jsonl:2": "one", "c.jsonl:3": "zwei"}
+    assert resolve_location(tmp_path / ".sightline-c") == {"c.jsonl:1": "new", "c.jsonl:2": "one", "c.jsonl:3": "zwei"}
 
 
 def test_a_file_of_texts_that_is_gone_keeps_its_items(tmp_path: Path, model: Instant) -> None:
@@ -104,7 +104,7 @@ def test_a_file_of_texts_that_is_gone_keeps_its_items(tmp_path: Path, model: Ins
     path.unlink()
     report = index(model=model, at=at)
     assert (report.deleted, [problem.path for problem in report.skipped]) == (0, [str(path)])
-    assert located(at) == {"c.txt:1": "one"}
+    assert resolve_location(at) == {"c.txt:1": "one"}
     assert index(path, model=model, at=at, prune=True).deleted == 1
 
 

@@ -8,8 +8,8 @@ import pytest
 from collection.made_up import Instant, picture, put
 from sightline.bundle import Bundle
 from sightline.collection import Report, index
-from sightline.collection.catalog.files import Facts, Found
-from sightline.collection.indexing.batches import encoded_block, unknown_part
+from sightline.collection.catalog.files import Facts, PendingFile
+from sightline.collection.indexing.batches import encode_in_batches, without_known
 from sightline.collection.indexing.readers import Outcome
 from sightline.collection.indexing.writer import Batch
 from sightline.collection.remote.access import ray
@@ -17,7 +17,7 @@ from sightline.errors import CollectionError, SightlineError
 
 
 def texts(*said: str) -> list[Outcome]:
-    return [Outcome(Found(1, b"%d" % n, "", Path()), Facts(text.encode()), text) for n, text in enumerate(said)]
+    return [Outcome(PendingFile(1, b"%d" % n, "", Path()), Facts(text.encode()), text) for n, text in enumerate(said)]
 
 
 def test_workers_that_nobody_knows_are_refused(tiny_bundle: Path, photos: Path) -> None:
@@ -38,7 +38,7 @@ def test_without_ray_the_way_out_is_named(tiny_bundle: Path, photos: Path, monke
 
 
 def test_of_copies_in_a_block_the_first_is_encoded_and_every_file_is_kept(model: Instant) -> None:
-    block = encoded_block(model, "texts", texts("one", "two", "one"))
+    block = encode_in_batches(model, "texts", texts("one", "two", "one"))
     assert [fact.hash for facts, _ in block.contents for fact in facts] == [b"one", b"two"]
     assert len(block.files) == 3
     assert model.texts == ["one", "two"]
@@ -47,8 +47,8 @@ def test_of_copies_in_a_block_the_first_is_encoded_and_every_file_is_kept(model:
 
 def test_of_two_blocks_with_the_same_content_only_the_first_brings_it(model: Instant) -> None:
     known = {b"zero"}
-    blocks = [encoded_block(model, "texts", texts(*said)) for said in (("zero", "one"), ("two", "one", "three"))]
-    left = [unknown_part(block, known) for block in blocks]
+    blocks = [encode_in_batches(model, "texts", texts(*said)) for said in (("zero", "one"), ("two", "one", "three"))]
+    left = [without_known(block, known) for block in blocks]
     brought = [[fact.hash for facts, _ in one.contents for fact in facts] for one in left]
     assert brought == [[b"one"], [b"two", b"three"]]
     assert [len(encoded) for one in left for _, encoded in one.contents] == [1, 2]
@@ -58,11 +58,11 @@ def test_of_two_blocks_with_the_same_content_only_the_first_brings_it(model: Ins
 
 def test_a_file_that_only_a_worker_does_not_see_ends_the_run_and_one_that_is_gone_does_not(tmp_path: Path) -> None:
     there = put(tmp_path / "a.png", picture(0))
-    gone = Outcome(Found(1, b"b.png", "b.png", tmp_path / "b.png"), gone=True)
+    gone = Outcome(PendingFile(1, b"b.png", "b.png", tmp_path / "b.png"), gone=True)
     report = Report(tmp_path, "images")
     left = ray._counted(Batch([], [gone, *texts("one")]), report)
     assert (len(left.files), report.read, report.skipped[0].path) == (1, 2, str(tmp_path / "b.png"))
-    unseen = Outcome(Found(1, b"a.png", "a.png", there), gone=True)
+    unseen = Outcome(PendingFile(1, b"a.png", "a.png", there), gone=True)
     with pytest.raises(CollectionError, match=r"a\.png: is here, but not where a worker looked[\s\S]*list of URLs"):
         ray._counted(Batch([], [unseen]), report)
 

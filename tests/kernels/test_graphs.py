@@ -202,7 +202,7 @@ def test_whole_numbers_in_blocks_become_what_they_stand_for(bits: int, has_zeros
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-2)
 
 
-def test_what_is_multiplied_is_not_rounded(tmp_path: Path) -> None:
+def test_what_is_multiplied_is_not_quantize_queries(tmp_path: Path) -> None:
     """ONNX Runtime rounds it to one of 256 steps; a product in float32 of the same matrix is what comes out here."""
     matrix, steps, values = CHANCE.integers(-99, 99, (8, 4)).astype(np.int8), np.abs(floats(4)), floats(3, 8)
     constants = {"m": matrix, "t": steps, "s": np.float32(0.02), "z": np.uint8(128), "b": floats(4)}
@@ -232,7 +232,7 @@ def test_a_sum_after_a_product_is_taken_for_its_bias_only_where_it_is_one(tmp_pa
     for found, expected in zip(*both(path, {"x": X}), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-5)
     merged = products.with_products(
-        [products.Node(one.op_type, tuple(one.input), tuple(one.output), {}) for one in nodes],
+        [products.GraphNode(one.op_type, tuple(one.input), tuple(one.output), {}) for one in nodes],
         {name: torch.from_numpy(array) for name, array in constants.items()},
         ("y", "z", "u", "t"),
     )

@@ -16,7 +16,7 @@ import torch
 from sightline.errors import ModelError
 from sightline.kernels.scan import BATCHES, Scan
 from sightline.kernels.scan_near import Near
-from sightline.stores.ranking import best_of_rows
+from sightline.stores.ranking import top_k_rows
 
 HAS_GPU = torch.cuda.is_available()
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not HAS_GPU, reason="there is no GPU"))]
@@ -46,14 +46,15 @@ for rows, dim, batch in SHAPES:
             errors.append(float((plain - fused).nan_to_num(0).abs().max()))
             are_exact.append(torch.equal(plain.isneginf(), fused.isneginf()))
     for is_whole in (False, True):
-        plain, fused = (way.rounded(queries, is_whole, 0.25) for way in (scan_plain, scan_fused))
+        plain, fused = (way.quantize_queries(queries, is_whole, 0.25) for way in (scan_plain, scan_fused))
         off = (plain[0].restored() - fused[0].restored()).abs().amax(dim=1)
         errors.append(float((off - 1.01 * plain[0].worth if is_whole else off).max()))  # one step up or down
         errors.append(float((plain[1] - fused[1]).abs().max()))
         are_exact.append(plain[0].values.dtype == fused[0].values.dtype)
 best, groups, slack = torch.topk(torch.rand(3, 80), 7), torch.topk(torch.rand(3, 9), 5, sorted=False), torch.rand(3)
 for scan_ends._AT_ONCE, *are_all in product((4, 1024), (False, True), (False, True)):
-    are_exact.append(torch.equal(*(way.told(best, groups, slack, 16, are_all) for way in (scan_plain, scan_fused))))
+    packed = [way.pack_results(best, groups, slack, 16, are_all) for way in (scan_plain, scan_fused)]
+    are_exact.append(torch.equal(*packed))
 vectors, queries, allowed = case("in a heap", 500, 64, 3)
 plain = scan.Scan(vectors, "int8", device="cpu").search(queries, 5, allowed)
 scan._kernels = lambda device: scan_fused
@@ -80,7 +81,7 @@ def check(scan: Scan, vectors: Any, queries: Any, k: int, allowed: Any = None) -
     """Assert that a scan gives the rows and the cosines that a store finds on the processor."""
     scores, rows = scan.search(queries, k, allowed)
     every = np.arange(len(vectors))
-    right = best_of_rows(vectors, every, every if allowed is None else np.flatnonzero(allowed), queries, k)
+    right = top_k_rows(vectors, every, every if allowed is None else np.flatnonzero(allowed), queries, k)
     np.testing.assert_array_equal(rows, right.ids)
     np.testing.assert_array_equal(scores, right.scores)
 

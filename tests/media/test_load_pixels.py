@@ -12,7 +12,7 @@ from PIL import Image
 from media.sample_pictures import encoded, source
 from sightline.errors import MediaError
 from sightline.media import ImageBytes, ImageSource, Preprocess, load_pixels, to_pixels
-from sightline.media.loader import usable_cpus
+from sightline.parallel import usable_cpus
 
 TINY = Preprocess(4, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 

@@ -12,12 +12,12 @@ from sightline.media import (
     Preprocess,
     RegionConfig,
     blank,
-    in_a_batch,
     load_pixels,
     open_image,
-    pixels_wanted,
+    require_pixels,
+    split_padding,
+    stack_inputs,
     to_input,
-    without_padding,
 )
 from sightline.media.regions import region_bytes
 
@@ -38,9 +38,9 @@ def png() -> bytes:
 
 def test_a_batch_of_regions_is_padded_and_its_padding_is_told_apart() -> None:
     images = [to_input(source(count, seed=count), REGIONS) for count in (2, 4, 1)]
-    batch = in_a_batch(images)
+    batch = stack_inputs(images)
     assert batch.shape == (3, 4, 10)
-    rows, mask = without_padding(batch)
+    rows, mask = split_padding(batch)
     assert mask.sum(axis=1).tolist() == [2, 4, 1]
     assert np.isfinite(rows).all()
     for row, own, image in zip(rows, mask, images, strict=True):
@@ -49,7 +49,7 @@ def test_a_batch_of_regions_is_padded_and_its_padding_is_told_apart() -> None:
 
 def test_a_batch_of_pixels_is_what_it_was() -> None:
     images = [to_input(ImageBytes("red", png()), PIXELS)] * 2
-    assert in_a_batch(images).shape == (2, 3, 8, 8)
+    assert stack_inputs(images).shape == (2, 3, 8, 8)
 
 
 def test_each_kind_of_model_says_what_it_cannot_read() -> None:
@@ -61,8 +61,8 @@ def test_each_kind_of_model_says_what_it_cannot_read() -> None:
     with pytest.raises(MediaError, match="such as the regions of a picture"):
         open_image(source())
     with pytest.raises(ModelError, match="reads regions"):
-        pixels_wanted(REGIONS)
-    assert pixels_wanted(PIXELS) is PIXELS
+        require_pixels(REGIONS)
+    assert require_pixels(PIXELS) is PIXELS
 
 
 @pytest.mark.parametrize("data", [source().data[:-5], b"\x93NUMPY", region_bytes(np.full((1, 7), np.nan), None)])

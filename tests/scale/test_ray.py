@@ -151,8 +151,8 @@ def test_what_is_known_is_not_encoded_again(
     at = index(photos, model=tiny_bundle).at
     path.rename(photos / "b.png")
     seen = []
-    unknown_part = ray.unknown_part
-    monkeypatch.setattr(ray, "unknown_part", lambda batch, known: seen.append(batch) or unknown_part(batch, known))
+    without_known = ray.without_known
+    monkeypatch.setattr(ray, "without_known", lambda batch, known: seen.append(batch) or without_known(batch, known))
     report = index(photos, at=at, model=tiny_bundle, workers="ray")
     assert (report.moved, report.encoded) == (1, 0)
     assert [batch.contents for batch in seen] == [[]]

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import sightline
 from server.samples import LIMITS, TOKEN, fill, picture
 from sightline import cli
-from sightline.collection.indexing.lock import writing
+from sightline.collection.locks import write_lock
 from sightline.errors import ServeError
 from sightline.server.current_collection import CurrentCollection
 from sightline.server.run import ServedCollection, listen
@@ -162,7 +162,7 @@ def test_watching_goes_on_while_another_process_indexes(
     watched: tuple[Path, ServedCollection, CollectionUpdater, list[str]],
 ) -> None:
     folder, opened, _, told = watched
-    with writing(opened.at):
+    with write_lock(opened.at):
         (folder / "new.png").write_bytes(picture(50))
         until(lambda: any("being written to" in line for line in told))
         time.sleep(0.5)
@@ -188,7 +188,7 @@ def test_a_keeper_stops_in_the_middle_of_indexing(
         return encode(own, pixels)
 
     monkeypatch.setattr(Bundle, "encode_images", slow)
-    with writing(opened.at):  # until all are there
+    with write_lock(opened.at):  # until all are there
         for number in range(100, 160):
             (folder / f"{number}.png").write_bytes(picture(number))
     assert began.acquire(timeout=20)

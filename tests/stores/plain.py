@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from sightline.arrays import Float32Array
 from sightline.bundle.encoded import Encoded
-from sightline.stores.base import Found, Ids, Shape, Singles
+from sightline.stores.base import Ids, Neighbors, Shape
 
 SHAPE = Shape(embedding=12, fragments=5, states=3)
 
@@ -36,7 +37,7 @@ def items(ids: npt.ArrayLike, shape: Shape = SHAPE) -> tuple[Ids, Encoded]:
     return numbers, Encoded(embedding, mask, fragments, states)
 
 
-def queries(seed: int, count: int, dim: int = SHAPE.embedding) -> Singles:
+def queries(seed: int, count: int, dim: int = SHAPE.embedding) -> Float32Array:
     vectors = np.random.default_rng(seed).integers(-2, 3, (count, dim)).astype(np.float32)
     vectors[:, 0] += 3
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -46,7 +47,7 @@ def queries(seed: int, count: int, dim: int = SHAPE.embedding) -> Singles:
 class Plain:
     """Embeddings by id, and the search of a child."""
 
-    vectors: dict[int, Singles] = field(default_factory=dict)
+    vectors: dict[int, Float32Array] = field(default_factory=dict)
 
     def add(self, ids: Ids, encoded: Encoded) -> None:
         for number, vector in zip(ids.tolist(), encoded.embedding, strict=True):
@@ -57,12 +58,14 @@ class Plain:
         for number in ids.tolist():
             self.vectors.pop(number, None)
 
-    def cosines(self, query: Singles, where: Ids | None) -> dict[int, float]:
+    def cosines(self, query: Float32Array, where: Ids | None) -> dict[int, float]:
         allowed = self.vectors.keys() if where is None else self.vectors.keys() & set(where.tolist())
         return {number: float(self.vectors[number].astype(np.float64) @ query) for number in allowed}
 
 
-def check_found(found: Found, plain: Plain, asked: Singles, k: int, where: Ids | None, tolerance: float) -> None:
+def check_found(
+    found: Neighbors, plain: Plain, asked: Float32Array, k: int, where: Ids | None, tolerance: float
+) -> None:
     """Assert that an answer is the right one: the best scores, those of the ids they stand by, lower ids in a tie."""
     assert found.ids.shape == found.scores.shape == (len(asked), k)
     assert found.ids.dtype == np.int64

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from sightline.bundle.encoded import Encoded
 from sightline.errors import StoreError
-from sightline.stores.base import Ids, Part, Parts, Shape, Store
+from sightline.stores.base import Ids, PaddedVectors, Part, Shape, Store
 from stores.places import Place
 from stores.plain import SHAPE, Plain, check_found, items, queries
 
@@ -115,7 +115,7 @@ def check_rows(store: Store, ids: Ids, seed: int) -> None:
     np.testing.assert_allclose(rows.values * rows.scales[:, None], fetched.values[mask], rtol=1e-6)
 
 
-def check_part(got: Parts, wanted: np.ndarray, mask: np.ndarray) -> None:
+def check_part(got: PaddedVectors, wanted: np.ndarray, mask: np.ndarray) -> None:
     longest = int(mask.sum(axis=1).max(initial=0))
     np.testing.assert_array_equal(got.mask, mask[:, :longest])
     assert not got.values[~got.mask].any()

@@ -18,7 +18,7 @@ from sightline.stores.columns import Column
 from sightline.stores.head import HEAD_FILE
 from sightline.stores.local import LocalStore
 from sightline.stores.local_search import Effort
-from sightline.stores.row_index import Directory
+from sightline.stores.row_index import RowIndex
 from stores.plain import SHAPE, Plain, items, queries
 from stores.test_any_store import check_whole
 
@@ -193,17 +193,17 @@ def test_a_deleted_id_may_come_back(tmp_path: Path) -> None:
 def test_ids_are_found_however_they_came() -> None:
     rng = np.random.default_rng(0)
     numbers = rng.permutation(300_000)
-    directory = Directory(numbers[:1000], np.arange(10))
+    row_index = RowIndex(numbers[:1000], np.arange(10))
     for some in np.array_split(numbers[1000:200_000], 9):
-        directory.append(some)
-    directory.remove(np.arange(100, 200))
-    rows = directory.find(numbers)
+        row_index.append(some)
+    row_index.remove(np.arange(100, 200))
+    rows = row_index.find(numbers)
     assert (rows[10:100] == np.arange(10, 100)).all()
     assert (rows[200:200_000] == np.arange(200, 200_000)).all()
     for gone in (slice(0, 10), slice(100, 200), slice(200_000, None)):
         assert (rows[gone] == -1).all()
-    assert directory.rows_of(numbers).tolist() == [*range(10, 100), *range(200, 200_000)]
-    assert len(directory) == 200_000 - 110
+    assert row_index.rows_of(numbers).tolist() == [*range(10, 100), *range(200, 200_000)]
+    assert len(row_index) == 200_000 - 110
 
 
 def clustered(count: int, dim: int, seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from sightline.stores import ranking
-from sightline.stores.ranking import best_of_rows
+from sightline.stores.ranking import top_k_rows
 
 
 def halves(count: int, dim: int, seed: int = 0) -> np.ndarray:
@@ -17,19 +17,19 @@ def singles(count: int, dim: int, seed: int = 1) -> np.ndarray:
 
 def test_a_query_scores_the_same_alone_among_others_and_over_other_rows() -> None:
     embeddings, queries, ids = halves(2000, 509), singles(70, 509), np.arange(2000)
-    together = best_of_rows(embeddings, ids, ids, queries, 30)
+    together = top_k_rows(embeddings, ids, ids, queries, 30)
     for number in range(0, 70, 9):
-        alone = best_of_rows(embeddings, ids, ids, queries[number : number + 1], 30)
+        alone = top_k_rows(embeddings, ids, ids, queries[number : number + 1], 30)
         np.testing.assert_array_equal(alone.ids[0], together.ids[number])
         np.testing.assert_array_equal(alone.scores[0], together.scores[number])
-        few = best_of_rows(embeddings, ids, np.sort(alone.ids[0]), queries[number : number + 1], 30)
+        few = top_k_rows(embeddings, ids, np.sort(alone.ids[0]), queries[number : number + 1], 30)
         np.testing.assert_array_equal(few.scores[0], alone.scores[0])
 
 
 def test_equal_vectors_have_equal_scores_wherever_they_stand() -> None:
     embeddings = np.repeat(halves(1, 509), 1537, axis=0)
     ids = np.random.default_rng(0).permutation(1537)
-    found = best_of_rows(embeddings, ids, np.arange(1537), singles(3, 509), 1537)
+    found = top_k_rows(embeddings, ids, np.arange(1537), singles(3, 509), 1537)
     assert all(len(np.unique(scores)) == 1 for scores in found.scores)
     assert (found.ids == np.arange(1537)).all()
 
@@ -38,19 +38,19 @@ def test_the_last_digits_of_a_matrix_product_change_nothing(monkeypatch: pytest.
     embeddings, queries = np.repeat(halves(40, 64), 30, axis=0), singles(5, 64)
     ids = np.random.default_rng(0).permutation(len(embeddings))
     rows = np.arange(len(embeddings))
-    right = best_of_rows(embeddings, ids, rows, queries, 17)
+    right = top_k_rows(embeddings, ids, rows, queries, 17)
     products = ranking._products
     noise = np.random.default_rng(1).uniform(-4e-6, 4e-6, (5, len(embeddings))).astype(np.float32)
     monkeypatch.setattr(ranking, "_products", lambda *arguments: products(*arguments) + noise)
-    for got, wanted in zip(best_of_rows(embeddings, ids, rows, queries, 17), right, strict=True):
+    for got, wanted in zip(top_k_rows(embeddings, ids, rows, queries, 17), right, strict=True):
         np.testing.assert_array_equal(got, wanted)
 
 
 def test_many_queries_are_taken_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     embeddings, queries, ids = halves(300, 16), singles(50, 16), np.arange(300)
-    right = best_of_rows(embeddings, ids, ids, queries, 4)
+    right = top_k_rows(embeddings, ids, ids, queries, 4)
     monkeypatch.setattr(ranking, "_SCORES", 700)
-    for got, wanted in zip(best_of_rows(embeddings, ids, ids, queries, 4), right, strict=True):
+    for got, wanted in zip(top_k_rows(embeddings, ids, ids, queries, 4), right, strict=True):
         np.testing.assert_array_equal(got, wanted)
     by_hand = queries.astype(np.float64) @ embeddings.astype(np.float64).T
     np.testing.assert_array_equal(right.ids, np.argsort(-by_hand, axis=1)[:, :4])

@@ -3,9 +3,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sightline import parallel
 from sightline.bundle.encoded import Encoded
-from sightline.stores import local_search, ranking, threads
-from sightline.stores.base import Found, Shape
+from sightline.stores import local_search, ranking
+from sightline.stores.base import Neighbors, Shape
 from sightline.stores.local import LocalStore
 from sightline.stores.local_search import Effort
 
@@ -25,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return at
 
 
-def found(folder: Path, where: np.ndarray) -> Found:
+def found(folder: Path, where: np.ndarray) -> Neighbors:
     """What a store finds that compares but a few candidates."""
     effort = Effort(exact_up_to=0, candidates=10, candidates_per_result=1)
     store = LocalStore.open(folder, Shape(64), write=False, effort=effort)
@@ -52,6 +53,6 @@ def test_threads_change_nothing_in_what_is_compared(folder: Path, monkeypatch: p
     alone = found(folder, np.arange(2_000))
     monkeypatch.setattr(ranking, "_BLOCK", 7)
     monkeypatch.setattr(ranking, "_PIECE", 1)
-    monkeypatch.setattr(threads, "_THREADS", 5)
+    monkeypatch.setattr(parallel, "_THREADS", 5)
     for got, wanted in zip(found(folder, np.arange(2_000)), alone, strict=True):
         np.testing.assert_array_equal(got, wanted)

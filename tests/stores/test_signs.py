@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sightline import parallel
 from sightline.stores import sign_codes as sign_codes_module
-from sightline.stores import threads
 from sightline.stores.sign_codes import code_bytes, nearest_codes, sign_codes
 
 DIMS = st.sampled_from([1, 7, 64, 65, 128, 200, 384, 512, 768])
@@ -54,7 +54,7 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     allowed = np.random.default_rng(2).random(5003) < 0.5
     alone = nearest_codes(codes, code, 300, allowed)
     monkeypatch.setattr(sign_codes_module, "_PIECE", 300)
-    monkeypatch.setattr(threads, "_THREADS", 7)
+    monkeypatch.setattr(parallel, "_THREADS", 7)
     np.testing.assert_array_equal(nearest_codes(codes, code, 300, allowed), alone)
     assert len(alone) >= 300
 

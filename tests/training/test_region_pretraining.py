@@ -15,7 +15,7 @@ from sightline.bundle import Bundle
 from sightline.datasets import read_all
 from sightline.errors import ModelError
 from sightline.evaluation import evaluate
-from sightline.media import in_a_batch
+from sightline.media import stack_inputs
 from sightline.models import checkpoint
 from sightline.models.torch_model import TorchModel
 from sightline.onnx_export.exporter import export
@@ -87,7 +87,7 @@ def test_a_bundle_encodes_regions_as_its_model_does(tmp_path: Path) -> None:
     model, exported = TorchModel(retriever, tiny.tokenizer(), "regions"), Bundle.open(tmp_path / "bundle")
     assert exported.preprocess == model.preprocess == tiny.REGION_MODEL.regions
     chance = np.random.default_rng(0)
-    batch = in_a_batch([chance.standard_normal((count, 16)).astype(np.float32) for count in (4, 1, 6)])
+    batch = stack_inputs([chance.standard_normal((count, 16)).astype(np.float32) for count in (4, 1, 6)])
     one, other = exported.encode_images(batch), model.encode_images(batch)
     np.testing.assert_allclose(one.embedding, other.embedding, atol=1e-4)
     for row in range(len(batch)):

@@ -17,7 +17,7 @@ from sightline.datasets import read_all
 from sightline.datasets.regions import write_regions
 from sightline.errors import DataError, EvaluationError, MediaError, RecipeError
 from sightline.evaluation import evaluate
-from sightline.media import RegionConfig, in_a_batch
+from sightline.media import RegionConfig, stack_inputs
 from sightline.models.torch_model import TorchModel
 from sightline.training.recipe import parse_recipe
 from sightline.training.trainer import Trained, train
@@ -119,7 +119,7 @@ def test_a_bundle_encodes_and_matches_regions_as_its_model_does(trained: Trained
     assert isinstance(exported.preprocess, RegionConfig)
     assert exported.preprocess == model.preprocess
     chance, width = np.random.default_rng(0), exported.preprocess.width
-    batch = in_a_batch([chance.standard_normal((count, width)).astype(np.float32) for count in (4, 1, 6, 4)])
+    batch = stack_inputs([chance.standard_normal((count, width)).astype(np.float32) for count in (4, 1, 6, 4)])
     one, other = exported.encode_images(batch), model.encode_images(batch)
     assert one.mask.sum(axis=1).tolist() == other.mask.sum(axis=1).tolist() == [6, 3, 8, 6]
     np.testing.assert_allclose(one.embedding, other.embedding, atol=1e-4)

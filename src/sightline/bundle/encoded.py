@@ -124,7 +124,7 @@ class Model(Protocol):
         ...
 
     def encode_images(self, pixels: npt.NDArray[np.float32]) -> Encoded:
-        """Encode normalised pixels [batch, 3, size, size]; or regions [batch, n, width], see `media.in_a_batch`."""
+        """Encode normalised pixels [batch, 3, size, size]; or regions [batch, n, width], see `media.stack_inputs`."""
         ...
 
     def encode_texts(self, texts: Sequence[str]) -> Encoded:

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from sightline.bundle.spec import BundleSpec, check_file
-from sightline.cache import recall, remember
+from sightline.cache import load_cached, save_cached
 
 Looks = list[int]
 
@@ -20,7 +20,7 @@ def check_once(folder: Path, spec: BundleSpec) -> None:
     While it looks the same it is not read again. The time of the last change of any kind is among them, which writing
     to a file changes even where its visible time is set back.
     """
-    known = recall(_FILE)
+    known = load_cached(_FILE)
     news = {}
     for name, expected in spec.files.items():
         path = str((folder / name).absolute())
@@ -30,7 +30,7 @@ def check_once(folder: Path, spec: BundleSpec) -> None:
             if looks is not None and looks == _looks(folder / name) and _is_settled(looks):
                 news[path] = [expected, *looks]
     if news:
-        remember(_FILE, dict(list({**known, **news}.items())[-_MOST:]))
+        save_cached(_FILE, dict(list({**known, **news}.items())[-_MOST:]))
 
 
 def _looks(path: Path) -> Looks | None:

@@ -15,8 +15,8 @@ from sightline.bundle.integrity import check_once
 from sightline.bundle.spec import BundleSpec, Graph, identity, read_spec
 from sightline.bundle.tokenizer import TokenBatch, Tokenizer
 from sightline.errors import BundleError, ModelError
-from sightline.media import ImageInput, without_padding
-from sightline.media.loader import usable_cpus
+from sightline.media import ImageInput, split_padding
+from sightline.parallel import usable_cpus
 
 Mask = npt.NDArray[np.bool_]
 
@@ -99,9 +99,9 @@ class Bundle:
             return self._engines[graph]
 
     def encode_images(self, pixels: npt.NDArray[np.float32]) -> Encoded:
-        """Encode normalised pixels [batch, 3, size, size]; or regions [batch, n, width], see `media.in_a_batch`."""
+        """Encode normalised pixels [batch, 3, size, size]; or regions [batch, n, width], see `media.stack_inputs`."""
         if self.spec.image.regions is not None:
-            return self._encode_regions(*without_padding(pixels))
+            return self._encode_regions(*split_padding(pixels))
         out = self._run("image", {"pixels": pixels})
         mask = np.ones((len(pixels), self._fragment_count(out)), dtype=np.bool_)
         return Encoded(out["embedding"], mask, out.get("fragments"), out.get("states"))

@@ -41,12 +41,12 @@ def index(
     from sightline.cli.formatting import report_lines
     from sightline.cli.progress import indexing
     from sightline.collection.indexing.report import IndexingInterrupted
-    from sightline.collection.indexing.targets import default_place, kind_of
-    from sightline.collection.locate import model_to_index_with
+    from sightline.collection.indexing.targets import default_location, kind_of
+    from sightline.collection.locate import model_for_indexing
 
     places = [folder.resolve() for folder in folders or []]
-    at = at or default_place(places, kind_of(places) if places else "images")
-    chosen = model_to_index_with(at, model)
+    at = at or default_location(places, kind_of(places) if places else "images")
+    chosen = model_for_indexing(at, model)
     try:
         with _answering_ctrl_c(), indexing() as progress:
             report = sightline.index(
@@ -54,7 +54,7 @@ def index(
                 at=at,
                 model=chosen,
                 progress=progress,
-                told=tell,
+                notify=tell,
                 prune=prune,
                 retry=retry,
                 workers=workers,

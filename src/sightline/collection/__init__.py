@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from sightline.collection.catalog.exif import Place
     from sightline.collection.catalog.files import File, Item
     from sightline.collection.collection import Collection
-    from sightline.collection.indexing.report import IndexingInterrupted, Problem, Report
+    from sightline.collection.indexing.report import FileProblem, IndexingInterrupted, Report
     from sightline.collection.indexing.sync import index
 
-__all__ = ["Collection", "File", "IndexingInterrupted", "Item", "Place", "Problem", "Report", "index"]
+__all__ = ["Collection", "File", "FileProblem", "IndexingInterrupted", "Item", "Place", "Report", "index"]
 
 _MODULE_OF = {
     "Collection": "collection",
@@ -21,7 +21,7 @@ _MODULE_OF = {
     "IndexingInterrupted": "indexing.report",
     "Item": "catalog.files",
     "Place": "catalog.exif",
-    "Problem": "indexing.report",
+    "FileProblem": "indexing.report",
     "Report": "indexing.report",
     "index": "indexing.sync",
 }

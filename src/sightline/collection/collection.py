@@ -10,10 +10,10 @@ from typing import Literal, Self
 from sightline.bundle.encoded import Model
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import File, Item
-from sightline.collection.catalog.hits import Known, hits_of
-from sightline.collection.locate import located, model_of
+from sightline.collection.catalog.hits import ItemCache, hits_of
+from sightline.collection.locate import model_for_collection, resolve_location
+from sightline.collection.locks import ReadWriteLock
 from sightline.collection.manifest import Kind, Manifest, check_model, read_manifest
-from sightline.collection.read_write_lock import Sharing
 from sightline.errors import CollectionError
 from sightline.retrieval.cascade import Cascade
 from sightline.retrieval.costs import Costs
@@ -53,7 +53,7 @@ class Collection:
         self._wanted_model = model
         self._model: Model | None = None
         self._loading = threading.Lock()
-        self._sharing = Sharing()
+        self._lock = ReadWriteLock()
 
     @classmethod
     def open(
@@ -66,7 +66,7 @@ class Collection:
         model: the model that made it, opened or as `load` takes it; by default it is looked for when a search needs it.
         prefer_gpu: it will be searched so often that it pays to keep its embeddings on a GPU, where there is one.
         """
-        place = located(at)
+        place = resolve_location(at)
         if isinstance(place, str):
             from sightline.collection.remote.access import open_remote
             from sightline.collection.remote.shared_catalog import SharedCatalog
@@ -94,7 +94,7 @@ class Collection:
         """The model that made it, opened when it is first asked for; another one is refused with the way out."""
         with self._loading:
             if self._model is None:
-                self._model = model_of(self.at, self.manifest, self._wanted_model)
+                self._model = model_for_collection(self.at, self.manifest, self._wanted_model)
             return self._model
 
     def search(
@@ -141,8 +141,8 @@ class Collection:
         condition = None if where is None else compile_where(where)
         fold = self._folds(duplicates)
         cascade, watch = self._cascade(model), Watch(budget_ms=budget_ms)
-        with self._sharing.together():
-            there = Known(self.catalog)
+        with self._lock.read():
+            there = ItemCache(self.catalog)
             with watch("retrieve"):
                 store, allowed = self._narrowed(where)
             ranking = replace(cascade, store=store).run(
@@ -169,8 +169,8 @@ class Collection:
         queries, fold, cascade = [ask(text) for text in texts], self._folds(duplicates), self._cascade(model)
         if not queries:
             return []
-        with self._sharing.together():
-            there = Known(self.catalog)
+        with self._lock.read():
+            there = ItemCache(self.catalog)
             rankings = cascade.run_together(queries, k, there=there, fold=fold)
             counts = [min(k, relevant(one.relevances, min_relevance, len(one.candidates))) for one in rankings]
             hits = [hits_of(self.catalog, *counted, there.items) for counted in zip(rankings, counts, strict=True)]
@@ -220,12 +220,12 @@ class Collection:
 
     def refresh(self) -> bool:
         """See what has been indexed since it was opened; says whether there was anything."""
-        with self._sharing.alone():
+        with self._lock.write():
             return self.store.refresh()
 
     def close(self) -> None:
         """Let go of its files."""
-        with self._sharing.alone():
+        with self._lock.write():
             self.store.close()
             self.catalog.close()
 

@@ -10,7 +10,7 @@ from sightline.registry.loader import load, locate
 from sightline.stores.milvus_address import is_address, parse_address
 
 
-def located(at: str | Path | None = None) -> Path | str:
+def resolve_location(at: str | Path | None = None) -> Path | str:
     """Where a collection is: the URL of its store where that was given, or else the exact path of its folder."""
     return str(parse_address(str(at))) if is_address(at) else find_collection(at).resolve()
 
@@ -33,14 +33,14 @@ def find_collection(at: str | Path | None = None) -> Path:
     )
 
 
-def model_of(at: Path | str, manifest: Manifest, model: str | Path | Model | None = None) -> Model:
+def model_for_collection(at: Path | str, manifest: Manifest, model: str | Path | Model | None = None) -> Model:
     """The model that made a collection: the one that is given, or else found where it was, or bundled."""
     if model is not None:
         given = load(model) if isinstance(model, str | Path) else model
         check_model(at, manifest, given)
         return given
     for place in (manifest.location, "default"):
-        if place and is_there(place, manifest.sha256):
+        if place and is_model_at(place, manifest.sha256):
             return load(place)
     made_by = f"{manifest.model} ({manifest.sha256[:12]}…)"
     raise CollectionError(
@@ -49,14 +49,14 @@ def model_of(at: Path | str, manifest: Manifest, model: str | Path | Model | Non
     )
 
 
-def model_to_index_with(at: Path, model: str | Path | Model | None = None) -> str | Path | Model:
+def model_for_indexing(at: Path, model: str | Path | Model | None = None) -> str | Path | Model:
     """The model for a next run over a collection: the one that made it, or for a new one the bundled model."""
     if model is not None or not (at / MANIFEST_FILE).is_file():
         return "default" if model is None else model
-    return model_of(at, read_manifest(at))
+    return model_for_collection(at, read_manifest(at))
 
 
-def is_there(place: str, sha256: str) -> bool:
+def is_model_at(place: str, sha256: str) -> bool:
     """Whether a bundle is at a place, and the right one; its files are checked when it is loaded."""
     try:
         folder = locate(place)

@@ -1,7 +1,6 @@
 """What a collection is, in one small file: its kind of items, the model that made it, and the shape of its vectors."""
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -9,8 +8,8 @@ from typing import Literal
 from sightline import settings
 from sightline.bundle.encoded import Model
 from sightline.errors import CollectionError
+from sightline.files import write_atomic
 from sightline.stores.base import Shape
-from sightline.stores.head import sync_folder
 
 FORMAT = 1
 MANIFEST_FILE = "manifest.json"
@@ -54,13 +53,7 @@ def read_manifest(at: Path) -> Manifest:
 def write_manifest(at: Path, manifest: Manifest) -> None:
     """Write `manifest.json` whole or not at all, and safely on disk once this returns."""
     text = json.dumps(settings.plain(manifest), indent=2, ensure_ascii=False) + "\n"
-    draft = at / f"{MANIFEST_FILE}.new"
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(at / MANIFEST_FILE)
-    sync_folder(at)
+    write_atomic(at / MANIFEST_FILE, text)
 
 
 def check_model(at: Path | str, manifest: Manifest, model: Model) -> None:

@@ -12,7 +12,7 @@ from sightline.bundle.engines import Device
 from sightline.datasets.record import Problem, Report
 from sightline.errors import EvaluationError, MediaError, ModelError
 from sightline.evaluation.ragged import Ragged, RaggedBuilder
-from sightline.media import ImageSource, Loaded, in_a_batch, load_pixels
+from sightline.media import ImageSource, Loaded, load_pixels, stack_inputs
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done (a key of `seconds`), how much of it is done, and how much there is."""
@@ -82,7 +82,7 @@ def encode_images(
         pixels = [loaded.pixels for loaded in batch if loaded.pixels is not None]
         if pixels:
             whole = [loaded for loaded in batch if loaded.pixels is not None]
-            gathered.add(model.encode_images(in_a_batch(pixels)), [loaded.source.name for loaded in whole])
+            gathered.add(model.encode_images(stack_inputs(pixels)), [loaded.source.name for loaded in whole])
             readable.extend(loaded.index for loaded in whole)
         for loaded in batch:
             if loaded.error is not None:

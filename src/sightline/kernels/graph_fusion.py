@@ -10,24 +10,24 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from sightline.kernels.products import Node, makes_scores
+from sightline.kernels.products import GraphNode, makes_scores
 
 
-def merged(nodes: Sequence[Node], constants: Mapping[str, Tensor], outputs: Sequence[str]) -> list[Node]:
+def merged(nodes: Sequence[GraphNode], constants: Mapping[str, Tensor], outputs: Sequence[str]) -> list[GraphNode]:
     """Merge what can be merged in a graph whose products are `Linear` already."""
     return _with_hiding(_with_joined_products(_with_silu(nodes, constants, outputs)))
 
 
-def _with_silu(nodes: Sequence[Node], constants: Mapping[str, Tensor], outputs: Sequence[str]) -> list[Node]:
+def _with_silu(nodes: Sequence[GraphNode], constants: Mapping[str, Tensor], outputs: Sequence[str]) -> list[GraphNode]:
     """Turn x * sigmoid(c * x) between two products into one step, `Silu`: the products are multiplied and divided by c.
 
     That is the approximate GELU of CLIP. It is three steps over the widest values that there are.
     """
-    readers: dict[str, list[Node]] = {}
+    readers: dict[str, list[GraphNode]] = {}
     for node in nodes:
         for name in node.inputs:
             readers.setdefault(name, []).append(node)
-    changed: dict[str, Node | None] = {}  # by the name of what a node makes; None: it is not needed any more
+    changed: dict[str, GraphNode | None] = {}  # by the name of what a node makes; None: it is not needed any more
     for node in nodes:
         found = _sigmoid_unit(node, readers, constants)
         if found is None or any(name in outputs for name in (*node.outputs, *(one.outputs[0] for one in found))):
@@ -38,7 +38,7 @@ def _with_silu(nodes: Sequence[Node], constants: Mapping[str, Tensor], outputs: 
         if factor and all(one.operator == "Linear" for one in after):
             changed[node.outputs[0]] = _scaled(changed.get(node.outputs[0]) or node, factor, factor)
             changed |= {scaled.outputs[0]: None, sigmoid.outputs[0]: None}
-            changed[unit.outputs[0]] = Node("Silu", node.outputs, unit.outputs, {})
+            changed[unit.outputs[0]] = GraphNode("Silu", node.outputs, unit.outputs, {})
             for one in after:
                 changed[one.outputs[0]] = _scaled(changed.get(one.outputs[0]) or one, 1 / factor, 1.0)
     kept = (changed.get(node.outputs[0], node) for node in nodes)
@@ -46,8 +46,8 @@ def _with_silu(nodes: Sequence[Node], constants: Mapping[str, Tensor], outputs: 
 
 
 def _sigmoid_unit(
-    node: Node, readers: Mapping[str, Sequence[Node]], constants: Mapping[str, Tensor]
-) -> tuple[Node, Node, Node] | None:
+    node: GraphNode, readers: Mapping[str, Sequence[GraphNode]], constants: Mapping[str, Tensor]
+) -> tuple[GraphNode, GraphNode, GraphNode] | None:
     """The three nodes of x * sigmoid(c * x), where x is what a product makes and nothing else reads any part of it."""
     if node.operator != "Linear":
         return None
@@ -64,15 +64,15 @@ def _sigmoid_unit(
     return (scaled[0], sigmoids[0], units[0]) if is_whole else None
 
 
-def _scaled(node: Node, of_weight: float, of_bias: float) -> Node:
+def _scaled(node: GraphNode, of_weight: float, of_bias: float) -> GraphNode:
     weight, bias = node.attributes["weight"], node.attributes["bias"]
     own = {"weight": weight * of_weight, "bias": None if bias is None else bias * of_bias}
     return replace(node, attributes={**node.attributes, **own})
 
 
-def _with_joined_products(nodes: Sequence[Node]) -> list[Node]:
+def _with_joined_products(nodes: Sequence[GraphNode]) -> list[GraphNode]:
     """Make one product of those that read the same, such as the queries, keys and values of attention."""
-    together: dict[tuple[str, bool], list[Node]] = {}
+    together: dict[tuple[str, bool], list[GraphNode]] = {}
     for node in nodes:
         if node.operator == "Linear" and not makes_scores(node):
             together.setdefault((node.inputs[0], node.attributes["bias"] is None), []).append(node)
@@ -81,7 +81,7 @@ def _with_joined_products(nodes: Sequence[Node]) -> list[Node]:
     return [first.get(node.outputs, node) for node in nodes if node.outputs not in others]
 
 
-def _joined(nodes: Sequence[Node]) -> Node:
+def _joined(nodes: Sequence[GraphNode]) -> GraphNode:
     if len(nodes) == 1:
         return nodes[0]
     weights, biases = ([node.attributes[name] for node in nodes] for name in ("weight", "bias"))
@@ -90,13 +90,13 @@ def _joined(nodes: Sequence[Node]) -> Node:
         "bias": None if biases[0] is None else torch.cat(biases),
         "sizes": [len(weight) for weight in weights],
     }
-    return Node("Linear", nodes[0].inputs, tuple(node.outputs[0] for node in nodes), attributes)
+    return GraphNode("Linear", nodes[0].inputs, tuple(node.outputs[0] for node in nodes), attributes)
 
 
-def _with_hiding(nodes: Sequence[Node]) -> list[Node]:
+def _with_hiding(nodes: Sequence[GraphNode]) -> list[GraphNode]:
     """Prepare the mask that many layers share for attention once, and not in each of them."""
     masked = Counter(node.inputs[3] for node in nodes if _is_masked(node))
-    found: list[Node] = []
+    found: list[GraphNode] = []
     ready: set[str] = set()
     for node in nodes:
         if not _is_masked(node) or masked[node.inputs[3]] == 1:
@@ -104,11 +104,11 @@ def _with_hiding(nodes: Sequence[Node]) -> list[Node]:
             continue
         query, _, _, mask = node.inputs
         if mask not in ready:
-            found.append(Node("Hiding", (mask, query), (f"{mask}, hiding",), {}))
+            found.append(GraphNode("Hiding", (mask, query), (f"{mask}, hiding",), {}))
             ready.add(mask)
         found.append(replace(node, inputs=(*node.inputs[:3], f"{mask}, hiding")))
     return found
 
 
-def _is_masked(node: Node) -> bool:
+def _is_masked(node: GraphNode) -> bool:
     return node.operator == "Attention" and len(node.inputs) == 4 and bool(node.inputs[3])

@@ -23,7 +23,7 @@ from sightline.bundle.engines import Arrays
 from sightline.device import CAPTURING
 from sightline.errors import UnknownOperatorError
 from sightline.kernels.operators import ON_PROCESSORS
-from sightline.kernels.program import Plan, Program
+from sightline.kernels.program import ExecutionPlan, Program
 
 _SMALL = 64  # items: for more, computing takes longer than launching
 _SHAPES = 64  # of inputs, whose plans are kept
@@ -47,7 +47,7 @@ class TorchGraph:
 
     @classmethod
     def open(cls, path: Path, device: str) -> "TorchGraph":
-        """Open an ONNX file, and run it once, so that what cannot be run is told now."""
+        """Open an ONNX file, and run it once, so that an unsupported graph fails here."""
         chosen = torch.device(device)
         try:
             opened = cls(Program.read(path, chosen, torch.float16 if chosen.type == "cuda" else torch.float32))
@@ -86,7 +86,7 @@ class TorchGraph:
                 self._plans.popitem(last=False)  # the shape that was last asked for the longest time ago
             return {name: values.cpu() for name, values in found.items()}
 
-    def _steps(self, plan: Plan, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _steps(self, plan: ExecutionPlan, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         with sdpa_kernel(_ATTENTION):
             return plan.run(self._there(inputs))
 
@@ -100,7 +100,7 @@ class TorchGraph:
 class _Planned:
     """What there is to do for inputs of certain shapes; the second time they come, it is captured."""
 
-    plan: Plan
+    plan: ExecutionPlan
     captured: "Captured | None" = None
 
 

@@ -7,13 +7,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sightline.arrays import Int64Array
 from sightline.kernels.graphs import TorchGraph
 
-Longs = npt.NDArray[np.int64]
 _SHARE = 0.5  # of the free memory that states may take
 
 
-class Rows(Protocol):
+class RaggedStates(Protocol):
     """The states of many items end to end: item i is `rows[starts[i] : starts[i] + lengths[i]]`."""
 
     @property
@@ -22,12 +22,12 @@ class Rows(Protocol):
         ...
 
     @property
-    def starts(self) -> Longs:
+    def starts(self) -> Int64Array:
         """[items]."""
         ...
 
     @property
-    def lengths(self) -> Longs:
+    def lengths(self) -> Int64Array:
         """[items]."""
         ...
 
@@ -35,19 +35,19 @@ class Rows(Protocol):
 class Pairs:
     """The states of texts and of images on the device of a matcher's graph."""
 
-    def __init__(self, graph: TorchGraph, texts: Rows, images: Rows) -> None:
+    def __init__(self, graph: TorchGraph, texts: RaggedStates, images: RaggedStates) -> None:
         self._graph = graph
         self._texts, self._images = _Sent(texts, graph.device), _Sent(images, graph.device)
 
     @staticmethod
-    def fit(graph: TorchGraph, texts: Rows, images: Rows) -> bool:
+    def fit(graph: TorchGraph, texts: RaggedStates, images: RaggedStates) -> bool:
         """Whether there is room for all of these on the device."""
         if graph.device.type != "cuda":
             return True
         free, _ = torch.cuda.mem_get_info(graph.device)
         return texts.rows.nbytes + images.rows.nbytes < _SHARE * free
 
-    def match(self, texts: Longs, images: Longs) -> npt.NDArray[np.float32]:
+    def match(self, texts: Int64Array, images: Int64Array) -> npt.NDArray[np.float32]:
         """Logits [pairs] that text i and image i belong together, from their indices [pairs]."""
         with torch.inference_mode():
             text_states, text_mask = self._texts.padded(texts)
@@ -67,12 +67,12 @@ class Pairs:
 class _Sent:
     """The rows of many items on a device."""
 
-    def __init__(self, items: Rows, device: torch.device) -> None:
+    def __init__(self, items: RaggedStates, device: torch.device) -> None:
         self._lengths = items.lengths
         self._rows = torch.from_numpy(items.rows).to(device)
         self._starts, self._counts = (torch.from_numpy(part).to(device) for part in (items.starts, items.lengths))
 
-    def padded(self, items: Longs) -> tuple[Tensor, Tensor]:
+    def padded(self, items: Int64Array) -> tuple[Tensor, Tensor]:
         """Stack these items: float32 [items, longest, dim], zero where the mask [items, longest] is false."""
         chosen = torch.from_numpy(items).to(self._rows.device)
         places = torch.arange(int(self._lengths[items].max(initial=1)), device=chosen.device)

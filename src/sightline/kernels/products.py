@@ -17,7 +17,7 @@ _SCORES = 64  # columns: a narrower matrix makes scores, of which half precision
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     """One operator of a graph: the names of what it reads ("" for what is left out) and of what it makes."""
 
     operator: str
@@ -26,7 +26,9 @@ class Node:
     attributes: Attributes
 
 
-def with_products(nodes: Sequence[Node], constants: Mapping[str, Tensor], outputs: Sequence[str]) -> list[Node]:
+def with_products(
+    nodes: Sequence[GraphNode], constants: Mapping[str, Tensor], outputs: Sequence[str]
+) -> list[GraphNode]:
     """Replace every product with a constant matrix, and the addition of a constant after it, by a `Linear`.
 
     Its attributes are the weight [columns, rows] and the bias [columns], or None.
@@ -34,7 +36,7 @@ def with_products(nodes: Sequence[Node], constants: Mapping[str, Tensor], output
     _check_rounding(nodes)
     readers = Counter(name for node in nodes for name in node.inputs) + Counter(outputs)
     adding = {name: node for node in nodes if node.operator == "Add" for name in node.inputs}
-    kept: list[Node] = []
+    kept: list[GraphNode] = []
     added: set[tuple[str, ...]] = set()
     for node in nodes:
         product = _product(node, constants)
@@ -47,11 +49,11 @@ def with_products(nodes: Sequence[Node], constants: Mapping[str, Tensor], output
         if addition is not None and vector is not None:
             bias, made = vector, addition.outputs
             added.add(made)
-        kept.append(Node("Linear", node.inputs[:1], made, {"weight": weight, "bias": bias}))
+        kept.append(GraphNode("Linear", node.inputs[:1], made, {"weight": weight, "bias": bias}))
     return kept
 
 
-def placed(node: Node, device: torch.device, dtype: torch.dtype) -> Node:
+def placed(node: GraphNode, device: torch.device, dtype: torch.dtype) -> GraphNode:
     """The same product with its weights on a device, in a type; those that make scores in float32."""
     weight, bias = node.attributes["weight"], node.attributes["bias"]
     chosen = torch.float32 if makes_scores(node) else dtype
@@ -59,12 +61,12 @@ def placed(node: Node, device: torch.device, dtype: torch.dtype) -> Node:
     return replace(node, attributes={**node.attributes, **moved})
 
 
-def makes_scores(node: Node) -> bool:
+def makes_scores(node: GraphNode) -> bool:
     """Whether a product is so narrow that it must make scores."""
     return len(node.attributes["weight"]) < _SCORES
 
 
-def _check_rounding(nodes: Sequence[Node]) -> None:
+def _check_rounding(nodes: Sequence[GraphNode]) -> None:
     """Numbers that are rounded are read by products alone, which read no others, and here take them as they are."""
     rounded = {node.outputs[0] for node in nodes if node.operator == "QuantizeLinear"}
     for node in nodes:
@@ -73,7 +75,7 @@ def _check_rounding(nodes: Sequence[Node]) -> None:
             raise refuse(node.operator, "reads rounded numbers" if reads else "reads whole numbers of its own")
 
 
-def _product(node: Node, constants: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None] | None:
+def _product(node: GraphNode, constants: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None] | None:
     """Weight and bias of a product with a constant matrix; None for any other node."""
     way, given = _WAYS.get(node.operator), [constants.get(name) for name in node.inputs[1:]]
     if way is None or any(name and part is None for name, part in zip(node.inputs[1:], given, strict=True)):
@@ -84,7 +86,7 @@ def _product(node: Node, constants: Mapping[str, Tensor]) -> tuple[Tensor, Tenso
     return (weight, bias) if weight.ndim == 2 else None
 
 
-def _vector(addition: Node, columns: int, constants: Mapping[str, Tensor]) -> Tensor | None:
+def _vector(addition: GraphNode, columns: int, constants: Mapping[str, Tensor]) -> Tensor | None:
     """The constant vector that an addition adds to each row of a product, if it does."""
     found = (constants[name] for name in addition.inputs if name in constants)
     return next((constant for constant in found if constant.shape == (columns,)), None)

@@ -18,7 +18,7 @@ from sightline.errors import BundleError
 from sightline.kernels import recurrent, shape_operators  # noqa: F401 (importing them registers their operators)
 from sightline.kernels.graph_fusion import merged
 from sightline.kernels.operators import OPERATORS, refuse
-from sightline.kernels.products import Node, placed, with_products
+from sightline.kernels.products import GraphNode, placed, with_products
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Step:
     last: the names of what no later step reads.
     """
 
-    node: Node
+    node: GraphNode
     inputs: tuple[str | Tensor | None, ...]
     last: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ExecutionPlan:
     """What there is to do for inputs of certain shapes. known: outputs that depend on the shapes alone."""
 
     steps: tuple[Step, ...]
@@ -93,7 +93,7 @@ class Program:
             raise BundleError(f"{path}: not an ONNX graph: {error}") from error
         return cls(model, device, dtype)
 
-    def plan(self, inputs: Mapping[str, Tensor]) -> tuple[Plan, dict[str, Tensor]]:
+    def plan(self, inputs: Mapping[str, Tensor]) -> tuple[ExecutionPlan, dict[str, Tensor]]:
         """Plan for inputs of these shapes, by running the graph on them; gives what came of that, too."""
         known, values, steps = dict(self._constants), dict(inputs), []
         moved: dict[str, Tensor] = {}
@@ -109,9 +109,11 @@ class Program:
             for name in last:
                 values.pop(name, None)
         given = {name: known[name].to(self.device) for name in self.outputs if name in known}
-        return Plan(tuple(steps), self.outputs, given), _singles({**values, **given}, self.outputs)
+        return ExecutionPlan(tuple(steps), self.outputs, given), _singles({**values, **given}, self.outputs)
 
-    def _step(self, node: Node, last: tuple[str, ...], known: Mapping[str, Tensor], moved: dict[str, Tensor]) -> Step:
+    def _step(
+        self, node: GraphNode, last: tuple[str, ...], known: Mapping[str, Tensor], moved: dict[str, Tensor]
+    ) -> Step:
         """The step that a node comes to; moved: what is known of this plan and was put on the device before."""
         inputs: list[str | Tensor | None] = []
         for place, name in enumerate(node.inputs):
@@ -132,7 +134,7 @@ class Program:
         return Step(node, tuple(inputs), tuple(name for name in last if name not in known))
 
 
-def _made(node: Node, inputs: list[Tensor | None]) -> dict[str, Tensor]:
+def _made(node: GraphNode, inputs: list[Tensor | None]) -> dict[str, Tensor]:
     """What an operator makes of its inputs, by name."""
     made = OPERATORS[node.operator].function(node.attributes, *inputs)
     return dict(zip(node.outputs, (made,) if isinstance(made, Tensor) else made, strict=False))
@@ -144,7 +146,7 @@ def _singles(values: Mapping[str, Tensor], names: tuple[str, ...]) -> dict[str, 
     return {name: value.float() if value.is_floating_point() else value for name, value in found.items()}
 
 
-def _last_reads(nodes: list[Node], outputs: tuple[str, ...]) -> list[tuple[str, ...]]:
+def _last_reads(nodes: list[GraphNode], outputs: tuple[str, ...]) -> list[tuple[str, ...]]:
     """The names that each node is the last to read."""
     last = {name: number for number, node in enumerate(nodes) for name in node.inputs if name}
     found: list[list[str]] = [[] for _ in nodes]
@@ -154,9 +156,9 @@ def _last_reads(nodes: list[Node], outputs: tuple[str, ...]) -> list[tuple[str, 
     return [tuple(names) for names in found]
 
 
-def _node(node: onnx.NodeProto) -> Node:
+def _node(node: onnx.NodeProto) -> GraphNode:
     attributes: dict[str, Any] = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
-    return Node(node.op_type, tuple(node.input), tuple(node.output), attributes)
+    return GraphNode(node.op_type, tuple(node.input), tuple(node.output), attributes)
 
 
 def _tensor(tensor: onnx.TensorProto) -> Tensor:

@@ -18,9 +18,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sightline.arrays import Float32Array
 from sightline.errors import ModelError
 from sightline.kernels import scan_plain
-from sightline.kernels.scan_near import Ids, Near, Singles, joined
+from sightline.kernels.scan_near import Ids, Near, joined
 from sightline.kernels.scan_plain import Cut, Rounded, every_score, in_one_digit
 from sightline.kernels.scan_recorded import Recorded
 
@@ -74,7 +75,7 @@ class Scan:
             for start in range(0, len(vectors), _SENT):
                 self._write(_tensor(vectors[start : start + _SENT]).to(self._device))
 
-    def search(self, queries: Vectors, k: int, allowed: Allowed | None = None) -> tuple[Singles, Ids]:
+    def search(self, queries: Vectors, k: int, allowed: Allowed | None = None) -> tuple[Float32Array, Ids]:
         """The k highest cosines to each of the queries [queries, dim], and their rows: both [queries, k], best first.
 
         Of equal cosines, the lower row comes first. Where a query has fewer than k rows to choose from, cosines are
@@ -133,16 +134,16 @@ class Scan:
         return self._recorded[batch, wanted](queries)
 
     def _steps(self, queries: Tensor, wanted: int) -> Tensor:
-        """Scan, and compare the rows of the best groups exactly; gives what `scan_plain.told` tells."""
+        """Scan, and compare the rows of the best groups exactly; gives what `scan_plain.pack_results` tells."""
         kernels, each = self._kernels, self._cut.each
         vectors, allowed = self._vectors[: self._count], self._allowed[: self._count]
-        asked, slack = kernels.rounded(queries, self._dtype == "int8", self._error)
+        asked, slack = kernels.quantize_queries(queries, self._dtype == "int8", self._error)
         scores = kernels.group_scores(asked, self._copy.between(0, self._count), allowed, self._cut)
         groups = torch.topk(scores, min(wanted, scores.shape[1]), sorted=False)
         exact = kernels.exact_scores(queries, vectors, allowed, groups.indices, each).flatten(1)
         best = torch.topk(exact, min(wanted, exact.shape[1]))
         are_all = groups.indices.shape[1] == scores.shape[1], best.indices.shape[1] == exact.shape[1]
-        found: Tensor = kernels.told(best, groups, slack, each, are_all)
+        found: Tensor = kernels.pack_results(best, groups, slack, each, are_all)
         return found
 
     def _compared(self, query: Tensor, k: int) -> Near:
@@ -160,15 +161,15 @@ class Scan:
         self._allows = self
         if allowed is None:
             self._allowed.fill_(True)
-        elif (told := torch.as_tensor(allowed)).dtype == torch.bool:
-            if len(told) > self._count:
-                raise ModelError(f"a mask of {len(told)} for {self._count} rows")
-            self._allowed[: len(told)].copy_(told)
-            self._allowed[len(told) :] = False
+        elif (given := torch.as_tensor(allowed)).dtype == torch.bool:
+            if len(given) > self._count:
+                raise ModelError(f"a mask of {len(given)} for {self._count} rows")
+            self._allowed[: len(given)].copy_(given)
+            self._allowed[len(given) :] = False
         else:
-            if len(told) and not 0 <= int(told[0]) <= int(told[-1]) < self._count:
-                raise ModelError(f"rows {int(told[0])} to {int(told[-1])} of {self._count}")
-            self._allowed.fill_(False).index_fill_(0, told.to(self._device), True)
+            if len(given) and not 0 <= int(given[0]) <= int(given[-1]) < self._count:
+                raise ModelError(f"rows {int(given[0])} to {int(given[-1])} of {self._count}")
+            self._allowed.fill_(False).index_fill_(0, given.to(self._device), True)
         self._allows = allowed
 
     def _make_room(self, count: int) -> None:

@@ -13,15 +13,15 @@ from sightline.kernels.scan_plain import DIGIT, LONGEST, ROUNDING, Best, Rounded
 _AT_ONCE = 1024  # results that one program tells
 
 
-def rounded(queries: Tensor, is_whole: bool, error: float) -> tuple[Rounded, Tensor]:
-    """Queries as they are multiplied, and by how much a cosine may exceed a score: as `scan_plain.rounded` has it."""
+def quantize_queries(queries: Tensor, is_whole: bool, error: float) -> tuple[Rounded, Tensor]:
+    """Queries as they are multiplied, and by how much a cosine may exceed a score: see `scan_plain`."""
     batch, dim = queries.shape
     if is_whole:
         values = queries.new_empty(batch, 2, dim, dtype=torch.int8)
     else:
         values = queries.new_empty(batch, dim, dtype=torch.float16)
     worth, slack = queries.new_empty(batch), queries.new_empty(batch)
-    _rounded[(batch,)](
+    _quantize_queries[(batch,)](
         queries,
         values,
         worth,
@@ -36,12 +36,12 @@ def rounded(queries: Tensor, is_whole: bool, error: float) -> tuple[Rounded, Ten
     return Rounded(values, worth if is_whole else None), slack
 
 
-def told(best: Best, groups: Best, slack: Tensor, each: int, are_all: tuple[bool, bool]) -> Tensor:
-    """All that was found in one tensor of 32 bits a number: as `scan_plain.told` has it."""
+def pack_results(best: Best, groups: Best, slack: Tensor, each: int, are_all: tuple[bool, bool]) -> Tensor:
+    """All that was found in one tensor of 32 bits a number: as `scan_plain.pack_results` has it."""
     (batch, count), chosen = best.values.shape, groups.values.shape[1]
     found = torch.empty(batch, 2 * count + 1, dtype=torch.int32, device=slack.device)
     tile = min(_AT_ONCE, triton.next_power_of_2(max(count, chosen)))
-    _told[(triton.cdiv(count, tile), batch)](
+    _pack_results[(triton.cdiv(count, tile), batch)](
         best.values,
         best.indices,
         groups.values,
@@ -60,7 +60,7 @@ def told(best: Best, groups: Best, slack: Tensor, each: int, are_all: tuple[bool
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _rounded(  # type: ignore[no-untyped-def]
+def _quantize_queries(  # type: ignore[no-untyped-def]
     queries,
     values,
     worth,
@@ -96,7 +96,7 @@ def _rounded(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _told(  # type: ignore[no-untyped-def]
+def _pack_results(  # type: ignore[no-untyped-def]
     best,
     best_places,
     group_scores,
@@ -113,7 +113,7 @@ def _told(  # type: ignore[no-untyped-def]
 ):
     """Tell some of the results of one query, and the first program of it also what no other row exceeds.
 
-    Scores and rows are told in the same memory, each in its own type.
+    Scores and rows are written to the same memory, each in its own type.
     """
     query = tl.program_id(1).to(tl.int64)
     place = tl.arange(0, tile)

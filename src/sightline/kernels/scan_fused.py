@@ -8,8 +8,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sightline.kernels.scan_ends import rounded as rounded
-from sightline.kernels.scan_ends import told as told
+from sightline.kernels.scan_ends import pack_results as pack_results
+from sightline.kernels.scan_ends import quantize_queries as quantize_queries
 from sightline.kernels.scan_plain import DIGIT, Cut, Rounded
 
 _LEAST = 16  # queries or numbers in a tile that tensor cores multiply

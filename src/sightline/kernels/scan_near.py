@@ -6,8 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sightline.arrays import Float32Array
+
 Ids = npt.NDArray[np.int64]
-Singles = npt.NDArray[np.float32]
 
 
 class Near(NamedTuple):
@@ -17,12 +18,12 @@ class Near(NamedTuple):
     """
 
     rows: Ids
-    scores: Singles
+    scores: Float32Array
 
-    def best(self, keys: Ids, k: int) -> tuple[Singles, Ids]:
+    def best(self, keys: Ids, k: int) -> tuple[Float32Array, Ids]:
         """The k highest scores and their keys, both [queries, k]; of equal scores, the lower key comes first.
 
-        keys: [queries, n], what is to be told of each row.
+        keys: [queries, n], the key to return for each row.
         """
         best = Near(keys[:, :k].copy(), self.scores[:, :k]).widened(k)
         first = self.scores[:, : k + 1]

@@ -74,7 +74,7 @@ def in_two_digits(vectors: Tensor) -> Rounded:
     return Rounded(torch.stack([first, whole - DIGIT * first], dim=1).to(torch.int8), worth)
 
 
-def rounded(queries: Tensor, is_whole: bool, error: float) -> tuple[Rounded, Tensor]:
+def quantize_queries(queries: Tensor, is_whole: bool, error: float) -> tuple[Rounded, Tensor]:
     """Queries [n, dim] as they are multiplied, and by how much a cosine may exceed the score of what is rounded [n].
 
     error: the length of the longest difference between a vector and its copy. The bound is that of Cauchy and Schwarz.
@@ -84,7 +84,7 @@ def rounded(queries: Tensor, is_whole: bool, error: float) -> tuple[Rounded, Ten
     return asked, LONGEST * lost + (error + ROUNDING) * length
 
 
-def told(best: Best, groups: Best, slack: Tensor, each: int, are_all: tuple[bool, bool]) -> Tensor:
+def pack_results(best: Best, groups: Best, slack: Tensor, each: int, are_all: tuple[bool, bool]) -> Tensor:
     """All that was found in one tensor of 32 bits a number, so that it is fetched at once.
 
     It is int32 [queries, 2 n + 1]: the n best cosines, best first, their rows, and what no other row exceeds.

@@ -1,6 +1,6 @@
 """Pictures coming in: find them, open them safely, bring them to the size and range a model reads."""
 
-from sightline.media.inputs import ImageInput, blank, in_a_batch, pixels_wanted, to_input, without_padding
+from sightline.media.inputs import ImageInput, blank, require_pixels, split_padding, stack_inputs, to_input
 from sightline.media.loader import Loaded, load_pixels
 from sightline.media.open import open_image
 from sightline.media.pixels import Preprocess, fit, normalise, to_pixels
@@ -21,12 +21,12 @@ __all__ = [
     "blank",
     "find_images",
     "fit",
-    "in_a_batch",
     "load_pixels",
     "normalise",
     "open_image",
-    "pixels_wanted",
+    "require_pixels",
+    "split_padding",
+    "stack_inputs",
     "to_input",
     "to_pixels",
-    "without_padding",
 ]

@@ -33,7 +33,7 @@ class StrictMember(tarfile.TarInfo):
             raise tarfile.ReadError(f"{error} at byte {tar.offset}") from error
 
 
-def pictures_in(file: BinaryIO, name: str) -> Iterator[Part]:
+def images_in(file: BinaryIO, name: str) -> Iterator[Part]:
     """Every picture of an archive, known by its suffix, in the archive's order; only headers are read.
 
     name: how messages call the archive. One that is damaged or cut off raises a `MediaError` where the damage is met.

@@ -8,7 +8,7 @@ _START_OF_SCAN = 0xDA
 _WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})
 
 
-def lacks_its_end(kind: str, data: bytes) -> bool:
+def is_cut_off(kind: str, data: bytes) -> bool:
     """Whether a picture of this Pillow format has lost the marker that ends its pixels."""
     if kind in ("JPEG", "MPO"):
         return _jpeg_lacks_its_end(data)

@@ -3,7 +3,7 @@
 from PIL import Image
 
 from sightline.errors import MediaError
-from sightline.media.kinds import Kind
+from sightline.media.file_types import FileType
 from sightline.media.limits import too_many_pixels
 
 COPY_AGAIN = "Copy or download it again from where it came from."
@@ -24,7 +24,7 @@ _RAN_OUT = (
 )
 
 
-def explain(name: str, kind: Kind, data: bytes, error: Exception, max_pixels: int) -> MediaError:
+def diagnose(name: str, kind: FileType, data: bytes, error: Exception, max_pixels: int) -> MediaError:
     """Say what is wrong with a picture that recognisably is one but made its decoder raise `error`."""
     said = str(error) or type(error).__name__
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):

@@ -26,7 +26,7 @@ _MIRRORS_DOWN = {3, 4, 7, 8}
 
 
 @dataclass(frozen=True, slots=True)
-class Framed:
+class FramedImage:
     """Pixels, the (width, height) of the picture at full size, and the box of the pixels that it fills.
 
     exif: what the camera noted besides; empty where there is none or it cannot be read.
@@ -42,7 +42,7 @@ class Framed:
         """Frame a picture at its full size."""
         return cls(image, image.size, (0, 0, *image.size))
 
-    def upright(self, orientation: int) -> "Framed":
+    def upright(self, orientation: int) -> "FramedImage":
         """Turn by an EXIF orientation; what lay outside on the right or below may come to lie on the left or above."""
         if orientation not in _TURNS:
             return self

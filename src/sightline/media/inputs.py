@@ -6,29 +6,29 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from sightline.arrays import Float32Array
 from sightline.errors import ModelError
 from sightline.media.open import MAX_PIXELS
 from sightline.media.pixels import Preprocess, to_pixels
 from sightline.media.regions import RegionConfig, to_regions
 from sightline.media.source import ImageSource
 
-Singles = npt.NDArray[np.float32]
 ImageInput: TypeAlias = Preprocess | RegionConfig
 """How a model wants its pictures."""
 
 
-def to_input(source: ImageSource, wanted: ImageInput, max_pixels: int = MAX_PIXELS) -> Singles:
+def to_input(source: ImageSource, wanted: ImageInput, max_pixels: int = MAX_PIXELS) -> Float32Array:
     """Read one picture as a model wants it: pixels [3, size, size], or regions [n, width]."""
     if isinstance(wanted, RegionConfig):
         return to_regions(source, wanted)
     return to_pixels(source, wanted, max_pixels)
 
 
-def in_a_batch(images: Sequence[Singles]) -> Singles:
+def stack_inputs(images: Sequence[Float32Array]) -> Float32Array:
     """Put inputs together: pixels [batch, 3, size, size], or regions [batch, most of them, width], NaN where fewer are.
 
     >>> one, two = np.zeros((1, 3), dtype=np.float32), np.ones((2, 3), dtype=np.float32)
-    >>> in_a_batch([one, two])[:, :, 0].tolist()
+    >>> stack_inputs([one, two])[:, :, 0].tolist()
     [[0.0, nan], [1.0, 1.0]]
     """
     if images[0].ndim == 3:
@@ -39,20 +39,20 @@ def in_a_batch(images: Sequence[Singles]) -> Singles:
     return batch
 
 
-def without_padding(batch: Singles) -> tuple[Singles, npt.NDArray[np.bool_]]:
+def split_padding(batch: Float32Array) -> tuple[Float32Array, npt.NDArray[np.bool_]]:
     """Tell the regions of a batch from its padding: [batch, n, width] with zeros for NaN, and mask [batch, n]."""
     mask = ~np.isnan(batch[:, :, 0])
     return np.where(mask[:, :, None], batch, np.float32(0)), mask
 
 
-def blank(wanted: ImageInput) -> Singles:
+def blank(wanted: ImageInput) -> Float32Array:
     """A batch of one input that shows nothing."""
     if isinstance(wanted, RegionConfig):
         return np.zeros((1, 1, wanted.width), dtype=np.float32)
     return np.zeros((1, 3, wanted.size, wanted.size), dtype=np.float32)
 
 
-def pixels_wanted(wanted: ImageInput) -> Preprocess:
+def require_pixels(wanted: ImageInput) -> Preprocess:
     """Insist on a model that reads pixels."""
     if isinstance(wanted, RegionConfig):
         raise ModelError("this model reads regions of pictures, and here only pixels will do", "Choose another model.")

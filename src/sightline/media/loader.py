@@ -1,6 +1,5 @@
 """Many pictures at once: decoded by threads, handed over in order, never more than a few ahead."""
 
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from sightline.errors import MediaError
 from sightline.media.inputs import ImageInput, to_input
 from sightline.media.source import ImageSource
+from sightline.parallel import usable_cpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,6 @@ class Loaded:
     source: ImageSource
     pixels: npt.NDArray[np.float32] | None
     error: MediaError | None
-
-
-def usable_cpus() -> int:
-    """How many processors this process may use, which in a container is fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def load_pixels(

@@ -11,10 +11,10 @@ from PIL import ExifTags, Image, ImageFile
 
 from sightline.errors import MediaError, MissingDecoderError
 from sightline.media.colour import to_rgb
-from sightline.media.completeness import lacks_its_end
-from sightline.media.diagnosis import CONVERT, COPY_AGAIN, explain
-from sightline.media.frame import Framed
-from sightline.media.kinds import Kind, recognise
+from sightline.media.completeness import is_cut_off
+from sightline.media.diagnosis import CONVERT, COPY_AGAIN, diagnose
+from sightline.media.file_types import FileType, detect_type
+from sightline.media.frame import FramedImage
 from sightline.media.limits import check_pixels, gif_size, pillow_would_warn, warnings_ignored
 from sightline.media.source import ImageSource
 
@@ -51,22 +51,22 @@ def open_image(source: ImageSource, *, at_least: int | None = None, max_pixels: 
 def check_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> None:
     """Refuse what is no picture, or one whose header promises too many pixels, before a single one is decoded."""
     data = _bytes_of(source)
-    kind = recognise(data)
+    kind = detect_type(data)
     decoder = _decoder(source.name, kind)
     try:
         with warnings_ignored():
             image = decoder(io.BytesIO(data), "")
     except Exception as error:  # as in open_framed
-        raise explain(source.name, kind, data, error, max_pixels) from error
+        raise diagnose(source.name, kind, data, error, max_pixels) from error
     check_pixels(source.name, image.size, max_pixels)
 
 
-def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> Framed:
+def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> FramedImage:
     """Open a picture as `open_image` does, and say where in its pixels the whole picture lies."""
     if at_least is not None and at_least < 1:
         raise ValueError(f"at_least={at_least}: give a number of pixels, or None for the whole picture")
     data = _bytes_of(source)
-    kind = recognise(data)
+    kind = detect_type(data)
     decoder = _decoder(source.name, kind)
     try:
         try:
@@ -80,7 +80,7 @@ def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> F
         raise
     except Exception as error:
         # Decoders fed with hostile bytes raise whatever they stumble over, so nothing narrower would hold.
-        raise explain(source.name, kind, data, error, max_pixels) from error
+        raise diagnose(source.name, kind, data, error, max_pixels) from error
 
 
 def _bytes_of(source: ImageSource) -> bytes:
@@ -90,7 +90,7 @@ def _bytes_of(source: ImageSource) -> bytes:
     return data
 
 
-def _decoder(name: str, kind: Kind) -> _Decoder:
+def _decoder(name: str, kind: FileType) -> _Decoder:
     """Find the one plugin for this kind, imported only now: most people never need most of them."""
     if kind.decoder is None:
         raise MediaError(name, f"is not a picture that can be opened: it looks like {kind.says}", CONVERT)
@@ -106,7 +106,7 @@ def _decoder(name: str, kind: Kind) -> _Decoder:
     return factory
 
 
-def _decode(name: str, decoder: _Decoder, data: bytes, at_least: int | None, max_pixels: int) -> Framed:
+def _decode(name: str, decoder: _Decoder, data: bytes, at_least: int | None, max_pixels: int) -> FramedImage:
     """Header first, then the limit, then the pixels.
 
     The plugin is called directly because `Image.open` would apply Pillow's own pixel limit on top of the caller's.
@@ -114,7 +114,7 @@ def _decode(name: str, decoder: _Decoder, data: bytes, at_least: int | None, max
     with _quiet_if_huge(gif_size(data) if data.startswith(b"GIF8") else (0, 0)):
         image = decoder(io.BytesIO(data), "")
     check_pixels(name, image.size, max_pixels)
-    if lacks_its_end(image.format or "", data):
+    if is_cut_off(image.format or "", data):
         raise EOFError("its end marker is missing")
     sides, scaled = image.size, None
     with _quiet_if_huge(image.size):
@@ -122,7 +122,7 @@ def _decode(name: str, decoder: _Decoder, data: bytes, at_least: int | None, max
             scaled = image.draft(None, (at_least, at_least))
         image.load()
     rgb = to_rgb(image)
-    framed = Framed(rgb, sides, scaled[1]) if scaled else Framed.whole(rgb)
+    framed = FramedImage(rgb, sides, scaled[1]) if scaled else FramedImage.whole(rgb)
     exif = _exif(image)
     return replace(framed, exif=exif).upright(_orientation(exif))
 

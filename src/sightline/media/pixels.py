@@ -10,7 +10,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from sightline.errors import ModelError
-from sightline.media.frame import Box, Framed
+from sightline.media.frame import Box, FramedImage
 from sightline.media.open import MAX_PIXELS, open_framed
 from sightline.media.source import ImageSource
 
@@ -75,10 +75,10 @@ def fit(image: Image.Image, preprocess: Preprocess) -> npt.NDArray[np.uint8]:
     `crop` gives what CLIP's Resize and CenterCrop give, with their rounding, but resamples only the part that is kept:
     a panorama a thousand times as wide as high costs no more than a square.
     """
-    return _fit(Framed.whole(image if image.mode == "RGB" else image.convert("RGB")), preprocess)
+    return _fit(FramedImage.whole(image if image.mode == "RGB" else image.convert("RGB")), preprocess)
 
 
-def _fit(picture: Framed, preprocess: Preprocess) -> npt.NDArray[np.uint8]:
+def _fit(picture: FramedImage, preprocess: Preprocess) -> npt.NDArray[np.uint8]:
     image, size, resample = picture.image, preprocess.size, _FILTERS[preprocess.interpolation]
     if preprocess.resize == "squash":
         return np.array(image.resize((size, size), resample, box=picture.box))
@@ -140,14 +140,14 @@ def to_pixels(source: ImageSource, preprocess: Preprocess, max_pixels: int = MAX
     rule then still shrinks it to half or less, so that the rule's own filter decides what remains and not the decoder's
     coarser one: the result stays within a few gray levels of full decoding, at a third of the time.
     """
-    return to_pixels_of(open_for(source, preprocess, max_pixels), preprocess)
+    return framed_to_pixels(open_for_model(source, preprocess, max_pixels), preprocess)
 
 
-def open_for(source: ImageSource, preprocess: Preprocess, max_pixels: int = MAX_PIXELS) -> Framed:
-    """Open a picture at the least size from which `to_pixels_of` makes what the model reads."""
+def open_for_model(source: ImageSource, preprocess: Preprocess, max_pixels: int = MAX_PIXELS) -> FramedImage:
+    """Open a picture at the least size from which `framed_to_pixels` makes what the model reads."""
     return open_framed(source, 2 * (preprocess.short or preprocess.size), max_pixels)
 
 
-def to_pixels_of(picture: Framed, preprocess: Preprocess) -> npt.NDArray[np.float32]:
+def framed_to_pixels(picture: FramedImage, preprocess: Preprocess) -> npt.NDArray[np.float32]:
     """Fit and normalise a picture that is open already: float32 [3, size, size]."""
     return normalise(_fit(picture, preprocess), preprocess)

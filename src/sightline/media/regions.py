@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sightline.arrays import Float32Array
 from sightline.errors import MediaError, ModelError
-from sightline.media.kinds import ARRAY, recognise
+from sightline.media.file_types import ARRAY, detect_type
 from sightline.media.source import ImageSource
 
 Floats = npt.NDArray[np.floating[Any]]
-Singles = npt.NDArray[np.float32]
 CORNERS = 4
 """The numbers of a stored box: left, top, right and bottom, as shares of the picture's width and height."""
 BOX_DIMS = (0, 6, 7)
@@ -46,7 +46,7 @@ class RegionConfig:
         return self.feature_dim + self.box_dim
 
 
-def box_numbers(boxes: Singles, box_dim: int) -> Singles:
+def box_numbers(boxes: Float32Array, box_dim: int) -> Float32Array:
     """Spell out boxes [n, 4] as [n, box_dim].
 
     >>> box_numbers(np.array([[0.25, 0.5, 0.75, 1.0]], dtype=np.float32), 7).tolist()
@@ -64,7 +64,7 @@ def region_bytes(features: Floats, boxes: Floats | None) -> bytes:
     return stream.getvalue()
 
 
-def to_regions(source: ImageSource, config: RegionConfig) -> Singles:
+def to_regions(source: ImageSource, config: RegionConfig) -> Float32Array:
     """Read the regions of a picture as a model wants them: float32 [n, width]; a `MediaError` where that cannot be."""
     stored = _array(source)
     dim = config.feature_dim
@@ -81,9 +81,9 @@ def to_regions(source: ImageSource, config: RegionConfig) -> Singles:
     return np.concatenate([stored[:, :dim], box_numbers(stored[:, dim:], config.box_dim)], axis=1)
 
 
-def _array(source: ImageSource) -> Singles:
+def _array(source: ImageSource) -> Float32Array:
     data = source.read()
-    kind = recognise(data)
+    kind = detect_type(data)
     if kind is not ARRAY:
         way_out = "Make regions of pictures first: sightline regions PICTURES --detector MODEL --out STORE"
         raise MediaError(source.name, f"is {kind.says}, and this model reads regions", way_out)

@@ -44,14 +44,14 @@ class ImageURL:
         return data
 
 
-class Remote(NamedTuple):
+class RemoteInfo(NamedTuple):
     """What is known of a file at a URL without reading it: its size, and a number that changes when it does."""
 
     size: int
     version: int
 
 
-def look(url: str) -> Remote:
+def look(url: str) -> RemoteInfo:
     """Ask for the size and the version of what is at a URL."""
     return _patiently(url, lambda: _head(url) if _is_http(url) else _info(url))
 
@@ -111,13 +111,13 @@ def _patiently(url: str, ask: Callable[[], _Answer]) -> _Answer:
     raise AssertionError("the last failure raises")
 
 
-def _head(url: str) -> Remote:
+def _head(url: str) -> RemoteInfo:
     request = urllib.request.Request(url, method="HEAD")
     with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:
         told = answer.headers
         if told["Content-Length"] is None:
             raise ValueError("the server does not say how large it is")
-        return Remote(int(told["Content-Length"]), _number(told["ETag"] or told["Last-Modified"]))
+        return RemoteInfo(int(told["Content-Length"]), _number(told["ETag"] or told["Last-Modified"]))
 
 
 def _get(url: str, offset: int, size: int | None) -> bytes:
@@ -129,11 +129,11 @@ def _get(url: str, offset: int, size: int | None) -> bytes:
         return data
 
 
-def _info(url: str) -> Remote:
+def _info(url: str) -> RemoteInfo:
     system, path = _storage(url)
     told = system.info(path)
     version = next((told[name] for name in _VERSIONS if told.get(name) is not None), None)
-    return Remote(int(told["size"]), _number(version))
+    return RemoteInfo(int(told["size"]), _number(version))
 
 
 def _cat(url: str, offset: int, size: int | None) -> bytes:

@@ -60,7 +60,7 @@ class Regions(NamedTuple):
 
     @classmethod
     def of(cls, regions: Tensor, mask: Tensor, config: RegionConfig) -> "Regions":
-        """Make it of features and boxes side by side, [batch, n, width], as `media.in_a_batch` gives them."""
+        """Make it of features and boxes side by side, [batch, n, width], as `media.stack_inputs` gives them."""
         return cls(regions[..., : config.feature_dim], regions[..., config.feature_dim :], mask)
 
 

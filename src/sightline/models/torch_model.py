@@ -12,7 +12,7 @@ import torch
 from sightline import bundle
 from sightline.bundle.encoded import Ability, CodeAttention, Floats
 from sightline.bundle.tokenizer import Tokenizer
-from sightline.media import ImageInput, RegionConfig, without_padding
+from sightline.media import ImageInput, RegionConfig, split_padding
 from sightline.models import checkpoint
 from sightline.models.code_attention import code_attention
 from sightline.models.retriever import EncodedTensors, Regions, Retriever, Tokens
@@ -60,10 +60,10 @@ class TorchModel:
 
     @torch.inference_mode()
     def encode_images(self, pixels: npt.NDArray[np.float32]) -> bundle.Encoded:
-        """Encode normalised pixels [batch, 3, size, size]; or regions [batch, n, width], see `media.in_a_batch`."""
+        """Encode normalised pixels [batch, 3, size, size]; or regions [batch, n, width], see `media.stack_inputs`."""
         wanted = self.preprocess
         if isinstance(wanted, RegionConfig):
-            regions, mask = (self._tensor(part) for part in without_padding(pixels))
+            regions, mask = (self._tensor(part) for part in split_padding(pixels))
             return _arrays(self.retriever.encode_images(Regions.of(regions, mask, wanted)))
         return _arrays(self.retriever.encode_images(self._tensor(pixels)))
 

@@ -1,6 +1,5 @@
 """Encoders of the transformers library as towers: found by config, folder or hub name, and cut to shape."""
 
-import difflib
 import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from transformers.utils import cached_file
 
 from sightline.errors import ModelError
 from sightline.models.bigru import BiGru, BiGruConfig
+from sightline.suggestions import closest
 
 Projection = Tensor | None
 UNREADABLE = (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError, SafetensorError)
@@ -87,8 +87,8 @@ def _new(config: Mapping[str, Any]) -> PreTrainedModel:
     if kind is None:
         raise ModelError("a tower's config has no model_type", 'Add one, for example model_type = "bert".')
     if kind not in CONFIG_MAPPING:
-        near = difflib.get_close_matches(str(kind), CONFIG_MAPPING.keys(), n=1)
-        way_out = f'Did you mean "{near[0]}"?' if near else "Names are those of transformers, such as bert or vit."
+        near = closest(str(kind), CONFIG_MAPPING.keys())
+        way_out = f'Did you mean "{near}"?' if near else "Names are those of transformers, such as bert or vit."
         raise ModelError(f'model_type = "{kind}": there is no such encoder', way_out)
     try:
         _check_known(kind, settings, AutoConfig.for_model(kind))
@@ -103,10 +103,10 @@ def _check_known(kind: str, settings: Mapping[str, Any], usual: PretrainedConfig
     """Refuse settings that an encoder does not have: transformers takes a misspelt one, and never reads it."""
     for key in settings:
         if not hasattr(usual, key):
-            near = difflib.get_close_matches(key, usual.to_dict(), n=1)
+            near = closest(key, usual.to_dict())
             raise ModelError(
                 f'model_type = "{kind}": its config has no "{key}"',
-                f'Did you mean "{near[0]}"?' if near else "Leave it out.",
+                f'Did you mean "{near}"?' if near else "Leave it out.",
             )
 
 

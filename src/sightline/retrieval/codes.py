@@ -14,7 +14,7 @@ from PIL import Image
 from sightline.bundle.encoded import CodeAttention, Model
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import ModelError, QueryError
-from sightline.media import ImageSource, open_image, pixels_wanted, to_pixels
+from sightline.media import ImageSource, open_image, require_pixels, to_pixels
 from sightline.media.frame import Box
 from sightline.retrieval.explain import Singles, WordMatch, seen_box
 from sightline.retrieval.heat import bands, panels, sheet
@@ -76,7 +76,7 @@ def explain_codes(text: str, picture: ImageSource, model: Model) -> CodesExplain
     words = model.tokenizer.words(text)
     if not words:
         raise QueryError("the query has no words to explain", "Give some words.")
-    preprocess = pixels_wanted(model.preprocess)
+    preprocess = require_pixels(model.preprocess)
     width, height = open_image(picture).size
     found = model.code_attention(text, to_pixels(picture, preprocess)[None])
     to_words = np.zeros((len(found.to_tokens), len(words)), dtype=np.float32)

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from sightline.cache import recall, remember
+from sightline.cache import load_cached, save_cached
 
 Stage = Literal["late", "match"]
 Sample = tuple[int, float]
@@ -87,11 +87,11 @@ class Costs:
             samples[stage] = [*samples.get(stage, []), (items, seconds)][-_KEPT:]
             if len(samples[stage]) <= _FEW or self._clock() - self._saved >= _SAVE_SECONDS:
                 self._saved = self._clock()
-                remember(_FILE, {**recall(_FILE), self.model: samples})
+                save_cached(_FILE, {**load_cached(_FILE), self.model: samples})
 
     def _known(self) -> dict[str, list[Sample]]:
         if self._samples is None:
-            self._samples = _checked(recall(_FILE).get(self.model))
+            self._samples = _checked(load_cached(_FILE).get(self.model))
         return self._samples
 
 

@@ -11,7 +11,7 @@ from sightline.bundle import Bundle
 from sightline.bundle.encoded import Encoded, Floats, Model
 from sightline.bundle.tokenizer import Word
 from sightline.errors import ModelError, QueryError
-from sightline.media import ImageSource, Preprocess, open_image, pixels_wanted, to_pixels
+from sightline.media import ImageSource, Preprocess, open_image, require_pixels, to_pixels
 from sightline.media.frame import Box
 from sightline.retrieval.query import check_readable
 
@@ -74,7 +74,7 @@ def explain_picture(text: str, picture: ImageSource, model: Model, fragments: Fl
     fragments: the picture's, [parts, dim], where they are stored; else the picture is encoded.
     """
     check_readable(text)
-    preprocess = pixels_wanted(model.preprocess)
+    preprocess = require_pixels(model.preprocess)
     width, height = open_image(picture).size
     if fragments is None:
         encoded = model.encode_images(to_pixels(picture, preprocess)[None])

@@ -7,7 +7,7 @@ is stored is rounded: products and sums are made in float32.
 import numpy as np
 
 from sightline.errors import ModelError
-from sightline.stores.base import Ids, Rows, Singles
+from sightline.stores.base import Ids, QuantizedRows, Singles
 
 # OpenBLAS makes a product of up to so many multiplications in the thread that asks for it. Beyond, its threads wait for
 # one another by spinning: on a busy machine, a product of one millisecond has then taken two hundred.
@@ -15,7 +15,7 @@ _TILE = 2**18
 _LEAST = 8  # vectors in a tile
 
 
-def words_with_images(words: Singles, images: Rows) -> Singles:
+def words_with_images(words: Singles, images: QuantizedRows) -> Singles:
     """Late interaction of one text, its words [words, dim], with the patches of many images: [images]."""
     _refuse_empty(words, images, "image")
     best = np.maximum.reduceat(_products(words, images), _starts(images.lengths), axis=1)
@@ -23,7 +23,7 @@ def words_with_images(words: Singles, images: Rows) -> Singles:
     return scores
 
 
-def patches_with_texts(patches: Singles, texts: Rows) -> Singles:
+def patches_with_texts(patches: Singles, texts: QuantizedRows) -> Singles:
     """Late interaction of one image, its patches [patches, dim], with the words of many texts: [texts]."""
     _refuse_empty(patches, texts, "text")
     best = _products(patches, texts).max(axis=0)
@@ -31,7 +31,7 @@ def patches_with_texts(patches: Singles, texts: Rows) -> Singles:
     return scores
 
 
-def _products(vectors: Singles, rows: Rows) -> Singles:
+def _products(vectors: Singles, rows: QuantizedRows) -> Singles:
     """The product of every vector [m, dim] with every stored one [n, dim], in tiles of stored ones: [m, n]."""
     count, dim = rows.values.shape
     tile = max(_LEAST, _TILE // (len(vectors) * dim))
@@ -51,7 +51,7 @@ def _starts(lengths: Ids) -> Ids:
     return starts
 
 
-def _refuse_empty(asked: Singles, items: Rows, kind: str) -> None:
+def _refuse_empty(asked: Singles, items: QuantizedRows, kind: str) -> None:
     """Refuse a question or an item without fragments: there is nothing to compare."""
     if not len(asked):
         raise ModelError("the question has no fragments", "Leave out late.")

@@ -9,7 +9,7 @@ import numpy as np
 
 from sightline.bundle.encoded import Encoded
 from sightline.errors import ModelError
-from sightline.media.loader import usable_cpus
+from sightline.parallel import usable_cpus
 from sightline.retrieval.interaction import patches_with_texts, words_with_images
 from sightline.retrieval.query import Asked, Kind
 from sightline.retrieval.retrieval import MORE, MOST, Candidates, Doubles, There, Unwanted, folded, still_there, wanted

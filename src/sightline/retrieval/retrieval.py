@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from sightline.retrieval.duplicates import ALIKE, IDENTICAL, Patches, leaders
 from sightline.retrieval.query import Asked
-from sightline.stores.base import Found, Ids, Singles, Store
+from sightline.stores.base import Ids, Neighbors, Singles, Store
 
 Doubles = npt.NDArray[np.float64]
 There = Callable[[Sequence[int]], Container[int]]
@@ -81,7 +81,7 @@ def retrieve(
     allowed: Ids | None = None,
     there: There | None = None,
     fold: bool = False,
-    first: Found | None = None,
+    first: Neighbors | None = None,
 ) -> Candidates:
     """Find the n best items; with `fold`, the n best of which no two are the same picture.
 
@@ -119,7 +119,7 @@ def retrieve_together(
     found = store.search(np.stack([one.vector for one in asked]), wanted(n, fold))
     if there is not None:
         there(np.unique(found.ids[found.ids >= 0]).tolist())
-    firsts = [Found(found.ids[number, None], found.scores[number, None]) for number in range(len(asked))]
+    firsts = [Neighbors(found.ids[number, None], found.scores[number, None]) for number in range(len(asked))]
     return [
         retrieve(store, one, n, there=there, fold=fold, first=first) for one, first in zip(asked, firsts, strict=True)
     ]

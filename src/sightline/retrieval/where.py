@@ -13,7 +13,6 @@ passes no test but `is null`. `like` knows % (anything) and _ (one character), a
 Words of the user never become a part of the SQL: columns are looked up, and values are handed over beside it.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Literal, NamedTuple
 from sightline.errors import QueryError
 from sightline.retrieval.conditions import COLUMNS as _COLUMNS
 from sightline.retrieval.conditions import Condition, Joined, Kind, Negated, Node, Sign, Test, Value, to_sql
+from sightline.suggestions import did_you_mean
 
 COLUMNS: tuple[str, ...] = tuple(_COLUMNS)
 
@@ -201,9 +201,7 @@ class _Parser:
             return name, _COLUMNS[name][0]
         if token.kind != "word" or name in _KEYWORDS:
             raise self.wrong(token, "the filter needs a column here", f"There are {', '.join(COLUMNS)}.")
-        near = difflib.get_close_matches(name, COLUMNS, n=1)
-        hint = f'Did you mean "{near[0]}"?' if near else f"There are {', '.join(COLUMNS)}."
-        raise self.wrong(token, f'the filter has no column "{token.text}"', hint)
+        raise self.wrong(token, f'the filter has no column "{token.text}"', did_you_mean(name, COLUMNS))
 
     def compared(self, name: str, kind: Kind, sign: Sign) -> Test:
         """A comparison with a value or another column."""

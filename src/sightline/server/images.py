@@ -6,7 +6,6 @@ import io
 import itertools
 import os
 import stat
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,9 @@ from sightline.cache import cache_folder
 from sightline.collection import Collection, Item
 from sightline.collection.indexing.shards_and_urls import source_of
 from sightline.errors import MediaError
+from sightline.files import write_atomic
 from sightline.media import ImageBytes, ImageFile, ImageSource, open_image
-from sightline.media.kinds import recognise
+from sightline.media.file_types import detect_type
 from sightline.server.limits import Limits
 from sightline.server.problems import RefusedError, not_found
 
@@ -49,7 +49,7 @@ class ImageContent:
 def original_image(collection: Collection, item: Item, limits: Limits) -> ImageContent:
     """The picture of an item as its file has it; one of a kind that browsers do not show is made a JPEG."""
     data = _indexed_bytes(collection, item, limits)
-    shown_as = _SHOWN_AS.get(recognise(data).decoder or "")
+    shown_as = _SHOWN_AS.get(detect_type(data).decoder or "")
     if shown_as:
         return ImageContent(data, shown_as)
     return ImageContent(
@@ -164,9 +164,7 @@ def _jpeg(image: Image.Image, quality: int) -> bytes:
 def _keep(place: Path, data: bytes) -> None:
     """Write a thumbnail whole or not at all; where nothing can be written, it is made again next time."""
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        draft = place.with_suffix(f".{os.getpid()}.{threading.get_ident()}.new")
-        draft.write_bytes(data)
-        draft.replace(place)
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(place, data, mode=0o600, sync=False)
     except OSError:
         return

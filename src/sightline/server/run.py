@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from sightline.bundle import Bundle
 from sightline.collection import Collection
-from sightline.collection.locate import located
+from sightline.collection.locate import resolve_location
 from sightline.errors import ServeError
 from sightline.server.access import check_exposure
 from sightline.server.app import create_app
@@ -70,7 +70,7 @@ class ServedCollection:
     @classmethod
     def open(cls, at: str | Path | None, model: str | Path | None, limits: Limits) -> "ServedCollection":
         """Open all that a server needs, and load the graphs that every search uses."""
-        place = located(at)
+        place = resolve_location(at)
         with Collection.open(place, model) as collection:
             bundle = collection.model
         if not isinstance(bundle, Bundle):

@@ -9,8 +9,8 @@ from sightline.bundle import Bundle
 from sightline.bundle.encoded import Encoded
 from sightline.collection import Collection, Item
 from sightline.errors import ModelError, StoreError
-from sightline.media import ImageBytes, pixels_wanted, to_input
-from sightline.media.loader import usable_cpus
+from sightline.media import ImageBytes, require_pixels, to_input
+from sightline.parallel import usable_cpus
 from sightline.retrieval.explain import explain, seen_box
 from sightline.retrieval.plan import Plan
 from sightline.retrieval.relevance import relevance
@@ -26,7 +26,7 @@ from sightline.server.requests import Embed, Match, PictureSearch, Search, check
 from sightline.server.shared_bundle import SharedBundle
 from sightline.server.similar import similar
 from sightline.server.worker_pool import BatchedPool, WorkerPool
-from sightline.stores.base import Part, Parts
+from sightline.stores.base import PaddedVectors, Part
 
 _QUICK, _SLOW = 32, 32
 HasTag = Callable[[str], bool]
@@ -137,7 +137,7 @@ class Service:
                 raise RefusedError(422, f"item {id} is no picture, and only pictures have parts")
             stored = _stored(collection, id, "fragments")
             words = explain(text, self.model.encode_texts([text]), self.model, stored.values[0][stored.mask[0]])
-            box = seen_box(pixels_wanted(self.model.preprocess), item.width, item.height)
+            box = seen_box(require_pixels(self.model.preprocess), item.width, item.height)
         rows, columns = words[0].grid.shape
         return {
             "query": text,
@@ -210,7 +210,7 @@ def _item(collection: Collection, id: int) -> Item:
     return found[id]
 
 
-def _stored(collection: Collection, id: int, part: Part) -> Parts:
+def _stored(collection: Collection, id: int, part: Part) -> PaddedVectors:
     """What is stored of an item; one that was deleted, or is not searchable yet, is not found."""
     if not getattr(collection.store.shape, part):
         raise RefusedError(422, f"the collection keeps no {part}", "Index anew with a model that makes them.")

@@ -13,7 +13,7 @@ from sightline.bundle.encoded import Encoded, Floats, stacked
 from sightline.bundle.engines import Device, preferred_device
 from sightline.bundle.runtime import Mask
 from sightline.bundle.spec import Graph
-from sightline.media.loader import usable_cpus
+from sightline.parallel import usable_cpus
 from sightline.server.batcher import Batcher
 from sightline.server.limits import Limits
 from sightline.server.worker_pool import stop_if_cancelled

@@ -7,10 +7,11 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from sightline.arrays import Float32Array
 from sightline.bundle.encoded import Encoded
 
 Ids = npt.NDArray[np.int64]
-Singles = npt.NDArray[np.float32]
+Singles = Float32Array  # for callers that still use the old name
 Part = Literal["embedding", "fragments", "states"]
 Partition = Literal["year", "month", "folder"]
 
@@ -24,24 +25,24 @@ class Shape:
     states: int = 0
 
 
-class Found(NamedTuple):
+class Neighbors(NamedTuple):
     """The best of each query, best first: ids [queries, k] and cosines [queries, k].
 
     Where a query has fewer than k items to choose from, ids are -1 and cosines -inf at the end of its row.
     """
 
     ids: Ids
-    scores: Singles
+    scores: Float32Array
 
 
-class Parts(NamedTuple):
+class PaddedVectors(NamedTuple):
     """Vectors of some items: [items, n, width] in float32, and a mask [items, n] that is true where one is real."""
 
-    values: Singles
+    values: Float32Array
     mask: npt.NDArray[np.bool_]
 
 
-class Rows(NamedTuple):
+class QuantizedRows(NamedTuple):
     """Vectors of some items as they are kept, item after item without padding.
 
     values: int8 [n, width]. scales: float32 [n], what one of a vector's whole numbers is worth. lengths: [items], how
@@ -49,7 +50,7 @@ class Rows(NamedTuple):
     """
 
     values: npt.NDArray[np.int8]
-    scales: Singles
+    scales: Float32Array
     lengths: Ids
 
 
@@ -98,7 +99,7 @@ class Store(Protocol):
         """Every id that is there, in ascending order."""
         ...
 
-    def search(self, vectors: Singles, k: int, where: Ids | None = None) -> Found:
+    def search(self, vectors: Float32Array, k: int, where: Ids | None = None) -> Neighbors:
         """Find the k items with the highest cosine to each of the vectors [queries, dim].
 
         Of equal cosines, the lower id comes first.
@@ -107,14 +108,14 @@ class Store(Protocol):
         """
         ...
 
-    def fetch(self, ids: Ids, part: Part) -> Parts:
+    def fetch(self, ids: Ids, part: Part) -> PaddedVectors:
         """Give the vectors of items, in the order of `ids`; an embedding is a part with one vector.
 
         An id that is not there is an error.
         """
         ...
 
-    def rows(self, ids: Ids, part: Part, first: int | None = None) -> Rows:
+    def rows(self, ids: Ids, part: Part, first: int | None = None) -> QuantizedRows:
         """Give fragments or states of items as `fetch` does, but as they are kept: in a fraction of the time.
 
         first: only so many of each item, those that come first.

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sightline.stores.base import Ids, Part, Parts, Rows, Shape
+from sightline.files import sync_folder
+from sightline.stores.base import Ids, PaddedVectors, Part, QuantizedRows, Shape
 from sightline.stores.columns import Column
-from sightline.stores.head import FORMAT, Head, sync_folder
+from sightline.stores.head import FORMAT, Head
 from sightline.stores.packing import Packed, kept_parts, record_type, unpack
 from sightline.stores.sign_codes import code_bytes
 
@@ -91,24 +92,26 @@ class Generation:
             parts[name] = self._columns[name].take(places)
         return Packed(self.ids[rows], self.embeddings[rows], self.codes[rows], lengths, parts)
 
-    def part(self, rows: Ids, part: Part) -> Parts:
+    def part(self, rows: Ids, part: Part) -> PaddedVectors:
         """Unpack one part of some rows, padded to the longest."""
         if part == "embedding":
-            return Parts(self.embeddings[rows, None].astype(np.float32), np.ones((len(rows), 1), dtype=np.bool_))
+            return PaddedVectors(
+                self.embeddings[rows, None].astype(np.float32), np.ones((len(rows), 1), dtype=np.bool_)
+            )
         places, lengths = self._places(rows)
         vectors = unpack(self._columns[part].take(places))
         mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
         if mask.all():
-            return Parts(vectors.reshape(*mask.shape, vectors.shape[1]), mask)
+            return PaddedVectors(vectors.reshape(*mask.shape, vectors.shape[1]), mask)
         padded = np.zeros((*mask.shape, vectors.shape[1]), dtype=np.float32)
         padded[mask] = vectors
-        return Parts(padded, mask)
+        return PaddedVectors(padded, mask)
 
-    def rows(self, rows: Ids, part: Part, first: int | None) -> Rows:
+    def rows(self, rows: Ids, part: Part, first: int | None) -> QuantizedRows:
         """Copy one part of some rows as it is, of each row at most the first so many vectors."""
         places, lengths = self._places(rows, first)
         records = self._columns[part].take(places)
-        return Rows(records["values"], records["scale"], lengths)
+        return QuantizedRows(records["values"], records["scale"], lengths)
 
     def head(self) -> Head:
         """What the head file says when everything written so far is valid."""

@@ -1,13 +1,13 @@
 """The small file that says what a local store holds; whatever it does not speak of is not there."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from sightline import settings
 from sightline.errors import StoreError
+from sightline.files import write_atomic
 from sightline.stores.base import Shape
 
 FORMAT = 1
@@ -39,24 +39,7 @@ def read_head(folder: Path) -> Head | None:
 
 def write_head(folder: Path, head: Head) -> None:
     """Put a new head in the place of the old one: after a crash there is one or the other, whole."""
-    draft = folder / f"{HEAD_FILE}.draft"
-    with draft.open("w", encoding="utf-8") as file:
-        json.dump(settings.plain(head), file)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(folder / HEAD_FILE)
-    sync_folder(folder)
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk; where folders cannot be opened, renaming is enough."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    write_atomic(folder / HEAD_FILE, json.dumps(settings.plain(head)))
 
 
 def check_shape(folder: Path, head: Head, shape: Shape) -> None:

@@ -21,18 +21,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sightline.arrays import Float32Array
 from sightline.bundle.encoded import Encoded
 from sightline.errors import StoreError
-from sightline.stores.base import Found, Ids, Part, Parts, Rows, Shape, Singles, Stats
+from sightline.stores.base import Ids, Neighbors, PaddedVectors, Part, QuantizedRows, Shape, Stats
 from sightline.stores.generation import Generation, remove_others
 from sightline.stores.head import check_shape, read_head, write_head
 from sightline.stores.local_search import Effort, search
 from sightline.stores.lock import lock
 from sightline.stores.packing import check_rows, checked_ids, kept_parts, pack, unit
-from sightline.stores.row_index import Directory
+from sightline.stores.row_index import RowIndex
 
 if TYPE_CHECKING:
-    from sightline.stores.device import OnDevice
+    from sightline.stores.gpu_index import GpuIndex
 
 _ROWS = 4096  # that `compact` copies at once
 _TRIES = 10  # to open files before `compact` in another process has replaced them
@@ -46,8 +47,8 @@ class LocalStore:
 
     def __init__(self, folder: Path, files: Generation, handle: int | None, effort: Effort, prefer_gpu: bool) -> None:
         self._folder, self._files, self._lock, self._effort = folder, files, handle, effort
-        self._directory = Directory(files.ids, files.deleted)
-        self._device = _on_device(files, self._directory) if prefer_gpu else None
+        self._row_index = RowIndex(files.ids, files.deleted)
+        self._device = _gpu_index(files, self._row_index) if prefer_gpu else None
         self._flushed = files.head()
         self._is_open = True
 
@@ -79,7 +80,7 @@ class LocalStore:
         return self._files.shape
 
     def __len__(self) -> int:
-        return len(self._directory)
+        return len(self._row_index)
 
     def add(self, ids: Ids, encoded: Encoded) -> None:
         """Add items; an id that is there already is an error, and then nothing is added.
@@ -88,27 +89,27 @@ class LocalStore:
         """
         self._check_writable()
         packed = pack(ids, encoded, self.shape)
-        there = packed.ids[self._directory.find(packed.ids) >= 0]
+        there = packed.ids[self._row_index.find(packed.ids) >= 0]
         if len(there):
             raise StoreError(f"{self._folder}: id {there[0]} is there already", "Delete it first to replace it.")
         with _disk_trouble(self._folder):
             self._files.append(packed)
-        self._directory.append(packed.ids)
+        self._row_index.append(packed.ids)
 
     def delete(self, ids: Ids) -> None:
         """Forget items; ids that are not there are passed over."""
         self._check_writable()
-        rows = self._directory.rows_of(checked_ids(ids))
+        rows = self._row_index.rows_of(checked_ids(ids))
         with _disk_trouble(self._folder):
             self._files.delete(rows)
-        self._directory.remove(rows)
+        self._row_index.remove(rows)
 
     def ids(self) -> Ids:
         """Every id that is there, in ascending order."""
         self._check_open()
-        return self._directory.ids()
+        return self._row_index.ids()
 
-    def search(self, vectors: Singles, k: int, where: Ids | None = None) -> Found:
+    def search(self, vectors: Float32Array, k: int, where: Ids | None = None) -> Neighbors:
         """Find the k items with the highest cosine to each of the vectors [queries, dim]; lower ids first in a tie.
 
         where: only these ids are looked at. The filter comes before the ranking, so it never costs results. Scores
@@ -118,19 +119,19 @@ class LocalStore:
         queries = unit(vectors, self.shape.embedding)
         if k < 1:
             raise StoreError(f"the {k} best were asked for", "Ask for at least one.")
-        rows = None if where is None else self._directory.rows_of(checked_ids(where))
+        rows = None if where is None else self._row_index.rows_of(checked_ids(where))
         if self._device is not None and (found := self._device.search(queries, k, rows)) is not None:
             return found
-        return search(self._files, self._directory, queries, k, rows, self._effort)
+        return search(self._files, self._row_index, queries, k, rows, self._effort)
 
-    def fetch(self, ids: Ids, part: Part) -> Parts:
+    def fetch(self, ids: Ids, part: Part) -> PaddedVectors:
         """Give the vectors of items, in the order of `ids`; an embedding is a part with one vector.
 
         An id that is not there is an error.
         """
         return self._files.part(self._rows_with(ids, part), part)
 
-    def rows(self, ids: Ids, part: Part, first: int | None = None) -> Rows:
+    def rows(self, ids: Ids, part: Part, first: int | None = None) -> QuantizedRows:
         """Give fragments or states of items as `fetch` does, but as they are kept: in a fraction of the time.
 
         first: only so many of each item, those that come first.
@@ -156,18 +157,18 @@ class LocalStore:
             return False
         old, files = self._files, _open_files(self._folder, self.shape)
         self._files, self._flushed = files, files.head()
-        self._directory = Directory(files.ids, files.deleted)
+        self._row_index = RowIndex(files.ids, files.deleted)
         if self._device is not None:
-            self._device = _on_device(files, self._directory)
+            self._device = _gpu_index(files, self._row_index)
         old.close()
         return True
 
     def compact(self) -> None:
         """Give the space of deleted items back. Readers go on with the old files until they refresh."""
         self.flush()
-        if len(self) == self._directory.rows:
+        if len(self) == self._row_index.rows:
             return
-        live = np.flatnonzero(self._directory.is_live)
+        live = np.flatnonzero(self._row_index.is_live)
         old = self._files
         with _disk_trouble(self._folder):
             new = Generation.new(self._folder, self.shape, old.number + 1)
@@ -180,7 +181,7 @@ class LocalStore:
                 new.close()
                 raise
         self._files, self._flushed = new, new.head()
-        self._directory = Directory(new.ids, new.deleted)
+        self._row_index = RowIndex(new.ids, new.deleted)
         old.close()
         remove_others(self._folder, self._flushed)
 
@@ -212,7 +213,7 @@ class LocalStore:
         if part != "embedding" and part not in kept_parts(self.shape):
             raise StoreError(f"{self._folder}: keeps no {part}", "Use a model that makes them, and index again.")
         ids = checked_ids(ids)
-        rows = self._directory.find(ids)
+        rows = self._row_index.find(ids)
         if len(rows) and rows.min() < 0:
             raise StoreError(f"{self._folder}: id {ids[rows.argmin()]} is not there")
         return rows
@@ -227,15 +228,15 @@ class LocalStore:
             raise StoreError(f"{self._folder}: was opened for reading only", "Open it with write=True.")
 
 
-def _on_device(files: Generation, directory: Directory) -> "OnDevice | None":
+def _gpu_index(files: Generation, row_index: RowIndex) -> "GpuIndex | None":
     """The embeddings on a GPU, where there is one."""
     from sightline.device import has_gpu
 
     if not has_gpu():
         return None
-    from sightline.stores.device import OnDevice
+    from sightline.stores.gpu_index import GpuIndex
 
-    return OnDevice(files, directory)
+    return GpuIndex(files, row_index)
 
 
 def _open_files(folder: Path, shape: Shape) -> Generation:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sightline.stores.base import Found, Ids, Singles
+from sightline.arrays import BoolArray, Float32Array
+from sightline.stores.base import Ids, Neighbors
 from sightline.stores.generation import Generation
-from sightline.stores.ranking import best_of_rows, nothing
-from sightline.stores.row_index import Directory
-from sightline.stores.sign_codes import Bools, Codes, nearest_codes, sign_codes
+from sightline.stores.ranking import nothing, top_k_rows
+from sightline.stores.row_index import RowIndex
+from sightline.stores.sign_codes import Codes, nearest_codes, sign_codes
 
 _FEW = 16  # to pick a code out of its place takes as long as to compare so many in a row
 
@@ -39,36 +40,36 @@ class Effort:
 
 
 def search(
-    files: Generation, directory: Directory, queries: Singles, k: int, rows: Ids | None, effort: Effort
-) -> Found:
+    files: Generation, row_index: RowIndex, queries: Float32Array, k: int, rows: Ids | None, effort: Effort
+) -> Neighbors:
     """Find the k best for each of the queries [queries, dim] among some live rows [n], or, with None, all of them."""
-    count = len(directory) if rows is None else len(rows)
+    count = len(row_index) if rows is None else len(rows)
     if effort.is_exact(count):
-        rows = np.flatnonzero(directory.is_live) if rows is None else rows
-        return best_of_rows(files.embeddings, directory.row_ids, rows, queries, k)
+        rows = np.flatnonzero(row_index.is_live) if rows is None else rows
+        return top_k_rows(files.embeddings, row_index.row_ids, rows, queries, k)
     want = effort.candidates_for(count, k, queries.shape[1])
     found = nothing(len(queries), k)
-    nearest = _nearest(files.codes, directory, rows)
+    nearest = _nearest(files.codes, row_index, rows)
     for number, code in enumerate(sign_codes(queries)):
         near = nearest(code, want)
-        one = best_of_rows(files.embeddings, directory.row_ids, near, queries[number : number + 1], k)
+        one = top_k_rows(files.embeddings, row_index.row_ids, near, queries[number : number + 1], k)
         found.ids[number], found.scores[number] = one.ids[0], one.scores[0]
     return found
 
 
-def _nearest(codes: Codes, directory: Directory, rows: Ids | None) -> Callable[[Codes, int], Ids]:
+def _nearest(codes: Codes, row_index: RowIndex, rows: Ids | None) -> Callable[[Codes, int], Ids]:
     """Finds so many rows with the nearest codes; of a few among many, the codes are picked out first, once."""
-    if rows is not None and len(rows) * _FEW < directory.rows:
+    if rows is not None and len(rows) * _FEW < row_index.rows:
         picked = np.take(codes, rows, axis=0)
         return lambda code, want: rows[nearest_codes(picked, code, want)]
-    allowed = _allowed(directory, rows)
+    allowed = _allowed(row_index, rows)
     return lambda code, want: nearest_codes(codes, code, want, allowed)
 
 
-def _allowed(directory: Directory, rows: Ids | None) -> Bools | None:
+def _allowed(row_index: RowIndex, rows: Ids | None) -> BoolArray | None:
     """Which rows may be found, as a mask [rows]; None where all may."""
     if rows is None:
-        return None if len(directory) == directory.rows else directory.is_live
-    allowed = np.zeros(directory.rows, dtype=np.bool_)
+        return None if len(row_index) == row_index.rows else row_index.is_live
+    allowed = np.zeros(row_index.rows, dtype=np.bool_)
     allowed[rows] = True
     return allowed

@@ -2,7 +2,7 @@
 
 An item is a row of the collection NAME: its id, its embedding, and, where its owner gives them, columns to filter by
 and a note of everything else. Its fragments and states are rows of NAME_parts. Parts are written before the row and
-deleted after it, so that no row ever lacks them. What the server has acknowledged is in its log, and survives its end.
+deleted after it, so that no row ever lacks them. What the server has acknowledged is in its log and survives a crash.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from sightline.arrays import Float32Array
 from sightline.bundle.encoded import Encoded
 from sightline.errors import StoreError
 from sightline.stores import milvus_parts
-from sightline.stores.base import Found, Ids, Note, Part, Partition, Parts, Rows, Shape, Singles, Stats
+from sightline.stores.base import Ids, Neighbors, Note, PaddedVectors, Part, Partition, QuantizedRows, Shape, Stats
 from sightline.stores.milvus_address import INDEXES, Address
 from sightline.stores.milvus_schema import (
     EMBEDDING,
@@ -158,7 +159,7 @@ class MilvusStore:
         self._check_open()
         return np.sort(np.array([row[ID] for row in self._all("", (ID,))], dtype=np.int64))
 
-    def search(self, vectors: Singles, k: int, where: Ids | None = None) -> Found:
+    def search(self, vectors: Float32Array, k: int, where: Ids | None = None) -> Neighbors:
         """Find the k items with the highest cosine to each of the vectors [queries, dim]; lower ids first in a tie.
 
         where: only these ids are looked at. The filter comes before the ranking, so it never costs results.
@@ -173,7 +174,7 @@ class MilvusStore:
             best = _better(best, self._search(queries, k, filter), k)
         return best
 
-    def fetch(self, ids: Ids, part: Part) -> Parts:
+    def fetch(self, ids: Ids, part: Part) -> PaddedVectors:
         """Give the vectors of items, in the order of `ids`; an embedding is a part with one vector.
 
         An id that is not there is an error.
@@ -181,14 +182,16 @@ class MilvusStore:
         if part == "embedding":
             rows = self._each(ids, (ID, EMBEDDING))
             values = np.array([row[EMBEDDING] for row in rows], dtype=np.float32)
-            return Parts(values.reshape(len(rows), 1, self.shape.embedding), np.ones((len(rows), 1), dtype=np.bool_))
+            return PaddedVectors(
+                values.reshape(len(rows), 1, self.shape.embedding), np.ones((len(rows), 1), dtype=np.bool_)
+            )
         records, lengths = self._records(ids, part)
         mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
         padded = np.zeros((*mask.shape, getattr(self.shape, part)), dtype=np.float32)
         padded[mask] = unpack(_end_to_end(records, getattr(self.shape, part)))
-        return Parts(padded, mask)
+        return PaddedVectors(padded, mask)
 
-    def rows(self, ids: Ids, part: Part, first: int | None = None) -> Rows:
+    def rows(self, ids: Ids, part: Part, first: int | None = None) -> QuantizedRows:
         """Give fragments or states of items as `fetch` does, but as they are kept: in a fraction of the time.
 
         first: only so many of each item, those that come first.
@@ -196,7 +199,7 @@ class MilvusStore:
         check_rows(part, first)
         records, lengths = self._records(ids, part)
         kept = _end_to_end([own[:first] for own in records], getattr(self.shape, part))
-        return Rows(kept["values"], kept["scale"], lengths if first is None else np.minimum(lengths, first))
+        return QuantizedRows(kept["values"], kept["scale"], lengths if first is None else np.minimum(lengths, first))
 
     def flush(self) -> None:
         """Do nothing: what the server has acknowledged is in its log already, and survives a crash."""
@@ -225,7 +228,7 @@ class MilvusStore:
         self._is_open = False
         self._server.close()
 
-    def _search(self, queries: Singles, k: int, filter: str) -> Found:
+    def _search(self, queries: Float32Array, k: int, filter: str) -> Neighbors:
         """The k best that pass a filter; where the last ones found are as good as the k-th, more are looked at."""
         limit = min(k + _MARGIN, MOST)
         while True:
@@ -233,10 +236,10 @@ class MilvusStore:
             is_all = found.ids[:, -1] < 0
             is_sure = found.scores[:, -1] < found.scores[:, k - 1] - _SLACK
             if limit == MOST or (is_all | is_sure).all():
-                return Found(found.ids[:, :k], found.scores[:, :k])
+                return Neighbors(found.ids[:, :k], found.scores[:, :k])
             limit = min(4 * limit, MOST)
 
-    def _nearest(self, queries: Singles, limit: int, filter: str) -> Found:
+    def _nearest(self, queries: Float32Array, limit: int, filter: str) -> Neighbors:
         """What Milvus finds, in the order of cosines that do not depend on which of its servers made them."""
         index = INDEXES[self.address.index]
         answers = self._server.ask(
@@ -323,11 +326,11 @@ def _both(one: str, other: str) -> str:
     return f"({one}) and ({other})" if one and other else one or other
 
 
-def _better(one: Found, other: Found, k: int) -> Found:
+def _better(one: Neighbors, other: Neighbors, k: int) -> Neighbors:
     """The k best of two answers."""
     ids, scores = np.hstack([one.ids, other.ids]), np.hstack([one.scores, other.scores])
     order = np.lexsort((ids, -scores), axis=1)[:, :k]
-    return Found(np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1))
+    return Neighbors(np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1))
 
 
 def _end_to_end(records: list[Records], width: int) -> Records:

@@ -26,7 +26,7 @@ _HOW = "Write milvus://HOST:PORT/NAME; a name has letters, digits and _ and begi
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class IndexType:
     """How Milvus finds near vectors: a kind of index, how it is built, and how hard a search looks.
 
     effort: the parameter that says how many vectors a search looks at, the least it is, and how many times the
@@ -51,13 +51,13 @@ class Index:
         return {name: min(max(least, times * limit), self.most)}
 
 
-INDEXES: dict[str, Index] = {
-    "flat": Index("FLAT", {}),
-    "hnsw": Index("HNSW", {"M": 32, "efConstruction": 256}, ("ef", 256, 2)),
-    "ivf-sq8": Index("IVF_SQ8", {"nlist": 1024}, ("nprobe", 64, 0), 1024),
-    "ivf-pq": Index("IVF_PQ", {"nlist": 1024, "m": 64, "nbits": 8}, ("nprobe", 64, 0), 1024),
-    "scann": Index("SCANN", {"nlist": 1024}, ("nprobe", 64, 0), 1024),
-    "diskann": Index("DISKANN", {}, ("search_list", 128, 2), 16_384),
+INDEXES: dict[str, IndexType] = {
+    "flat": IndexType("FLAT", {}),
+    "hnsw": IndexType("HNSW", {"M": 32, "efConstruction": 256}, ("ef", 256, 2)),
+    "ivf-sq8": IndexType("IVF_SQ8", {"nlist": 1024}, ("nprobe", 64, 0), 1024),
+    "ivf-pq": IndexType("IVF_PQ", {"nlist": 1024, "m": 64, "nbits": 8}, ("nprobe", 64, 0), 1024),
+    "scann": IndexType("SCANN", {"nlist": 1024}, ("nprobe", 64, 0), 1024),
+    "diskann": IndexType("DISKANN", {}, ("search_list", 128, 2), 16_384),
 }
 """`hnsw` keeps whole vectors in memory; `ivf-sq8`, `scann` and `ivf-pq` a fourth to a thirty-second of them;
 `diskann` keeps them on the servers' disks."""

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sightline.arrays import Float32Array
 from sightline.bundle.encoded import Encoded, Floats
 from sightline.errors import StoreError
-from sightline.stores.base import Ids, Part, Shape, Singles
+from sightline.stores.base import Ids, Part, Shape
 from sightline.stores.sign_codes import sign_codes
 
 Records = npt.NDArray[Any]
@@ -54,18 +55,18 @@ def record_type(width: int) -> np.dtype[Any]:
     return np.dtype([("scale", "<f4"), ("values", "i1", (width,))])
 
 
-def unpack(records: Records) -> Singles:
+def unpack(records: Records) -> Float32Array:
     """Turn records [n] into vectors float32 [n, width], each number within half a scale of what it was."""
-    vectors: Singles = records["values"].astype(np.float32)
+    vectors: Float32Array = records["values"].astype(np.float32)
     vectors *= records["scale"][:, None]
     return vectors
 
 
-def unit(vectors: Floats, width: int) -> Singles:
+def unit(vectors: Floats, width: int) -> Float32Array:
     """Scale vectors [n, width] to length one; refuse those of another width, and those without a direction."""
     if vectors.ndim != 2 or vectors.shape[1] != width:
         raise StoreError(f"vectors of shape {vectors.shape}, but the store's embeddings have {width} numbers")
-    singles: Singles = vectors.astype(np.float32)
+    singles: Float32Array = vectors.astype(np.float32)
     _refuse_strange(singles, "embedding")
     largest = np.abs(singles).max(axis=1, keepdims=True, initial=0.0)
     if len(largest) and largest.min() == 0:
@@ -107,7 +108,7 @@ def _records(batch: Floats | None, mask: npt.NDArray[np.bool_], width: int, name
     return records
 
 
-def _refuse_strange(vectors: Singles, name: str) -> None:
+def _refuse_strange(vectors: Float32Array, name: str) -> None:
     if not np.isfinite(vectors).all():
         raise StoreError(
             f"{name}: a vector has a number that is not finite",

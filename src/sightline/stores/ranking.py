@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
-from sightline.stores.base import Found, Ids, Singles
-from sightline.stores.threads import in_pieces
-
-Halves = npt.NDArray[np.float16]
+from sightline.arrays import Float16Array, Float32Array
+from sightline.parallel import map_slices
+from sightline.stores.base import Ids, Neighbors
 
 _BLOCK = 512  # rows that are turned into float32 at once; a megabyte stays in the processor's cache
 _PIECE = 262_144  # numbers for which it pays that a thread of its own turns them
@@ -16,12 +14,12 @@ _SCORES = 4_000_000  # held at once
 _SLACK = 1e-5  # how much the last digits of a matrix product may differ from the cosine it stands for
 
 
-def nothing(queries: int, k: int) -> Found:
+def nothing(queries: int, k: int) -> Neighbors:
     """The answer where there is nothing to find."""
-    return Found(np.full((queries, k), -1, dtype=np.int64), np.full((queries, k), -np.inf, dtype=np.float32))
+    return Neighbors(np.full((queries, k), -1, dtype=np.int64), np.full((queries, k), -np.inf, dtype=np.float32))
 
 
-def best_of_rows(embeddings: Halves, row_ids: Ids, rows: Ids, queries: Singles, k: int) -> Found:
+def top_k_rows(embeddings: Float16Array, row_ids: Ids, rows: Ids, queries: Float32Array, k: int) -> Neighbors:
     """Compare queries [queries, dim] with each of some rows [n] of the embeddings [rows, dim], and keep the k best.
 
     Rows are in ascending order, each once. Vectors are of unit length. Of equal cosines, the lower id comes first.
@@ -41,13 +39,13 @@ def best_of_rows(embeddings: Halves, row_ids: Ids, rows: Ids, queries: Singles, 
     return found
 
 
-def _kth(scores: Singles, k: int) -> np.float32:
+def _kth(scores: Float32Array, k: int) -> np.float32:
     place = len(scores) - k
     kth: np.float32 = np.partition(scores, place)[place]
     return kth
 
 
-def _products(embeddings: Halves, rows: Ids, queries: Singles) -> Singles:
+def _products(embeddings: Float16Array, rows: Ids, queries: Float32Array) -> Float32Array:
     """Products [queries, n] by matrix multiplication: quick, but the last digit varies with a row's place in a block.
 
     Two rows with the same vector could come out different, and in the wrong order: good enough to choose from only.
@@ -58,14 +56,14 @@ def _products(embeddings: Halves, rows: Ids, queries: Singles) -> Singles:
         products[:, some] = queries @ _take(embeddings, rows[some]).astype(np.float32).T
 
     if len(queries) == 1:
-        in_pieces(multiply, len(rows), max(_BLOCK, _PIECE // queries.shape[1]))
+        map_slices(multiply, len(rows), max(_BLOCK, _PIECE // queries.shape[1]))
     else:  # the matrix product itself uses all cores
         for some in _blocks(len(rows)):
             multiply(some)
     return products
 
 
-def _cosines(embeddings: Halves, rows: Ids, query: Singles) -> Singles:
+def _cosines(embeddings: Float16Array, rows: Ids, query: Float32Array) -> Float32Array:
     """Cosines [n] to one query, each the same number wherever its row stands."""
     cosines = np.empty(len(rows), dtype=np.float32)
     for some in _blocks(len(rows)):
@@ -73,7 +71,7 @@ def _cosines(embeddings: Halves, rows: Ids, query: Singles) -> Singles:
     return cosines
 
 
-def _take(embeddings: Halves, rows: Ids) -> Halves:
+def _take(embeddings: Float16Array, rows: Ids) -> Float16Array:
     """Some rows, in ascending order and each once; neighbours are read in place."""
     first, last = rows[0], rows[-1] + 1
     return embeddings[first:last] if last - first == len(rows) else embeddings[rows]

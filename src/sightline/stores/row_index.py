@@ -9,7 +9,7 @@ _GAPS = 2  # times as many numbers as ids: up to that, a table of rows takes no 
 _RECENT = 65_536  # ids that are looked up one by one before they are sorted in among the others
 
 
-class Directory:
+class RowIndex:
     """The ids of a store's rows in the order in which they came, and which of the rows are still there.
 
     An id may be added again after it was deleted; its old row stays behind, deleted, until the store is compacted.

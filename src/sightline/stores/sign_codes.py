@@ -8,12 +8,11 @@ depends on that vector alone, however and in whatever order the others came.
 import numpy as np
 import numpy.typing as npt
 
+from sightline.arrays import BoolArray, Int32Array
+from sightline.parallel import map_slices
 from sightline.stores.base import Ids
-from sightline.stores.threads import in_pieces
 
 Codes = npt.NDArray[np.uint8]
-Bools = npt.NDArray[np.bool_]
-Counts = npt.NDArray[np.int32]
 
 _WORD = 64  # bits that are compared at once; codes are padded to whole words
 _PIECE = 65_536  # codes that are compared at once: their distances stay in the processor's cache
@@ -33,7 +32,7 @@ def sign_codes(vectors: npt.NDArray[np.floating]) -> Codes:
     return codes
 
 
-def nearest_codes(codes: Codes, query: Codes, want: int, allowed: Bools | None = None) -> Ids:
+def nearest_codes(codes: Codes, query: Codes, want: int, allowed: BoolArray | None = None) -> Ids:
     """Rows [n] in ascending order whose codes differ least from `query` [bytes]: at least `want` of them.
 
     All rows with the last distance are among them, so that the answer depends on neither the order nor the number of
@@ -53,7 +52,7 @@ def _farthest(codes: Codes) -> int:
     return bits
 
 
-def _guessed_limit(codes: Codes, query: Codes, want: int, allowed: Bools | None) -> int:
+def _guessed_limit(codes: Codes, query: Codes, want: int, allowed: BoolArray | None) -> int:
     """A distance within which a sample says that there are `want` codes, and not many more.
 
     It decides what is kept while codes are compared, never what is found: to sort all distances afterwards would take
@@ -71,20 +70,20 @@ def _guessed_limit(codes: Codes, query: Codes, want: int, allowed: Bools | None)
     return int(np.partition(_differences(np.take(codes, rows, axis=0), query), place)[place])
 
 
-def _within(limit: int, codes: Codes, query: Codes, allowed: Bools | None) -> tuple[Ids, Counts]:
+def _within(limit: int, codes: Codes, query: Codes, allowed: BoolArray | None) -> tuple[Ids, Int32Array]:
     """The allowed rows [n], in ascending order, that differ from the query in at most `limit` bits; in how many [n]."""
 
-    def near(piece: slice) -> tuple[Ids, Counts]:
+    def near(piece: slice) -> tuple[Ids, Int32Array]:
         distances = _differences(codes[piece], query)
         rows = np.flatnonzero(distances <= limit)
         rows = rows if allowed is None else rows[allowed[piece][rows]]
         return rows + piece.start, distances[rows]
 
-    found = in_pieces(near, len(codes), _PIECE)
+    found = map_slices(near, len(codes), _PIECE)
     return np.concatenate([rows for rows, _ in found]), np.concatenate([distances for _, distances in found])
 
 
-def _differences(codes: Codes, query: Codes) -> Counts:
+def _differences(codes: Codes, query: Codes) -> Int32Array:
     """In how many bits each of the codes [n, bytes] differs from the query [bytes]."""
     import faiss
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.datasets import Record, captions_in_any
 from sightline.errors import DataError, MediaError
-from sightline.media import ImageInput, Preprocess, fit, open_image, pixels_wanted
-from sightline.media.loader import usable_cpus
+from sightline.media import ImageInput, Preprocess, fit, open_image, require_pixels
 from sightline.models.retriever import Retriever, Seen, Tokens
+from sightline.parallel import usable_cpus
 
 Longs = npt.NDArray[np.int64]
 Before = Callable[[str, int, int], None]
@@ -76,7 +76,7 @@ class Corpus:
     @property
     def preprocess(self) -> Preprocess:
         """How pictures are sized and normalised; refused where the model reads regions."""
-        return pixels_wanted(self.input)
+        return require_pixels(self.input)
 
     def draw(self, pairs: Longs) -> Draw:
         """Make a batch of pairs [n, 2] of (picture, caption) numbers, padded to its own longest caption."""

@@ -1,6 +1,5 @@
 """A recipe: all that a training run needs to know, in one TOML file."""
 
-import difflib
 import os
 import re
 import tomllib
@@ -12,6 +11,7 @@ from typing import Any
 from sightline import settings
 from sightline.errors import RecipeError
 from sightline.models.checkpoint import KINDS, Config
+from sightline.suggestions import did_you_mean
 from sightline.training.augment import Augment
 from sightline.training.tables import (
     BlendRecipe,
@@ -140,9 +140,7 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     >>> nearest("contrastiv", ["triplet", "contrastive"])
     'Did you mean "contrastive"?'
     """
-    choices = list(choices)
-    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.7)
-    return f'Did you mean "{near[0]}"?' if near else f"Choose from: {', '.join(choices)}."
+    return did_you_mean(name, choices)
 
 
 def _change(data: dict[str, Any], change: str) -> None:

@@ -7,9 +7,9 @@ import torch
 
 from sightline.datasets.regions import RegionSlice, RegionStore
 from sightline.errors import DataError, MediaError, RecipeError
-from sightline.media import RegionConfig, in_a_batch, to_input, without_padding
-from sightline.media.loader import usable_cpus
+from sightline.media import RegionConfig, split_padding, stack_inputs, to_input
 from sightline.models.retriever import Regions
+from sightline.parallel import usable_cpus
 from sightline.training.corpus import Corpus, Longs
 from sightline.training.recipe import Recipe
 
@@ -50,7 +50,7 @@ class RegionImages:
         except MediaError as error:
             way_out = "Mend it, or remove it and its captions from the training data; then go on with --resume."
             raise MediaError(error.name, error.reason, error.way_out or way_out) from error
-        batch, mask = without_padding(in_a_batch(rows))
+        batch, mask = split_padding(stack_inputs(rows))
         lacking = max(0, most - batch.shape[1])
         regions = torch.from_numpy(np.pad(batch, ((0, 0), (0, lacking), (0, 0)))).to(self._device)
         there = torch.from_numpy(np.pad(mask, ((0, 0), (0, lacking)))).to(self._device)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sightline.collection.catalog.exif import Place
-from sightline.collection.catalog.files import Facts, File, Found, Item, Stamp, Status, shown
+from sightline.collection.catalog.files import Facts, File, Item, PendingFile, Stamp, Status, shown
 from sightline.collection.catalog.schema import CATALOG_FILE, connect
 from sightline.errors import CollectionError, QueryError
 from sightline.retrieval.where import compile_where
@@ -166,7 +166,7 @@ class Catalog:
         )
         return [int(self.connection.execute(query, _values(fact)).lastrowid or 0) for fact in facts]
 
-    def write(self, found: Found, content: int | None, reason: str = "", replaces: int | None = None) -> None:
+    def write(self, found: PendingFile, content: int | None, reason: str = "", replaces: int | None = None) -> None:
         """Write a file with its content, or as broken without one, in place of the row it replaces or else its own."""
         values = {
             "root": found.root,

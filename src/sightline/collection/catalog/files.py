@@ -20,7 +20,7 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PendingFile:
     """A file, or a line of one, that is there and has to be read.
 
     root: the catalog's number of the folder or file of texts. raw: what tells the file from all others of the root, for

@@ -13,7 +13,7 @@ from sightline.retrieval.results import Hit, Stage
 _Named = tuple[int, Path, str]
 
 
-class Known:
+class ItemCache:
     """The items that some searches came across, each read from the catalog once."""
 
     def __init__(self, catalog: Catalog) -> None:

@@ -12,7 +12,7 @@ from sightline.bundle.engines import Device
 from sightline.collection.indexing.readers import Outcome
 from sightline.collection.indexing.writer import Batch
 from sightline.collection.manifest import Kind
-from sightline.media import in_a_batch
+from sightline.media import stack_inputs
 
 AT_ONCE: dict[Device, dict[Kind, int]] = {"cpu": {"images": 4, "texts": 32}, "gpu": {"images": 128, "texts": 1024}}
 """How many items a model encodes at a time."""
@@ -37,13 +37,13 @@ def encoded(model: Model, new: Sequence[Outcome], files: list[Outcome]) -> Batch
         return Batch([], files)
     payloads: list[Any] = [outcome.payload for outcome in new]
     is_texts = isinstance(payloads[0], str)
-    found = model.encode_texts(payloads) if is_texts else model.encode_images(in_a_batch(payloads))
+    found = model.encode_texts(payloads) if is_texts else model.encode_images(stack_inputs(payloads))
     finite: npt.NDArray[np.bool_] = np.isfinite(found.embedding).all(axis=1)  # type: ignore[assignment]
     facts = [outcome.facts for outcome, fine in zip(new, finite, strict=True) if fine and outcome.facts]
-    return Batch([(facts, rows(found, finite))] if facts else [], files, cut_short(found))
+    return Batch([(facts, rows(found, finite))] if facts else [], files, count_truncated(found))
 
 
-def encoded_block(model: Model, kind: Kind, outcomes: Iterable[Outcome]) -> Batch:
+def encode_in_batches(model: Model, kind: Kind, outcomes: Iterable[Outcome]) -> Batch:
     """All of these as one batch; of copies among them, the first is encoded."""
     block, seen = Batch(), set[bytes]()
     new: list[Outcome] = []
@@ -59,7 +59,7 @@ def encoded_block(model: Model, kind: Kind, outcomes: Iterable[Outcome]) -> Batc
     return block
 
 
-def unknown_part(batch: Batch, known: set[bytes]) -> Batch:
+def without_known(batch: Batch, known: set[bytes]) -> Batch:
     """A batch without the contents that are known already; those that are left are known from then on."""
     left = Batch([], batch.files)
     for facts, found in batch.contents:
@@ -68,11 +68,11 @@ def unknown_part(batch: Batch, known: set[bytes]) -> Batch:
             kept = [fact for fact, wanted in zip(facts, chosen, strict=True) if wanted]
             known.update(fact.hash for fact in kept)
             left.contents.append((kept, rows(found, chosen)))
-            left.truncated += cut_short(left.contents[-1][1])
+            left.truncated += count_truncated(left.contents[-1][1])
     return left
 
 
-def cut_short(found: Encoded) -> int:
+def count_truncated(found: Encoded) -> int:
     """How many of these are texts longer than the model reads."""
     return 0 if found.truncated is None else int(found.truncated.sum())
 

@@ -11,11 +11,11 @@ from sightline.collection.indexing.writer import Batch, Writer
 _COMMIT_SECONDS = 2.0
 
 
-class Commits:
+class CommitQueue:
     """Gathers batches and writes them at intervals, in the order in which they came.
 
     Only one thread of its own writes. Ctrl-C, which Python raises in the main thread, thus never interrupts a write
-    halfway: leaving `commits_to` waits until the last one is whole.
+    halfway: leaving `commit_queue` waits until the last one is whole.
     """
 
     def __init__(self, writer: Writer, writing: ThreadPoolExecutor) -> None:
@@ -58,10 +58,10 @@ class Commits:
 
 
 @contextmanager
-def commits_to(writer: Writer) -> Iterator[Commits]:
+def commit_queue(writer: Writer) -> Iterator[CommitQueue]:
     """Give what writes batches; whoever leaves waits for the write that has begun, and drops what has not."""
     with threads("sightline-write", 1) as writing:
-        yield Commits(writer, writing)
+        yield CommitQueue(writer, writing)
 
 
 @contextmanager

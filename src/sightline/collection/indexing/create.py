@@ -10,8 +10,8 @@ from sightline.bundle import Bundle
 from sightline.bundle.encoded import Model, check_ability
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.collection import VECTORS_FOLDER
-from sightline.collection.indexing.lock import Told, writing
-from sightline.collection.indexing.writer import mend
+from sightline.collection.indexing.writer import repair
+from sightline.collection.locks import Notify, write_lock
 from sightline.collection.manifest import (
     FORMAT,
     MANIFEST_FILE,
@@ -31,7 +31,7 @@ from sightline.stores.milvus_address import parse_address
 
 @contextmanager
 def open_to_write(
-    at: Path, kind: Kind, model: Model, wait: bool | float, told: Told | None, store: str | None = None
+    at: Path, kind: Kind, model: Model, wait: bool | float, notify: Notify | None, store: str | None = None
 ) -> Iterator[tuple[Catalog, Store]]:
     """Open a collection for writing, made or mended where need be, by nobody else meanwhile.
 
@@ -43,13 +43,13 @@ def open_to_write(
         raise CollectionError(
             f"{at}: cannot be made: {error.strerror or error}", "Choose another folder with --at."
         ) from error
-    with writing(at, wait=wait, told=told):
+    with write_lock(at, wait=wait, notify=notify):
         manifest = _manifest(at, kind, model, store)
         with (
             closing(Catalog.open(at, write=True)) as catalog,
             closing(_store(at, manifest)) as vectors,
         ):
-            mend(catalog, vectors)
+            repair(catalog, vectors)
             yield catalog, vectors
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 
 from sightline.bundle import Bundle, Model
 from sightline.collection.indexing.batches import at_once, encoded, is_new
-from sightline.collection.indexing.commits import Commits, commits_to, threads
-from sightline.collection.indexing.readers import Outcome, vanished
+from sightline.collection.indexing.commits import CommitQueue, commit_queue, threads
+from sightline.collection.indexing.readers import Outcome, vanished_file
 from sightline.collection.indexing.writer import Batch, Writer
 from sightline.collection.manifest import Kind
-from sightline.media.loader import usable_cpus
+from sightline.parallel import usable_cpus
 
 Progress = Callable[[int, int], None]
-"""Told how many of the files to be read are done, and how many there are."""
+"""Notify how many of the files to be read are done, and how many there are."""
 
 _MOST_ENCODERS = 16
 _GPU_ENCODERS = 2  # one that computes, and one that gets the next batch ready
@@ -37,7 +37,7 @@ def encode(
     if isinstance(model, Bundle) and total >= _WORTH_A_GPU[writer.report.kind]:
         model = model.prefer_gpu()
     encoders = _encoders(model)
-    with commits_to(writer) as commits, threads("sightline-encode", encoders) as encoding:
+    with commit_queue(writer) as commits, threads("sightline-encode", encoders) as encoding:
         run = _Run(commits, model, known, encoding, most=2 * encoders)
         for outcome in outcomes:
             run.take(outcome)
@@ -55,7 +55,7 @@ def _encoders(model: Model) -> int:
     return _GPU_ENCODERS if model.device == "gpu" else min(usable_cpus(), _MOST_ENCODERS)
 
 
-def for_many(model: Model) -> Model:
+def with_one_thread(model: Model) -> Model:
     """The same model, ready to encode several batches at once with one thread each, where it can.
 
     Threads that share a batch wait for each other at every layer, and burn processor time while they do. A bundle that
@@ -72,7 +72,7 @@ class _Run:
     that it shares. At most `most` batches are sent at once.
     """
 
-    commits: Commits
+    commits: CommitQueue
     model: Model
     known: set[bytes]
     encoding: ThreadPoolExecutor
@@ -86,7 +86,7 @@ class _Run:
         report = self.commits.report
         report.read += 1
         if outcome.gone:
-            report.skipped.append(vanished(outcome))
+            report.skipped.append(vanished_file(outcome))
             self.done += 1
             return
         if is_new(outcome, self.known):

@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from sightline.collection.catalog.exif import place, taken
-from sightline.collection.catalog.files import Facts, Found
-from sightline.collection.indexing.report import Problem
+from sightline.collection.catalog.files import Facts, PendingFile
+from sightline.collection.indexing.report import FileProblem
 from sightline.collection.indexing.texts import text_hash
 from sightline.errors import MediaError, MissingDecoderError
 from sightline.media import ImageBytes, ImageFile, ImageInput, RegionConfig, to_input
-from sightline.media.loader import usable_cpus
-from sightline.media.pixels import open_for, to_pixels_of
+from sightline.media.pixels import framed_to_pixels, open_for_model
 from sightline.media.remote import ImageURL
+from sightline.parallel import usable_cpus
 
 _AHEAD = 32
 
@@ -29,24 +29,24 @@ class Outcome:
 
     payload: what the model reads, pixels, regions or text; None where the content is known already, so nothing need be
         encoded.
-    gone: the file vanished before it was read.
-    lasting: the problem lies in the file itself, and lasts until the file changes.
+    gone: the file vanished_file before it was read.
+    permanent: the problem lies in the file itself, and lasts until the file changes.
     """
 
-    found: Found
+    found: PendingFile
     facts: Facts | None = None
     payload: npt.NDArray[np.float32] | str | None = None
     problem: str = ""
     gone: bool = False
-    lasting: bool = True
+    permanent: bool = True
 
 
-def vanished(outcome: Outcome) -> Problem:
+def vanished_file(outcome: Outcome) -> FileProblem:
     """How a report tells of a file that was gone before it could be read."""
-    return Problem(outcome.found.name, "vanished while indexing")
+    return FileProblem(outcome.found.name, "vanished_file while indexing")
 
 
-def read_texts(work: Iterable[Found], known: Container[bytes]) -> Generator[Outcome, None, None]:
+def read_texts(work: Iterable[PendingFile], known: Container[bytes]) -> Generator[Outcome, None, None]:
     """Every text with its facts; those whose hash is known carry no payload."""
     for found in work:
         if found.problem or not found.text:
@@ -56,8 +56,8 @@ def read_texts(work: Iterable[Found], known: Container[bytes]) -> Generator[Outc
             yield Outcome(found, facts, None if facts.hash in known else found.text)
 
 
-def read_pictures(
-    work: Iterable[Found], preprocess: ImageInput, known: Container[bytes], workers: int | None = None
+def read_images(
+    work: Iterable[PendingFile], preprocess: ImageInput, known: Container[bytes], workers: int | None = None
 ) -> Generator[Outcome, None, None]:
     """Every picture with its facts, in order; one whose hash is known is not decoded.
 
@@ -79,14 +79,14 @@ def read_pictures(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _read(found: Found, preprocess: ImageInput, known: Container[bytes]) -> Outcome:
+def _read(found: PendingFile, preprocess: ImageInput, known: Container[bytes]) -> Outcome:
     source = found.source or ImageFile(found.where)
     try:
         data = source.read()
     except MediaError as error:
         is_local = not isinstance(source, ImageURL)
         gone = is_local and isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
-        return Outcome(found, problem=error.reason, gone=gone, lasting=False)
+        return Outcome(found, problem=error.reason, gone=gone, permanent=False)
     digest = hashlib.blake2b(data, digest_size=32).digest()
     if digest in known:
         return Outcome(found, Facts(digest))
@@ -94,9 +94,9 @@ def _read(found: Found, preprocess: ImageInput, known: Container[bytes]) -> Outc
     try:
         if isinstance(preprocess, RegionConfig):
             return Outcome(found, Facts(digest), to_input(here, preprocess))
-        picture = open_for(here, preprocess)
+        picture = open_for_model(here, preprocess)
     except MediaError as error:
-        return Outcome(found, problem=error.reason, lasting=not isinstance(error, MissingDecoderError))
+        return Outcome(found, problem=error.reason, permanent=not isinstance(error, MissingDecoderError))
     width, height = picture.sides
     facts = Facts(digest, width, height, taken(picture.exif), place(picture.exif))
-    return Outcome(found, facts, to_pixels_of(picture, preprocess))
+    return Outcome(found, facts, framed_to_pixels(picture, preprocess))

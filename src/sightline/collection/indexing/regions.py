@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from sightline.collection.catalog.database import Catalog
-from sightline.collection.catalog.files import Found
-from sightline.collection.indexing.report import Problem
+from sightline.collection.catalog.files import PendingFile
+from sightline.collection.indexing.report import FileProblem
 from sightline.collection.indexing.scan import Scan, stamp_of
 from sightline.collection.indexing.shards_and_urls import compare
 from sightline.datasets.regions.store import SPEC_FILE, RegionStore
@@ -20,11 +20,13 @@ def scan_regions(catalog: Catalog, root: int, path: Path, *, retry: bool = False
     scan = Scan()
     try:
         stamp, is_settled = stamp_of(path / SPEC_FILE)
-        records = list(RegionStore.open(path).records(lambda one: scan.skipped.append(Problem(one.place, one.reason))))
+        records = list(
+            RegionStore.open(path).records(lambda one: scan.skipped.append(FileProblem(one.place, one.reason)))
+        )
     except (OSError, DataError) as error:
-        return Scan(skipped=[Problem(str(path), str(error))])
+        return Scan(skipped=[FileProblem(str(path), str(error))])
     pictures = [
-        Found(root, record.key.encode(), record.key, path, stamp if is_settled else None, source=record.image)
+        PendingFile(root, record.key.encode(), record.key, path, stamp if is_settled else None, source=record.image)
         for record in records
     ]
     compare(scan, pictures, {row.raw: row for row in catalog.rows(root)}, retry)

@@ -7,7 +7,7 @@ from sightline.collection.manifest import Kind
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FileProblem:
     """A file or folder that was left out, as text for people, and why."""
 
     path: str
@@ -40,8 +40,8 @@ class Report:
     read: int = 0
     encoded: int = 0
     seconds: float = 0.0
-    broken: list[Problem] = field(default_factory=list)
-    skipped: list[Problem] = field(default_factory=list)
+    broken: list[FileProblem] = field(default_factory=list)
+    skipped: list[FileProblem] = field(default_factory=list)
 
     @property
     def per_second(self) -> float:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Self
 
 from sightline.collection.catalog.database import Catalog, Row
-from sightline.collection.catalog.files import Found, Stamp, below, shown
-from sightline.collection.indexing.report import Problem
+from sightline.collection.catalog.files import PendingFile, Stamp, below, shown
+from sightline.collection.indexing.report import FileProblem
 from sightline.errors import MediaError
 from sightline.media import find_images
 
@@ -20,11 +20,11 @@ _FRESH_NS = 2_000_000_000  # the coarsest clock of a file system: within it, a s
 class Scan:
     """What has to be done: files to read, and rows whose files are gone."""
 
-    work: list[Found] = field(default_factory=list)
+    work: list[PendingFile] = field(default_factory=list)
     missing: list[Row] = field(default_factory=list)
     unchanged: int = 0
-    broken: list[Problem] = field(default_factory=list)
-    skipped: list[Problem] = field(default_factory=list)
+    broken: list[FileProblem] = field(default_factory=list)
+    skipped: list[FileProblem] = field(default_factory=list)
 
     def __iadd__(self, other: "Scan") -> Self:
         self.work += other.work
@@ -48,7 +48,7 @@ def scan_images(
 
     def report(problem: MediaError) -> None:
         blind.append(Path(problem.name))
-        found.skipped.append(Problem(shown(os.fsencode(problem.name)), problem.reason))
+        found.skipped.append(FileProblem(shown(os.fsencode(problem.name)), problem.reason))
 
     try:
         paths = find_images(within, report)
@@ -66,9 +66,9 @@ def scan_images(
             report(MediaError(str(path), f"cannot be looked at: {error.strerror or error}"))
             continue
         if row is None or row.stamp != stamp or (retry and row.status == "broken"):
-            found.work.append(Found(root, raw, shown(raw), path, stamp if is_settled else None))
+            found.work.append(PendingFile(root, raw, shown(raw), path, stamp if is_settled else None))
         elif row.status == "broken":
-            found.broken.append(Problem(shown(os.fsencode(path)), row.reason))
+            found.broken.append(FileProblem(shown(os.fsencode(path)), row.reason))
         else:
             found.unchanged += 1
     rows = [row for row in catalog.rows(root) if row.id not in seen and _is_below(folder, row, [within])]
@@ -86,8 +86,8 @@ def stamp_of(path: Path) -> tuple[Stamp, bool]:
     return Stamp(status.st_size, status.st_mtime_ns), abs(now - status.st_mtime_ns) >= _FRESH_NS
 
 
-def _emptied(folder: Path, count: int) -> Problem:
-    return Problem(
+def _emptied(folder: Path, count: int) -> FileProblem:
+    return FileProblem(
         shown(os.fsencode(folder)),
         f"has no pictures now, where there were {count:,}: they are kept in case a disk is not connected; "
         "to forget them, index with --prune",

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from sightline.collection.catalog.database import Catalog, Row
-from sightline.collection.catalog.files import File, Found, Stamp, shown
-from sightline.collection.indexing.report import Problem
+from sightline.collection.catalog.files import File, PendingFile, Stamp, shown
+from sightline.collection.indexing.report import FileProblem
 from sightline.collection.indexing.scan import Scan, stamp_of
 from sightline.datasets.files import numbered_lines
 from sightline.datasets.regions.store import is_region_store
 from sightline.errors import DataError, MediaError
 from sightline.media import ImageFile, ImageSlice, ImageSource
-from sightline.media.archive import SHARD_SUFFIX, Part, pictures_in
+from sightline.media.archive import SHARD_SUFFIX, Part, images_in
 from sightline.media.remote import ImageURL, look, open_url
 
 LIST_SUFFIX = ".urls"
@@ -46,7 +46,7 @@ class Span(NamedTuple):
         return cls(*(int(number) for number in found.groups())) if found else None
 
 
-def is_listed(place: Path) -> bool:
+def is_container(place: Path) -> bool:
     """Whether a place is a shard or a list, by its name, or a store of regions: its items are no files of a folder."""
     if place.is_dir():
         return is_region_store(place)
@@ -63,7 +63,7 @@ def source_of(file: File) -> ImageSource:
     return ImageURL(file.path) if _is_list(file.root) else ImageFile(file.where)
 
 
-def scan_listed(catalog: Catalog, root: int, path: Path, *, prune: bool = False, retry: bool = False) -> Scan:
+def scan_container(catalog: Catalog, root: int, path: Path, *, prune: bool = False, retry: bool = False) -> Scan:
     """Hold the pictures of a shard or of a list against the catalog.
 
     A shard that looks as it did, and all of whose pictures are known, is not opened. A picture at a URL is taken to
@@ -79,7 +79,7 @@ def scan_listed(catalog: Catalog, root: int, path: Path, *, prune: bool = False,
         if prune:
             scan.missing = [row for own in rows.values() for row in own.values()]
         else:
-            scan.skipped.append(Problem(str(path), error.what.removeprefix(f"{path}: ")))
+            scan.skipped.append(FileProblem(str(path), error.what.removeprefix(f"{path}: ")))
         return scan
     if _is_list(path):
         compare(scan, [_at_url(root, path, url) for url in urls if not _is_shard(url)], rows.pop(b"", {}), retry)
@@ -88,7 +88,7 @@ def scan_listed(catalog: Catalog, root: int, path: Path, *, prune: bool = False,
         try:
             compare(scan, _in_shard(root, _Shard(path, os.fsdecode(url)), own), own, retry)
         except MediaError as error:
-            scan.skipped.append(Problem(error.name, error.reason))
+            scan.skipped.append(FileProblem(error.name, error.reason))
     scan.missing += [row for own in rows.values() for row in own.values()]
     return scan
 
@@ -146,22 +146,22 @@ def _urls_in(path: Path, scan: Scan) -> list[bytes]:
         if _URL.fullmatch(url):
             urls[url] = None
         elif url and not url.startswith(b"#"):
-            scan.skipped.append(Problem(f"{path}:{number}", "is no URL, such as https://… or s3://…"))
+            scan.skipped.append(FileProblem(f"{path}:{number}", "is no URL, such as https://… or s3://…"))
     return list(urls)
 
 
-def _at_url(root: int, path: Path, url: bytes) -> Found:
-    return Found(root, url, shown(url), path, _UNCHANGING, source=ImageURL(os.fsdecode(url)))
+def _at_url(root: int, path: Path, url: bytes) -> PendingFile:
+    return PendingFile(root, url, shown(url), path, _UNCHANGING, source=ImageURL(os.fsdecode(url)))
 
 
-def _in_shard(root: int, shard: _Shard, rows: _Rows) -> list[Found]:
+def _in_shard(root: int, shard: _Shard, rows: _Rows) -> list[PendingFile]:
     """Every picture of a shard, from its headers, or from the catalog where that knows all of them."""
     try:
         stamp, is_settled = shard.look()
         parts = _known_parts(shard, rows, stamp)
         if parts is None:
             with shard.open(stamp.size) as file:
-                parts = list({part.member: part for part in pictures_in(file, shard.url or str(shard.place))}.values())
+                parts = list({part.member: part for part in images_in(file, shard.url or str(shard.place))}.values())
     except OSError as error:
         raise MediaError(str(shard.place), f"cannot be read: {error.strerror or error}") from error
     found = []
@@ -169,7 +169,7 @@ def _in_shard(root: int, shard: _Shard, rows: _Rows) -> list[Found]:
         raw = os.fsencode(shard.prefix + part.member)
         key = str(Span(part.offset, part.size, len(parts)))
         looks = stamp if is_settled else None
-        found.append(Found(root, raw, shown(raw), shard.place, looks, key=key, source=shard.source(part)))
+        found.append(PendingFile(root, raw, shown(raw), shard.place, looks, key=key, source=shard.source(part)))
     return found
 
 
@@ -182,7 +182,7 @@ def _known_parts(shard: _Shard, rows: _Rows, stamp: Stamp) -> list[Part] | None:
     return [Part(os.fsdecode(raw[start:]), span.offset, span.size) for raw, span in spans.items() if span]
 
 
-def compare(scan: Scan, pictures: Iterable[Found], rows: _Rows, retry: bool) -> None:
+def compare(scan: Scan, pictures: Iterable[PendingFile], rows: _Rows, retry: bool) -> None:
     """Add to the scan which of these must be read, and which of those rows are gone."""
     left = dict(rows)
     for found in pictures:
@@ -190,7 +190,7 @@ def compare(scan: Scan, pictures: Iterable[Found], rows: _Rows, retry: bool) -> 
         if row is None or row.stamp is None or row.stamp != found.stamp or (retry and row.status == "broken"):
             scan.work.append(found)
         elif row.status == "broken":
-            scan.broken.append(Problem(found.name, row.reason))
+            scan.broken.append(FileProblem(found.name, row.reason))
         else:
             scan.unchanged += 1
     scan.missing += left.values()

@@ -7,25 +7,25 @@ from functools import partial
 from pathlib import Path
 
 from sightline.bundle.encoded import Model
-from sightline.collection.catalog.files import Found
+from sightline.collection.catalog.files import PendingFile
 from sightline.collection.indexing.create import open_to_write
-from sightline.collection.indexing.encode import Progress, encode, for_many
-from sightline.collection.indexing.lock import Told
-from sightline.collection.indexing.readers import read_pictures, read_texts
+from sightline.collection.indexing.encode import Progress, encode, with_one_thread
+from sightline.collection.indexing.readers import read_images, read_texts
 from sightline.collection.indexing.regions import scan_regions
 from sightline.collection.indexing.report import IndexingInterrupted, Report
 from sightline.collection.indexing.scan import Scan, scan_images
-from sightline.collection.indexing.shards_and_urls import is_listed, scan_listed
-from sightline.collection.indexing.targets import check_there, default_place, kind_of, targets
+from sightline.collection.indexing.shards_and_urls import is_container, scan_container
+from sightline.collection.indexing.targets import check_exists, default_location, kind_of, targets
 from sightline.collection.indexing.texts import scan_texts
 from sightline.collection.indexing.writer import Writer
+from sightline.collection.locks import Notify
 from sightline.collection.manifest import read_manifest
 from sightline.datasets.regions.store import is_region_store
 from sightline.errors import CollectionError
 from sightline.registry.loader import load
 from sightline.stores.milvus_address import is_address
 
-_Encoder = Callable[[Sequence[Found], Writer, set[bytes], Progress | None], None]
+_Encoder = Callable[[Sequence[PendingFile], Writer, set[bytes], Progress | None], None]
 
 
 def index(
@@ -35,7 +35,7 @@ def index(
     model: str | Path | Model = "default",
     progress: Progress | None = None,
     wait: bool | float = True,
-    told: Told | None = None,
+    notify: Notify | None = None,
     prune: bool = False,
     retry: bool = False,
     workers: str | None = None,
@@ -48,7 +48,7 @@ def index(
         `regions`. A text is a line of a `.txt`, or of a `.jsonl` a string or an object with `text` or `caption` and
         perhaps `id`.
     at: the collection's folder; by default `.sightline` in the folder that is indexed.
-    wait, told: what to do while another process indexes the same; see `locking.writing`.
+    wait, notify: what to do while another process indexes the same; see `locking.writing`.
     prune: believe that a root that is gone or has no pictures any more was emptied, and forget its items.
     retry: read broken files again though they have not changed.
     workers: who reads and encodes, if not this process: `ray` or `ray://HOST:PORT`; see `cluster`. The outcome is the
@@ -61,16 +61,16 @@ def index(
     """
     places = [Path(folder).resolve() for folder in ([folders] if isinstance(folders, str | Path) else folders)]
     for place in places if not prune else ():
-        check_there(place)
+        check_exists(place)
     if is_address(at):
         raise CollectionError(f"{at}: a store, and the collection's folder was asked for", "Give it with --store.")
-    at = Path(at).resolve() if at is not None else default_place(places, kind_of(places) if places else "images")
+    at = Path(at).resolve() if at is not None else default_location(places, kind_of(places) if places else "images")
     kind = kind_of(places) if places else read_manifest(at).kind
-    opened = for_many(load(model) if isinstance(model, str | Path) else model)
+    opened = with_one_thread(load(model) if isinstance(model, str | Path) else model)
     encoder = partial(_encode_here, opened) if workers is None else _encoder_on(workers, model, opened)
     report = Report(at, kind)
     began = time.perf_counter()
-    with open_to_write(at, kind, opened, wait, told, store) as (catalog, vectors):
+    with open_to_write(at, kind, opened, wait, notify, store) as (catalog, vectors):
         try:
             _sync(Writer(catalog, vectors, report), places, encoder, progress, prune, retry)
         except KeyboardInterrupt:
@@ -94,10 +94,10 @@ def _sync(
 
 
 def _encode_here(
-    model: Model, work: Sequence[Found], writer: Writer, known: set[bytes], progress: Progress | None
+    model: Model, work: Sequence[PendingFile], writer: Writer, known: set[bytes], progress: Progress | None
 ) -> None:
     is_texts = writer.report.kind == "texts"
-    outcomes = read_texts(work, known) if is_texts else read_pictures(work, model.preprocess, known)
+    outcomes = read_texts(work, known) if is_texts else read_images(work, model.preprocess, known)
     with closing(outcomes):
         encode(outcomes, len(work), writer, model, known, progress)
 
@@ -119,8 +119,8 @@ def _scan(writer: Writer, places: list[Path], prune: bool, retry: bool) -> Scan:
             everything += scan_texts(catalog, root, path, prune=prune)
         elif is_region_store(path):
             everything += scan_regions(catalog, root, path, retry=retry)
-        elif is_listed(path):
-            everything += scan_listed(catalog, root, path, prune=prune, retry=retry)
+        elif is_container(path):
+            everything += scan_container(catalog, root, path, prune=prune, retry=retry)
         else:
             everything += scan_images(catalog, root, path, within, prune=prune, retry=retry)
     return everything

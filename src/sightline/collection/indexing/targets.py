@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import below
-from sightline.collection.indexing.shards_and_urls import is_listed
+from sightline.collection.indexing.shards_and_urls import is_container
 from sightline.collection.indexing.texts import TEXT_SUFFIXES
 from sightline.collection.manifest import DEFAULT_FOLDER, Kind
 from sightline.errors import CollectionError
@@ -32,19 +32,19 @@ def _is_texts(place: Path) -> bool:
     return place.suffix.lower() in TEXT_SUFFIXES and not place.is_dir()
 
 
-def default_place(places: list[Path], kind: Kind) -> Path:
+def default_location(places: list[Path], kind: Kind) -> Path:
     """Where a collection is kept when nobody says: in the folder that it is of, or beside the file."""
     if len(places) != 1:
         said = "several folders" if places else "no folder"
         raise CollectionError(f"{said} given, and no place for the collection", "Say where it is kept with --at DIR.")
     place = places[0]
-    is_folder = kind == "images" and (place.is_dir() or not is_listed(place))
+    is_folder = kind == "images" and (place.is_dir() or not is_container(place))
     return place / DEFAULT_FOLDER if is_folder else place.with_name(f"{DEFAULT_FOLDER}-{place.stem}")
 
 
-def check_there(place: Path) -> None:
+def check_exists(place: Path) -> None:
     """Refuse what is not there, before anything is done: a disk may not be connected, a name mistyped."""
-    if place.is_dir() or ((_is_texts(place) or is_listed(place)) and place.is_file()):
+    if place.is_dir() or ((_is_texts(place) or is_container(place)) and place.is_file()):
         return
     if place.exists():
         raise CollectionError(
@@ -65,15 +65,15 @@ def targets(catalog: Catalog, places: Iterable[Path]) -> list[Target]:
     """
     found: list[Target] = []
     for place in sorted(set(places), key=lambda place: len(place.parts)):
-        if is_listed(place) or not any(place.is_relative_to(target.within) for target in found):
+        if is_container(place) or not any(place.is_relative_to(target.within) for target in found):
             found.append(_target(catalog, place))
     return found
 
 
 def _target(catalog: Catalog, place: Path) -> Target:
-    if is_listed(place):
+    if is_container(place):
         return Target(catalog.root(place), place, place)
-    known = {number: root for number, root in catalog.roots().items() if not is_listed(root)}
+    known = {number: root for number, root in catalog.roots().items() if not is_container(root)}
     for number, root in known.items():
         if place.is_relative_to(root):
             return Target(number, root, place)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sightline.collection.catalog.database import Catalog
-from sightline.collection.catalog.files import Found
-from sightline.collection.indexing.report import Problem
+from sightline.collection.catalog.files import PendingFile
+from sightline.collection.indexing.report import FileProblem
 from sightline.collection.indexing.scan import Scan
 from sightline.datasets.fields import decoded, is_unicode, shown
 from sightline.datasets.files import numbered_lines
@@ -33,13 +33,13 @@ def scan_texts(catalog: Catalog, root: int, path: Path, *, prune: bool = False) 
         work = list(_lines(root, path))
     except DataError as error:
         if not prune:
-            return Scan(skipped=[Problem(str(path), error.what.removeprefix(f"{path}: "))])
+            return Scan(skipped=[FileProblem(str(path), error.what.removeprefix(f"{path}: "))])
         work = []
     there = {found.raw for found in work}
     return Scan(work, [row for row in catalog.rows(root) if row.raw not in there])
 
 
-def _lines(root: int, path: Path) -> Iterator[Found]:
+def _lines(root: int, path: Path) -> Iterator[PendingFile]:
     parse = _from_json if path.suffix.lower() == ".jsonl" else _from_plain
     keys: dict[str, int] = {}
     for number, line in numbered_lines(path):
@@ -54,7 +54,7 @@ def _lines(root: int, path: Path) -> Iterator[Found]:
             key, problem = None, str(error)
         raw = f"{number}" if key is None else f"id:{key}"
         where = f"{path.name}:{number}"
-        yield Found(root, raw.encode(), where, path, text=text, line=number, key=key, problem=problem)
+        yield PendingFile(root, raw.encode(), where, path, text=text, line=number, key=key, problem=problem)
 
 
 def _from_plain(line: bytes) -> tuple[str, None]:

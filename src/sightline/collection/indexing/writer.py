@@ -13,8 +13,8 @@ from sightline.bundle.encoded import Encoded
 from sightline.collection.catalog.database import Catalog, Row
 from sightline.collection.catalog.files import Facts
 from sightline.collection.indexing.readers import Outcome
-from sightline.collection.indexing.report import Problem, Report
-from sightline.collection.remote.notes import notes_of
+from sightline.collection.indexing.report import FileProblem, Report
+from sightline.collection.remote.notes import build_notes
 from sightline.stores.base import AnnotatedStore, Store
 
 _NOT_ENCODED = "the model makes no finite numbers of it"
@@ -91,12 +91,12 @@ class Writer:
         if self._annotated is None:
             self.store.add(numbers, encoded)
         else:
-            self._annotated.add(numbers, encoded, notes_of(self.catalog, ids, self._annotated.partition))
+            self._annotated.add(numbers, encoded, build_notes(self.catalog, ids, self._annotated.partition))
 
     def _annotate(self, ids: Iterable[int]) -> None:
         """Tell a store that other machines search what has changed of the files of contents that it knows."""
         if self._annotated is not None and (there := sorted(self.catalog.items(sorted(ids)))):
-            notes = notes_of(self.catalog, there, self._annotated.partition)
+            notes = build_notes(self.catalog, there, self._annotated.partition)
             self._annotated.annotate(np.array(there, dtype=np.int64), notes)
         self._touched.clear()
 
@@ -107,8 +107,8 @@ class Writer:
         self._touched.update(id for id in (content, before.content if before else None) if id is not None)
         if content is None:
             reason = outcome.problem or _NOT_ENCODED
-            self.catalog.write(found if outcome.lasting else replace(found, stamp=None), None, reason)
-            self.report.broken.append(Problem(found.name, reason))
+            self.catalog.write(found if outcome.permanent else replace(found, stamp=None), None, reason)
+            self.report.broken.append(FileProblem(found.name, reason))
             return
         moved = self._moved(content) if before is None else None
         self.catalog.write(found, content, replaces=moved)
@@ -131,7 +131,7 @@ class Writer:
         return row.id
 
 
-def mend(catalog: Catalog, store: Store) -> None:
+def repair(catalog: Catalog, store: Store) -> None:
     """Make catalog and store speak of the same items again, after whatever ended the last writer.
 
     Vectors without a row are deleted, and their ids never given again. Rows without vectors, which only damage to the

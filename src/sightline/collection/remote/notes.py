@@ -8,7 +8,7 @@ from typing import Any
 
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.remote.milvus_filter import UNKNOWN
-from sightline.collection.remote.partitions import shelf_of
+from sightline.collection.remote.partitions import partition_key
 from sightline.retrieval.conditions import COLUMNS
 from sightline.stores.base import Note, Partition
 
@@ -18,7 +18,7 @@ _VALUES = ", ".join(sql for _, sql in COLUMNS.values())
 _ABOUT = "c.hash, f.root, f.raw, f.line, f.key, f.size, f.mtime_ns"
 
 
-def notes_of(catalog: Catalog, ids: Sequence[int], partition: Partition | None) -> list[Note]:
+def build_notes(catalog: Catalog, ids: Sequence[int], partition: Partition | None) -> list[Note]:
     """What to write of items into a store, in their order. Every one has a file."""
     roots = {number: _text(os.fsencode(root)) for number, root in catalog.roots().items()}
     rows: dict[int, list[tuple[Any, ...]]] = {id: [] for id in ids}
@@ -38,7 +38,7 @@ def _note(roots: Mapping[int, str], rows: Sequence[tuple[Any, ...]], partition: 
         files = files[: len(files) // 2]
     columns = {name: _column(name, values[name]) for name in COLUMNS if name != "id"}
     columns |= {"low_path": _low(columns["path"]), "files": float(len(rows))}
-    return Note(shelf_of(columns, partition), columns, about | {"files": files})
+    return Note(partition_key(columns, partition), columns, about | {"files": files})
 
 
 def _file(roots: Mapping[int, str], row: tuple[Any, ...]) -> list[Any]:

@@ -11,18 +11,18 @@ _TO: tuple[Sign, ...] = ("=", "<=", "<")
 _MOST = 400  # shelves that are named in a filter
 
 
-def shelf_of(columns: Mapping[str, str | float], partition: Partition | None) -> str:
+def partition_key(columns: Mapping[str, str | float], partition: Partition | None) -> str:
     """Where an item stands: by when it was taken, or in its topmost folder. What is not known stands together."""
     if partition == "folder":
         return _topmost(str(columns["folder"]))
     return "" if partition is None else str(columns["taken"])[: _DIGITS[partition]]
 
 
-def shelves_for(node: Node, partition: Partition | None) -> list[str] | None:
+def partition_keys_for(node: Node, partition: Partition | None) -> list[str] | None:
     """All shelves on which there can be items with one file that a filter lets pass; None where that may be any.
 
     >>> from sightline.retrieval.where import parse_where
-    >>> shelves_for(parse_where("taken >= '2021-11' and taken < '2022-02' and width > 9"), "month")
+    >>> partition_keys_for(parse_where("taken >= '2021-11' and taken < '2022-02' and width > 9"), "month")
     ['2021-11', '2021-12', '2022-01', '2022-02']
     """
     tests = [test for test in _necessary(node) if test.values and len(test.values) == 1]

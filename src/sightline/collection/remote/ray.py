@@ -22,14 +22,14 @@ import numpy.typing as npt
 
 from sightline.bundle import Bundle, Model
 from sightline.cache import cache_folder
-from sightline.collection.catalog.files import Found
-from sightline.collection.indexing.batches import encoded_block, unknown_part
-from sightline.collection.indexing.commits import commits_to
-from sightline.collection.indexing.encode import Progress, for_many
-from sightline.collection.indexing.readers import read_pictures, read_texts, vanished
+from sightline.collection.catalog.files import PendingFile
+from sightline.collection.indexing.batches import encode_in_batches, without_known
+from sightline.collection.indexing.commits import commit_queue
+from sightline.collection.indexing.encode import Progress, with_one_thread
+from sightline.collection.indexing.readers import read_images, read_texts, vanished_file
 from sightline.collection.indexing.report import Report
 from sightline.collection.indexing.writer import Batch, Writer
-from sightline.collection.locate import is_there
+from sightline.collection.locate import is_model_at
 from sightline.collection.manifest import Kind
 from sightline.errors import CollectionError, SightlineError
 from sightline.registry.loader import CHECKPOINT_FILE, load, locate
@@ -65,7 +65,7 @@ def folder_of(given: str | Path | Model, opened: Model) -> Path:
 def encode_on_ray(
     workers: str,
     model: tuple[Path, str],
-    work: Sequence[Found],
+    work: Sequence[PendingFile],
     writer: Writer,
     known: set[bytes],
     progress: Progress | None = None,
@@ -74,12 +74,12 @@ def encode_on_ray(
 
     model: its folder and sha256. known: the hashes of all contents so far; those that are encoded are added.
     """
-    with commits_to(writer) as commits:
+    with commit_queue(writer) as commits:
         if work:
             with _joined(workers) as ray, closing(_blocks(ray, work, commits.report.kind, model, known)) as blocks:
                 done = 0
                 for block in blocks:
-                    commits.take(unknown_part(_counted(block, commits.report), known))
+                    commits.take(without_known(_counted(block, commits.report), known))
                     if commits.is_due():
                         commits.write()
                     done += len(block.files)
@@ -116,7 +116,7 @@ def _library() -> ModuleType:
 
 
 def _blocks(
-    ray: Any, work: Sequence[Found], kind: Kind, model: tuple[Path, str], known: Iterable[bytes]
+    ray: Any, work: Sequence[PendingFile], kind: Kind, model: tuple[Path, str], known: Iterable[bytes]
 ) -> Generator[Batch, None, None]:
     """Every block of files as it comes back, in order; a few more than can be worked on are under way."""
     folder, sha256 = model
@@ -166,7 +166,7 @@ def _received(ray: Any, sent: Any) -> Batch:
 
 
 def _counted(block: Batch, report: Report) -> Batch:
-    """A block without the files that vanished meanwhile, and refused where a worker could only not see them."""
+    """A block without the files that vanished_file meanwhile, and refused where a worker could only not see them."""
     gone = [outcome for outcome in block.files if outcome.gone]
     for outcome in gone:
         if outcome.found.where.exists():
@@ -175,19 +175,21 @@ def _counted(block: Batch, report: Report) -> Batch:
                 "Workers need the same folders at the same paths. Mount them there, or index a list of URLs.",
             )
     report.read += len(block.files)
-    report.skipped += [vanished(outcome) for outcome in gone]
+    report.skipped += [vanished_file(outcome) for outcome in gone]
     return Batch(block.contents, [outcome for outcome in block.files if not outcome.gone], block.truncated)
 
 
-def encode_block(folder: str, sha256: str, packed: list[Any], kind: Kind, block: list[Found], known: _Hashes) -> Batch:
+def encode_block(
+    folder: str, sha256: str, packed: list[Any], kind: Kind, block: list[PendingFile], known: _Hashes
+) -> Batch:
     """Read files and encode what is not known of them; this is what a worker does."""
     if sha256 not in _models:
-        _models[sha256] = for_many(load(_place_of(folder, sha256, packed)))
+        _models[sha256] = with_one_thread(load(_place_of(folder, sha256, packed)))
     model = _models[sha256]
     hashes = Hashes(known)
-    outcomes = read_texts(block, hashes) if kind == "texts" else read_pictures(block, model.preprocess, hashes, 1)
+    outcomes = read_texts(block, hashes) if kind == "texts" else read_images(block, model.preprocess, hashes, 1)
     with closing(outcomes):
-        return encoded_block(model, kind, outcomes)
+        return encode_in_batches(model, kind, outcomes)
 
 
 class Hashes:
@@ -210,7 +212,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 def _place_of(folder: str, sha256: str, packed: list[Any]) -> Path:
     """Where a worker finds a model: where the driver has it, if the same is there, else in a copy of its own."""
     copy = cache_folder() / "models" / sha256
-    if is_there(folder, sha256):
+    if is_model_at(folder, sha256):
         return Path(folder)
     if not copy.is_dir():
         draft = copy.with_name(f"{sha256}.{os.getpid()}.new")

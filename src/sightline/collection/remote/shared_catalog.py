@@ -20,7 +20,7 @@ from sightline.collection.catalog.database import FROM, Catalog
 from sightline.collection.catalog.files import File, Item, Status
 from sightline.collection.catalog.schema import empty_catalog
 from sightline.collection.remote.milvus_filter import OF_CONTENTS, OF_FILES, pushed
-from sightline.collection.remote.partitions import shelves_for
+from sightline.collection.remote.partitions import partition_keys_for
 from sightline.retrieval.conditions import to_sql
 from sightline.retrieval.where import parse_where
 from sightline.stores.base import Ids, Store
@@ -76,7 +76,7 @@ class SharedCatalog(Catalog):
         node = parse_where(where)
         one = pushed(node, OF_CONTENTS | OF_FILES)
         several = pushed(node, OF_CONTENTS)
-        shelves = shelves_for(node, self.store.partition)
+        shelves = partition_keys_for(node, self.store.partition)
         where_it_stands = "" if shelves is None else f"shelf in {json.dumps(shelves)} and "
         single = _both(f"{where_it_stands}files == 1", one.filter)
         multiple = _both("files > 1", several.filter)

@@ -17,7 +17,7 @@ from sightline import device as gpu
 from sightline.collection import Collection, index
 from sightline.kernels.scan import Scan
 from sightline.server.current_collection import CurrentCollection
-from sightline.stores import device
+from sightline.stores import gpu_index
 from sightline.stores.base import Ids
 from sightline.stores.local import LocalStore
 from stores.plain import SHAPE, Plain, check_found, items, queries
@@ -27,10 +27,10 @@ from stores.plain import SHAPE, Plain, check_found, items, queries
 def on_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine whose GPU is torch on the processor, with a gigabyte."""
     monkeypatch.setattr(gpu, "has_gpu", lambda: True)
-    monkeypatch.setattr(device, "DEVICE", "cpu")
-    monkeypatch.setattr(device, "free_bytes", lambda: 1 << 30)
+    monkeypatch.setattr(gpu_index, "DEVICE", "cpu")
+    monkeypatch.setattr(gpu_index, "free_bytes", lambda: 1 << 30)
     yield
-    assert not device._all_sent, "what nobody uses any more is let go of"
+    assert not gpu_index._all_sent, "what nobody uses any more is let go of"
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_it_finds_what_the_processor_finds(tmp_path: Path, writer: LocalStore) -
     check(store, tmp_path)
     check_found(store.search(queries(0, 4), 9), plain, queries(0, 4), 9, None, 1e-6)
     store.close()
-    assert not device._all_sent
+    assert not gpu_index._all_sent
 
 
 def test_what_is_added_and_deleted_is_seen_after_a_refresh(tmp_path: Path, writer: LocalStore, sent: list[int]) -> None:
@@ -153,13 +153,13 @@ def test_after_compacting_everything_is_sent_anew(tmp_path: Path, writer: LocalS
 def test_while_embeddings_are_on_their_way_the_processor_searches(
     tmp_path: Path, writer: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on, up_to = threading.Event(), device._Sent.up_to
+    go_on, up_to = threading.Event(), gpu_index._Sent.up_to
 
-    def waiting(sent: device._Sent, embeddings: device.Halves) -> Scan:
+    def waiting(sent: gpu_index._Sent, embeddings: gpu_index.Float16Array) -> Scan:
         go_on.wait(10)
         return up_to(sent, embeddings)
 
-    monkeypatch.setattr(device._Sent, "up_to", waiting)
+    monkeypatch.setattr(gpu_index._Sent, "up_to", waiting)
     store = LocalStore.open(tmp_path, SHAPE, write=False, prefer_gpu=True)
     assert store.stats().index == "exact"
     before = store.search(queries(2, 2), 5)
@@ -175,7 +175,7 @@ def test_embeddings_that_do_not_fit_stay_where_they_are(
 ) -> None:
     needed = 200 * SHAPE.embedding * 2 * 9 // 8
     for free, fits in ((needed, False), (needed * 10 // 9 + 1, True)):
-        monkeypatch.setattr(device, "free_bytes", lambda free=free: free)
+        monkeypatch.setattr(gpu_index, "free_bytes", lambda free=free: free)
         store = on_gpu(tmp_path)
         assert store.stats().index == ("exact, on the GPU" if fits else "exact")
         assert store.search(queries(3, 1), 4).ids.min() >= 0

@@ -11,11 +11,11 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from sightline.arrays import Float16Array, Float32Array
 from sightline.errors import StoreError
-from sightline.stores.base import Found, Ids, Singles
+from sightline.stores.base import Ids, Neighbors
 from sightline.stores.generation import Generation
-from sightline.stores.ranking import Halves
-from sightline.stores.row_index import Directory
+from sightline.stores.row_index import RowIndex
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,11 +28,11 @@ DEVICE = "cuda"
 _LEFT = 10  # a tenth of the free memory is left to others
 
 
-class OnDevice:
+class GpuIndex:
     """The live rows of a store, searched on a GPU; sent there in the background, while the processor searches on."""
 
-    def __init__(self, files: Generation, directory: Directory) -> None:
-        self._directory = directory
+    def __init__(self, files: Generation, row_index: RowIndex) -> None:
+        self._row_index = row_index
         self._embeddings = files.embeddings
         self._sent = _sent_of(files)
         self._scan: Scan | None = None
@@ -49,7 +49,7 @@ class OnDevice:
         """Wait until everything is sent, or cannot be."""
         self._sending.join()
 
-    def search(self, queries: Singles, k: int, rows: Ids | None) -> Found | None:
+    def search(self, queries: Float32Array, k: int, rows: Ids | None) -> Neighbors | None:
         """Find the k best for each of the queries [queries, dim] among some live rows [n], or, with None, all of them.
 
         The answer is that of an exact search on the processor. None: the embeddings are not there.
@@ -63,16 +63,16 @@ class OnDevice:
             self._scan = None
             _log.warning("searching on the processor from now on: %s", str(error))
             return None
-        ids = np.where(near.rows < 0, -1, self._directory.row_ids[near.rows])
+        ids = np.where(near.rows < 0, -1, self._row_index.row_ids[near.rows])
         scores, ids = near.best(ids, k)
-        return Found(ids, scores)
+        return Neighbors(ids, scores)
 
     def _send(self) -> None:
         import torch
 
         try:
             scan = self._sent.up_to(self._embeddings)
-            self._live = torch.from_numpy(self._directory.is_live.copy()).to(DEVICE)
+            self._live = torch.from_numpy(self._row_index.is_live.copy()).to(DEVICE)
             self._scan = scan
         except (StoreError, RuntimeError, ImportError) as error:  # the last: torch came without Triton
             _log.warning("searching on the processor: %s", str(error))
@@ -85,7 +85,7 @@ class _Sent:
         self._lock = threading.Lock()
         self._scan: Scan | None = None
 
-    def up_to(self, embeddings: Halves) -> "Scan":
+    def up_to(self, embeddings: Float16Array) -> "Scan":
         """All of the embeddings [rows, dim] so far, and perhaps some that come later."""
         from sightline.kernels.scan import Scan
 
@@ -111,7 +111,7 @@ def _sent_of(files: Generation) -> _Sent:
         return _all_sent.setdefault(files.identity, _Sent())
 
 
-def _check_room(embeddings: Halves) -> None:
+def _check_room(embeddings: Float16Array) -> None:
     """Refuse embeddings that would not leave a tenth of the GPU's free memory free."""
     from sightline.kernels.scan import bytes_of
 

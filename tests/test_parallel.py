@@ -4,18 +4,18 @@ import time
 
 import pytest
 
-from sightline.stores import threads
-from sightline.stores.threads import in_pieces
+from sightline import parallel
+from sightline.parallel import map_slices
 
 
 @pytest.fixture(autouse=True)
 def _four_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_THREADS", 4)
+    monkeypatch.setattr(parallel, "_THREADS", 4)
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 6, 1003])
 def test_pieces_cover_every_row_once_and_come_back_in_order(count: int) -> None:
-    given = in_pieces(lambda piece: list(range(piece.start, piece.stop)), count, 5)
+    given = map_slices(lambda piece: list(range(piece.start, piece.stop)), count, 5)
     assert [row for rows in given for row in rows] == list(range(count))
     assert len(given) == max(1, -(-count // 5))
 
@@ -23,7 +23,7 @@ def test_pieces_cover_every_row_once_and_come_back_in_order(count: int) -> None:
 def two_at_once() -> bool:
     """Whether two threads were seen to work at the same time."""
     together = threading.Barrier(2, timeout=5)
-    return sorted(in_pieces(lambda piece: together.wait(), 2, 1)) == [0, 1]
+    return sorted(map_slices(lambda piece: together.wait(), 2, 1)) == [0, 1]
 
 
 def test_several_threads_work_at_once() -> None:
@@ -31,16 +31,16 @@ def test_several_threads_work_at_once() -> None:
 
 
 def test_a_single_piece_needs_no_helper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_pool", None)
-    assert in_pieces(lambda piece: threading.current_thread(), 5, 5) == [threading.current_thread()]
+    monkeypatch.setattr(parallel, "_pool", None)
+    assert map_slices(lambda piece: threading.current_thread(), 5, 5) == [threading.current_thread()]
 
 
 def test_helpers_that_get_no_turn_are_not_waited_for() -> None:
     """As on a machine whose cores have other things to do: here, those of all helpers have."""
     released = threading.Event()
-    busy = [threads._pool().submit(released.wait, 30) for _ in range(threads._pool()._max_workers)]
+    busy = [parallel._pool().submit(released.wait, 30) for _ in range(parallel._pool()._max_workers)]
     began = time.perf_counter()
-    assert len(in_pieces(lambda piece: piece, 100, 10)) == 10
+    assert len(map_slices(lambda piece: piece, 100, 10)) == 10
     assert time.perf_counter() - began < 10
     released.set()
     assert all(future.result() for future in busy)
@@ -54,7 +54,7 @@ def test_what_goes_wrong_in_any_thread_is_told(bad: int) -> None:
             raise OSError("the disk is gone")
 
     with pytest.raises(OSError, match="the disk is gone"):
-        in_pieces(work, 4, 1)
+        map_slices(work, 4, 1)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # later versions of Python advise against it

@@ -1,0 +1,125 @@
+"""Locks: one process at a time writes to a collection; threads share an open one."""
+
+import fcntl
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import IO
+
+from sightline.errors import CollectionError
+
+LOCK_FILE = "lock"
+Notify = Callable[[str], None]
+
+_POLL_SECONDS = 0.1
+_SIGNING_SECONDS = 0.5
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def write_lock(at: Path, *, wait: bool | float = True, notify: Notify | None = None) -> Iterator[None]:
+    """Hold the right to write to the collection at `at`.
+
+    The operating system releases the lock when the process ends, however it ends.
+
+    wait: while another process holds the lock, wait for it (True), fail at once (False), or fail after this many
+        seconds with a `CollectionError` that names the holder.
+    notify: called once with a message if there is a wait; logged by default.
+    """
+    with _open(at / LOCK_FILE) as file:
+        _acquire(file, at, wait, notify or _log.warning)
+        _write_holder(file)
+        try:
+            yield
+        finally:
+            file.truncate(0)
+
+
+def _open(path: Path) -> IO[str]:
+    try:
+        return path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise CollectionError(
+            f"{path}: cannot be written: {error.strerror or error}",
+            "Give yourself write permission there, or choose another folder with --at.",
+        ) from error
+
+
+def _acquire(file: IO[str], at: Path, wait: bool | float, notify: Notify) -> None:
+    began = time.monotonic()
+    deadline = began + float("inf" if wait is True else wait)
+    has_notified = False
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            holder = _read_holder(file)
+        if not holder and time.monotonic() < began + _SIGNING_SECONDS:
+            time.sleep(_POLL_SECONDS / 10)
+            continue
+        message = f"{at} is being written to by {holder or 'another process'}"
+        if time.monotonic() >= deadline:
+            raise CollectionError(message, "Wait until it has finished, or stop it, and try again.")
+        if not has_notified:
+            notify(f"{message}; waiting for it to finish")
+            has_notified = True
+        time.sleep(_POLL_SECONDS)
+
+
+def _write_holder(file: IO[str]) -> None:
+    file.truncate(0)
+    since = datetime.now().astimezone().isoformat(timespec="seconds")
+    json.dump({"pid": os.getpid(), "host": socket.gethostname(), "since": since}, file)
+    file.flush()
+
+
+def _read_holder(file: IO[str]) -> str:
+    """Describe the process that holds the lock; empty while it is about to write or clear its name."""
+    file.seek(0)
+    try:
+        holder = json.loads(file.read())
+        return f"process {holder['pid']} on {holder['host']} since {holder['since']}"
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+class ReadWriteLock:
+    """Lets any number of threads read, or one write. A waiting writer goes before readers that come later."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._readers = 0
+        self._writers = 0  # writing or waiting to
+
+    @contextmanager
+    def read(self) -> Iterator[None]:
+        """Hold the lock together with other readers."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._writers)
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._readers -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def write(self) -> Iterator[None]:
+        """Wait for the readers to finish, and keep others out."""
+        with self._changed:
+            self._writers += 1
+            try:
+                self._changed.wait_for(lambda: not self._readers)
+                yield
+            finally:
+                self._writers -= 1
+                self._changed.notify_all()

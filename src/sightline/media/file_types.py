@@ -1,0 +1,107 @@
+"""What bytes are, told from how they begin: names lie, and a decoder should only see what it was made for.
+
+Deciding here, and not by asking every decoder that Pillow has, keeps hostile bytes away from decoders nobody needs
+(one of them runs PostScript), and lets an error say what a file that is no picture really is.
+"""
+
+from dataclasses import dataclass
+
+_HEIF_BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1"})
+_AVIF_BRANDS = frozenset({b"avif", b"avis"})
+_TEXT_PROBE = 512
+
+
+@dataclass(frozen=True, slots=True)
+class FileType:
+    """A kind of file: `says` names it for people, `decoder` for Pillow; None where it is no picture we can open."""
+
+    says: str
+    decoder: str | None = None
+
+
+HEIC = FileType("a HEIC picture", "HEIF")
+AVIF = FileType("an AVIF picture", "AVIF")
+_JPEG_2000 = FileType("a JPEG 2000 picture", "JPEG2000")
+_TIFF = FileType("a TIFF picture", "TIFF")
+_WEBP = FileType("a WebP picture", "WEBP")
+ARRAY = FileType("an array of numbers, such as the regions of a picture")
+
+_BEGINNINGS: tuple[tuple[bytes, FileType], ...] = (
+    (b"\xff\xd8\xff", FileType("a JPEG picture", "JPEG")),
+    (b"\x89PNG\r\n\x1a\n", FileType("a PNG picture", "PNG")),
+    (b"GIF87a", FileType("a GIF picture", "GIF")),
+    (b"GIF89a", FileType("a GIF picture", "GIF")),
+    (b"II*\0", _TIFF),
+    (b"MM\0*", _TIFF),
+    (b"II+\0", _TIFF),
+    (b"MM\0+", _TIFF),
+    (b"BM", FileType("a BMP picture", "BMP")),
+    (b"\0\0\0\x0cjP  \r\n\x87\n", _JPEG_2000),
+    (b"\xff\x4f\xff\x51", _JPEG_2000),
+    *((b"P%d%c" % (digit, space), FileType("a PNM picture", "PPM")) for digit in range(1, 7) for space in b" \t\n\r"),
+    (b"\0\0\0\x0cJXL ", FileType("a JPEG XL picture")),
+    (b"\xff\x0a", FileType("a JPEG XL picture")),
+    (b"8BPS", FileType("a Photoshop document")),
+    (b"gimp xcf", FileType("a GIMP document")),
+    (b"FUJIFILMCCD-RAW", FileType("a raw camera file")),
+    (b"\0\0\x01\0", FileType("a Windows icon")),
+    (b"%PDF", FileType("a PDF document")),
+    (b"%!PS", FileType("a PostScript document")),
+    (b"PK\x03\x04", FileType("a ZIP archive")),
+    (b"\x1f\x8b", FileType("a gzip archive")),
+    (b"Rar!", FileType("a RAR archive")),
+    (b"7z\xbc\xaf\x27\x1c", FileType("a 7-Zip archive")),
+    (b"\x1a\x45\xdf\xa3", FileType("a Matroska or WebM video")),
+    (b"\0\x05\x16\x07", FileType("macOS file metadata (AppleDouble)")),
+    (b"\x7fELF", FileType("a program")),
+    (b"MZ", FileType("a Windows program")),
+    (b"version https://git-lfs", FileType("a Git LFS pointer, not the picture itself")),
+    (b"SQLite format 3\0", FileType("an SQLite database")),
+    (b"\x93NUMPY", ARRAY),
+)
+_MARKUP: tuple[tuple[bytes, str], ...] = (
+    (b"<svg", "an SVG drawing"),
+    (b"<!doctype html", "an HTML page"),
+    (b"<html", "an HTML page"),
+    (b"<?xml", "an XML document"),
+)
+
+
+def detect_type(data: bytes) -> FileType:
+    """Tell the kind of file that begins with these bytes; content decides, so a JPEG called .png is a JPEG."""
+    if data[:4] == b"RIFF" and len(data) >= 12:
+        return _WEBP if data[8:12] == b"WEBP" else FileType("a RIFF sound or video file")
+    if data[4:8] == b"ftyp":
+        return _in_iso_container(data)
+    for beginning, kind in _BEGINNINGS:
+        if data.startswith(beginning):
+            return kind
+    return _text_or_nothing(data[:_TEXT_PROBE])
+
+
+def _in_iso_container(data: bytes) -> FileType:
+    """HEIC, AVIF and MP4 share one container; the brands in its first box tell them apart."""
+    box = data[: min(int.from_bytes(data[:4], "big"), 1024)]
+    brands = {data[8:12]} | {box[start : start + 4] for start in range(16, len(box), 4)}
+    if brands & _AVIF_BRANDS:
+        return AVIF
+    if brands & _HEIF_BRANDS:
+        return HEIC
+    if data[8:12] == b"crx ":
+        return FileType("a raw camera file")
+    return FileType("an MP4 or QuickTime video")
+
+
+def _text_or_nothing(head: bytes) -> FileType:
+    if not head.strip(b"\0"):
+        return FileType("nothing but zero bytes, as an interrupted download or a failing disk leaves")
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    for markup, says in _MARKUP:
+        if start.startswith(markup):
+            return FileType("an SVG drawing" if b"<svg" in start else says)
+    if start.startswith((b"{", b"[")):
+        return FileType("JSON")
+    # A probe may end inside a character, so its last three bytes may not decode.
+    text = head.decode("utf-8", "ignore")
+    is_text = len(head) - len(text.encode()) <= 3 and all(char.isprintable() or char.isspace() for char in text)
+    return FileType("plain text" if is_text else "no known kind of file")

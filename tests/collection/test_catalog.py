@@ -10,7 +10,8 @@ import pytest
 from collection.made_up import Instant, contents, picture, put
 from sightline.bundle import Encoded
 from sightline.collection import Collection, index
-from sightline.collection.catalog.database import Catalog, schema
+from sightline.collection.catalog import schema
+from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import Facts
 from sightline.collection.manifest import read_manifest
 from sightline.errors import CollectionError

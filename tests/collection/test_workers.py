@@ -12,7 +12,7 @@ from sightline.collection.catalog.files import Facts, PendingFile
 from sightline.collection.indexing.batches import encode_in_batches, without_known
 from sightline.collection.indexing.readers import Outcome
 from sightline.collection.indexing.writer import Batch
-from sightline.collection.remote.access import ray
+from sightline.collection.remote import ray
 from sightline.errors import CollectionError, SightlineError
 
 

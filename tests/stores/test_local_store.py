@@ -169,7 +169,8 @@ def test_what_is_synced_is_synced_before_the_head_speaks_of_it(tmp_path: Path, m
     store.delete(np.array([3]))
     store.flush()
     data = {f"{name}.0" for name in ("ids", "embeddings", "codes", "ends", "fragments", "states", "deleted")}
-    assert events[-3:] == ["head.json.draft", "rename", tmp_path.name]
+    assert events[-3].startswith("head.json.")
+    assert events[-2:] == ["rename", tmp_path.name]
     assert data <= set(events[:-3])
     events.clear()
     store.flush()

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import os
 from pathlib import Path
 
 import httpx
@@ -141,6 +142,23 @@ def test_a_thumbnail_is_made_once_and_not_sent_twice(
     again = client.get(address, headers={"If-None-Match": first.headers["etag"]})
     assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
     assert client.get(address, headers={"If-None-Match": '"another"'}).status_code == 200
+
+
+def test_thumbnails_can_be_read_by_their_owner_alone(collection: Collection, tmp_path: Path) -> None:
+    from server.samples import limits
+    from sightline.server.images import Thumbnails
+
+    folder = tmp_path / "thumbnails"
+    folder.mkdir(mode=0o755)
+    item = next(iter(collection.items(collection.catalog.ids()).values()))
+    before = os.umask(0)
+    try:
+        Thumbnails(limits(), folder).get(collection, item, 160)
+    finally:
+        os.umask(before)
+    made = [folder, *folder.rglob("*")]
+    assert len(made) == 3
+    assert not [path for path in made if path.stat().st_mode & 0o077]
 
 
 def test_thumbnails_that_take_too_much_room_are_deleted_oldest_first(

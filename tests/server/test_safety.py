@@ -252,6 +252,21 @@ def test_broken_json_is_a_problem_not_a_failure(client: httpx.Client, body: byte
         assert answer.status_code in (400, 422)
 
 
+NESTED = b"[" * 200 + b"]" * 200
+
+
+@pytest.mark.parametrize("body", [NESTED, b'{"q": %b}' % NESTED, b'{"texts": %b}' % NESTED, b'{"\\"":' * 50])
+def test_deeply_nested_json_is_refused_before_it_is_parsed(client: httpx.Client, body: bytes) -> None:
+    for path in ("/v1/search", "/v1/embed", "/v1/match"):
+        answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
+        assert "nested" in problem(answer, 422)["detail"]
+
+
+def test_brackets_in_texts_are_no_nesting(client: httpx.Client) -> None:
+    assert client.post("/v1/search", json={"q": "[{" * 100 + '"[', "rerank": 0}).status_code == 200
+    assert client.post("/v1/embed", json={"texts": ["[[{{"] * 60}).status_code == 200
+
+
 # Tokens
 
 
@@ -326,7 +341,7 @@ def test_tokens_are_compared_in_constant_time(guarded: FastAPI, monkeypatch: pyt
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", ""])
 def test_another_address_than_this_machines_own_needs_a_token(host: str) -> None:
     assert not is_loopback(host)
-    for token in (None, ""):
+    for token in (None, "", "  "):
         with pytest.raises(ServeError, match="token"):
             check_exposure(host, token)
     check_exposure(host, "a token")
@@ -344,6 +359,49 @@ def test_another_name_for_this_machine_is_refused_where_there_is_no_token(app: F
         assert ask(app, "GET", "/v1/collection", headers={"Host": name}).status_code == 200
     shown = {"Host": "photos.example", "Authorization": f"Bearer {TOKEN}"}
     assert ask(guarded, "GET", "/v1/collection", headers=shown).status_code == 200
+
+
+@pytest.mark.parametrize("token", ["", " ", "a b ", "schlüssel", "a\nb", "\x00"])
+def test_a_token_that_no_header_can_hold_is_refused(token: str) -> None:
+    with pytest.raises(ServeError, match="token"):
+        check_exposure("127.0.0.1", token)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "http://127.0.0.1:9999"},
+        {"Origin": "null"},
+        {"Origin": "http://["},
+    ],
+)
+def test_requests_for_a_page_of_another_site_are_refused(
+    app: FastAPI, guarded: FastAPI, headers: dict[str, str]
+) -> None:
+    headers = {**headers, "Authorization": f"Bearer {TOKEN}"}
+    for served_app in (app, guarded):
+        for method, path in (("GET", "/v1/items/1/image"), ("GET", "/v1/search?q=a"), ("POST", "/v1/search")):
+            problem(ask(served_app, method, path, headers=headers), 403)
+
+
+def test_the_own_page_and_programs_are_answered(app: FastAPI) -> None:
+    for headers in (
+        {"Sec-Fetch-Site": "same-origin", "Origin": "http://127.0.0.1"},
+        {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"},
+        {"Origin": "http://127.0.0.1"},
+        {"Sec-Fetch-Site": "same-origin", "Origin": "https://behind-a-proxy.example"},
+    ):
+        assert ask(app, "GET", "/v1/collection", headers=headers).status_code == 200
+
+
+def test_a_link_of_another_site_may_lead_to_the_page(app: FastAPI) -> None:
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert ask(app, "GET", "/?q=a+dog", headers=headers).status_code == 200
+    problem(ask(app, "GET", "/", headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}), 403)
 
 
 # Rates
@@ -382,6 +440,14 @@ def test_a_bucket_fills_up_again_and_an_ipv6_network_has_one() -> None:
     rate.check("2001:db8::2")
     with pytest.raises(RefusedError):
         rate.check("2001:db8::2")
+
+
+def test_ipv4_clients_of_a_server_at_all_ipv6_addresses_have_a_bucket_each() -> None:
+    rate = Rate(1.0, 1, lambda: 0.0)
+    rate.check("::ffff:203.0.113.7")
+    rate.check("::ffff:203.0.113.8")
+    with pytest.raises(RefusedError):
+        rate.check("203.0.113.7")
 
 
 def test_the_clients_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Who may ask: the right host name, the right token, and not too often."""
+"""Access control: host names, tokens, requests from other web sites, and rate limits."""
 
 import hmac
 import ipaddress
@@ -29,21 +29,36 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(host: str, token: str | None) -> None:
-    """Refuse to show a collection to other machines without a token."""
-    if not is_loopback(host) and not token:
+    """Refuse an unusable token, and an address that other machines can reach without a token."""
+    if token is not None:
+        _check_usable(token)
+    elif not is_loopback(host):
         raise ServeError(
             f"{host} can be reached from other machines, and there is no token",
             "Give one with --token or SIGHTLINE_TOKEN, or leave out --host to serve this machine alone.",
         )
 
 
-class AccessControl:
-    """Lets requests in, or says why not.
+def _check_usable(token: str) -> None:
+    if not token.strip():
+        raise ServeError("the token is empty", "Leave out --token, or give one that nobody can guess.")
+    if token != token.strip() or not (token.isascii() and token.isprintable()):
+        raise ServeError(
+            "the token does not fit into an HTTP header",
+            "Use letters, digits and punctuation of ASCII, without spaces at the ends.",
+        )
 
-    Without a token only this machine can reach the server, and then requests must name it as this machine: a web page
-    elsewhere could make its own name point here, and read what its visitor can read. With a token it must be given, as
-    `Authorization: Bearer …` or by the cookie that `session` makes for a browser, whose pictures carry no headers. The
-    cookie holds a secret of this run, not the token. `open_paths` are for everybody: they tell nothing.
+
+class AccessControl:
+    """Decides which requests are answered.
+
+    Without a token, only this machine can reach the server, and requests must name it as this machine: otherwise a web
+    page could point its own host name here (DNS rebinding) and read what its visitor can read. With a token, requests
+    must carry it as `Authorization: Bearer TOKEN` or by the cookie from `session`, because images of a page carry no
+    headers. The cookie holds a secret of this run, not the token. Requests that a browser makes for a page of another
+    origin are refused in both cases, except for opening the page itself by a link.
+
+    open_paths: need no token. page_paths: may be opened from other sites.
     """
 
     def __init__(
@@ -52,10 +67,11 @@ class AccessControl:
         token: str | None,
         limits: Limits,
         open_paths: frozenset[str] = frozenset(),
+        page_paths: frozenset[str] = frozenset(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         check_exposure(host, token)
-        self._open_paths = open_paths
+        self._open_paths, self._page_paths = open_paths, page_paths
         self._names = _LOCAL_NAMES | {host}
         self._token = token
         self._session = secrets.token_urlsafe(32)
@@ -63,16 +79,17 @@ class AccessControl:
 
     @property
     def session(self) -> str:
-        """The cookie of a browser that has shown the token; nothing else may be made of it."""
+        """The `Set-Cookie` header for a browser that has sent the token."""
         return f"{COOKIE}={self._session}; Path=/; HttpOnly; SameSite=Strict"
 
-    def check(self, path: str, headers: Headers, client: str) -> None:
-        """Raise `RefusedError` for a request that may not come in."""
+    def check(self, method: str, path: str, headers: Headers, client: str) -> None:
+        """Raise `RefusedError` for a request that must not be answered."""
         if self._rate:
             self._rate.check(client)
         if self._token is None:
             self._check_host(headers.get("host", ""))
-        elif path not in self._open_paths:
+        self._check_origin(method, path, headers)
+        if self._token is not None and path not in self._open_paths:
             self._check_token(headers, self._token)
 
     def _check_host(self, host: str) -> None:
@@ -84,6 +101,18 @@ class AccessControl:
             raise RefusedError(
                 421, "this server does not go by that name", "Call it 127.0.0.1, or start it with a token."
             )
+
+    def _check_origin(self, method: str, path: str, headers: Headers) -> None:
+        """Refuse what a browser asks for on behalf of another site; browsers set these headers, pages cannot."""
+        site = headers.get("sec-fetch-site")
+        if site in ("same-origin", "none"):
+            return
+        follows_link = method == "GET" and path in self._page_paths and headers.get("sec-fetch-mode") == "navigate"
+        if site is not None and not follows_link:
+            raise _other_site()
+        origin = headers.get("origin")
+        if origin is not None and _netloc(origin) != headers.get("host", "").lower():
+            raise _other_site()
 
     def _check_token(self, headers: Headers, token: str) -> None:
         scheme, _, given = headers.get("authorization", "").partition(" ")
@@ -100,14 +129,14 @@ class AccessControl:
 
 
 class Rate:
-    """A bucket of requests for every client, which fills up again at a steady rate."""
+    """Token buckets: how many requests each client may make, in the long run and at once."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def check(self, client: str) -> None:
-        """Take a request out of a client's bucket; raise `RefusedError` where it is empty."""
+        """Count a request of a client; raise `RefusedError` where it makes too many."""
         client = _network(client)
         now = self._clock()
         left, at = self._buckets.pop(client, (float(self._burst), now))
@@ -121,18 +150,35 @@ class Rate:
 
 
 def _network(client: str) -> str:
-    """Whom requests are counted for: an IPv4 address, or the network of an IPv6 address, which has plenty."""
+    """Whom requests are counted for: an IPv4 address, or the /64 network of an IPv6 address.
+
+    >>> _network("::ffff:203.0.113.7"), _network("2001:db8::7")
+    ('203.0.113.7', '2001:db8::/64')
+    """
     try:
         address = ipaddress.ip_address(client)
     except ValueError:
         return client
-    if address.version == 4:
+    if isinstance(address, ipaddress.IPv4Address):
         return client
+    if address.ipv4_mapped:  # a client of a server that listens at ::
+        return str(address.ipv4_mapped)
     return str(ipaddress.ip_network(f"{client.partition('%')[0]}/64", strict=False))
 
 
+def _other_site() -> RefusedError:
+    return RefusedError(403, "requests from other web sites are not answered", "Open the page of this server instead.")
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower() or None
+    except ValueError:
+        return None
+
+
 def _same(given: str, wanted: str) -> bool:
-    """Compare in a time that does not tell how much of it is right."""
+    """Compare in constant time."""
     return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), wanted.encode("utf-8", "surrogateescape"))
 
 

@@ -40,7 +40,9 @@ def create_app(
     start, stop: are called when the server comes up and when it has answered its last request.
     """
     files = page_files()
-    access_control = AccessControl(host, token, service.limits, frozenset({"/healthz", *files}))
+    access_control = AccessControl(
+        host, token, service.limits, open_paths=frozenset({"/healthz", *files}), page_paths=frozenset({*files, "/docs"})
+    )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -164,7 +164,11 @@ def _jpeg(image: Image.Image, quality: int) -> bytes:
 def _keep(place: Path, data: bytes) -> None:
     """Write a thumbnail whole or not at all; where nothing can be written, it is made again next time."""
     try:
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = place.parent.parent
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)  # one that an earlier version made
+        place.parent.mkdir(mode=0o700, exist_ok=True)
         write_atomic(place, data, mode=0o600, sync=False)
     except OSError:
         return
+

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import time
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -28,6 +29,8 @@ HEADERS = {
 }
 """Of every answer, whatever it is."""
 
+_DEEPEST = 16
+_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 _JSON, _FORM = "application/json", "multipart/form-data"
 _CONTENT_TYPES = {"/v1/search": (_JSON, _FORM), "/v1/embed": (_JSON,), "/v1/match": (_JSON,)}
 
@@ -66,10 +69,13 @@ class RequestMiddleware:
     async def _answered(self, scope: Scope, receive: Receive, sender: "_Sender") -> None:
         try:
             headers = Headers(scope=scope)
-            self._access_control.check(scope["path"], headers, (scope.get("client") or ("unknown", 0))[0])
+            client = (scope.get("client") or ("unknown", 0))[0]
+            self._access_control.check(scope["method"], scope["path"], headers, client)
             _check_content_type(scope, headers)
             deadline = asyncio.get_running_loop().time() + self._limits.seconds
             body = await self._body_by(deadline, headers, receive)
+            if _content_type(headers) == _JSON:
+                check_depth(body)
             async with asyncio.timeout_at(deadline):
                 await _unless_gone(self._app, scope, body, receive, sender)
         except ClientGoneError:
@@ -166,10 +172,26 @@ async def _disconnect(receive: Receive) -> Message:
             return message
 
 
+def _content_type(headers: Headers) -> str:
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def check_depth(body: bytes) -> None:
+    """Refuse JSON with more nested lists and objects than any request has; parsers recurse into them."""
+    if body.count(b"[") + body.count(b"{") <= _DEEPEST:
+        return
+    depth = 0
+    for token in _BRACKETS.finditer(body):
+        first = token[0][:1]
+        depth += (first in b"[{") - (first in b"]}")
+        if depth > _DEEPEST:
+            raise RefusedError(422, f"JSON nested more than {_DEEPEST} levels deep", "See /docs.")
+
+
 def _check_content_type(scope: Scope, headers: Headers) -> None:
     allowed = _CONTENT_TYPES.get(scope["path"], ())
     if scope["method"] != "POST" or not allowed:
         return
-    found = headers.get("content-type", "").partition(";")[0].strip().lower()
+    found = _content_type(headers)
     if found not in allowed:
         raise RefusedError(415, f"a request of the type {found or 'none'}", f"Send {' or '.join(allowed)}.")

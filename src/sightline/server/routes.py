@@ -29,7 +29,7 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     schema = {"$ref": "#/components/schemas/ProblemDetails"}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": schema}}}
-        for status in (400, 401, 408, 413, 415, 421, 422, 429, 500, 503, *statuses)
+        for status in (400, 401, 403, 408, 413, 415, 421, 422, 429, 500, 503, *statuses)
     }
 
 

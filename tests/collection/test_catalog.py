@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from sightline.collection.catalog import schema
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import Facts
 from sightline.collection.manifest import read_manifest
-from sightline.errors import CollectionError
+from sightline.errors import CollectionError, QueryError
 from sightline.stores.local import LocalStore
 
 
@@ -167,4 +168,47 @@ def test_a_full_disk_is_an_error_that_says_so(at: Path, photos: Path, model: Ins
         fill()
     assert "Make room" in caught.value.way_out
     assert len(catalog.ids()) == 6
+    catalog.close()
+
+
+ENDLESS = "count(*) FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n)"
+
+
+def test_a_long_query_of_one_thread_holds_up_no_other_and_can_be_interrupted(at: Path) -> None:
+    catalog = Catalog.open(at)
+    began, cancelled = threading.Event(), threading.Event()
+    errors: list[Exception] = []
+
+    def is_cancelled() -> bool:
+        began.set()
+        return cancelled.is_set()
+
+    def query() -> None:
+        try:
+            catalog.select(ENDLESS, ())
+        except QueryError as error:
+            errors.append(error)
+
+    catalog.stop_when(is_cancelled)
+    thread = threading.Thread(target=query)
+    thread.start()
+    try:
+        assert began.wait(10)
+        assert len(catalog.ids()) == len(catalog) > 0
+    finally:
+        cancelled.set()
+        thread.join(10)
+    assert not thread.is_alive()
+    assert "interrupted" in str(errors[0])
+    catalog.close()
+
+
+def test_the_connection_of_a_thread_is_closed_with_it(at: Path) -> None:
+    catalog = Catalog.open(at)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(20):
+        thread = threading.Thread(target=catalog.ids)
+        thread.start()
+        thread.join()
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 2
     catalog.close()

@@ -297,3 +297,23 @@ def test_sql_and_plain_python_agree(catalog: sqlite3.Connection, tree: tuple[Any
 def test_times_of_change_are_by_the_clock_on_the_wall(catalog: sqlite3.Connection) -> None:
     local = datetime.fromtimestamp(ROWS[0]["modified"])
     assert chosen(catalog, f"modified = '{local:%Y-%m-%d %H:%M:%S}'") == [1], os.environ.get("TZ")
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        " or ".join(["folder = name"] * 132),
+        " or ".join(["folder = 'a'"] * 17),
+        " and ".join(["width > 1"] * 65),
+        f"taken in ({', '.join(['2020'] * 64)})",
+    ],
+)
+def test_a_filter_with_too_many_tests_is_refused(expression: str) -> None:
+    with pytest.raises(QueryError, match=r"too many tests[\s\S]*Use in"):
+        compile_where(expression)
+
+
+def test_many_values_of_one_column_are_one_test() -> None:
+    condition = compile_where(f"folder in ({', '.join(map(repr, map(str, range(500))))})")
+    assert len(condition.values) == 500
+    compile_where(" or ".join(["width > 1"] * 64))

@@ -18,6 +18,7 @@ from fastapi import FastAPI
 import sightline
 from server.samples import LIMITS, TOKEN, application, ask, bomb, limits, picture
 from server.served import opening, served
+from sightline.collection.catalog.database import Catalog
 from sightline.errors import ServeError
 from sightline.server import access
 from sightline.server.access import Rate, check_exposure, is_loopback
@@ -544,6 +545,32 @@ def test_a_body_that_comes_too_slowly_is_given_up(opened: ServedCollection) -> N
         )
         status, _ = answer_of(connection)
     assert status == 408
+
+
+def test_filters_that_take_too_long_are_interrupted_and_hold_up_nobody(
+    opened: ServedCollection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = (
+        "f.id FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT 0 AS id FROM n) f WHERE id"
+    )
+    monkeypatch.setattr(Catalog, "ids_where", lambda own, where: own.select(endless, ()))
+    app = application(opened, limits(seconds=0.5, waiting=0))
+
+    async def ask_all() -> tuple[list[int], float]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=20) as asking:
+            tasks = [asyncio.create_task(asking.get("/v1/items?where=id>0")) for _ in range(32)]
+            await asyncio.sleep(0.1)
+            began = time.monotonic()
+            assert (await asking.get("/healthz")).status_code == 200
+            took = time.monotonic() - began
+            statuses = [(await task).status_code for task in tasks]
+            await asyncio.sleep(1)
+            return [*statuses, (await asking.get("/v1/items/1")).status_code], took
+
+    statuses, took = asyncio.run(ask_all())
+    assert statuses == [503] * 32 + [200]
+    assert took < 2
 
 
 def test_more_than_can_wait_are_turned_away(opened: ServedCollection, stuck: Stuck) -> None:

@@ -44,6 +44,8 @@ _TOKEN = re.compile(
 _DATE = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d)?)?)?)?)?", re.ASCII)
 _DEEPEST = 50
 _MOST = 5_000  # tokens
+_MOST_TESTS = 64  # each is made for every file
+_COSTLY = {"folder": 4, "name": 4, "modified": 4}  # computed from others, and counted as so many tests
 
 
 class _Token(NamedTuple):
@@ -124,6 +126,7 @@ class _Parser:
     tokens: list[_Token]
     place: int = 0
     depth: int = 0
+    tests: int = 0
 
     @property
     def here(self) -> _Token:
@@ -198,10 +201,16 @@ class _Parser:
     def column(self, token: _Token) -> tuple[str, Kind]:
         name = token.text.lower()
         if token.kind == "word" and name in _COLUMNS:
+            self.count(token, _COSTLY.get(name, 1))
             return name, _COLUMNS[name][0]
         if token.kind != "word" or name in _KEYWORDS:
             raise self.wrong(token, "the filter needs a column here", f"There are {', '.join(COLUMNS)}.")
         raise self.wrong(token, f'the filter has no column "{token.text}"', did_you_mean(name, COLUMNS))
+
+    def count(self, token: _Token, tests: int) -> None:
+        self.tests += tests
+        if self.tests > _MOST_TESTS:
+            raise self.wrong(token, "the filter has too many tests", "Use in (…) for several values of a column.")
 
     def compared(self, name: str, kind: Kind, sign: Sign) -> Test:
         """A comparison with a value or another column."""
@@ -225,6 +234,8 @@ class _Parser:
         values = [self.value(self.take(), kind)]
         while self.has(","):
             values.append(self.value(self.take(), kind))
+        if kind == "date":  # of which each is a test of its own
+            self.count(self.here, len(values) * _COSTLY.get(name, 1))
         self.must_have(")")
         return Test(name, "in", tuple(values))
 

@@ -10,6 +10,7 @@ from sightline.bundle.encoded import Model
 from sightline.collection import Collection
 from sightline.collection.collection import VECTORS_FOLDER
 from sightline.errors import SightlineError
+from sightline.server.worker_pool import is_cancelled
 from sightline.stores.head import HEAD_FILE
 
 _log = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ def _opened(at: Path | str, model: Model) -> Collection:
     opened = Collection.open(at, model, prefer_gpu=True)
     try:
         opened.check_model(model)
+        opened.catalog.stop_when(is_cancelled)
     except SightlineError:
         opened.close()
         raise

@@ -24,10 +24,15 @@ class RequestCancelledError(Exception):
     """Nobody waits for the answer any more: the client has gone, or its time was up."""
 
 
+def is_cancelled() -> bool:
+    """Whether nobody waits for the result of what this thread does any more."""
+    event = _cancelled.get()
+    return event is not None and event.is_set()
+
+
 def stop_if_cancelled() -> None:
     """Raise `RequestCancelledError` if nobody waits for the result any more; call it before every long step."""
-    event = _cancelled.get()
-    if event is not None and event.is_set():
+    if is_cancelled():
         raise RequestCancelledError
 
 

@@ -5,7 +5,7 @@ Vectors belong to contents, not to files: copies of a picture share one content,
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 
 from sightline.collection.catalog.exif import Place
 from sightline.collection.catalog.files import Facts, File, Item, PendingFile, Stamp, Status, shown
+from sightline.collection.catalog.readers import Readers
 from sightline.collection.catalog.schema import CATALOG_FILE, connect
 from sightline.errors import CollectionError, QueryError
 from sightline.retrieval.where import compile_where
@@ -47,18 +48,29 @@ class Catalog:
     Several threads may read it at once. Whoever writes does so inside `transaction`, from one thread at a time.
     """
 
-    def __init__(self, at: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, at: Path, connection: sqlite3.Connection | Readers) -> None:
         self.at = at
-        self.connection = connection
+        self._opened = connection
 
     @classmethod
     def open(cls, at: Path, *, write: bool = False) -> "Catalog":
         """Open the catalog in a collection's folder; for writing, one that is not there is made."""
-        return cls(at, connect(at / CATALOG_FILE, write=write))
+        path = at / CATALOG_FILE
+        return cls(at, connect(path, write=True) if write else Readers(lambda: connect(path, write=False)))
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection to the tables; for reading, the calling thread's own."""
+        return self._opened.connection() if isinstance(self._opened, Readers) else self._opened
+
+    def stop_when(self, cancelled: Callable[[], bool]) -> None:
+        """Interrupt a query when `cancelled`, called in the thread that made it, says that nobody waits for it."""
+        if isinstance(self._opened, Readers):
+            self._opened.stop_when(cancelled)
 
     def close(self) -> None:
         """Let go of the file; what was not committed is dropped."""
-        self.connection.close()
+        self._opened.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

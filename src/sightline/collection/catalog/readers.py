@@ -1,0 +1,61 @@
+"""Connections to a catalog for reading: one for each thread, so that no thread waits for another's query."""
+
+import sqlite3
+import threading
+import weakref
+from collections.abc import Callable
+
+_STEPS = 10_000  # of SQLite's virtual machine between two looks at whether to go on; about a millisecond
+
+
+class Readers:
+    """Opens a connection for each thread that asks for one, and closes it when the thread ends.
+
+    Threads that share a connection wait for its lock, some of them while they hold the interpreter's own.
+    """
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        """Open the first connection, for the calling thread; an error where that cannot be done."""
+        self._connect = connect
+        self._own = threading.local()
+        self._all: weakref.WeakSet[_Reader] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        self._cancelled: Callable[[], bool] | None = None
+        self.connection()
+
+    def connection(self) -> sqlite3.Connection:
+        """The connection of the calling thread."""
+        reader: _Reader | None = getattr(self._own, "reader", None)
+        if reader is None:
+            reader = self._own.reader = _Reader(self._connect())
+            with self._lock:
+                self._all.add(reader)
+                if self._cancelled:
+                    reader.stop_when(self._cancelled)
+        return reader.connection
+
+    def stop_when(self, cancelled: Callable[[], bool]) -> None:
+        """Interrupt a query as soon as `cancelled`, called in the thread that made it, says so."""
+        with self._lock:
+            self._cancelled = cancelled
+            for reader in self._all:
+                reader.stop_when(cancelled)
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._lock:
+            for reader in self._all:
+                reader.connection.close()
+
+
+class _Reader:
+    """A connection that is closed when its thread's storage goes."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def stop_when(self, cancelled: Callable[[], bool]) -> None:
+        self.connection.set_progress_handler(cancelled, _STEPS)
+
+    def __del__(self) -> None:
+        self.connection.close()

@@ -1,5 +1,6 @@
 """What holds for every objective, of every setting."""
 
+import dataclasses
 import inspect
 from collections.abc import Callable
 from typing import Literal, get_origin, get_type_hints
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 import tiny
 from losses.batches import BATCHES, batch, gradients, shards, sources, value
 from sightline.losses import OBJECTIVES, Contrastive, Distill, Listwise, Matching, Objective, Pairs, Triplet
-from sightline.models import Tokens
+from sightline.models import Encoded, Tokens
 from sightline.models.retriever import Retriever
 
 CUTS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=3)
@@ -144,3 +145,33 @@ def test_every_setting_of_a_recipe_is_simple_typed_and_has_a_default(name: str) 
         assert hints[setting.name] in (bool, int, float, str) or get_origin(hints[setting.name]) is Literal
         assert setting.default is not inspect.Parameter.empty
     assert isinstance(kind(), Objective)
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if not name.startswith("listwise")])
+def test_an_image_excluded_for_every_text_changes_nothing(name: str) -> None:
+    without = batch([0, 0, 1, 2, 3], [0, 1, 2, 3], seed=3)
+    among = batch([0, 0, 1, 2, 3], [0, 1, 2, 3, 9], seed=3)
+    images = Encoded(*(torch.cat([own, other[-1:]]) for own, other in zip(without.images, among.images, strict=True)))  # type: ignore[arg-type,union-attr]
+    taught = torch.cat([without.taught, torch.full((5, 1), 50.0)], 1)  # type: ignore[list-item]
+    excluded = (among.image_ids == 9).expand(5, -1)
+    more = dataclasses.replace(without, images=images, image_ids=among.image_ids, taught=taught, excluded=excluded)
+    objective = EVERY[name]()
+    torch.testing.assert_close(value(objective, more), value(objective, without))
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_listwise_never_ranks_against_an_excluded_image(count: int) -> None:
+    pairs = batch([0, 1, 2], [0, 1, 2], seed=4)
+    excluded = ~torch.eye(3, dtype=torch.bool)
+    assert value(Listwise(count), dataclasses.replace(pairs, excluded=excluded)) == 0
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if name.split()[0] in ("triplet", "contrastive", "distill")])
+def test_images_of_one_label_are_positives_as_if_they_were_one(name: str) -> None:
+    by_label = batch([0, 0, 1], [0, 0, 1], seed=5)
+    own = dataclasses.replace(by_label, text_ids=torch.arange(3), image_ids=torch.arange(3))
+    told = dataclasses.replace(own, also_positive=by_label.positive)
+    objective = EVERY[name]()
+    torch.testing.assert_close(value(objective, told), value(objective, by_label))
+    if not name.startswith("distill"):  # whose distributions do not ask which pairs are positive
+        assert value(objective, told) != value(objective, own)

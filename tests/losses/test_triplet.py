@@ -133,7 +133,7 @@ def test_gradients_by_distance_are_those_of_finite_differences() -> None:
 def test_only_the_hardest_negatives_get_a_gradient() -> None:
     pairs = batch([0, 1, 2, 3], [0, 1, 2, 3], seed=2)
     cosines = pairs.cosines().detach().requires_grad_()
-    (gradient,) = torch.autograd.grad(triplet.hardest(cosines, pairs.positive, margin=2.0), cosines)
+    (gradient,) = torch.autograd.grad(triplet.hardest(cosines, pairs.positive, pairs.negative, margin=2.0), cosines)
     pushed = gradient > 0
     assert pushed.sum(1).tolist() == [1, 1, 1, 1]
     hardest = cosines.detach().masked_fill(pairs.positive, -9).argmax(1)

@@ -3,6 +3,7 @@
 from sightline.datasets.budget import BudgetSampler
 from sightline.datasets.formats import recognise
 from sightline.datasets.languages import captions_in_any
+from sightline.datasets.mixture import Mixture, MixtureBatch, MixtureSource
 from sightline.datasets.reader import read, read_all
 from sightline.datasets.record import DEFAULT_LANGUAGE, Problem, Record
 from sightline.datasets.sampler import Batch, Pair, Sampler, all_captions, neighbours, one_caption, shuffled_pairs
@@ -11,6 +12,9 @@ __all__ = [
     "DEFAULT_LANGUAGE",
     "Batch",
     "BudgetSampler",
+    "Mixture",
+    "MixtureBatch",
+    "MixtureSource",
     "Pair",
     "Problem",
     "Record",

@@ -76,6 +76,18 @@ def captions_of(fields: Mapping[str, object], place: str, report: Report) -> dic
     return table
 
 
+def label_of(fields: Mapping[str, object]) -> str | None:
+    """Return the class that a record names in `label`, a text or a whole number; None where it names none."""
+    value = fields.get("label")
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str) or not is_unicode(value):
+        raise BrokenRecordError(f"'label' is {shown(value)}, not text")
+    return value.strip() or None
+
+
 def clean_captions(texts: Iterable[object], place: str, report: Report) -> tuple[str, ...]:
     """Strip captions of surrounding space and keep their order; empty ones are reported and left out."""
     captions = []

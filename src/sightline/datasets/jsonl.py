@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from sightline.datasets.fields import captions_of, file_name, is_unicode, json_object, shown
+from sightline.datasets.fields import captions_of, file_name, is_unicode, json_object, label_of, shown
 from sightline.datasets.files import numbered_lines
 from sightline.datasets.record import BrokenRecordError, Problem, Record, Report
 from sightline.datasets.splits import canonical_split
@@ -50,7 +50,8 @@ def _record(fields: dict[str, object], root: Path, place: str, report: Report) -
     if split is not None and not isinstance(split, str):
         raise BrokenRecordError(f"'split' is {shown(split)}, not text")
     key = _key(fields["key"]) if fields.get("key") is not None else name
-    return Record(key, ImageFile(root / name), captions, canonical_split(split) if split else None)
+    canonical = canonical_split(split) if split else None
+    return Record(key, ImageFile(root / name), captions, canonical, label_of(fields))
 
 
 def _key(value: object) -> str:

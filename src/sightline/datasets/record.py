@@ -17,12 +17,14 @@ class Record:
     `captions` goes from language to captions, as many as there happen to be: never assume five. A distractor, which
     only enlarges a gallery, has none. `image` says where the bytes are and holds no pixels, so a list of all records
     of a data set is small and travels to other processes. `key` is unique among the records of one reading.
+    `label` is the name of what the picture shows, in data sets that sort pictures into classes.
     """
 
     key: str
     image: ImageSource
     captions: Mapping[str, tuple[str, ...]]
     split: str | None = None
+    label: str | None = None
 
     def captions_in(self, language: str) -> tuple[str, ...]:
         """Give the captions in `language`; a `DataError` where there are none, for a gap must not pass for a match."""

@@ -1,6 +1,7 @@
 """WebDataset shards: tar archives in which the files of one record stand side by side under one key.
 
-Two layouts are read, and may be mixed: `KEY.webp` with `KEY.json` (`{"captions": {"en": […], …}}`), and img2dataset's
+Two layouts are read, and may be mixed: `KEY.webp` with `KEY.json` (`{"captions": {"en": […], …}}`, and a `label` where
+pictures are sorted into classes), and img2dataset's
 `KEY.jpg` with `KEY.txt` (one caption) and `KEY.json` (`caption`, `status`, …). A picture with neither is a record
 without captions. Pictures are not read but passed over: a record holds the slice of the archive where its picture is.
 Only in a compressed archive, where there are no slices, does it hold the bytes.
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sightline.datasets.fields import captions_of, clean_captions, decoded, is_unicode, json_object, shown
+from sightline.datasets.fields import captions_of, clean_captions, decoded, is_unicode, json_object, label_of, shown
 from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Record, Report
 from sightline.datasets.splits import split_in_name
 from sightline.media import IMAGE_SUFFIXES, ImageBytes, ImageSlice, ImageSource
@@ -45,7 +46,9 @@ def read_shard(path: Path, images: Path | None, report: Report) -> Iterator[Reco
         name = item.key.encode(errors="backslashreplace").decode()
         place = f"{path}:{name}.json" if "json" in item.texts else f"{path}:{name}"
         try:
-            yield Record(item.key, item.picture(), _captions(item, place, report), split)
+            fields = json_object(item.texts["json"]) if "json" in item.texts else None
+            captions = _captions(item, fields, place, report)
+            yield Record(item.key, item.picture(), captions, split, label_of(fields or {}))
         except BrokenRecordError as error:
             report(Problem(place, str(error)))
 
@@ -126,9 +129,10 @@ def _take(
             item.pictures.append(ImageBytes(f"{archive}:{member.name}", data))
 
 
-def _captions(item: _Item, place: str, report: Report) -> dict[str, tuple[str, ...]]:
+def _captions(
+    item: _Item, fields: dict[str, object] | None, place: str, report: Report
+) -> dict[str, tuple[str, ...]]:
     """From `captions` or `caption` in the JSON, or else from the text file; img2dataset writes the same in both."""
-    fields = json_object(item.texts["json"]) if "json" in item.texts else None
     table = captions_of(fields, place, report) if fields is not None else None
     if not table and "txt" in item.texts:
         captions = clean_captions([decoded(item.texts["txt"])], place, report)

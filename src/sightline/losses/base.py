@@ -41,6 +41,8 @@ class Pairs:
     Where several processes train together, the batch is that of all of them, and `own_texts` and `own_images` are the
     rows that this process answers for. In a single process they are all rows.
 
+    also_positive: [T, I], bool: more right answers, such as another picture of the same label; None for no others.
+    excluded: [T, I], bool: pairs that are neither positives nor negatives, such as a picture with the same caption.
     taught: [T, I], float32, the scores that a teacher gives every text with every image, where there is one.
     inputs: of this process's own rows, where an objective asks for them.
     """
@@ -53,11 +55,23 @@ class Pairs:
     own_images: slice = field(default_factory=lambda: slice(None))
     taught: Tensor | None = None
     inputs: Inputs | None = None
+    also_positive: Tensor | None = None
+    excluded: Tensor | None = None
+
+    @property
+    def own(self) -> Tensor:
+        """[T, I], true where a text was written for that very image."""
+        return self.text_ids[:, None] == self.image_ids[None, :]
 
     @property
     def positive(self) -> Tensor:
         """[T, I], true where text and image belong together."""
-        return self.text_ids[:, None] == self.image_ids[None, :]
+        return self.own if self.also_positive is None else self.own | self.also_positive
+
+    @property
+    def negative(self) -> Tensor:
+        """[T, I], true where the image is a wrong answer for the text, and the text for the image."""
+        return ~self.positive if self.excluded is None else ~(self.positive | self.excluded)
 
     def cosines(self) -> Tensor:
         """[T, I], float32 even under autocast: cosine of every text with every image."""

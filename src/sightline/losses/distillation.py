@@ -75,16 +75,20 @@ class Distill(Objective):
         if pairs.taught is None:
             raise ModelError("distill has no teacher to learn from", "Add a [teacher] to the recipe.")
         teacher = pairs.taught.detach().float() / self.teacher_temperature
-        student, positive = pairs.scores(self.on) / self.student_temperature, pairs.positive
-        of_texts = self._direction(teacher, student, positive, pairs.own_texts)
-        of_images = self._direction(teacher.T, student.T, positive.T, pairs.own_images)
+        student = pairs.scores(self.on) / self.student_temperature
+        positive, negative = pairs.positive, pairs.negative
+        of_texts = self._direction(teacher, student, positive, negative, pairs.own_texts)
+        of_images = self._direction(teacher.T, student.T, positive.T, negative.T, pairs.own_images)
         return 0.5 * (of_texts + of_images)
 
-    def _direction(self, teacher: Tensor, student: Tensor, positive: Tensor, own: slice) -> Tensor:
+    def _direction(self, teacher: Tensor, student: Tensor, positive: Tensor, negative: Tensor, own: slice) -> Tensor:
         """One direction, [anchors, items]: own anchors' share of the mean over those that count."""
-        counts = positive.any(1) & ~positive.all(1)
+        counts = positive.any(1) & negative.any(1)
         rule = divergence if self.over == "all" else confidence
-        terms = rule(teacher[own], student[own], positive[own])
+        hidden = ~(positive | negative)[own]
+        lowest = torch.finfo(student.dtype).min
+        scores = (side[own].masked_fill(hidden, lowest) for side in (teacher, student))
+        terms = rule(*scores, positive[own])
         return (terms * counts[own]).sum() / counts.sum().clamp(min=1)
 
 

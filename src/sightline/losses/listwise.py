@@ -52,7 +52,7 @@ class Listwise(Objective):
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
         """Give this process's share of the mean."""
-        positive = pairs.positive
+        positive = pairs.own
         rows = torch.arange(len(positive), device=positive.device)[pairs.own_texts]
         own = rows[positive[rows].any(1)]
         images = positive[own].int().argmax(1)
@@ -73,7 +73,7 @@ class Listwise(Objective):
         self, pairs: Pairs, own: Tensor, images: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Draw images [n, k] for own texts and texts [n, k] for their images; and where too few left some absent."""
-        negative, likely = ~pairs.positive, pairs.cosines() / self.temperature
+        negative, likely = pairs.negative, pairs.cosines() / self.temperature
         texts, count = len(negative), self.negatives
         for_images = uniform((texts, negative.shape[1]), generator, likely.device)
         for_texts = uniform((texts, texts), generator, likely.device)

@@ -113,7 +113,7 @@ class MaskedFragments(Objective):
         there = may_hide(dual, images)
         numbers = uniform((count, there.shape[1]), generator, device)[pairs.own_images]
         hidden = hide(there, numbers, self.share)
-        positive = pairs.positive.T[pairs.own_images]
+        positive = pairs.own.T[pairs.own_images]
         counts = positive.any(1) if self.fused else torch.ones_like(positive[:, 0])
         texts = pairs.texts.embedding.index_select(0, positive.int().argmax(1))
 

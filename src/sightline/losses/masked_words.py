@@ -60,7 +60,7 @@ class MaskedWords(Objective):
         texts = len(pairs.text_ids)
         numbers = uniform((texts, tokens.ids.shape[1]), generator, tokens.ids.device)[pairs.own_texts]
         hidden = hide(between_ends(tokens.mask), numbers, self.share)
-        positive = pairs.positive[pairs.own_texts]
+        positive = pairs.own[pairs.own_texts]
         counts = positive.any(1) if self.fused else torch.ones_like(positive[:, 0])
         pictures = pairs.images.embedding.index_select(0, positive.int().argmax(1))
 

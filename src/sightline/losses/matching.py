@@ -93,7 +93,7 @@ class Matching(Objective):
     @torch.no_grad()
     def choose(self, pairs: Pairs, generator: torch.Generator) -> Candidates:
         """Choose the pairs of this process's own texts: positives, then replaced images, then replaced texts."""
-        positive, negative = pairs.positive, ~pairs.positive
+        positive, negative = pairs.own, pairs.negative
         rows = torch.arange(len(positive), device=positive.device)
         numbers = uniform((2, len(rows)), generator, positive.device)
         image = positive.int().argmax(1)

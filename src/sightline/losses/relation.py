@@ -157,11 +157,11 @@ def _tensors(pairs: Pairs) -> tuple[Tensor, ...]:
     more = -texts.mask.shape[1] % _WORDS
     words, mask = F.pad(texts.fragments, (0, 0, 0, more)), F.pad(texts.mask, (0, more))
     sides = texts.embedding, words, mask, images.embedding, images.fragments, images.mask
-    return *sides, pairs.text_ids, pairs.image_ids
+    return *sides, pairs.text_ids, pairs.image_ids, pairs.positive, ~(pairs.positive | pairs.negative)
 
 
 def _batch(*tensors: Tensor) -> Pairs:
     """A batch again of what `_tensors` gives."""
-    text, words, word_mask, image, patches, patch_mask, text_ids, image_ids = tensors
+    text, words, word_mask, image, patches, patch_mask, text_ids, image_ids, positive, excluded = tensors
     texts, images = EncodedTensors(text, words, word_mask, None), EncodedTensors(image, patches, patch_mask, None)
-    return Pairs(texts, images, text_ids, image_ids)
+    return Pairs(texts, images, text_ids, image_ids, also_positive=positive, excluded=excluded)

@@ -93,42 +93,46 @@ class Triplet(Objective):
 
         Several at once cost a GPU little more than one.
         """
-        positive, texts, images = pairs.positive, pairs.own_texts, pairs.own_images
+        positive, negative, texts, images = pairs.positive, pairs.negative, pairs.own_texts, pairs.own_images
         numbers = numbers.expand(2, *cosines.shape)
         dim = pairs.texts.embedding.shape[1]
-        of_texts = self._violations(cosines[..., texts, :], positive[texts], numbers[0][..., texts, :], dim)
-        of_images = self._violations(cosines.mT[..., images, :], positive.T[images], numbers[1].mT[..., images, :], dim)
+        of_texts = self._violations(
+            cosines[..., texts, :], positive[texts], negative[texts], numbers[0][..., texts, :], dim
+        )
+        of_images = self._violations(
+            cosines.mT[..., images, :], positive.T[images], negative.T[images], numbers[1].mT[..., images, :], dim
+        )
         return (of_texts + of_images) / positive.sum().clamp(min=1)
 
-    def _violations(self, cosines: Tensor, positive: Tensor, numbers: Tensor, dim: int) -> Tensor:
+    def _violations(self, cosines: Tensor, positive: Tensor, negative: Tensor, numbers: Tensor, dim: int) -> Tensor:
         """One direction, [..., anchors, items], added up over its positive pairs; `numbers` draw for each of them."""
         if self.negatives == "distance":
             log_weights = inverse_density(cosines.detach(), dim, self.nearest)
-            allowed = ~positive & (cosines.detach() > 1 - self.farthest**2 / 2)
+            allowed = negative & (cosines.detach() > 1 - self.farthest**2 / 2)
             return drawn(cosines, positive, self.margin, log_weights, allowed, numbers)
         rule = {"hardest": hardest, "mean": mean, "sum": every}[self.negatives]
-        return rule(cosines, positive, self.margin)
+        return rule(cosines, positive, negative, self.margin)
 
 
-def hardest(cosines: Tensor, positive: Tensor, margin: float) -> Tensor:
+def hardest(cosines: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
     """One direction of equation 2, added up over positive pairs, each against its anchor's closest negative.
 
-    cosines: [..., anchors, items]; positive: [anchors, items]; gives [...]. Anchors without positives or without
+    cosines: [..., anchors, items]; positive, negative: [anchors, items]; gives [...]. Anchors without positives or without
     negatives add nothing.
     """
-    closest = cosines.masked_fill(positive, -torch.inf).amax(-1, keepdim=True)
+    closest = cosines.masked_fill(~negative, -torch.inf).amax(-1, keepdim=True)
     return _over_pairs(F.relu(closest - cosines + margin), positive)
 
 
-def every(cosines: Tensor, positive: Tensor, margin: float) -> Tensor:
+def every(cosines: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
     """As `hardest`, but against each of the anchor's negatives, added up."""
-    return _terms(cosines, positive, margin).sum((-2, -1))
+    return _terms(cosines, positive, negative, margin).sum((-2, -1))
 
 
-def mean(cosines: Tensor, positive: Tensor, margin: float) -> Tensor:
+def mean(cosines: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
     """As `hardest`, but against each of the anchor's negatives, averaged for each pair."""
-    negatives = (~positive).sum(1)[positive.nonzero(as_tuple=True)[0]]
-    return (_terms(cosines, positive, margin).sum(-1) / negatives.clamp(min=1)).sum(-1)
+    negatives = negative.sum(1)[positive.nonzero(as_tuple=True)[0]]
+    return (_terms(cosines, positive, negative, margin).sum(-1) / negatives.clamp(min=1)).sum(-1)
 
 
 def drawn(
@@ -149,7 +153,7 @@ def _over_pairs(terms: Tensor, counted: Tensor) -> Tensor:
     return (terms * counted).sum((-2, -1))
 
 
-def _terms(cosines: Tensor, positive: Tensor, margin: float) -> Tensor:
+def _terms(cosines: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
     """[..., positive pairs, items]: the term of each pair against each negative of its anchor, zero elsewhere."""
     anchor, item = positive.nonzero(as_tuple=True)
-    return F.relu(cosines[..., anchor, :] - cosines[..., anchor, item, None] + margin) * ~positive[anchor]
+    return F.relu(cosines[..., anchor, :] - cosines[..., anchor, item, None] + margin) * negative[anchor]

@@ -1,0 +1,101 @@
+"""Batches from several sources: each batch from one of them, in fixed shares, repeatable from seed and step alone."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from sightline.datasets.sampler import Batch
+
+_WINDOW = 8  # steps whose order is shuffled, so that sources do not follow a fixed rhythm that losses may share
+
+
+class EpochSampler(Protocol):
+    """Batches of one source, epoch by epoch."""
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """How many batches an epoch has."""
+        ...
+
+    def batches(self, epoch: int, *, start: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch, without the first `start`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureSource:
+    """One source of a mixture.
+
+    share: of the steps, relative to the shares of the other sources.
+    first_image: the number of its first image among the images of all sources.
+    """
+
+    sampler: EpochSampler
+    share: float = 1.0
+    first_image: int = 0
+
+
+class MixtureBatch(NamedTuple):
+    """A batch, the step it is for, and the index of its source. Images are numbered over all sources."""
+
+    step: int
+    source: int
+    pairs: Batch
+
+
+class Mixture:
+    """Interleaves the batches of several sources.
+
+    After any number of steps every source has had its share of them, give or take a few steps. Each source counts its
+    own epochs. The order follows from `seed`, and the batch of a step from seed and step, so a run can resume anywhere.
+
+    >>> from sightline.datasets import Sampler
+    >>> sources = [MixtureSource(Sampler([1] * 6, 2), 0.75), MixtureSource(Sampler([1] * 4, 2), 0.25, first_image=6)]
+    >>> mixture = Mixture(sources, seed=0)
+    >>> [int(count) for count in np.bincount(mixture.order(400))]
+    [300, 100]
+    >>> [batch.step for batch in mixture.batches(10, 13)]
+    [10, 11, 12]
+    """
+
+    def __init__(self, sources: Sequence[MixtureSource], seed: int = 0) -> None:
+        if not sources or any(source.share <= 0 for source in sources):
+            raise ValueError("a mixture needs at least one source, and shares above 0")
+        self.sources = tuple(sources)
+        self._seed = seed
+        self._shares = np.array([source.share for source in sources]) / sum(source.share for source in sources)
+
+    def order(self, steps: int) -> Batch:
+        """Return the index of the source of every step, [steps]."""
+        if len(self.sources) == 1:
+            return np.zeros(steps, dtype=np.int64)
+        windows = -(-steps // _WINDOW)
+        chosen = np.empty(windows * _WINDOW, dtype=np.int64)
+        behind = np.zeros(len(self.sources))
+        for step in range(len(chosen)):
+            behind += self._shares
+            chosen[step] = source = int(behind.argmax())
+            behind[source] -= 1
+        for number, window in enumerate(chosen.reshape(windows, _WINDOW)):
+            np.random.default_rng([self._seed, number]).shuffle(window)
+        return chosen[:steps]
+
+    def batches(self, start: int, end: int) -> Iterator[MixtureBatch]:
+        """Yield the batches of steps `start` to `end` - 1."""
+        order = self.order(end)
+        taken = np.bincount(order[:start], minlength=len(self.sources))
+        running = [_endless(source.sampler, int(count)) for source, count in zip(self.sources, taken, strict=True)]
+        for step, number in enumerate(order[start:].tolist(), start):
+            pairs = next(running[number])
+            first = self.sources[number].first_image
+            yield MixtureBatch(step, number, pairs + np.array([first, 0]) if first else pairs)
+
+
+def _endless(sampler: EpochSampler, start: int) -> Iterator[Batch]:
+    """Yield batch number `start` of a source and all that follow, epoch after epoch."""
+    epoch, first = divmod(start, sampler.batches_per_epoch)
+    while True:
+        yield from sampler.batches(epoch, start=first)
+        epoch, first = epoch + 1, 0

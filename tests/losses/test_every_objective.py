@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tiny
 from losses.batches import BATCHES, batch, gradients, shards, sources, value
 from sightline.losses import OBJECTIVES, Contrastive, Distill, Listwise, Matching, Objective, Pairs, Triplet
-from sightline.models import Encoded, Tokens
+from sightline.models import EncodedTensors, Tokens
 from sightline.models.retriever import Retriever
 
 CUTS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=3)
@@ -151,7 +151,7 @@ def test_every_setting_of_a_recipe_is_simple_typed_and_has_a_default(name: str) 
 def test_an_image_excluded_for_every_text_changes_nothing(name: str) -> None:
     without = batch([0, 0, 1, 2, 3], [0, 1, 2, 3], seed=3)
     among = batch([0, 0, 1, 2, 3], [0, 1, 2, 3, 9], seed=3)
-    images = Encoded(*(torch.cat([own, other[-1:]]) for own, other in zip(without.images, among.images, strict=True)))  # type: ignore[arg-type,union-attr]
+    images = EncodedTensors(*(torch.cat([own, other[-1:]]) for own, other in zip(without.images, among.images, strict=True)))  # type: ignore[arg-type,union-attr]
     taught = torch.cat([without.taught, torch.full((5, 1), 50.0)], 1)  # type: ignore[list-item]
     excluded = (among.image_ids == 9).expand(5, -1)
     more = dataclasses.replace(without, images=images, image_ids=among.image_ids, taught=taught, excluded=excluded)

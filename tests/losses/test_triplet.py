@@ -118,7 +118,7 @@ def test_several_matrices_of_cosines_at_once_have_the_losses_that_each_has_alone
 def test_gradients_are_those_of_finite_differences(rule: object) -> None:
     pairs = batch([0, 0, 1, 2, 3], [0, 1, 1, 4], seed=1)
     cosines = pairs.cosines().detach().double().requires_grad_()
-    assert torch.autograd.gradcheck(lambda c: rule(c, pairs.positive, MARGIN), cosines)  # type: ignore[operator]
+    assert torch.autograd.gradcheck(lambda c: rule(c, pairs.positive, pairs.negative, MARGIN), cosines)  # type: ignore[operator]
 
 
 def test_gradients_by_distance_are_those_of_finite_differences() -> None:

@@ -146,7 +146,7 @@ def test_a_picture_that_does_not_open_ends_the_run_by_name_with_the_way_out(tmp_
 
 def test_a_limit_takes_as_many_pictures_others_for_another_seed(few: Path) -> None:
     def keys(**changes: Any) -> list[str]:
-        return [record.key for record in training_records(parse_recipe(recipe(few, **changes), "it"))]
+        return [record.key for record in training_records(parse_recipe(recipe(few, **changes), "it"))[0]]
 
     assert len(keys()) == 24
     chosen = keys(data={"limit": 5})
@@ -168,11 +168,10 @@ def test_of_data_that_names_its_splits_only_the_right_one_is_used(few: Path, tmp
         "".join(json.dumps({**line, "split": split}) + "\n" for line, split in zip(lines, splits, strict=True))
     )
     asked = parse_recipe(recipe(whole, val=whole), "it")
-    assert {record.split for record in training_records(asked)} == {"train"}
-    assert len(training_records(asked)) == 14
-    assert {record.split for record in validation_records(asked)} == {"val"}
+    assert [[record.split for record in source] for source in training_records(asked)] == [["train"] * 14]
+    assert {record.split for record in validation_records(asked)["val"]} == {"val"}
     unnamed = parse_recipe(recipe(few, val=few), "it")
-    assert len(training_records(unnamed)) == len(validation_records(unnamed)) == len(read_all(few)) == 24
+    assert len(training_records(unnamed)[0]) == len(validation_records(unnamed)["val"]) == len(read_all(few)) == 24
     whole.unlink()
 
 

@@ -14,7 +14,7 @@ from sightline.errors import ModelError, RecipeError
 from sightline.losses.interaction import maxsim
 from sightline.models import checkpoint
 from sightline.models.retriever import Tokens
-from sightline.training.corpus import Corpus, Draw, normalised
+from sightline.training.corpus import Corpus, DrawnBatch, normalised
 from sightline.training.distributed import World
 from sightline.training.recipe import Recipe, parse_recipe
 from sightline.training.setup import make_objectives
@@ -61,7 +61,7 @@ def opened(recipe: Recipe) -> tuple[Teacher, Corpus]:
 
 
 @torch.inference_mode()
-def said(folder: str, batch: Draw, corpus: Corpus, by: str, pixels: Tensor | None = None) -> Tensor:
+def said(folder: str, batch: DrawnBatch, corpus: Corpus, by: str, pixels: Tensor | None = None) -> Tensor:
     """What a checkpoint says of a batch, encoded on the spot from the captions' words."""
     model, tokenizer = checkpoint.load(folder)
     model.eval()
@@ -122,9 +122,9 @@ def test_it_sees_the_crops_that_the_student_sees(few: Path, teacher: Path) -> No
 def test_in_a_run_it_is_shown_what_the_student_is_shown(
     few: Path, teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, augments: bool
 ) -> None:
-    shown: list[tuple[Draw, Tensor | None]] = []
+    shown: list[tuple[DrawnBatch, Tensor | None]] = []
 
-    def scores(_: Teacher, batch: Draw, pixels: Tensor | None = None) -> Tensor:
+    def scores(_: Teacher, batch: DrawnBatch, pixels: Tensor | None = None) -> Tensor:
         shown.append((batch, pixels))
         return torch.zeros(len(batch.text_images), len(batch.images))
 

@@ -129,9 +129,7 @@ def _take(
             item.pictures.append(ImageBytes(f"{archive}:{member.name}", data))
 
 
-def _captions(
-    item: _Item, fields: dict[str, object] | None, place: str, report: Report
-) -> dict[str, tuple[str, ...]]:
+def _captions(item: _Item, fields: dict[str, object] | None, place: str, report: Report) -> dict[str, tuple[str, ...]]:
     """From `captions` or `caption` in the JSON, or else from the text file; img2dataset writes the same in both."""
     table = captions_of(fields, place, report) if fields is not None else None
     if not table and "txt" in item.texts:

@@ -88,20 +88,17 @@ class Contrastive(Objective):
         logits, positive, negative = self.scale() * pairs.scores(self.on), pairs.positive, pairs.negative
         texts, images = pairs.own_texts, pairs.own_images
         of_texts = info_nce(logits[texts], positive[texts], self.label_smoothing, negative[texts]).sum()
-        of_images = info_nce(
-            logits.T[images], positive.T[images], self.label_smoothing, negative.T[images]
-        ).sum()
+        of_images = info_nce(logits.T[images], positive.T[images], self.label_smoothing, negative.T[images]).sum()
         text_count, image_count = (positive.any(side).sum().clamp(min=1) for side in (1, 0))
         return 0.5 * (of_texts / text_count + of_images / image_count)
 
 
-def info_nce(
-    logits: Tensor, positive: Tensor, label_smoothing: float = 0.0, negative: Tensor | None = None
-) -> Tensor:
+def info_nce(logits: Tensor, positive: Tensor, label_smoothing: float = 0.0, negative: Tensor | None = None) -> Tensor:
     """L(a) for every anchor: [anchors], zero for those without a positive or without a negative.
 
-    logits, positive, negative: [anchors, items]; by default all that is not positive is negative. With N the log of the negatives' sum of exponentials, the term of positive p is
-    log(e^p + e^N) - p = softplus(N - p); smoothing adds its share of p's lead over the mean of p and the negatives.
+    logits, positive, negative: [anchors, items]; by default all that is not positive is negative. With N the log of
+    the negatives' sum of exponentials, the term of positive p is log(e^p + e^N) - p = softplus(N - p); smoothing adds
+    its share of p's lead over the mean of p and the negatives.
     """
     negative = ~positive if negative is None else negative
     lowest = torch.finfo(logits.dtype).min

@@ -87,8 +87,8 @@ class Distill(Objective):
         rule = divergence if self.over == "all" else confidence
         hidden = ~(positive | negative)[own]
         lowest = torch.finfo(student.dtype).min
-        scores = (side[own].masked_fill(hidden, lowest) for side in (teacher, student))
-        terms = rule(*scores, positive[own])
+        expected, found = (side[own].masked_fill(hidden, lowest) for side in (teacher, student))
+        terms = rule(expected, found, positive[own])
         return (terms * counts[own]).sum() / counts.sum().clamp(min=1)
 
 

@@ -117,8 +117,8 @@ class Triplet(Objective):
 def hardest(cosines: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
     """One direction of equation 2, added up over positive pairs, each against its anchor's closest negative.
 
-    cosines: [..., anchors, items]; positive, negative: [anchors, items]; gives [...]. Anchors without positives or without
-    negatives add nothing.
+    cosines: [..., anchors, items]; positive, negative: [anchors, items]; gives [...]. Anchors without positives or
+    without negatives add nothing.
     """
     closest = cosines.masked_fill(~negative, -torch.inf).amax(-1, keepdim=True)
     return _over_pairs(F.relu(closest - cosines + margin), positive)

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sightline.errors import ModelError
+from sightline.training.distributed import to_device
 
 _LUMA = (0.299, 0.587, 0.114)
 _DRAWS = 8  # for every picture, whatever is switched on: one setting does not change the luck of another
@@ -58,12 +59,12 @@ class Augment:
         seen = pixels.float()
         if self.crop < 1:
             boxes = crop_boxes(draws[:, 1:5], self.crop, self.aspect)
-            seen = cropped(seen, boxes.to(seen.device), mirrored.to(seen.device))
+            seen = cropped(seen, to_device(boxes, seen.device), to_device(mirrored, seen.device))
         elif mirrored.any():
-            seen = torch.where(mirrored.to(seen.device)[:, None, None, None], seen.flip(-1), seen)
+            seen = torch.where(to_device(mirrored, seen.device)[:, None, None, None], seen.flip(-1), seen)
         if self.colour:
             factors = 1 + self.colour * (2 * draws[:, 5:] - 1)
-            seen = coloured(seen, factors.to(seen.device), brightest)
+            seen = coloured(seen, to_device(factors, seen.device), brightest)
         return seen
 
 

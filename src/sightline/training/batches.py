@@ -9,8 +9,8 @@ from sightline.losses import Inputs
 from sightline.models.masking import Images
 from sightline.models.retriever import Retriever, Tokens
 from sightline.training.augment import Augment
-from sightline.training.corpus import Corpus, Draw, SeenImages, normalised
-from sightline.training.distributed import World
+from sightline.training.corpus import Corpus, DrawnBatch, Longs, SeenImages, normalised
+from sightline.training.distributed import World, to_device
 from sightline.training.gradients import Side
 from sightline.training.region_images import RegionImages
 
@@ -35,38 +35,51 @@ class Feed:
         self._model, self._corpus, self._regions, self._seen = model, corpus, regions, seen
         self._augment, self._world, self._device = augment, world, device
 
-    def pixels(self, batch: Draw, seed: int) -> Tensor:
+    def pixels(self, batch: DrawnBatch, seed: int) -> Tensor:
         """Give this process's pictures, augmented; nothing where they were all seen before, or are regions."""
         if self._seen is not None or self._regions is not None:
             return torch.empty(0)
         own = self._world.share(len(batch.images))
         return self._augmented(self._corpus.pixels(batch.images[own]), own.start, seed)
 
-    def texts(self, batch: Draw) -> Side:
+    def texts(self, batch: DrawnBatch) -> Side:
         """Give the texts to encode."""
         tokens = self._tokens(batch)
         return Side(
             lambda rows: self._model.encode_texts(Tokens(tokens.ids[rows], tokens.mask[rows])),
-            torch.from_numpy(batch.text_images).to(self._device),
+            to_device(torch.from_numpy(batch.text_images), self._device),
         )
 
-    def images(self, batch: Draw, pixels: Tensor) -> Side:
+    def images(self, batch: DrawnBatch, pixels: Tensor) -> Side:
         """Give the images to encode; `pixels` are those of the batch."""
         pictures = self._pictures(batch, pixels)
         return Side(
-            lambda rows: self._model.encode_images(pictures(rows)), torch.from_numpy(batch.images).to(self._device)
+            lambda rows: self._model.encode_images(pictures(rows)),
+            to_device(torch.from_numpy(batch.images), self._device),
         )
 
-    def inputs(self, batch: Draw, pixels: Tensor) -> Inputs:
+    def masks(self, batch: DrawnBatch) -> tuple[Tensor | None, Tensor | None]:
+        """Give [T, I] masks of further positives and of excluded pairs; None where there are none."""
+        positive, excluded = (self._mask(batch, pairs) for pairs in (batch.same.positive, batch.same.excluded))
+        return positive, excluded
+
+    def _mask(self, batch: DrawnBatch, pairs: Longs) -> Tensor | None:
+        if not len(pairs):
+            return None
+        shape = len(batch.text_images), len(batch.images)
+        mask = torch.zeros(shape[0] * shape[1], dtype=torch.bool, device=self._device)
+        return mask.index_fill_(0, to_device(torch.from_numpy(pairs), self._device), True).view(shape)
+
+    def inputs(self, batch: DrawnBatch, pixels: Tensor) -> Inputs:
         """Give all of this process's share as it is before it is encoded; `pixels` are those of the batch."""
         return Inputs(self._tokens(batch), self._pictures(batch, pixels)(slice(None)))
 
-    def _tokens(self, batch: Draw) -> Tokens:
+    def _tokens(self, batch: DrawnBatch) -> Tokens:
         """Give this process's captions."""
         own = self._world.share(len(batch.text_images))
-        return Tokens(*(field[own].to(self._device) for field in batch.tokens))
+        return Tokens(*(to_device(field[own], self._device) for field in batch.tokens))
 
-    def _pictures(self, batch: Draw, pixels: Tensor) -> Callable[[slice], Images]:
+    def _pictures(self, batch: DrawnBatch, pixels: Tensor) -> Callable[[slice], Images]:
         """Give the way to read some of this process's pictures, by their place in its share."""
         numbers = batch.images[self._world.share(len(batch.images))]
         if self._regions is not None:

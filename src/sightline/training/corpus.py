@@ -1,8 +1,10 @@
 """The training data, ready to be drawn from: pictures as pixels, captions as tokens."""
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -14,25 +16,28 @@ from sightline.datasets import Record, captions_in_any
 from sightline.errors import DataError, MediaError
 from sightline.media import ImageInput, Preprocess, fit, open_image, require_pixels
 from sightline.models.retriever import Retriever, Seen, Tokens
-from sightline.parallel import usable_cpus
+from sightline.training.distributed import to_device
+from sightline.training.same_rows import SamePairs, SameRows, SameRule
 
 Longs = npt.NDArray[np.int64]
 Before = Callable[[str, int, int], None]
 """Told what is done before the first step, how much of it is done, and how much there is."""
-_KEPT_BYTES = 6 << 30  # decoded pictures are kept up to this size; more are decoded again each time
+_KEPT_BYTES = 6 << 30  # decoded images are kept in memory up to this size; more are decoded again each time
+_CHUNK = 512  # images decoded at once before training starts
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
-    """A batch as drawn: the distinct pictures in it [I], and for each caption its picture [T] and its tokens.
+class DrawnBatch:
+    """A batch as drawn: the distinct images in it [I], and for each caption its image [T] and its tokens.
 
-    captions: [T], the number of each caption among those of all pictures.
+    captions: [T], the number of each caption among those of all images. same: pairs that are no negatives.
     """
 
     images: Longs
     text_images: Longs
     tokens: Tokens
     captions: Longs
+    same: SamePairs
 
 
 class Corpus:
@@ -61,13 +66,16 @@ class Corpus:
         captions = [captions_in_any(record, lang) for record in self.records]
         self.captions_per_image = [len(texts) for texts in captions]
         self._first = np.concatenate([[0], np.cumsum(self.captions_per_image)])
-        batch = tokenizer([text for texts in captions for text in texts])
+        every = [text for texts in captions for text in texts]
+        self._same = SameRows(every, self._first, [record.label for record in self.records])
+        batch = tokenizer(every)
         self.caption_lengths = batch.mask.sum(1).tolist()
         self._ids, self._mask = torch.from_numpy(batch.ids), torch.from_numpy(batch.mask)
         self.truncated = int(batch.truncated.sum())
         self._pool = ThreadPoolExecutor(usable_cpus(), thread_name_prefix="sightline-train")
         self._device = device or torch.device("cpu")
         self._kept: Tensor | None = None
+        self._too_many = False
         self._is_kept = np.zeros(len(self.records), dtype=np.bool_)
 
     def __len__(self) -> int:
@@ -78,38 +86,74 @@ class Corpus:
         """How pictures are sized and normalised; refused where the model reads regions."""
         return require_pixels(self.input)
 
-    def draw(self, pairs: Longs) -> Draw:
-        """Make a batch of pairs [n, 2] of (picture, caption) numbers, padded to its own longest caption."""
+    def draw(self, pairs: Longs, rule: SameRule | None = None) -> DrawnBatch:
+        """Make a batch of pairs [n, 2] of (image, caption) numbers, padded to its own longest caption.
+
+        rule: which rows are no negatives of each other; by default only those of one image.
+        """
         captions = self._first[pairs[:, 0]] + pairs[:, 1]
         tokens = self.tokens(captions)
         longest = int(tokens.mask.sum(1).max())
         short = Tokens(tokens.ids[:, :longest], tokens.mask[:, :longest])
-        return Draw(np.unique(pairs[:, 0]), pairs[:, 0], short, captions)
+        images = np.unique(pairs[:, 0])
+        same = self._same.pairs(rule or SameRule(), images, pairs[:, 0], captions)
+        return DrawnBatch(images, pairs[:, 0], short, captions, same)
 
     def tokens(self, captions: Longs) -> Tokens:
         """Give the tokens of captions by number, padded to the longest of all."""
         rows = torch.from_numpy(captions)
         return Tokens(self._ids[rows], self._mask[rows])
 
-    def pixels(self, images: Longs) -> Tensor:
-        """Pixels uint8 [n, 3, size, size] of pictures by number, on the device that trains."""
-        side = self.preprocess.size
-        if len(self.records) * side * side * 3 > _KEPT_BYTES:
-            return self._decoded(images)
-        if self._kept is None:
-            self._kept = torch.empty(len(self.records), 3, side, side, dtype=torch.uint8, device=self._device)
+    def pixels(self, images: Longs, *, keep: bool = True) -> Tensor:
+        """Pixels uint8 [n, 3, size, size] of images by number, on the device that trains.
+
+        keep: whether to keep what has to be decoded for the next time, where memory allows.
+        """
+        kept = self._memory() if keep else self._kept
         new = images[~self._is_kept[images]]
+        if kept is None or (not keep and len(new)):
+            return self._decoded(images)
         if len(new):
-            self._kept[torch.from_numpy(new).to(self._device)] = self._decoded(new)
+            kept[self._rows(new)] = self._decoded(new)
             self._is_kept[new] = True
-        return self._kept[torch.from_numpy(images).to(self._device)]
+        return kept[self._rows(images)]
+
+    def decode_all(self, before: Before | None = None) -> None:
+        """Decode every image now, where memory allows to keep them all; otherwise do nothing."""
+        kept = self._memory()
+        if kept is None:
+            return
+        chunks = [np.arange(start, min(start + _CHUNK, len(self))) for start in range(0, len(self), _CHUNK)]
+        ahead = deque[Iterator[npt.NDArray[np.uint8]]]()
+        for number, chunk in enumerate(chunks):
+            while len(ahead) < 2 and number + len(ahead) < len(chunks):
+                ahead.append(self._pool.map(self._opened, chunks[number + len(ahead)].tolist()))
+            kept[chunk[0] : chunk[-1] + 1] = self._stacked(list(ahead.popleft()))
+            self._is_kept[chunk] = True
+            if before is not None:
+                before("decoding images", int(chunk[-1]) + 1, len(self))
+
+    def _memory(self) -> Tensor | None:
+        """The tensor that keeps decoded images; None where they are too many for it."""
+        if self._kept is None and not self._too_many:
+            side = self.preprocess.size
+            self._too_many = len(self.records) * side * side * 3 > room(self._device, _KEPT_BYTES)
+            if not self._too_many:
+                self._kept = torch.empty(len(self.records), 3, side, side, dtype=torch.uint8, device=self._device)
+        return self._kept
+
+    def _rows(self, images: Longs) -> Tensor:
+        return to_device(torch.from_numpy(images), self._device)
 
     def _decoded(self, images: Longs) -> Tensor:
-        arrays = list(self._pool.map(lambda image: self._opened(self.records[image]), images.tolist()))
-        return torch.from_numpy(np.stack(arrays)).to(self._device).permute(0, 3, 1, 2)
+        return self._stacked(list(self._pool.map(self._opened, images.tolist())))
 
-    def _opened(self, record: Record) -> npt.NDArray[np.uint8]:
-        """Open a picture at the scale that `to_pixels` opens it at in evaluation and search."""
+    def _stacked(self, arrays: list[npt.NDArray[np.uint8]]) -> Tensor:
+        return to_device(torch.from_numpy(np.stack(arrays)), self._device).permute(0, 3, 1, 2)
+
+    def _opened(self, image: int) -> npt.NDArray[np.uint8]:
+        """Open an image at the scale that `to_pixels` opens it at in evaluation and search."""
+        record = self.records[image]
         try:
             return fit(open_image(record.image, at_least=2 * self.preprocess.size), self.preprocess)
         except MediaError as error:
@@ -119,9 +163,20 @@ class Corpus:
 
 def normalised(pixels: Tensor, preprocess: Preprocess) -> Tensor:
     """Normalise pixels on the scale 0 to 255, [n, 3, size, size], on the device they are on."""
-    mean = torch.tensor(preprocess.mean, device=pixels.device).view(3, 1, 1) * 255
-    std = torch.tensor(preprocess.std, device=pixels.device).view(3, 1, 1) * 255
+    mean, std = _mean_and_std(preprocess, pixels.device)
     return (pixels.float() - mean) / std
+
+
+@lru_cache(maxsize=8)
+def _mean_and_std(preprocess: Preprocess, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Keep these on the device: copying them for every batch would make the processor wait for it."""
+    mean, std = (torch.tensor(value, device=device).view(3, 1, 1) * 255 for value in (preprocess.mean, preprocess.std))
+    return mean, std
+
+
+def room(device: torch.device, on_cpu: int) -> int:
+    """How many bytes to keep on a device: half of a GPU's free memory, or `on_cpu` bytes of main memory."""
+    return torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else on_cpu
 
 
 class SeenImages:
@@ -137,14 +192,15 @@ class SeenImages:
     def of(
         cls, corpus: Corpus, model: Retriever, device: torch.device, before: Before | None = None, batch: int = 128
     ) -> "SeenImages | None":
-        """Look at every picture of the corpus, unless what is seen would take more than 16 GiB."""
+        """Look at every image of the corpus, unless that takes more than 16 GiB (on a GPU, half of its free memory)."""
         parts: list[Seen] = []
+        limit = room(device, cls.LIMIT)
         kind = torch.bfloat16 if device.type == "cuda" else torch.float32
         for start in range(0, len(corpus), batch):
             numbers = np.arange(start, min(start + batch, len(corpus)))
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-                seen = model.look(normalised(corpus.pixels(numbers), corpus.preprocess))
-            if start == 0 and seen.patches[0].numel() * kind.itemsize * len(corpus) > cls.LIMIT:
+                seen = model.look(normalised(corpus.pixels(numbers, keep=False), corpus.preprocess))
+            if start == 0 and seen.patches[0].numel() * kind.itemsize * len(corpus) > limit:
                 return None
             parts.append(Seen(*(None if part is None else part.to(kind) for part in seen)))  # type: ignore[arg-type]
             if before is not None:
@@ -153,5 +209,5 @@ class SeenImages:
 
     def of_images(self, images: Longs) -> Seen:
         """Give what was seen in pictures by number."""
-        rows = torch.from_numpy(images).to(self._seen.pooled.device)
+        rows = to_device(torch.from_numpy(images), self._seen.pooled.device)
         return Seen(*(None if part is None else part[rows].float() for part in self._seen))  # type: ignore[arg-type]

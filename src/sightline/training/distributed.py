@@ -96,6 +96,13 @@ def join() -> World:
     return World(dist.get_rank(), dist.get_world_size())
 
 
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor to a device; to a GPU by pinned memory, so that the processor does not wait for it."""
+    if device.type != "cuda" or tensor.is_cuda:
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
 def device() -> torch.device:
     """Choose where this process computes: on its own GPU, where there is one."""
     if not torch.cuda.is_available():

@@ -58,11 +58,14 @@ def backward(
     world: World | None = None,
     taught: Tensor | None = None,
     inputs: Inputs | None = None,
-) -> dict[str, float]:
-    """Add the gradients of the weighted objectives to the parameters; gives each objective's value.
+    also_positive: Tensor | None = None,
+    excluded: Tensor | None = None,
+) -> dict[str, Tensor]:
+    """Add the gradients of the weighted objectives to the parameters; gives each objective's value, on the device.
 
     seed: of everything random in this step. chunk: rows encoded at once; 0 is all of them. taught: a teacher's scores
-    of all texts with all images. inputs: what this process's share was encoded from.
+    of all texts with all images. inputs: what this process's share was encoded from. also_positive, excluded: see
+    `Pairs`.
 
     A parameter that no objective of this step depends on gets no gradient at all, rather than one of zeros, so that
     the optimiser leaves it alone: where objectives take turns, a turn must not decay what only the others train.
@@ -72,7 +75,8 @@ def backward(
     fields = [_fields(side, objectives) for side in ("texts", "images")]
     encoded = [_Encoding.of(side, own, world, chunk, seed * 2 + i, fields[i]) for i, (side, own) in enumerate(sides)]
     text, image = (part.gathered for part in encoded)
-    pairs = Pairs(text, image, texts.ids, images.ids, encoded[0].own, encoded[1].own, taught, inputs)
+    own = encoded[0].own, encoded[1].own
+    pairs = Pairs(text, image, texts.ids, images.ids, *own, taught, inputs, also_positive, excluded)
     values = {}
     total = torch.zeros((), device=texts.ids.device)
     for name, (objective, weight) in objectives.items():
@@ -84,7 +88,7 @@ def backward(
     for part in encoded:
         part.send_back(world)
     world.add_gradients(_parameters(model, objectives))
-    return {name: float(world.add(value)) for name, value in values.items()}
+    return {name: world.add(value) for name, value in values.items()}
 
 
 def _fields(side: Sides, objectives: Mapping[str, tuple[Objective, float]]) -> set[Field]:

@@ -13,11 +13,11 @@ from sightline.datasets import neighbours
 from sightline.models.fragments import clusters
 from sightline.models.retriever import Retriever
 from sightline.training.corpus import Corpus, Longs, SeenImages, normalised
+from sightline.training.data_tables import NeighbourRecipe
 from sightline.training.distributed import World
 from sightline.training.recipe import Recipe
 from sightline.training.region_images import RegionImages
 from sightline.training.state import saved_tensor
-from sightline.training.tables import NeighbourRecipe
 
 NAME = "neighbours"
 """What the saved state calls the cluster of every picture."""
@@ -30,48 +30,49 @@ class Neighbours:
 
     Clusters are found anew at the beginning of each epoch and saved with the state of the run, so that one that is
     interrupted within an epoch goes on with the same batches.
+
+    seen: what the image tower saw in the pictures, where it looked already; or their regions.
     """
 
     def __init__(
-        self, asked: NeighbourRecipe, recipe: Recipe, corpus: Corpus, per_epoch: int, first_epoch: int
+        self,
+        asked: NeighbourRecipe,
+        recipe: Recipe,
+        corpus: Corpus,
+        model: Retriever,
+        seen: SeenImages | RegionImages | None,
+        world: World,
+        per_epoch: int,
+        steps: int,
     ) -> None:
         self._asked, self._recipe, self._corpus = asked, recipe, corpus
-        self._per_epoch, self._first_epoch = per_epoch, first_epoch
+        self._model, self._seen, self._world = model, seen, world
+        self._per_epoch, self._first_epoch = per_epoch, ceil(round(asked.begin * steps) / per_epoch)
         self.cluster_of: Longs = np.zeros(len(corpus), dtype=np.int64)
 
-    @classmethod
-    def of(cls, recipe: Recipe, corpus: Corpus, per_epoch: int, steps: int, saved: Path | None) -> "Neighbours | None":
-        """Make what a recipe asks for, if it does; `saved` is the state that a run goes on from."""
-        asked = recipe.data.neighbours
-        if asked is None:
-            return None
-        made = cls(asked, recipe, corpus, per_epoch, ceil(round(asked.begin * steps) / per_epoch))
-        found = None if saved is None else saved_tensor(saved, NAME)
+    def restore(self, saved: Path) -> None:
+        """Take the clusters of the state that a run goes on from."""
+        found = saved_tensor(saved, NAME)
         if found is not None:
-            made.cluster_of = found.numpy()
-        return made
+            self.cluster_of = found.numpy()
 
     def has(self, epoch: int) -> bool:
         """Whether an epoch is drawn from clusters."""
         return epoch >= self._first_epoch
 
-    def batches(
-        self, epoch: int, start: int, model: Retriever, seen: SeenImages | RegionImages | None, world: World
-    ) -> Iterator[Longs]:
-        """Give the batches of an epoch without the first `start`; where there are all, clusters are found first.
-
-        seen: what the image tower saw in the pictures, where it looked already; or their regions.
-        """
+    def batches(self, epoch: int, start: int) -> Iterator[Longs]:
+        """Give the batches of an epoch without the first `start`; where there are all, clusters are found first."""
         if not start:
-            self.cluster_of = self._clusters(model, seen, world)
+            self.cluster_of = self._clusters()
         counts, size, seed = self._corpus.captions_per_image, self._recipe.data.batch_size, self._recipe.seed
         drawn = neighbours(counts, self.cluster_of, size, self._asked.per_cluster, seed=seed, epoch=epoch)
         return islice(drawn, start, self._per_epoch)
 
     @torch.no_grad()
-    def _clusters(self, model: Retriever, seen: SeenImages | RegionImages | None, world: World) -> Longs:
+    def _clusters(self) -> Longs:
         """Put every picture into a cluster by its embedding; all processes take what the leading one found."""
-        corpus, own = self._corpus, world.share(len(self._corpus))
+        corpus, model, seen, world = self._corpus, self._model, self._seen, self._world
+        own = world.share(len(corpus))
         device = next(model.parameters()).device.type
         model.eval()
         parts = []

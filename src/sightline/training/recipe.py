@@ -13,9 +13,9 @@ from sightline.errors import RecipeError
 from sightline.models.checkpoint import KINDS, Config
 from sightline.suggestions import did_you_mean
 from sightline.training.augment import Augment
+from sightline.training.data_tables import DataRecipe
 from sightline.training.tables import (
     BlendRecipe,
-    DataRecipe,
     OptimizerRecipe,
     ScheduleRecipe,
     TeacherRecipe,

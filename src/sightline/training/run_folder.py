@@ -14,11 +14,11 @@ from typing import Any
 from sightline import settings
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import RecipeError, SightlineError
-from sightline.evaluation import Evaluation, Languages
 from sightline.models import checkpoint
 from sightline.registry.loader import BEST_FOLDER
 from sightline.training.recipe import Recipe
 from sightline.training.state import find_state, find_whole, put_in_place
+from sightline.training.validation import Validated
 
 VALIDATION_FILE = "validation.json"
 _SHOWN = 5  # differences between two recipes, of perhaps dozens
@@ -77,7 +77,7 @@ class RunFolder:
         model: checkpoint.AnyRetriever,
         tokenizer: Tokenizer,
         step: int,
-        evaluation: Evaluation | Languages | None,
+        evaluation: Validated | None,
     ) -> None:
         """Replace the best checkpoint by this one, and say how well it did."""
         with put_in_place(self.best) as new:

@@ -16,20 +16,26 @@ from sightline.media import ImageInput, to_input
 from sightline.models import DualStreamConfig, checkpoint
 from sightline.models.retriever import Retriever
 from sightline.models.weight_average import blend
+from sightline.training.data_tables import SourceRecipe
 from sightline.training.recipe import Recipe, nearest
 from sightline.training.vocabulary import learn_tokenizer
 
 
-def training_records(recipe: Recipe) -> list[Record]:
-    """Read the captioned pictures to train on, or as many of them as the recipe asks for."""
-    records = [record for record in _of_split(recipe.data.train, "train") if record.captions]
-    _check_languages(recipe, records)
-    if not recipe.data.limit:
+def training_records(recipe: Recipe) -> list[list[Record]]:
+    """Read the captioned images of each source to train on, or as many of them as the recipe asks for."""
+    sources = [[one for one in _of_split(source.train, "train") if one.captions] for source in recipe.data.mixture]
+    _check_languages(recipe, [record for records in sources for record in records])
+    return [_limited(source, records, recipe) for source, records in zip(recipe.data.mixture, sources, strict=True)]
+
+
+def _limited(source: SourceRecipe, records: list[Record], recipe: Recipe) -> list[Record]:
+    if not source.limit:
         return records
-    if recipe.data.limit > len(records):
-        raise RecipeError(f"data.limit is {recipe.data.limit}, but there are only {len(records)} captioned images")
+    if source.limit > len(records):
+        key = f"data.sources.{source.name}.limit" if recipe.data.sources else "data.limit"
+        raise RecipeError(f"{key} is {source.limit}, but there are only {len(records)} captioned images")
     order = np.random.default_rng(recipe.seed).permutation(len(records))
-    return [records[i] for i in order[: recipe.data.limit]]
+    return [records[i] for i in order[: source.limit]]
 
 
 def _check_languages(recipe: Recipe, records: Sequence[Record]) -> None:
@@ -43,9 +49,9 @@ def _check_languages(recipe: Recipe, records: Sequence[Record]) -> None:
         )
 
 
-def validation_records(recipe: Recipe) -> list[Record]:
-    """Read the captioned pictures to look at from time to time."""
-    return _of_split(recipe.data.val, "val")
+def validation_records(recipe: Recipe) -> dict[str, list[Record]]:
+    """Read the captioned images of each validation set, by its name."""
+    return {one.name: _of_split(one.data, "val") for one in recipe.data.validation_sets}
 
 
 def check_validation_records(recipe: Recipe, records: Sequence[Record], reads: ImageInput) -> None:

@@ -1,81 +1,10 @@
-"""The tables of a recipe: data, schedule, optimizer, validation, teacher, blend; each checks what it is told."""
+"""The tables of a recipe other than data: schedule, optimizer, validation, teacher, blend. Each checks its values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from sightline.errors import RecipeError
-
-
-@dataclass(frozen=True, slots=True)
-class NeighbourRecipe:
-    """Batches of pictures that are alike (paper 2, section 3.4), in place of others, once the model can tell.
-
-    begin: the share of the run after which whole epochs are drawn so.
-    clusters: how many clusters the pictures are put into by k-means on the model's own embeddings, anew each epoch.
-    per_cluster: how many pictures of one cluster are in a batch, which so has batch_size / per_cluster clusters.
-    """
-
-    begin: float = 0.0
-    clusters: int = 64
-    per_cluster: int = 16
-
-    def __post_init__(self) -> None:
-        check_share("data.neighbours.begin", self.begin)
-        at_least(1, "data.neighbours.clusters", self.clusters)
-        at_least(1, "data.neighbours.per_cluster", self.per_cluster)
-
-
-@dataclass(frozen=True, slots=True)
-class DataRecipe:
-    """What to train on.
-
-    train, val: data sets, as `sightline eval` takes them. ${NAME} stands for an environment variable. Of a data set
-    that names its splits only that one is used, so that nobody trains on a test set by naming the whole file.
-    draw: "pairs" (every caption once an epoch), "unique" (the same, no image twice in a batch), "one" (every image once
-    an epoch, with one of its captions) or "all" (every image once, with all of its captions).
-    lang: the language of the captions, or several to train on at once: all captions of a picture are its own alike.
-    batch_size: captions in a batch; for "all", images.
-    batch_tokens: instead, how many tokens and image fragments a batch has at most, padding counted; for draw "pairs".
-    limit: train on this many images only, the first after a shuffle by `seed`; 0 is all.
-    neighbours: later epochs have like images in a batch, each with one caption, so for draw "unique" or "one".
-    """
-
-    train: tuple[str, ...]
-    val: tuple[str, ...] = ()
-    lang: str | tuple[str, ...] = "en"
-    draw: Literal["pairs", "unique", "one", "all"] = "unique"
-    batch_size: int = 128
-    batch_tokens: int = 0
-    limit: int = 0
-    neighbours: NeighbourRecipe | None = None
-
-    def __post_init__(self) -> None:
-        if not self.train:
-            raise RecipeError("data.train: names no data")
-        at_least(1, "data.batch_size", self.batch_size)
-        at_least(0, "data.limit", self.limit)
-        at_least(0, "data.batch_tokens", self.batch_tokens)
-        if self.batch_tokens and self.draw != "pairs":
-            raise RecipeError(f'data.batch_tokens: not with draw = "{self.draw}"', 'Set draw = "pairs".')
-        if not self.languages or len(set(self.languages)) < len(self.languages):
-            raise RecipeError(f"data.lang is {list(self.languages)}", "Give one language or several, each once.")
-        if self.neighbours is not None:
-            self._check_neighbours(self.neighbours)
-
-    @property
-    def languages(self) -> tuple[str, ...]:
-        """The languages of the captions, one or several."""
-        return (self.lang,) if isinstance(self.lang, str) else self.lang
-
-    def _check_neighbours(self, asked: NeighbourRecipe) -> None:
-        if self.draw not in ("unique", "one"):
-            raise RecipeError(f'data.neighbours: not with draw = "{self.draw}"', 'Set draw = "unique" or "one".')
-        if self.batch_size % asked.per_cluster:
-            raise RecipeError(
-                f"data.neighbours: a batch of {self.batch_size} has no whole number of {asked.per_cluster} per cluster",
-                "Give a multiple of data.neighbours.per_cluster as data.batch_size.",
-            )
 
 
 @dataclass(frozen=True, slots=True)

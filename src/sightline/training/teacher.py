@@ -16,7 +16,7 @@ from sightline.losses.match_scores import judge
 from sightline.media import Preprocess
 from sightline.models import checkpoint
 from sightline.models.retriever import EncodedTensors, Retriever, Tokens
-from sightline.training.corpus import Before, Corpus, Draw, Longs, normalised
+from sightline.training.corpus import Before, Corpus, DrawnBatch, Longs, normalised
 from sightline.training.distributed import World
 from sightline.training.recipe import Recipe
 from sightline.training.tables import TeacherBy, TeacherRecipe
@@ -86,7 +86,7 @@ class Teacher:
             self._images = Remembered.of(len(corpus), self._look, _as("looking as teacher", before))
 
     @torch.no_grad()
-    def scores(self, batch: Draw, pixels: Tensor | None = None) -> Tensor:
+    def scores(self, batch: DrawnBatch, pixels: Tensor | None = None) -> Tensor:
         """Score every text of a batch with every picture: [T, I], float32, the same in every process.
 
         pixels: augmented pictures of this process's share, on the scale 0 to 255; None where nothing augments.

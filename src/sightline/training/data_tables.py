@@ -1,0 +1,205 @@
+"""The data table of a recipe: one source or a mixture of several, and one or several validation sets."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sightline.errors import RecipeError
+from sightline.training.tables import at_least, check_share
+
+DrawRule = Literal["pairs", "unique", "one", "all"]
+SameBy = Literal["image", "caption", "label"]
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourRecipe:
+    """Batches of pictures that are alike (paper 2, section 3.4), in place of others, once the model can tell.
+
+    begin: the share of the run after which whole epochs are drawn so.
+    clusters: how many clusters the pictures are put into by k-means on the model's own embeddings, anew each epoch.
+    per_cluster: how many pictures of one cluster are in a batch, which so has batch_size / per_cluster clusters.
+    """
+
+    begin: float = 0.0
+    clusters: int = 64
+    per_cluster: int = 16
+
+    def __post_init__(self) -> None:
+        check_share("data.neighbours.begin", self.begin)
+        at_least(1, "data.neighbours.clusters", self.clusters)
+        at_least(1, "data.neighbours.per_cluster", self.per_cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecipe:
+    """One source of a mixture. Every batch comes from one source.
+
+    name: for messages and the log.
+    train: data sets, as in `DataRecipe`.
+    share: of the steps, relative to the other sources' shares. passes: instead, how often an epoch goes through the
+    source. By default one pass.
+    draw, batch_size, same, positives: as in `DataRecipe`, whose values they replace.
+    limit: use this many images only; 0 is all.
+    """
+
+    name: str
+    train: tuple[str, ...]
+    share: float = 0.0
+    passes: float = 0.0
+    draw: DrawRule | None = None
+    batch_size: int = 0
+    same: tuple[SameBy, ...] | None = None
+    positives: Literal["image", "label"] | None = None
+    limit: int = 0
+
+    def __post_init__(self) -> None:
+        where = f"data.sources.{self.name}"
+        if not self.train:
+            raise RecipeError(f"{where}.train: names no data")
+        for key in ("share", "passes", "batch_size", "limit"):
+            at_least(0, f"{where}.{key}", getattr(self, key))
+        if self.share and self.passes:
+            raise RecipeError(f"{where}: give either share or passes")
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationSetRecipe:
+    """One of several validation sets. weight: in the mean by which checkpoints are compared."""
+
+    name: str
+    data: tuple[str, ...]
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.data:
+            raise RecipeError(f"data.val.{self.name}.data: names no data")
+        at_least(0, f"data.val.{self.name}.weight", self.weight)
+
+
+@dataclass(frozen=True, slots=True)
+class DataRecipe:
+    """What to train on.
+
+    train: data sets, as `sightline eval` takes them. ${NAME} stands for an environment variable. Of a data set that
+    names its splits only that one is used, so that nobody trains on a test set by naming the whole file.
+    sources: instead of `train`, several sources to draw batches from in turn; see `SourceRecipe`.
+    val: data sets, or several sets with names; see `ValidationSetRecipe`.
+    draw: "pairs" (every caption once an epoch), "unique" (the same, no image twice in a batch), "one" (every image once
+    an epoch, with one of its captions) or "all" (every image once, with all of its captions).
+    lang: the language of the captions, or several to train on at once: all captions of a picture are its own alike.
+    batch_size: captions in a batch; for "all", images.
+    batch_tokens: instead, how many tokens and image fragments a batch has at most, padding counted; for draw "pairs".
+    limit: train on this many images only, the first after a shuffle by `seed`; 0 is all.
+    same: what rows of a batch must not have in common to be negatives of each other: "image", "caption" (equal text) or
+    "label" (of records that have one). An image and its own captions are always positives.
+    positives: "image", only an image's own captions are right answers for it, or "label", those of all images with its
+    label.
+    neighbours: later epochs have like images in a batch, each with one caption, so for draw "unique" or "one".
+    """
+
+    train: tuple[str, ...] = ()
+    sources: tuple[SourceRecipe, ...] = ()
+    val: tuple[str | ValidationSetRecipe, ...] = ()
+    lang: str | tuple[str, ...] = "en"
+    draw: DrawRule = "unique"
+    batch_size: int = 128
+    batch_tokens: int = 0
+    limit: int = 0
+    same: tuple[SameBy, ...] = ("image", "caption")
+    positives: Literal["image", "label"] = "image"
+    neighbours: NeighbourRecipe | None = None
+
+    def __post_init__(self) -> None:
+        if not self.train and not self.sources:
+            raise RecipeError("data.train: names no data")
+        if self.train and self.sources:
+            raise RecipeError("data: has both train and sources", "Give one of them.")
+        at_least(1, "data.batch_size", self.batch_size)
+        at_least(0, "data.limit", self.limit)
+        at_least(0, "data.batch_tokens", self.batch_tokens)
+        if self.batch_tokens and self.draw != "pairs":
+            raise RecipeError(f'data.batch_tokens: not with draw = "{self.draw}"', 'Set draw = "pairs".')
+        if not self.languages or len(set(self.languages)) < len(self.languages):
+            raise RecipeError(f"data.lang is {list(self.languages)}", "Give one language or several, each once.")
+        self._check_sources()
+        self._check_validation_sets()
+        if self.neighbours is not None:
+            self._check_neighbours(self.neighbours)
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages of the captions, one or several."""
+        return (self.lang,) if isinstance(self.lang, str) else self.lang
+
+    @property
+    def mixture(self) -> tuple[SourceRecipe, ...]:
+        """The sources with every setting filled in; `train` alone is a mixture of one."""
+        if not self.sources:
+            return (
+                SourceRecipe(
+                    "train",
+                    self.train,
+                    draw=self.draw,
+                    batch_size=self.batch_size,
+                    same=self.same,
+                    positives=self.positives,
+                    limit=self.limit,
+                ),
+            )
+        return tuple(
+            SourceRecipe(
+                source.name,
+                source.train,
+                source.share,
+                source.passes or (0.0 if source.share else 1.0),
+                source.draw or self.draw,
+                source.batch_size or self.batch_size,
+                self.same if source.same is None else source.same,
+                source.positives or self.positives,
+                source.limit,
+            )
+            for source in self.sources
+        )
+
+    @property
+    def validation_sets(self) -> tuple[ValidationSetRecipe, ...]:
+        """The validation sets; plain data sets are one, named "val"."""
+        named = tuple(one for one in self.val if isinstance(one, ValidationSetRecipe))
+        paths = tuple(one for one in self.val if isinstance(one, str))
+        return named or ((ValidationSetRecipe("val", paths),) if paths else ())
+
+    def _check_sources(self) -> None:
+        _check_names("data.sources", [source.name for source in self.sources])
+        shares = [source.share > 0 for source in self.sources]
+        if any(shares) and not all(shares):
+            without = next(source.name for source in self.sources if not source.share)
+            raise RecipeError(f"data.sources.{without}: has no share", "Give every source a share, or none.")
+        for key, used in (("batch_tokens", self.batch_tokens), ("limit", self.limit), ("neighbours", self.neighbours)):
+            if self.sources and used:
+                other = "Set limit in each source." if key == "limit" else "Train on one source, by data.train."
+                raise RecipeError(f"data.{key}: not with data.sources", other)
+
+    def _check_validation_sets(self) -> None:
+        named = [one for one in self.val if isinstance(one, ValidationSetRecipe)]
+        if named and len(named) < len(self.val):
+            raise RecipeError("data.val: some of it has names and some has not", "Name all sets, or none.")
+        _check_names("data.val", [one.name for one in named])
+        if named and not any(one.weight for one in named):
+            raise RecipeError("data.val: all weights are 0")
+
+    def _check_neighbours(self, asked: NeighbourRecipe) -> None:
+        if self.draw not in ("unique", "one"):
+            raise RecipeError(f'data.neighbours: not with draw = "{self.draw}"', 'Set draw = "unique" or "one".')
+        if self.batch_size % asked.per_cluster:
+            raise RecipeError(
+                f"data.neighbours: a batch of {self.batch_size} has no whole number of {asked.per_cluster} per cluster",
+                "Give a multiple of data.neighbours.per_cluster as data.batch_size.",
+            )
+
+
+def _check_names(where: str, names: Sequence[str]) -> None:
+    """Refuse two of one name, which nobody could tell apart in the log."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise RecipeError(f'{where}: two are named "{twice[0]}"', "Give each a name of its own.")

@@ -1,0 +1,97 @@
+"""The batches of a run: which source each step draws from, and what is no negative there."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from sightline.datasets import Batch, BudgetSampler, Mixture, MixtureSource, Record, Sampler
+from sightline.errors import RecipeError
+from sightline.models.checkpoint import AnyRetriever
+from sightline.training.corpus import Corpus, DrawnBatch
+from sightline.training.data_tables import SourceRecipe
+from sightline.training.neighbours import Neighbours
+from sightline.training.recipe import Recipe
+from sightline.training.region_images import RegionImages
+from sightline.training.same_rows import SameRule
+
+_APART = 7_919  # between the seeds of two sources; the first has the recipe's own
+
+
+class StepBatch(NamedTuple):
+    """The batch of a step, and the name of the source that it comes from."""
+
+    step: int
+    source: str
+    batch: DrawnBatch
+
+
+class TrainingBatches:
+    """The batches of every step, by seed and step alone; neighbours alone also depend on the model.
+
+    records: of each source, in the order of the corpus.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        corpus: Corpus,
+        records: Sequence[Sequence[Record]],
+        model: AnyRetriever,
+        regions: RegionImages | None,
+    ) -> None:
+        self._corpus, self._sources = corpus, recipe.data.mixture
+        self._rules = [SameRule.of(source) for source in self._sources]
+        counts, first, sources = corpus.captions_per_image, 0, []
+        for number, (source, own) in enumerate(zip(self._sources, records, strict=True)):
+            _check_labels(source, own)
+            some = counts[first : first + len(own)]
+            sampler: Sampler | BudgetSampler
+            if recipe.data.batch_tokens:
+                sampler = _by_budget(recipe, corpus, model, regions)
+            else:
+                seed = recipe.seed + number * _APART
+                sampler = Sampler(some, source.batch_size, seed, source.draw or recipe.data.draw)
+            share = source.share or (source.passes or 1.0) * sampler.batches_per_epoch
+            sources.append(MixtureSource(sampler, share, first))
+            first += len(own)
+        self._mixture = Mixture(sources, recipe.seed)
+        passes = [source.passes or 1.0 for source in self._sources]
+        sizes = [source.sampler.batches_per_epoch for source in sources]
+        self.batches_per_epoch = max(1, round(sum(n * size for n, size in zip(passes, sizes, strict=True))))
+
+    def between(self, start: int, end: int, neighbours: Neighbours | None = None) -> Iterator[StepBatch]:
+        """Yield the batches of steps `start` to `end` - 1; of epochs that have neighbours, those."""
+        if neighbours is None:
+            yield from (self._drawn(*one) for one in self._mixture.batches(start, end))
+            return
+        per_epoch = self.batches_per_epoch
+        while start < end:
+            epoch, first = divmod(start, per_epoch)
+            stop = min(end, (epoch + 1) * per_epoch)
+            if neighbours.has(epoch):
+                alike = islice(neighbours.batches(epoch, first), stop - start)
+                yield from (self._drawn(step, 0, pairs) for step, pairs in enumerate(alike, start))
+            else:
+                yield from (self._drawn(*one) for one in self._mixture.batches(start, stop))
+            start = stop
+
+    def _drawn(self, step: int, source: int, pairs: Batch) -> StepBatch:
+        return StepBatch(step, self._sources[source].name, self._corpus.draw(pairs, self._rules[source]))
+
+
+def _by_budget(recipe: Recipe, corpus: Corpus, model: AnyRetriever, regions: RegionImages | None) -> BudgetSampler:
+    counts = corpus.captions_per_image
+    fragments = [0 if model.image is None else model.image.places] * len(counts)
+    if regions is not None:
+        fragments = regions.counts.tolist()
+    return BudgetSampler(counts, corpus.caption_lengths, fragments, recipe.data.batch_tokens, recipe.seed)
+
+
+def _check_labels(source: SourceRecipe, records: Sequence[Record]) -> None:
+    """Refuse a rule about labels for data without any: it would do nothing, and nobody would know."""
+    rule = SameRule.of(source)
+    if (rule.label or rule.label_positive) and not any(record.label for record in records):
+        raise RecipeError(
+            f'data: the records of "{source.name}" have no label',
+            'Leave "label" out of same and positives, or check that the JSON of each record has a "label".',
+        )

@@ -1,0 +1,98 @@
+"""The log of a run's steps, written without making the processor wait for the GPU."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sightline.errors import SightlineError
+from sightline.training.run_folder import RunFolder
+
+StepReport = Callable[[dict[str, Any]], None]
+"""Called with every logged step: step, steps, loss by name and its parts, rate, source, seconds, validation results."""
+
+
+class StepValues:
+    """Losses, their parts and the gradient's norm of a step, on their way from the device.
+
+    Reading them waits for the step to end, so read them after the next one was launched. Numbers that are not finite
+    are an error then, and must be read before the weights are saved.
+    """
+
+    def __init__(
+        self,
+        step: int,
+        losses: Mapping[str, Tensor],
+        parts: Mapping[str, Mapping[str, Tensor]],
+        norm: Tensor | None = None,
+    ) -> None:
+        self._step, self._losses = step, list(losses)
+        self._parts = {name: list(some) for name, some in parts.items()}
+        self._checked = [f"the loss of {name}" for name in losses] + ([] if norm is None else ["the gradient"])
+        values = [*losses.values(), *([] if norm is None else [norm])]
+        values += [value for some in parts.values() for value in some.values()]
+        self._numbers = torch.stack([value.detach().float() for value in values])
+        self._event: torch.cuda.Event | None = None
+        if self._numbers.is_cuda:
+            pinned = torch.empty(self._numbers.shape, pin_memory=True)
+            self._numbers = pinned.copy_(self._numbers, non_blocking=True)
+            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._event.record()
+
+    def read(self) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+        """Return the losses by name, and the parts of those that have some."""
+        if self._event is not None:
+            self._event.synchronize()
+        values = self._numbers.tolist()
+        for what, value in zip(self._checked, values, strict=False):
+            if not math.isfinite(value):
+                raise SightlineError(
+                    f"{what} is {value} at step {self._step + 1}", "Lower the learning rate, or clip the gradient."
+                )
+        rest = iter(values[len(self._checked) :])
+        parts = {name: {part: next(rest) for part in some} for name, some in self._parts.items()}
+        return dict(zip(self._losses, values, strict=False)), parts
+
+
+class StepLog:
+    """Entries of the log whose numbers may still be on their way: each is written and reported once they are read."""
+
+    def __init__(self, folder: RunFolder | None, report: StepReport | None) -> None:
+        self._folder, self._report = folder, report
+        self._waiting: list[tuple[dict[str, Any], StepValues]] = []
+        self._ready: list[dict[str, Any]] = []
+        self._written: list[dict[str, Any]] = []
+        self._started = time.monotonic()
+
+    def add(self, entry: dict[str, Any], values: StepValues) -> None:
+        """Take in a step that was launched, and read the one before it, which has ended or soon will."""
+        self.read()
+        self._waiting.append((entry, values))
+
+    def read(self) -> None:
+        """Wait for the numbers of every step so far."""
+        for entry, values in self._waiting:
+            entry["loss"], parts = values.read()
+            if parts:
+                entry["parts"] = parts
+            self._ready.append(entry)
+        self._waiting.clear()
+
+    def write(self) -> None:
+        """Write the entries whose numbers are there."""
+        for entry in self._ready:
+            entry["seconds"] = round(time.monotonic() - self._started, 3)
+            if self._folder is not None:
+                self._folder.log(entry)
+        self._written += self._ready
+        self._ready.clear()
+
+    def report(self) -> None:
+        """Report the entries that were written."""
+        written, self._written = self._written, []
+        for entry in written:
+            if self._report is not None:
+                self._report(entry)

@@ -151,7 +151,9 @@ def test_every_setting_of_a_recipe_is_simple_typed_and_has_a_default(name: str) 
 def test_an_image_excluded_for_every_text_changes_nothing(name: str) -> None:
     without = batch([0, 0, 1, 2, 3], [0, 1, 2, 3], seed=3)
     among = batch([0, 0, 1, 2, 3], [0, 1, 2, 3, 9], seed=3)
-    images = EncodedTensors(*(torch.cat([own, other[-1:]]) for own, other in zip(without.images, among.images, strict=True)))  # type: ignore[arg-type,union-attr]
+    images = EncodedTensors(
+        *(torch.cat([own, other[-1:]]) for own, other in zip(without.images, among.images, strict=True))
+    )  # type: ignore[arg-type,union-attr]
     taught = torch.cat([without.taught, torch.full((5, 1), 50.0)], 1)  # type: ignore[list-item]
     excluded = (among.image_ids == 9).expand(5, -1)
     more = dataclasses.replace(without, images=images, image_ids=among.image_ids, taught=taught, excluded=excluded)

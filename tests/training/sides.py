@@ -93,4 +93,5 @@ def gradients(
     weighted = {name: (objective, 0.5 + int(name)) for name, objective in named.items()}
     both = sides(model, image_ids, world)
     losses = backward(model, weighted, *both, seed=3, chunk=chunk, world=world, taught=TAUGHT)
-    return losses, {name: p.grad if p.grad is None else p.grad.clone() for name, p in everything.named_parameters()}
+    values = {name: float(value) for name, value in losses.items()}
+    return values, {name: p.grad if p.grad is None else p.grad.clone() for name, p in everything.named_parameters()}

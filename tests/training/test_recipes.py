@@ -169,7 +169,7 @@ def test_objectives_that_train_nothing_are_refused(objectives: dict[str, Any], s
     ("terms", "said"),
     [
         ({"loss": "contrastiv"}, "'contrastiv' is not a loss\nDid you mean \"contrastive\"?"),
-        ({"loss": "hinge"}, "Choose from: triplet, contrastive, matching"),
+        ({"loss": "bce"}, "Choose from: triplet, contrastive, matching"),
         ({}, "objectives.embed.loss: None is not a loss"),
         ({"loss": "triplet", "magrin": 0.1}, 'objectives.embed: unknown key "magrin"\nDid you mean "margin"?'),
         ({"loss": "triplet", "margin": "wide"}, "objectives.embed.margin: expected float"),

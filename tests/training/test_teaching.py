@@ -18,7 +18,7 @@ from sightline.training.corpus import Corpus, DrawnBatch, normalised
 from sightline.training.distributed import World
 from sightline.training.recipe import Recipe, parse_recipe
 from sightline.training.setup import make_objectives
-from sightline.training.teacher import Teacher, find_teacher
+from sightline.training.teacher import Remembered, Teacher, find_teacher
 from sightline.training.trainer import train
 from sightline.training.vocabulary import learn_tokenizer
 from training import region_cards, shapes
@@ -96,7 +96,7 @@ def test_its_scores_are_those_of_the_model_for_every_text_with_every_picture(
     assert expected.shape == (5, 4)
     assert expected.std() > 1e-3
     torch.testing.assert_close(remembering.scores(batch), expected, rtol=1e-4, atol=1e-5)
-    monkeypatch.setattr(teacher.Remembered, "LIMIT", 0)
+    monkeypatch.setattr(Remembered, "LIMIT", 0)
     torch.testing.assert_close(opened(recipe)[0].scores(batch), expected, rtol=1e-4, atol=1e-5)
 
 

@@ -36,7 +36,7 @@ SCORES = [Scored(300, 20), Scored(500, 30), Scored(400, 40), Scored(200, 10)]
 
 def run(few: Path, out: Path, monkeypatch: pytest.MonkeyPatch, **validation: Any) -> Trained:
     scores = iter(SCORES)
-    monkeypatch.setattr(validation, "evaluate", lambda *_, **__: next(scores))
+    monkeypatch.setattr("sightline.training.validation.evaluate", lambda *_, **__: next(scores))
     common: dict[str, Any] = {"hidden": 16, "data": {"batch_size": 8}, "schedule": {"steps": 7}}
     return train(parse_recipe(shapes.recipe(few, few, validation=validation, **common), "it"), out)
 

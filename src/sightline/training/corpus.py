@@ -16,6 +16,7 @@ from sightline.datasets import Record, captions_in_any
 from sightline.errors import DataError, MediaError
 from sightline.media import ImageInput, Preprocess, fit, open_image, require_pixels
 from sightline.models.retriever import Retriever, Seen, Tokens
+from sightline.parallel import usable_cpus
 from sightline.training.distributed import to_device
 from sightline.training.same_rows import SamePairs, SameRows, SameRule
 

@@ -1,4 +1,4 @@
-# Every target sets itself up: on a fresh machine, `make test` is all there is to type.
+# Every target sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,17 +12,18 @@ MILVUS := .milvus/.ready
 .PHONY: help demo test milvus lint results readme card screenshots bench clean
 
 help:
-	@echo "make demo   set up and see Sightline at work"
-	@echo "make test   set up and run every test"
-	@echo "make milvus   install a Milvus server for tests/scale, in an environment of its own"
-	@echo "make lint   check style and types"
-	@echo "make results  write docs/results.md, scale.md and performance.md anew from benchmarks/results"
-	@echo "make readme   write what the demo prints, and the plots of speed, into README.md"
-	@echo "make card     write the bundled model's card anew"
-	@echo "make screenshots  photograph the page for README.md"
-	@echo "make bench  measure speed next to what one would use instead, in less than 15 minutes"
+	@echo "make demo         set up and show what Sightline does"
+	@echo "make test         set up and run all tests"
+	@echo "make lint         check style and types"
+	@echo "make bench        measure speed next to alternatives (about 15 minutes)"
+	@echo "make results      regenerate the result pages in docs/ from benchmarks/results"
+	@echo "make readme       regenerate the demo output and speed plots in README.md"
+	@echo "make card         regenerate the bundled model's card"
+	@echo "make screenshots  take the screenshots of README.md"
+	@echo "make milvus       install a Milvus server for tests/scale, in its own environment"
+	@echo "make clean        remove environments and caches"
 
-# What searching needs: no torch, and a minute's download.
+# Search only: no torch.
 $(SEARCH): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) .
@@ -32,7 +33,7 @@ $(READY): $(SEARCH)
 	$(PIP) '.[dev]'
 	@touch $@
 
-# What only benchmarks need: what one would use instead.
+# The alternatives that benchmarks compare with.
 $(PEERS): $(READY)
 	$(PIP) '.[dev,bench]'
 	@touch $@
@@ -40,7 +41,7 @@ $(PEERS): $(READY)
 demo: $(SEARCH)
 	$(BIN)/sightline demo
 
-# The processes that share the tests must find them in the same order.
+# Test processes must collect tests in the same order.
 test: export PYTHONHASHSEED := 0
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist loadfile
@@ -58,8 +59,10 @@ lint: $(READY)
 
 results: $(READY)
 	$(BIN)/python -m replication.results_page
-	$(BIN)/python -m benchmarks.pages.scale
 	$(BIN)/python -m benchmarks.pages.performance
+	$(BIN)/python -m benchmarks.pages.scale
+	$(BIN)/python -m benchmarks.pages.index_choice
+	$(BIN)/python -m benchmarks.pages.serve
 
 readme: $(READY)
 	$(BIN)/python -m benchmarks.pages.readme

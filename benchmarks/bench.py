@@ -61,19 +61,17 @@ def run(script: str, results: Path, limit: float = LIMIT, root: Path = ROOT) -> 
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """Every ratio, with its target where it has one."""
-    asked = {(target.experiment, target.ratio): target for target in TARGETS}
-    lines = [("what", "here", "target", "")]
+    """Every ratio, and its target where it has one, as in `2.81x (target ≥ 3x)`."""
+    targets = {(target.experiment, target.ratio): target for target in TARGETS}
+    lines = []
     for outcome in outcomes:
         for what, value in outcome.ratios.items():
-            target = asked.get((outcome.script, what))
-            promised = (target.asked, target.verdict(value)) if target else ("", "")
-            lines.append((f"{outcome.script}: {what}", f"{value:.3g}", *promised))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join([what.ljust(widths[0]), value.rjust(widths[1]), target.ljust(widths[2]), verdict]).rstrip()
-        for what, value, target, verdict in lines
-    )
+            target = targets.get((outcome.script, what))
+            shown = f"{value:.3g}{target.unit} (target {target.bound})" if target else f"{value:.3g}"
+            missed = "  missed" if target and not target.is_met(value) else ""
+            lines.append((f"{outcome.script}: {what}", shown + missed))
+    width = max((len(what) for what, _ in lines), default=0)
+    return "\n".join(f"{what.ljust(width)}  {shown}" for what, shown in lines)
 
 
 def main() -> None:

@@ -23,17 +23,14 @@ import faiss
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.pages.index_choice import page
 from benchmarks.photo_vectors import BLOCK, TOP, Halves, Longs, Real, Singles, around, blocks, real, recall, truth, unit
-from benchmarks.provenance import provenance
+from benchmarks.provenance import RESULTS, provenance
 from sightline.bundle.encoded import Encoded
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
 from sightline.stores.ranking import top_k_rows
 from sightline.stores.sign_codes import nearest_codes, sign_codes
 
-HERE = Path(__file__).parent
-RESULT, PAGE = HERE / "results" / "index_choice.json", HERE.parent / "docs" / "index-choice.md"
 SIZES = (10_000, 100_000, 1_000_000)
 THREADS = 2
 HNSW_UP_TO = 100_000  # building takes a hundred times as long as that of signs there, and more beyond
@@ -332,7 +329,7 @@ def main() -> None:
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--resume", action="store_true", help="keep the measurements that are there")
     parser.add_argument("--page", action="store_true", help="write the page from the results that are there")
-    parser.add_argument("--json", type=Path, default=RESULT)
+    parser.add_argument("--json", type=Path, default=RESULTS / "index_choice.json")
     arguments = parser.parse_args()
     result: dict[str, Any] = {"ways": [], "store": [], "robustness": [], "runs": []}
     if arguments.page or arguments.resume:
@@ -345,8 +342,6 @@ def main() -> None:
         sizes = tuple(map(int, arguments.sizes.split(",")))
         save = partial(save_json, result, arguments.json)
         everything(vectors, sizes, result, save)
-    PAGE.write_text(page(result), encoding="utf-8")
-    print(f"wrote {PAGE.name}")
 
 
 if __name__ == "__main__":

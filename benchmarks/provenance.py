@@ -1,11 +1,16 @@
-"""Where a measurement came from: what every result file says of itself."""
+"""Result files: what each says of where it came from, and reading and writing them."""
 
+import json
 import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
 
 
 def provenance(seed: int, data: list[str]) -> dict[str, Any]:
@@ -21,9 +26,9 @@ def provenance(seed: int, data: list[str]) -> dict[str, Any]:
 
 def command() -> str:
     """What was typed: `python -m benchmarks.NAME …` for a script of this checkout."""
-    script, root = Path(sys.argv[0]).resolve(), Path(__file__).resolve().parents[1]
-    if script.is_relative_to(root) and script.suffix == ".py":
-        return " ".join(["python -m", ".".join(script.relative_to(root).with_suffix("").parts), *sys.argv[1:]])
+    script = Path(sys.argv[0]).resolve()
+    if script.is_relative_to(ROOT) and script.suffix == ".py":
+        return " ".join(["python -m", ".".join(script.relative_to(ROOT).with_suffix("").parts), *sys.argv[1:]])
     return " ".join(["python", *sys.argv])
 
 
@@ -31,8 +36,7 @@ def _commit() -> str:
     """Of the checkout, or, where that has no history, as the environment says."""
     if "SIGHTLINE_COMMIT" in os.environ:
         return os.environ["SIGHTLINE_COMMIT"]
-    here = Path(__file__).parent
-    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
+    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     return found.stdout.strip() or "unknown"
 
 
@@ -49,3 +53,27 @@ def _machine() -> dict[str, Any]:
         if torch.cuda.is_available():
             found["gpu"] = torch.cuda.get_device_name()
     return found
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """One result file."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def read_results(folder: Path) -> list[dict[str, Any]]:
+    """All result files of a folder, sorted by name."""
+    return [read_result(path) for path in sorted(folder.glob("*.json"))]
+
+
+def write_result(path: Path, result: Mapping[str, Any]) -> None:
+    """Write a result file, whole or not at all."""
+    write_whole(path, (json.dumps(result, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file, whole or not at all; makes its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    new.write_bytes(content)
+    new.replace(path)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.scale
 
-Measures, simulates, and writes the page; `benchmarks/pages/scale.py` writes the page alone. Needs SIGHTLINE_DATA and a
+Needs SIGHTLINE_DATA and a
 bundle (the bundled one). Stores of embeddings around those of real photos are asked, by one thread, for the embeddings
 of real captions: as wall-clock time and as processor time, because machines are shared.
 """
@@ -12,7 +12,6 @@ import os
 os.environ["OMP_NUM_THREADS"] = "1"  # before numpy and faiss read it
 
 import argparse
-import json
 import tempfile
 import time
 from pathlib import Path
@@ -21,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.fan_out import Cluster, latencies, summary
-from benchmarks.pages.scale import PAGE, RESULTS, page
-from benchmarks.provenance import provenance
+from benchmarks.provenance import RESULTS, provenance, write_result
 from benchmarks.searching import around, encoded_photos
 from sightline.bundle import Bundle, Encoded
 from sightline.datasets import read_all
@@ -102,11 +100,10 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=330)
     arguments = parser.parse_args()
     result = measure(arguments.model, arguments.photos, arguments.queries)
-    (RESULTS / "scale.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(RESULTS / "scale.json", result)
     for service in result["services"]:
         p50, p99 = np.percentile(service["processor_ms"], (50, 99))
         print(f"scale: {service['items']:,} items, {p50:.2f} ms of one core, p99 {p99:.2f} ms")
-    PAGE.write_text(page(RESULTS), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.provenance import provenance
+from benchmarks.provenance import RESULTS, provenance, write_result
 from replication.cascades import Cascades
-from replication.training_runs import train_once, write_result
+from replication.training_runs import train_once
 from sightline.datasets import read_all
 from sightline.models import checkpoint
 from sightline.models.torch_model import TorchModel
@@ -27,9 +27,8 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--shares", default="1.0", help="how much of the trained image tower remains")
     parser.add_argument("--work", type=Path, default=Path("runs/candidates"))
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/candidates"))
+    parser.add_argument("--out", type=Path, default=RESULTS / "candidates")
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
     out = arguments.work / arguments.name
     seconds = train_once(arguments.recipe, arguments.set, out)["seconds"]
     data = os.environ["SIGHTLINE_DATA"]

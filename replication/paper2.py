@@ -7,7 +7,6 @@
     python -m replication.paper2 --runs lambda-0,lambda-0.5,lambda-2,k-1,k-5,k-20,tau-0.1,tau-0.25,tau-0.75
                                                                                             Figure 6
     python -m replication.paper2 --runs bigru-base,bigru --seeds 0,1,2                       texts read by a BiGRU
-    python -m replication.paper2 --cost                                                      relations' share of a step
 
 Tables 3 and Figure 6 want --out benchmarks/results/paper2-parts and a --work of their own: a GPU adds up in an order of
 its own each time, and so what is compared has to be trained beside each other.
@@ -19,12 +18,11 @@ initial and of enhanced embeddings on the way (Figure 7). "full" is the mean of 
 that of two base models, and they train nothing of their own.
 
 Needs SIGHTLINE_DATA (shards) and SIGHTLINE_PRETRAINED (a CLIP image tower and MiniLM), and a GPU to be quick. --brief
-takes 12 steps of 16 images, or measures a small step: enough to see on a CPU, with shards of a few images, that all of
+takes 12 steps of 16 images: enough to see on a CPU, with shards of a few images, that all of
 it runs. When stopped, the same call goes on; when called again, it takes what is there from --work, and the gains over
 runs that were trained meanwhile (by another process, say) are added to the files.
 """
 
-import argparse
 import json
 import os
 from collections.abc import Sequence
@@ -33,12 +31,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from benchmarks.provenance import provenance
 from replication.ranks import gain, ranked
-from replication.relation_cost import measured_cost
-from replication.training_runs import NOTE, RECIPES, Countdown, Measured, measure_once, train_once, write_result
+from replication.training_runs import NOTE, Measured, measure_once, options, train_once, write_results
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
 from sightline.evaluation.encodings import Encodings, Needs, encode_images, encode_texts
@@ -210,39 +206,11 @@ def result_of(bench: Bench, name: str, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--runs", default="plain,base,fusion,standalone,full", help=f"among {', '.join((*RUNS, *ENSEMBLES))}"
-    )
-    parser.add_argument("--seeds", default="0")
+    parser = options(__doc__, "paper2", "plain,base,fusion,standalone,full", (*RUNS, *ENSEMBLES))
     parser.add_argument("--split", default="test", choices=("test", "val"), help="what to measure on")
-    parser.add_argument("--set", action="append", default=[], dest="changes", help="a change to every recipe")
-    parser.add_argument("--cost", action="store_true", help="measure what relations cost a step, and train nothing")
-    parser.add_argument("--brief", action="store_true", help="twelve small steps, to see that it runs")
-    parser.add_argument("--work", type=Path, default=Path("runs/paper2"), help="where checkpoints are kept")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/paper2"))
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    if arguments.cost:
-        result = {"experiment": "paper2-cost", **provenance(0, []), **measured_cost(RECIPES, arguments.brief)}
-        write_result(arguments.out / "cost.json", result)
-        print(json.dumps(result["steps"], indent=1))
-        return
     bench = Bench(arguments.split, [*(BRIEF if arguments.brief else ()), *arguments.changes], arguments.work)
-    runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in arguments.runs.split(",")]
-    countdown = Countdown(len(runs))
-    for seed, name in runs:
-        result = result_of(bench, name, seed)
-        path = arguments.out / f"{name}-{arguments.split}-seed{seed}.json"
-        write_result(path, result)
-        ways = (result["result"]["text_to_image"], result["result"]["image_to_text"])
-        recalls = [round(way[f"R@{k}"], 1) for way in ways for k in (1, 5, 10)]
-        seconds = sum(cost["seconds"] for cost in result["training"].values())
-        more = result["gain_over"].get("base", "")
-        print(path.name, recalls, result["result"]["rSum"], more, seconds, "s", flush=True)
-        print(countdown.after_one(), flush=True)
-    if torch.cuda.is_available():
-        print("peak GPU memory", torch.cuda.max_memory_allocated() >> 20, "MiB")
+    write_results(arguments, lambda run, seed: (f"{run}-{arguments.split}-seed{seed}", result_of(bench, run, seed)))
 
 
 if __name__ == "__main__":

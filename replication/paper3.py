@@ -14,7 +14,6 @@ takes two steps of four images, which is enough to see on a CPU, with shards of 
 stopped, the same call goes on; what is in --work is trained and measured no second time.
 """
 
-import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ import torch
 
 from benchmarks.provenance import provenance
 from replication.ranks import gain, ranked
-from replication.training_runs import NOTE, Countdown, Measured, measure_once, train_once, write_result
+from replication.training_runs import NOTE, Measured, measure_once, options, train_once, write_results
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
 from sightline.evaluation.encodings import Encodings, Needs, encode_images, encode_texts
@@ -225,32 +224,14 @@ def result_of(bench: Bench, name: str, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", default="F,B,I32,B-F,I-F,I-B,I-B-F", help=f"among {', '.join(RUNS)}")
+    parser = options(__doc__, "paper3", "F,B,I32,B-F,I-F,I-B,I-B-F", list(RUNS))
     parser.add_argument("--variant", default="paper", choices=VARIANTS)
-    parser.add_argument("--seeds", default="0")
     parser.add_argument("--split", default="test", choices=("test", "val"), help="what to measure on")
-    parser.add_argument("--set", action="append", default=[], dest="changes", help="a change to every recipe")
-    parser.add_argument("--brief", action="store_true", help="two steps of four images, to see that it runs")
-    parser.add_argument("--work", type=Path, default=Path("runs/paper3"), help="where checkpoints are kept")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/paper3"))
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
     brief = ["schedule.epochs=0", "schedule.steps=2", "data.batch_size=4"] if arguments.brief else []
     bench = Bench(arguments.variant, arguments.split, [*brief, *arguments.changes], arguments.work)
-    runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in arguments.runs.split(",")]
-    countdown = Countdown(len(runs))
-    for seed, name in runs:
-        result = result_of(bench, name, seed)
-        path = arguments.out / f"{bench.label(name)}-{arguments.split}-seed{seed}.json"
-        write_result(path, result)
-        found = bench.measured(name, seed)
-        recalls = [round(way[f"R@{k}"], 1) for way in (found.text_to_image, found.image_to_text) for k in (1, 5, 10)]
-        seconds = result["training"]["seconds"]
-        print(path.name, recalls, round(found.r_sum, 1), result["gain_over"], seconds, "s", flush=True)
-        print(countdown.after_one(), flush=True)
-    if torch.cuda.is_available():
-        print("peak GPU memory", torch.cuda.max_memory_allocated() >> 20, "MiB")
+    named = f"{{}}-{arguments.split}-seed{{}}"
+    write_results(arguments, lambda run, seed: (named.format(bench.label(run), seed), result_of(bench, run, seed)))
 
 
 if __name__ == "__main__":

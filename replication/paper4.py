@@ -14,7 +14,6 @@ stopped, the same call goes on; when called again, it takes what is there from -
 trained meanwhile (by another process, say) are added to the files.
 """
 
-import argparse
 import os
 from collections.abc import Sequence
 from functools import cached_property
@@ -26,7 +25,7 @@ import torch
 
 from benchmarks.provenance import provenance
 from replication.ranks import gain, ranked
-from replication.training_runs import Countdown, Measured, measure_once, train_once, write_result
+from replication.training_runs import Measured, measure_once, options, train_once, write_results
 from sightline.datasets import Record, read_all
 from sightline.evaluation import Evaluation, command_translator, evaluate, evaluate_languages
 from sightline.evaluation.encodings import Encodings, SharedImages
@@ -212,31 +211,17 @@ def result_of(bench: Bench, galleries: Galleries, name: str, seed: int, translat
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", default="none,cmr,mlm-mrm,vmlm-smrm", help=f"among {', '.join(RUNS)}, languages")
+    parser = options(__doc__, "paper4", "none,cmr,mlm-mrm,vmlm-smrm", (*RUNS, "languages"))
     parser.add_argument("--start", default="scratch", choices=STARTS, help="what both transformers begin with")
-    parser.add_argument("--seeds", default="0")
     parser.add_argument("--translate", default="", help="a command that translates from {lang}, for translate-test")
-    parser.add_argument("--set", action="append", default=[], dest="changes", help="a change to every recipe")
-    parser.add_argument("--brief", action="store_true", help="two steps of a few images, to see that it runs")
-    parser.add_argument("--work", type=Path, default=Path("runs/paper4"), help="where checkpoints are kept")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/paper4"))
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
     bench = Bench(arguments.start, arguments.changes, arguments.brief, arguments.work)
     galleries = Galleries()
-    runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in arguments.runs.split(",")]
-    countdown = Countdown(len(runs))
-    for seed, name in runs:
-        result = result_of(bench, galleries, name, seed, arguments.translate)
-        path = arguments.out / f"{name}-{arguments.start}-seed{seed}.json"
-        write_result(path, result)
-        told = {part: one["mR"] for part, one in result.items() if isinstance(one, dict) and "mR" in one}
-        seconds = [cost["seconds"] for cost in result["training"]]
-        print(path.name, told, result.get("gain_over"), seconds, "s", flush=True)
-        print(countdown.after_one(), flush=True)
-    if torch.cuda.is_available():
-        print("peak GPU memory", torch.cuda.max_memory_allocated() >> 20, "MiB")
+
+    def result(run: str, seed: int) -> tuple[str, dict[str, Any]]:
+        return f"{run}-{arguments.start}-seed{seed}", result_of(bench, galleries, run, seed, arguments.translate)
+
+    write_results(arguments, result)
 
 
 if __name__ == "__main__":

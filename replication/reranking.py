@@ -6,13 +6,12 @@ The weight of the fusion is chosen on val and reported on test.
 """
 
 import argparse
-import json
 import os
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.provenance import provenance
+from benchmarks.provenance import RESULTS, provenance, write_result
 from replication.cascades import Cascades
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation, evaluate
@@ -31,9 +30,8 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--second", type=Path)
     parser.add_argument("--name", default="default")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/default"))
+    parser.add_argument("--out", type=Path, default=RESULTS / "reranking")
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
     data = os.environ["SIGHTLINE_DATA"]
     sets = {name: f"{data}/{name}.tar" for name in ("flickr8k-val", "flickr8k-test", "coco-val")}
     if "SIGHTLINE_STAMPS" in os.environ:
@@ -77,7 +75,7 @@ def main() -> None:
             rows.append({"system": "two bi-encoders", "weight_chosen_on_val": second_weight, **found.to_json()})
             print(arguments.name, name, "two bi-encoders", second_weight, numbers(found), flush=True)
     result = {"experiment": "reranking", "name": arguments.name, **provenance(0, list(sets)), "rows": rows}
-    (arguments.out / f"{arguments.name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result(arguments.out / f"{arguments.name}.json", result)
 
 
 if __name__ == "__main__":

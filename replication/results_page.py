@@ -1,97 +1,226 @@
-"""Write docs/results.md and its plots from the result files: every number in them was measured, none was typed.
+"""Write docs/results.md from its template, results.md, and the files of benchmarks/results.
 
-    python -m replication.results_page
-
-reads benchmarks/results and bundles/default, and replaces docs/results.md and docs/plots. What was not measured yet is
-left out with a line that says so.
+python -m replication.results_page
 """
 
 import argparse
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 
-from benchmarks.pages.markdown import paragraph
-from replication.report import asides, bundled, cascades, inflated, plots, pretrained, related, replica
-from replication.report.estimates import CONFIRMED, NOT_CONFIRMED, UNDECIDED
-from replication.report.replica import Section
-from replication.report.results import Replica, read_folder
+from benchmarks.markdown import MISSING, fill, number, signed, sources, table
+from benchmarks.provenance import RESULTS, ROOT, read_result, read_results
+from replication.claims import NOT_MEASURED, NOT_TESTABLE, Verdict, judge, read_papers, tally
+from replication.estimates import Estimate
+from replication.systems import RECALLS, Systems, read_systems
+from sightline.evaluation.report import compare
 
-ROOT = Path(__file__).resolve().parents[1]
-
-READING = (
-    "Recalls are per cent: R@k is how often the right item is among the first k, from text to image (t2i) and from "
-    "image to text (i2t, where any caption of the image counts); rSum is the sum of all six. ± is the standard "
-    "deviation over seeds."
-)
-VERDICTS = (
-    "A verdict is computed from an interval. Where both sides were run with several seeds, it is the 95 % interval "
-    "(Student's t) of their difference over seeds; with one seed it is the bootstrap interval of the difference, which "
-    "resamples the test images, where the same queries were put to both sides, and else reaches from worst to worst "
-    f"between the bootstrap intervals of the two. *{CONFIRMED}*: all of it is on the side of the "
-    f"claim. *{NOT_CONFIRMED}*: all of it is on the other side. *{UNDECIDED}*: neither, which is no evidence that "
-    "there is no difference."
-)
+TEMPLATE = Path(__file__).with_name("results.md")
+PLACES = {"flickr8k-test": "Flickr8k", "coco-val": "COCO", "stamps": "stamps"}
+TASKS = {"none": "none", "cmr": "CMR", "mlm-mrm": "CMR, MLM, MRM", "vmlm-smrm": "CMR, VMLM, SMRM"}
+RERANKERS, SYSTEMS = ("SEP+COOP", "JOINT+COOP"), ("CE", "BE", "SEP+COOP", "JOINT+COOP", "JOINT+CE", "JOINT+BE")
 
 
-def page(root: Path, results: Path, bundle: Path, out: Path) -> str:
-    """Make the page, and draw its plots into `out/plots`."""
-    runs = Replica(read_folder(results / "paper1"))
-    hrem, beside, shrunken, tower = (
-        read_folder(results / name) for name in ("paper2", related.BESIDE, "paper3", "paper3-tower")
-    )
-    drawn = plots.draw(runs, hrem, beside, shrunken, read_folder(results / "candidates"), out / "plots")
-    paper, own = replica.sections(runs, root, drawn), bundled.sections(results, bundle, root, drawn)
-    paper2 = related.sections(hrem, beside, results / "paper2", root, drawn)
-    paper3 = inflated.sections(shrunken, tower, results / "late-gpu.json", root, drawn)
-    paper4 = pretrained.sections(read_folder(results / "paper4"), root)
-    parts = [
-        "# Results",
-        "<!-- Written by replication/results_page.py (make results) from benchmarks/results. Do not edit. -->",
-        paragraph(READING),
-        paragraph(VERDICTS),
-        "## Paper 1, retrieve fast and rerank smart, at our scale",
-        _tally(paper, "Geigle et al. 2022, https://arxiv.org/abs/2103.11920."),
-        *_shown(paper),
-        "## Paper 2, relations among instances (HREM), at our scale",
-        _tally(paper2, "Fu et al. 2023, https://github.com/CrossmodalGroup/HREM."),
-        *_shown(paper2),
-        "## Paper 3, inflate and shrink, at our scale",
-        _tally(paper3, "Liu et al. 2021, https://aclanthology.org/2021.emnlp-main.772."),
-        *_shown(paper3),
-        "## Paper 4, LightningDOT, at our scale",
-        _tally(paper4, "Sun et al. 2021, https://arxiv.org/abs/2103.08784."),
-        *_shown(paper4),
-        "## The bundled model",
-        *_shown([*own, cascades.section(results / "cascade.json", root)]),
-        *(f"## {section.title}\n\n{section.text}" for section in asides.sections(results, root)),
+def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -> str:
+    """The whole page."""
+    papers = {paper["name"]: paper for paper in read_papers()}
+    systems = {name: read_systems(results, name) for name in papers}
+    verdicts = {name: judge(paper, systems[name]) for name, paper in papers.items()}
+    tallies = [[papers[name]["title"], *map(str, tally(found))] for name, found in verdicts.items()]
+    heads = ["paper", "claims tested", "held", "not held", "undecided", "not testable"]
+    values = {"tally": table(heads, tallies)}
+    values |= {f"{name} claims": _claims(found) for name, found in verdicts.items()}
+    values |= {f"{name} sources": _sources(results, name) for name in papers}
+    values |= _paper1(systems["paper1"], papers["paper1"]["reported"])
+    values |= _paper2(systems["paper2"], papers["paper2"]["reported"])
+    values |= _paper3(systems["paper3"]) | _paper4(results / "paper4")
+    values |= _candidates(results) | _reranking(results) | _bundle(results, bundle) | _cascade(results)
+    return fill(TEMPLATE, values)
+
+
+def _claims(verdicts: Sequence[Verdict]) -> str:
+    rows = [
+        [
+            one.claim["text"] + (f" ({one.claim['metric']})" if "metric" in one.claim else ""),
+            MISSING if one.reported is None else signed(one.reported),
+            with_interval(one.gain),
+            f"{one.verdict}: {one.reason}" if one.claim.get("not_testable") else one.verdict,
+        ]
+        for one in verdicts
+        if one.verdict != NOT_MEASURED
     ]
-    return "\n\n".join(parts) + "\n"
+    shown = table(["claim", "in the paper", "here", "verdict"], rows, words=4)
+    failed = {one.reason for one in verdicts if one.verdict == NOT_TESTABLE and "premise" in one.claim}
+    missing = [one.claim["text"] for one in verdicts if one.verdict == NOT_MEASURED]
+    notes = [f"Not testable where nothing else is said: {reason}." for reason in sorted(failed)]
+    notes += [f"Not measured: {'; '.join(missing)}."] if missing else []
+    return "\n\n".join([shown, *notes])
 
 
-def _shown(sections: Sequence[Section]) -> list[str]:
-    return [f"### {section.title}\n\n{section.text}" for section in sections]
+def _sources(results: Path, paper: str) -> str:
+    folders = sorted(results.glob(f"{paper}*"))
+    return "\n\n".join(sources(read_results(folder), folder.name) for folder in folders)
 
 
-def _tally(sections: Sequence[Section], source: str) -> str:
-    """How many of a paper's findings were confirmed, and which were not; `source` is where to read it."""
-    counts = Counter(finding.verdict for section in sections for finding in section.findings)
-    judged = sum(counts[verdict] for verdict in (CONFIRMED, NOT_CONFIRMED, UNDECIDED))
-    if not judged:
-        return f"{source} None of its findings was measured yet."
-    return paragraph(
-        f"{source} Of its findings, {judged} were measured: "
-        f"{counts[CONFIRMED]} confirmed, {counts[NOT_CONFIRMED]} not confirmed, {counts[UNDECIDED]} undecided."
-    )
+def _recalls(systems: Systems, names: Iterable[str], reported: Mapping[str, Sequence[float]]) -> str:
+    """Six recalls and rSum of each system, and the paper's rSum where it gives six recalls."""
+    rows = []
+    for name in names:
+        theirs = number(sum(reported[name])) if len(reported.get(name, ())) == len(RECALLS) else MISSING
+        rows.append([name, *(with_deviation(systems.estimate(name, metric)) for metric in (*RECALLS, "rSum")), theirs])
+    return table(["system", *RECALLS, "rSum", "paper's rSum"], rows)
+
+
+def _grid(systems: Systems, names: Iterable[str], columns: Mapping[str, str], head: str = "system") -> str:
+    """The rSum of each system, by the suffix of its name; columns: head of the column by suffix."""
+    rows = [
+        [name, *(with_deviation(systems.estimate(f"{name} {suffix}".strip())) for suffix in columns)] for name in names
+    ]
+    return table([head, *columns.values()], rows)
+
+
+def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[str, str]:
+    settings = {"": "usual", "enlarged": "larger gallery", "coco": "trained on COCO"}
+    settings |= {"3k": "3,000 images", "1k": "1,000 images", "half": "half of the layers"}
+    ks = {"k=10": "k = 10", "": "k = 20", "k=50": "k = 50"}
+    sums = {f"{rule} {weight}": f"{rule} {weight}" for rule in ("add", "norm_add") for weight in (0.1, 0.5, 0.9)}
+    return {
+        "paper1 systems": _recalls(systems, SYSTEMS, reported),
+        "paper1 settings": _grid(systems, SYSTEMS, settings),
+        "paper1 reranking": _grid(systems, RERANKERS, ks | sums),
+    }
+
+
+def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[str, str]:
+    names = [name.removesuffix(" parts") for name in reported if name.endswith(" parts")]
+    rows = [
+        [name, with_deviation(systems.estimate(f"{name} parts")), *_of_fusion(systems, name)]
+        for name in names
+        if f"{name} parts" in systems.rows
+    ]
+    return {
+        "paper2 systems": _recalls(systems, ("base", "fusion", "standalone", "full"), reported),
+        "paper2 parts": table(["run", "rSum", "fusion's gain over it"], rows),
+    }
+
+
+def _of_fusion(systems: Systems, name: str) -> list[str]:
+    return [MISSING if name == "fusion" else with_interval(systems.gain("fusion parts", f"{name} parts"))]
+
+
+def _paper3(systems: Systems) -> dict[str, str]:
+    names = ("F", "B", "I32", "B-F", "I-F", "I-B", "I-B-F")
+    readings = {"": "as printed", "factors": "factors", "tuned": "contrastive"}
+    lengths = (1, 2, 4, 8, 16)
+    rows = [
+        [label, *(with_deviation(systems.estimate(form.format(length))) for length in lengths)]
+        for label, form in (("as it is", "L{}"), ("shrunken from B", "B-L{} factors"))
+    ]
+    return {
+        "paper3 runs": _grid(systems, names, readings, "run"),
+        "paper3 fragments": table(["model", *(f"{length}" for length in lengths)], rows),
+    }
+
+
+def _paper4(folder: Path) -> dict[str, str]:
+    contents = {content["run"]: content for content in read_results(folder) if content.get("start") == "scratch"}
+    rows = []
+    for run, tasks in TASKS.items():
+        galleries = [contents[run][gallery]["mR"] for gallery in ("test", "full", "everything")]
+        rows.append([tasks, *map(number, galleries)])
+    sizes = [contents["cmr"][gallery] for gallery in ("test", "full", "everything")]
+    counts = [f"{one['images'] + one['distractors']:,} images" for one in sizes]
+    languages = contents["languages"]["result"]["mR_by_language"]
+    mean = fmean(languages.values())
+    return {
+        "paper4 tasks": table(["tasks", *counts], rows),
+        "paper4 languages": table([*languages, "mean"], [[*map(number, languages.values()), number(mean)]], words=0),
+    }
+
+
+def _candidates(results: Path) -> dict[str, str]:
+    files = read_results(results / "candidates")
+    rows = []
+    for content in files:
+        changes = ", ".join(f"`{change}`" for change in content["changes"]) or "none"
+        for share in dict.fromkeys(row["share"] for row in content["rows"]):
+            at = {row["data"]: number(row["rSum"]) for row in content["rows"] if row["share"] == share}
+            rows.append([content["name"], changes, f"{share:g}", *(at.get(place, MISSING) for place in PLACES)])
+            changes = ""
+    heads = ["candidate", "changes to the recipe", "share", *PLACES.values()]
+    return {"candidates": table(heads, rows, words=2), "candidates sources": sources(files, "candidates")}
+
+
+def _reranking(results: Path) -> dict[str, str]:
+    paths = sorted((results / "reranking").glob("*.json"))
+    columns = [("flickr8k-test", system) for system in ("embed", "match alone", "fused", "two bi-encoders")]
+    columns += [("coco-val", "fused"), ("stamps", "fused")]
+    rows = []
+    for path in paths:
+        content = read_result(path)
+        found = {(row["data"], row["system"]): number(row["rSum"]) for row in content["rows"]}
+        rows.append([path.stem, content.get("note", ""), *(found.get(column, MISSING) for column in columns)])
+    heads = ["matcher", "trained by", *(f"{PLACES[place]}, {system}" for place, system in columns)]
+    origin = sources(map(read_result, paths), "reranking")
+    return {"reranking": table(heads, rows, words=2), "reranking sources": origin}
+
+
+def _bundle(results: Path, bundle: Path) -> dict[str, str]:
+    spec, measured = read_result(bundle / "sightline.json"), read_result(results / "default" / "flickr8k-test.json")
+    gains = [
+        [way.replace("_", " "), name, f"{gain['value']:+.2f}", f"[{gain['low']:+.2f}, {gain['high']:+.2f}]"]
+        for way, gains in measured["gain_of_reranking"].items()
+        for name, gain in gains.items()
+    ]
+    fitted = [[stage, f"{fit['scale']:.3g}", f"{fit['bias']:.3g}"] for stage, fit in spec["calibration"].items()]
+    return {
+        "bundle results": compare(spec["results"]).rstrip(),
+        "bundle gains": table(["direction", "recall", "gain", "interval"], gains, words=2),
+        "bundle calibration": table(["stage", "scale", "bias"], fitted),
+        "bundle sources": sources([measured], "default/flickr8k-test.json"),
+    }
+
+
+def _cascade(results: Path) -> dict[str, str]:
+    found = read_result(results / "cascade.json")
+    rows = []
+    for row in found["rows"]:
+        recalls = [number(row["text_to_image"][f"R@{k}"]) for k in (1, 5, 10)]
+        gain = row["alone"]["gain"]["sum"]
+        shown = f"{signed(gain['value'])} [{signed(gain['low'])}, {signed(gain['high'])}]" if row["late"] else MISSING
+        if row["rerank"] in (10, 20) or not row["late"]:
+            rows.append([str(row["late"]), str(row["rerank"]), f"{row['ms']:.0f}", *recalls, shown])
+    best = max(found["added"], key=lambda row: row["gain"]["low"])
+    gain = best["gain"]
+    return {
+        "cascade": table(["late", "match", "ms", "R@1", "R@5", "R@10", "gain over match alone"], rows, words=0),
+        "cascade questions": f"{found['questions']:,}",
+        "cascade items": f"{found['items']:,}",
+        "cascade added": f"{gain['value']:+.1f} [{gain['low']:+.1f}, {gain['high']:+.1f}] at late@{best['late']} and "
+        f"match@{best['rerank']}",
+        "cascade chosen": f"late@{found['chosen']['late']} and match@{found['chosen']['rerank']}",
+        "cascade sources": sources([found], "cascade.json"),
+    }
+
+
+def with_deviation(estimate: Estimate) -> str:
+    """The mean over seeds, ± their standard deviation where there are several."""
+    if not estimate.by_seed:
+        return MISSING
+    return number(estimate.mean) + ("" if estimate.deviation is None else f" ± {number(estimate.deviation)}")
+
+
+def with_interval(gain: Estimate | None) -> str:
+    """A gain with its sign, and its interval in brackets."""
+    if gain is None or not gain.by_seed:
+        return MISSING
+    return signed(gain.mean) + ("" if gain.interval is None else " [{}, {}]".format(*map(signed, gain.interval)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder to write into")
-    arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    text = page(ROOT, ROOT / "benchmarks" / "results", ROOT / "bundles" / "default", arguments.out)
-    (arguments.out / "results.md").write_text(text, encoding="utf-8")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results.md")
+    parser.parse_args().out.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

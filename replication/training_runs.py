@@ -1,13 +1,11 @@
-"""Work that is not done twice: each step leaves what it made in the folder of its run, and the next call reads that.
+"""Training runs and measurements that are kept: the same call again continues where it stopped, and repeats nothing."""
 
-A script that was ended at any moment so goes on where it stopped, when it is called again with the same arguments.
-"""
-
+import argparse
+import io
 import json
-import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,11 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.provenance import RESULTS, ROOT, write_result, write_whole
 from sightline.cli.progress import training
 from sightline.training.recipe import read_recipe
 from sightline.training.trainer import train
 
-RECIPES = Path(__file__).parents[1] / "recipes"
+RECIPES = ROOT / "recipes"
 NOTE = "done"
 SAVE_EVERY = 2000  # steps that are lost at most; on a GPU about a minute, and saving takes a second
 
@@ -63,40 +62,38 @@ def measure_once(path: Path, measure: Callable[[], Measured]) -> Measured:
     """Measure, unless that was done and is kept in a file."""
     if not path.exists():
         found = measure()
-        new = _beside(path)
-        with new.open("wb") as file:
-            np.savez(file, about=np.array(json.dumps(found.about)), **found.arrays)  # type: ignore[arg-type]
-        new.replace(path)
+        content = io.BytesIO()
+        np.savez(content, about=np.array(json.dumps(found.about)), **found.arrays)  # type: ignore[arg-type]
+        write_whole(path, content.getvalue())
     with np.load(path) as kept:
         arrays = {name: kept[name] for name in kept.files if name != "about"}
         return Measured(json.loads(str(kept["about"])), arrays)
 
 
-def write_result(path: Path, result: Mapping[str, Any]) -> None:
-    """Write a result file, whole or not at all."""
-    write_whole(path, (json.dumps(result, indent=1, ensure_ascii=False) + "\n").encode())
+def options(description: str | None, paper: str, runs: str, every: Sequence[str]) -> argparse.ArgumentParser:
+    """The options that the scripts of all papers have."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", default=runs, help=f"among {', '.join(every)}")
+    parser.add_argument("--seeds", default="0")
+    parser.add_argument("--set", action="append", default=[], dest="changes", help="a change to every recipe")
+    parser.add_argument("--brief", action="store_true", help="a few small steps, to see that it runs")
+    parser.add_argument("--work", type=Path, default=Path("runs", paper), help="where checkpoints are kept")
+    parser.add_argument("--out", type=Path, default=RESULTS / paper)
+    return parser
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file, whole or not at all."""
-    new = _beside(path)
-    new.write_bytes(content)
-    new.replace(path)
+def write_results(arguments: argparse.Namespace, result_of: Callable[[str, int], tuple[str, dict[str, Any]]]) -> None:
+    """Make the result of every run and seed asked for, and write each to a file.
 
-
-def _beside(path: Path) -> Path:
-    """Where this process writes what is to become a file."""
-    return path.with_name(f"{path.name}.{os.getpid()}")
-
-
-class Countdown:
-    """How many of a script's runs are left, and how long they will take."""
-
-    def __init__(self, runs: int) -> None:
-        self._left, self._longest, self._began = runs, 0.0, time.perf_counter()
-
-    def after_one(self) -> str:
-        """Say it after one more run; a run to come is taken to last as long as the longest so far."""
+    result_of: gives the name of the file and the result, for a run and a seed.
+    """
+    runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in arguments.runs.split(",")]
+    longest, began = 0.0, time.perf_counter()
+    for left, (seed, run) in zip(reversed(range(len(runs))), runs, strict=True):
+        name, result = result_of(run, seed)
+        write_result(arguments.out / f"{name}.json", result)
+        found = result.get("result") or result["test"]
+        print(f"{name}: rSum {found['rSum']:.1f}, gains {result.get('gain_over', {})}", flush=True)
         now = time.perf_counter()
-        self._left, self._longest, self._began = self._left - 1, max(self._longest, now - self._began), now
-        return f"runs left: {self._left}, about {self._left * self._longest:.0f} s"
+        longest, began = max(longest, now - began), now
+        print(f"runs left: {left}, about {left * longest:.0f} s", flush=True)

@@ -1,8 +1,6 @@
-"""Write a bundle's model card, README.md: the facts from its sightline.json, the words from a file beside the recipes.
+"""Write a bundle's model card, README.md: facts and numbers from its sightline.json, prose from a file.
 
-    python -m benchmarks.pages.model_card bundles/default --words recipes/default.card.md
-
-Every number on the card comes from the bundle itself; the words say what it is good for, and what it is not.
+python -m benchmarks.pages.model_card bundles/default --words recipes/default.card.md
 """
 
 import argparse
@@ -10,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.markdown import table
 from sightline.bundle.spec import BundleSpec, read_spec
 from sightline.evaluation.report import compare
 from sightline.media import require_pixels
@@ -31,7 +30,7 @@ def card(folder: Path, words: str) -> str:
         "Do not edit. -->",
         rest.strip(),
         "## What it is",
-        _table(("", ""), _facts(folder, spec)),
+        table(("", ""), _facts(folder, spec), words=2),
         "## How well it does",
         _results(spec),
         "## How sure it is",
@@ -74,7 +73,7 @@ def _calibration(spec: BundleSpec) -> str:
         for stage, fit in spec.calibration.items()
     ]
     fusion = f"Reranking combines its scores by `{spec.fusion.rule}` with a weight of {spec.fusion.weight:g}."
-    return "\n\n".join([words, _table(("scores of", "scale", "bias", "error"), rows), fusion])
+    return "\n\n".join([words, table(("scores of", "scale", "bias", "error"), rows, words=4), fusion])
 
 
 def _outline(value: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
@@ -86,10 +85,6 @@ def _outline(value: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
             yield from _outline(inner, depth + 1)
         else:
             yield f"{start}: {', '.join(map(str, inner)) if isinstance(inner, list | tuple) else inner}"
-
-
-def _table(heads: tuple[str, ...], rows: Any) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in [heads, ["---"] * len(heads), *rows])
 
 
 def main() -> None:

@@ -1,138 +1,145 @@
-"""Write docs/performance.md and its plots: numbers from the files of benchmarks/results, words from here and the notes.
+"""Write docs/performance.md from its template, performance.md, and the files of benchmarks/results.
 
-    python -m benchmarks.pages.performance
-
-What was not measured yet is said to be so. What each change gained, and why a target is missed, is written by hand in
-performance.notes.md, which the page takes in whole.
+python -m benchmarks.pages.performance
 """
 
 import argparse
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pages import gpu, speed_plots
-from benchmarks.pages.markdown import MISSING, paragraph, table
-from benchmarks.pages.targets import MET, UNMEASURED, judged
+from benchmarks.markdown import MISSING, fill, machine_of, table
+from benchmarks.pages import plots
+from benchmarks.pages.targets import TARGETS
+from benchmarks.provenance import RESULTS, ROOT, read_result
 from benchmarks.table4 import PAPER
 
-ROOT = Path(__file__).resolve().parents[2]
-RESULTS, DOCS = ROOT / "benchmarks" / "results", ROOT / "docs"
-NOTES, PLOTS = ROOT / "benchmarks" / "pages" / "performance.notes.md", Path("plots", "speed")
+TEMPLATE, PLOTS = Path(__file__).with_name("performance.md"), Path("plots", "speed")
 Results = Mapping[str, Mapping[str, Any]]
+USED = (
+    *("indexing", "encoding", "retrieval", "late", "matching", "end_to_end", "evaluation", "training", "growing"),
+    *("floors", "gpu", "scan-gpu", "late-gpu", "training-gpu"),
+)
 
 
-def read(folder: Path) -> dict[str, dict[str, Any]]:
-    """Every result file that lies in the folder, by its name."""
-    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
+def read(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
+    """The result files that the page uses, by name."""
+    return {name: read_result(folder / f"{name}.json") for name in USED}
 
 
-def page(results: Results, notes: str, drawn: Mapping[str, str]) -> str:
+def page(results: Results, drawn: Mapping[str, str]) -> str:
     """The whole page; drawn: what each plot shows, by the name of its file."""
-    parts = [
-        "# Performance",
-        "<!-- Written by benchmarks/pages/performance.py (make results) from benchmarks/results. Do not edit. -->",
-        _opening(results),
-        "## What was promised",
-        _promised(results),
-        *(f"![{title}]({(PLOTS / name).as_posix()})" for name, title in drawn.items()),
-        "## On a GPU",
-        gpu.section(results),
-        "## The floors",
-        _floors(results),
-        "## How the time grows",
-        _growth(results),
-        "## Evaluating, as Table 4 of paper 1",
-        _table4(results),
-        "## Training in chunks",
-        _training(results),
-        notes.strip(),
-        "## Where the numbers come from",
-        _origins(results),
+    rates, floors = results["evaluation"]["rates"], results["floors"]
+    values = {
+        "targets": _targets(results),
+        "plots": "\n\n".join(f"![{title}]({(PLOTS / name).as_posix()})" for name, title in drawn.items()),
+        "gpu": machine_of(results["gpu"]),
+        "scan": _scan(results["scan-gpu"]["rows"]),
+        "late gpu": _late(results["late-gpu"]["gpu"]),
+        "bundle gpu": _bundle(results["gpu"]["rows"]),
+        "pictures gpu": _pictures(results["gpu"]["rows"]),
+        "bandwidth": f"{floors['bytes_per_second'] / 1e9:.0f} GB/s",
+        "operations": f"{floors['operations_per_second'] / 1e9:.0f} GFLOP/s",
+        "floors": _floors(results),
+        "growth": _growth(results["growing"]["rows"]),
+        "rates": f"{rates['images']:.2f} images, {rates['captions']:.0f} captions and {rates['pairs']:.0f} pairs",
+        "evaluation": _evaluation(results),
+        "training": _training([*results["training"]["rows"], *results["training-gpu"]["rows"]]),
+        "sources": _sources(results),
+    }
+    return fill(TEMPLATE, values)
+
+
+def _targets(results: Results) -> str:
+    ratios = {name: result.get("ratios", {}) for name, result in results.items()}
+    rows = []
+    for target in TARGETS:
+        value = target.value_in(ratios)
+        shown = MISSING if value is None else f"{value:.3g}{target.unit}"
+        rows.append([target.what, shown, target.bound, MISSING if value is None else _yes(target.is_met(value))])
+    return table(["what", "measured", "target", "met"], rows, words=4)
+
+
+def _yes(is_so: bool) -> str:
+    return "yes" if is_so else "**no**"
+
+
+def _scan(rows: list[dict[str, Any]]) -> str:
+    """Exact searches; below 1 in the last column, plain torch is faster."""
+    filtered = {
+        (row["vectors"], row["dtype"], row["given"]): row["p50_ms"]
+        for row in rows
+        if "filter" in row and row["told"] == "rows"
+    }
+    cells = []
+    for row in rows:
+        if "plain_torch" in row and row["batch"] in (1, 64):
+            ways = [filtered.get((row["vectors"], row["dtype"], given)) for given in ("anew", "again")]
+            with_filter = [MISSING if ms is None or row["batch"] > 1 else f"{ms:.2f}" for ms in ways]
+            cells.append(
+                [f"{row['vectors']:,}", f"{row['batch']}", row["dtype"], f"{row['p50_ms']:.2f}",
+                 f"{row['floor_ms']:.3f}", f"{row['plain_torch']['p50_ms']:.2f}", f"{row['times_as_quick']:.2f}x",
+                 *with_filter]
+            )  # fmt: skip
+    heads = ["vectors", "queries", "stored as", "ms", "floor, ms", "plain torch, ms", "speed-up"]
+    return table([*heads, "new filter, ms", "same filter, ms"], cells, words=3)
+
+
+def _late(rows: list[dict[str, Any]]) -> str:
+    cells = [
+        [f"{row['images']:,}", f"{row['words']} x {row['fragments']}", row["dtype"],
+         *(f"{row[of]:.3f}" for of in ("ms", "floor_ms", "with_top_20_ms"))]
+        for row in rows
+    ]  # fmt: skip
+    return table(["images", "words x fragments", "stored as", "ms", "floor, ms", "with top 20, ms"], cells, words=3)
+
+
+def _bundle(rows: list[dict[str, Any]]) -> str:
+    cells = [
+        [row["what"], *(f"{row[of]:.3g}" for of in ("p50_ms", "floor_ms", "launched_p50_ms"))]
+        for row in rows
+        if "launched_p50_ms" in row
     ]
-    return "\n\n".join(parts) + "\n"
+    for row in rows:
+        if row["what"] == "retrieve and rerank":
+            cells.append([f"search {row['vectors']:,} vectors, match 20", f"{row['p50_ms']:.3g}", MISSING, MISSING])
+    return table(["what", "ms", "floor, ms", "without a CUDA graph, ms"], cells)
 
 
-def _opening(results: Results) -> str:
-    verdicts = [target.verdict(value) for target, value in judged(_ratios(results))]
-    met, open_ = verdicts.count(MET), verdicts.count(UNMEASURED)
-    return paragraph(
-        f"""Every number of the processor is a ratio, measured in one run on one machine next to what one would use
-        instead. `make bench` measures a smaller case of all of it and prints the ratios of the machine at hand. Of
-        {len(verdicts)} targets, met: {met}; missed: {len(verdicts) - met - open_}; not measured yet: {open_}. Where one
-        is missed, the notes below say why, and what was tried."""
-    )
-
-
-def _ratios(results: Results) -> dict[str, Mapping[str, float]]:
-    return {name: result.get("ratios", {}) for name, result in results.items()}
-
-
-def _promised(results: Results) -> str:
-    rows = [
-        [target.what, target.asked, MISSING if value is None else f"{value:.3g}{target.unit}", target.verdict(value)]
-        for target, value in judged(_ratios(results))
-    ]
-    return table(["what", "target", "here", "verdict"], rows, words=4)
+def _pictures(rows: list[dict[str, Any]]) -> str:
+    ways = ("pictures_per_second", "on_device_per_second", "graph_per_second", "floor_per_second")
+    cells = [[f"{row['batch']}", *(f"{row[way]:,.0f}" for way in ways)] for row in rows if "floor_per_second" in row]
+    return table(["batch", "images a second", "pixels on the GPU", "graph alone", "floor"], cells)
 
 
 def _floors(results: Results) -> str:
-    if "floors" not in results:
-        return "Not measured yet."
-    floors = results["floors"]
-    words = paragraph(
-        f"""A path can be no quicker than its bytes over the bandwidth of the memory, or its operations over the rate of
-        the processors, whichever takes longer. Measured: {floors["bytes_per_second"] / 1e9:.1f} GB a second, and
-        {floors["operations_per_second"] / 1e9:.0f} thousand million operations a second in float32, with all
-        processors. The graphs of the bundled model compute in int8, which does more operations a second: they go below
-        the floor of float32."""
-    )
-    rows = []
-    for row in floors["rows"]:
-        found = _taken(results, row["path"])
-        rows.append(
-            [
-                row["path"],
-                f"{row['bytes'] / 1e6:,.1f}",
-                f"{row['operations'] / 1e9:,.2f}",
-                f"{row['floor_ms']:,.1f} ({row['bound_by']})",
-                MISSING if found is None else f"{found:,.1f}",
-                MISSING if found is None else f"{found / row['floor_ms']:.1f}",
-            ]
-        )
-    heads = ["path", "MB", "10⁹ operations", "floor, ms", "here, ms", "times the floor"]
-    return f"{words}\n\n{table(heads, rows)}"
-
-
-def _taken(results: Results, path: str) -> float | None:
-    """Milliseconds that a path was measured to take; None where it was not."""
-    way = _MEASURED.get(path)
-    return None if way is None or way[0] not in results else way[1](results[way[0]])
+    cells = []
+    for row in results["floors"]["rows"]:
+        name, find = _MEASURED[row["path"]]
+        found = find(results[name])
+        shown = [f"{row['floor_ms']:,.1f} ({row['bound_by']})", f"{found:,.1f}", f"{found / row['floor_ms']:.1f}x"]
+        cells.append([row["path"], f"{row['bytes'] / 1e6:,.1f}", f"{row['operations'] / 1e9:,.2f}", *shown])
+    return table(["path", "MB", "GFLOP", "floor, ms", "measured, ms", "times the floor"], cells)
 
 
 def _stage(matched: str, stage: str) -> Callable[[Mapping[str, Any]], float]:
     """A stage of a warm search, with `none` or `20` matched."""
-
-    def found(result: Mapping[str, Any]) -> float:
-        way = f"sightline, {matched} matched"
-        (row,) = [row for row in result["rows"] if row["start"] == "warm" and row["way"] == way]
-        return float(row["stages_ms"][stage])
-
-    return found
+    way = f"sightline, {matched} matched"
+    return lambda result: next(
+        float(row["stages_ms"][stage]) for row in result["rows"] if row["start"] == "warm" and row["way"] == way
+    )
 
 
-def _retrieval(result: Mapping[str, Any]) -> float | None:
-    """Sightline's own way over a million vectors, with all cores."""
-    rows = {row["items"]: row for row in result["rows"] if row["way"] == "Sightline"}
-    return speed_plots.retrieval_ms(rows[1_000_000]) if 1_000_000 in rows else None
-
-
-_MEASURED: dict[str, tuple[str, Callable[[Mapping[str, Any]], float | None]]] = {
+_MEASURED: dict[str, tuple[str, Callable[[Mapping[str, Any]], float]]] = {
     "encode a picture": ("indexing", lambda result: 1000 / result["ways"]["index"]["photos_per_second"]),
     "encode a query": ("end_to_end", _stage("none", "encode")),
     "retrieve from 10,000 items": ("end_to_end", _stage("none", "retrieve")),
-    "retrieve from 1,000,000 items": ("retrieval", _retrieval),
+    "retrieve from 1,000,000 items": (
+        "retrieval",
+        lambda result: next(
+            plots.retrieval_ms(row) for row in result["rows"] if (row["way"], row["items"]) == ("Sightline", 10**6)
+        ),
+    ),
     "interact with 200 candidates": ("late", lambda result: float(result["candidates"][1]["late"]["p50_ms"])),
     "match 20 candidates": ("end_to_end", _stage("20", "match")),
     "rank 5,000 images and 25,000 captions": (
@@ -140,61 +147,33 @@ _MEASURED: dict[str, tuple[str, Callable[[Mapping[str, Any]], float | None]]] = 
         lambda result: 1000 * result["rows"][-1]["cpu_seconds"] / result["machine"]["cores"],
     ),
 }
-"""Which file says how long a path took, and where in it."""
+"""The result file that says how long a path took, and where in it."""
 
 
-def _growth(results: Results) -> str:
-    if "growing" not in results:
-        return "Not measured yet."
-    words = paragraph(
-        "The exponent is the power of the number that the time follows: 1 is in proportion, 0 is no matter how many."
-    )
-    rows = [
+def _growth(rows: list[dict[str, Any]]) -> str:
+    cells = [
         [row["stage"], row["of"], ", ".join(f"{size:,}" for size in row["sizes"]), f"{row['exponent']:.2f}"]
-        for row in results["growing"]["rows"]
+        for row in rows
     ]
-    return f"{words}\n\n{table(['stage', 'in', 'measured at', 'exponent'], rows, words=3)}"
+    return table(["stage", "in", "measured at", "exponent"], cells, words=3)
 
 
-def _table4(results: Results) -> str:
-    """Table 4 of the paper: what follows from rates, and what a GPU took, beside what the paper took on its own."""
-    worked_out = results.get("evaluation", {})
-    rows = [
-        [f"{row['images']:,}", system, _machine(worked_out), _long(row["seconds"][system]), _long(paper)]
-        for row in worked_out.get("table4", [])
-        for system, paper in row["paper_seconds"].items()
+def _evaluation(results: Results) -> str:
+    """Table 4 of paper 1: calculated from rates on the CPU, measured on a GPU."""
+    took = {
+        (machine_of(results["evaluation"]), row["images"], system): seconds
+        for row in results["evaluation"]["table4"]
+        for system, seconds in row["seconds"].items()
+    }
+    for row in results["gpu"]["rows"]:
+        if row["what"] == "evaluate":
+            of = machine_of(results["gpu"]), row["images"]
+            took |= {(*of, "embed"): row["seconds"] - row["parts"]["match"], (*of, "rerank 20"): row["seconds"]}
+    cells = [
+        [f"{images:,}", system, machine, _long(seconds), _long(PAPER[images][system])]
+        for (machine, images, system), seconds in took.items()
     ]
-    for row in results.get("gpu", {}).get("rows", []):
-        if row["what"] == "evaluate" and row["images"] in PAPER:
-            embed = row["seconds"] - row["parts"]["match"]
-            rows += [
-                [
-                    f"{row['images']:,}",
-                    system,
-                    _machine(results["gpu"]),
-                    _long(took),
-                    _long(PAPER[row["images"]][system]),
-                ]
-                for system, took in (("embed", embed), ("rerank 20", row["seconds"]))
-            ]
-    if not rows:
-        return "Not measured yet."
-    told = [paragraph(_arithmetic(worked_out["rates"]))] if "rates" in worked_out else []
-    return "\n\n".join([*told, table(["images", "system", "on", "here", "paper 1, on a V100"], rows, words=3)])
-
-
-def _machine(result: Mapping[str, Any]) -> str:
-    machine = result["machine"]
-    return machine.get("gpu") or f"{machine['cores']} cores, {machine['processor']}"
-
-
-def _arithmetic(rates: Mapping[str, Any]) -> str:
-    on = rates["measured_on"]
-    images, captions, pairs = f"{rates['images']:.2f}", f"{rates['captions']:.0f}", f"{rates['pairs']:.0f}"
-    return f"""On the processor the table is worked out from rates, measured by evaluating on {on["images"]} images and
-        {on["captions"]} captions: {images} images, {captions} captions and {pairs} pairs a second. For n images with
-        five captions each, embedding takes n / {images} + 5 n / {captions} seconds; reranking 20 x 6 n / {pairs} more;
-        matching everything 5 n² / {pairs} instead."""
+    return table(["images", "system", "on", "here", "paper 1, on a V100"], cells, words=3)
 
 
 def _long(seconds: float) -> str:
@@ -203,46 +182,29 @@ def _long(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
 
 
-def _training(results: Results) -> str:
-    found = [row for name in ("training", "training-gpu") for row in results.get(name, {}).get("rows", [])]
-    if not found:
-        return "Not measured yet."
+def _training(rows: list[dict[str, Any]]) -> str:
+    cells = [
+        [row["model"], f"{row['batch']:,} {row['encoded']}" + (f" of {row['chunk']}" if "chunk" in row else ""),
+         row.get("note") or f"{row['steps_per_second']:.2f}", f"{row['MB']:,.0f}" if "MB" in row else MISSING]
+        for row in rows
+    ]  # fmt: skip
+    return table(["model", "batch", "steps a second", "MB"], cells, words=2)
+
+
+def _sources(results: Results) -> str:
     rows = [
-        [
-            row["model"],
-            f"{row['batch']:,} {row['encoded']}" + (f" of {row['chunk']}" if "chunk" in row else ""),
-            row.get("note") or f"{row['steps_per_second']:.2f}",
-            f"{row['MB']:,.0f}" if "MB" in row else MISSING,
-        ]
-        for row in found
-    ]
-    return table(["model", "batch", "steps a second", "MB"], rows, words=2)
-
-
-def _origins(results: Results) -> str:
-    rows = []
-    for name in _USED:
-        if name in results:
-            result = results[name]
-            link = f"[{name}.json](../benchmarks/results/{name}.json)"
-            rows.append([link, f"`{result['command']}`", result["commit"][:10], _machine(result)])
+        [f"[{name}.json](../benchmarks/results/{name}.json)", f"`{result['command']}`", result["commit"][:10],
+         machine_of(result)]
+        for name, result in results.items()
+    ]  # fmt: skip
     return table(["file", "command", "commit", "machine"], rows, words=4)
-
-
-_USED = (
-    *("indexing", "encoding", "retrieval", "late", "matching", "end_to_end", "evaluation", "training", "growing"),
-    *("floors", "gpu", "scan-gpu", "late-gpu", "training-gpu"),
-)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=DOCS, help="folder to write into")
-    arguments = parser.parse_args()
-    results = read(RESULTS)
-    drawn = speed_plots.draw(results, arguments.out / PLOTS)
-    made = page(results, NOTES.read_text(encoding="utf-8"), drawn)
-    (arguments.out / "performance.md").write_text(made, encoding="utf-8")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder to write into")
+    out, results = parser.parse_args().out, read()
+    (out / "performance.md").write_text(page(results, plots.draw(results, out / PLOTS)), encoding="utf-8")
 
 
 if __name__ == "__main__":

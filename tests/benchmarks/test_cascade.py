@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from server.made_up import picture
 
 from benchmarks.scripts import BENCHMARKS, script
+from server.samples import picture
 from sightline.bundle import Bundle
 from sightline.bundle.spec import Fusion, Usual, read_spec
 from sightline.collection import Collection

@@ -1,7 +1,6 @@
 """The benchmark of encoding puts Sightline beside its peers on tiny models, and says which graph costs what."""
 
 import dataclasses
-import io
 import json
 import shutil
 import sys
@@ -12,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
-from server.made_up import picture
 
 import tiny
 from benchmarks.scripts import script
+from server.samples import picture
 from sightline.bundle import Bundle
 from sightline.bundle.spec import read_spec, sha256, write_spec
 from sightline.datasets import Record
@@ -164,15 +162,3 @@ def test_graphs_that_are_not_there_are_made_each_in_its_precision(
     made.clear()
     assert encoding.bundles(work / "model", tmp_path, []) == found
     assert not made
-
-
-def test_a_process_encodes_as_often_as_it_is_asked(tiny_bundle: Path, tmp_path: Path) -> None:
-    encoding = script("benchmarks.encoding")
-    Image.open(io.BytesIO(picture(0))).convert("RGB").save(tmp_path / "0.jpg")
-    task = encoding.Task("sightline", "images", str(tmp_path), str(tiny_bundle), {}, out=str(tmp_path / "out.npy"))
-    worker = encoding.Worker(task)
-    assert worker() > 0
-    assert worker() > 0
-    worker.close()
-    assert worker.most > 10
-    assert np.load(tmp_path / "out.npy").shape == (1, 16)

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from server.made_up import picture
 
 from benchmarks.scripts import script
+from server.samples import picture
 from sightline.datasets import Record
 from sightline.media import ImageBytes
 

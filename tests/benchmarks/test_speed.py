@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from server.made_up import picture
 
 from benchmarks.scripts import script
+from server.samples import picture
 from sightline.datasets import Record
 from sightline.media import ImageBytes
 

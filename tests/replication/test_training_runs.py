@@ -111,12 +111,3 @@ def test_what_was_measured_is_kept_whole_or_not_at_all(once: ModuleType, tmp_pat
     assert json.loads((tmp_path / "result.json").read_text()) == {"word": "ä"}
     assert {path.name for path in tmp_path.iterdir()} >= {"found.npz", "result.json"}
     assert not list(tmp_path.glob("*.npz.*")) + list(tmp_path.glob("*.json.*"))
-
-
-def test_the_time_left_is_that_of_the_longest_run_so_far(once: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([100.0, 130.0, 132.0, 172.0])
-    monkeypatch.setattr(once.time, "perf_counter", lambda: next(clock))
-    countdown = once.Countdown(4)
-    assert [countdown.after_one() for _ in range(3)] == [
-        "runs left: 3, about 90 s", "runs left: 2, about 60 s", "runs left: 1, about 40 s",
-    ]  # fmt: skip

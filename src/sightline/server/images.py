@@ -171,4 +171,3 @@ def _keep(place: Path, data: bytes) -> None:
         write_atomic(place, data, mode=0o600, sync=False)
     except OSError:
         return
-

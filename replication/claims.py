@@ -1,0 +1,123 @@
+"""What a paper claims, and whether our runs support it.
+
+claims.toml holds the claims and the paper's own numbers. A claim compares systems of one table:
+
+- `better` above `worse`, each a name or a list: every pair must hold, so "best" is against each of the others;
+- with `on_par`, `better` and `worse` differ by no more than that in either direction;
+- `better = ["BE half / BE"]` with `at_least = 85` compares a percentage with a constant.
+
+A comparison is decided by its 95 % interval: held if all of it is on the claim's side, not held if all of it is on the
+other, undecided otherwise. A claim holds if all its comparisons do, and fails if one fails. It is not testable where
+its `premise`, the id of another claim, does not hold here, or where `not_testable` says why.
+"""
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from replication.estimates import Estimate
+from replication.systems import RECALLS, Systems
+
+HELD, NOT_HELD, UNDECIDED = "held", "not held", "undecided"
+NOT_TESTABLE, NOT_MEASURED = "not testable", "not measured"
+CLAIMS = Path(__file__).with_name("claims.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A claim with what came of it; gain: of the comparison that speaks most against it; reported: the paper's."""
+
+    claim: Mapping[str, Any]
+    verdict: str
+    reason: str = ""
+    gain: Estimate | None = None
+    reported: float | None = None
+
+
+def read_papers(path: Path = CLAIMS) -> list[dict[str, Any]]:
+    """Every paper: `name`, `title`, `url`, `reported` recalls by system, and `claims`."""
+    papers: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))["papers"]
+    return papers
+
+
+def judge(paper: Mapping[str, Any], systems: Systems) -> list[Verdict]:
+    """The verdict on each claim of a paper; a premise is to stand before the claims that need it."""
+    verdicts: dict[str, Verdict] = {}
+    for claim in paper["claims"]:
+        verdicts[claim.get("id", claim["text"])] = _judged(claim, paper, systems, verdicts)
+    return list(verdicts.values())
+
+
+def _judged(claim: Mapping[str, Any], paper: Mapping[str, Any], systems: Systems, known: Mapping[str, Verdict]) -> Any:
+    metric = claim.get("metric", "rSum")
+    gains = [
+        (_gain(systems, better, worse, metric), _reported(paper, better, worse, metric))
+        for better, worse in product(_listed(claim["better"]), _listed(claim.get("worse", claim.get("at_least"))))
+    ]
+    if not all(gain.by_seed for gain, _ in gains):
+        return Verdict(claim, NOT_MEASURED)
+    on_par = claim.get("on_par", 0.0)
+    worst, reported = min(gains, key=lambda pair: -abs(pair[0].mean) if on_par else pair[0].mean)
+    found = {decide(gain, on_par) for gain, _ in gains}
+    verdict = NOT_HELD if NOT_HELD in found else UNDECIDED if UNDECIDED in found else HELD
+    premise, reason = known.get(claim.get("premise", "")), claim.get("not_testable", "")
+    if premise is not None and premise.verdict != HELD:
+        reason = f"here {premise.verdict}: {premise.claim['text']}"
+    if reason:
+        verdict = NOT_TESTABLE
+    return Verdict(claim, verdict, reason, worst, claim.get("reported", reported))
+
+
+def decide(gain: Estimate, on_par: float = 0.0) -> str:
+    """Whether a gain is above zero or, with `on_par`, within that of zero on both sides, by its interval."""
+    if gain.interval is None:
+        return UNDECIDED
+    low, high = gain.interval
+    if on_par:
+        if -on_par < low and high < on_par:
+            return HELD
+        return NOT_HELD if high < -on_par or low > on_par else UNDECIDED
+    if low > 0:
+        return HELD
+    return NOT_HELD if high < 0 else UNDECIDED
+
+
+def tally(verdicts: Iterable[Verdict]) -> list[int]:
+    """Claims tested, and of these: held, not held, undecided, not testable."""
+    counts = Counter(one.verdict for one in verdicts)
+    found = [counts[verdict] for verdict in (HELD, NOT_HELD, UNDECIDED, NOT_TESTABLE)]
+    return [sum(found), *found]
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _gain(systems: Systems, better: str, worse: str | float, metric: str) -> Estimate:
+    """How much more `better` has than a system or, in per cent of another (`A / B`), than a system or a constant."""
+    if not isinstance(worse, str):
+        share = _percent(systems, better, metric)
+        return share.minus(Estimate(dict.fromkeys(share.by_seed, worse), dict.fromkeys(share.by_seed, (worse, worse))))
+    if " / " in better:
+        return _percent(systems, better, metric).minus(_percent(systems, worse, metric))
+    return systems.gain(better, worse, metric)
+
+
+def _percent(systems: Systems, pair: str, metric: str) -> Estimate:
+    part, whole = pair.split(" / ")
+    return systems.estimate(part, metric).percent_of(systems.estimate(whole, metric))
+
+
+def _reported(paper: Mapping[str, Any], better: str, worse: Any, metric: str) -> float | None:
+    """The paper's own gain, in the sum of the recalls that it gives, or in one recall of six."""
+    rows = paper.get("reported", {})
+    if better not in rows or worse not in rows:
+        return None
+    if metric in RECALLS and len(rows[better]) == len(RECALLS):
+        at = RECALLS.index(metric)
+        return float(rows[better][at] - rows[worse][at])
+    return float(sum(rows[better]) - sum(rows[worse])) / (len(rows[better]) if metric == "mR" else 1)

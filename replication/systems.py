@@ -1,0 +1,107 @@
+"""The systems that a paper's result files hold, by name and seed, and how they compare."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.provenance import read_results
+from replication.estimates import Estimate, Interval
+
+Row = Mapping[str, Any]
+WAYS = {"t2i": "text_to_image", "i2t": "image_to_text"}
+RECALLS = tuple(f"{way} R@{k}" for way in WAYS for k in (1, 5, 10))
+
+
+@dataclass
+class Systems:
+    """Rows of results by system and seed, and intervals of the rSum that one system gains over another."""
+
+    rows: dict[str, dict[int, Row]] = field(default_factory=dict)
+    gains: dict[tuple[str, str], dict[int, Interval]] = field(default_factory=dict)
+
+    def add(self, name: str, seed: int, row: Row) -> None:
+        """Two files that disagree about a system are refused."""
+        known = self.rows.setdefault(name, {}).setdefault(seed, row)
+        if known.get("rSum") != row.get("rSum"):
+            raise SystemExit(f"two result files disagree about {name}, seed {seed}: remove one of them")
+
+    def estimate(self, name: str, metric: str = "rSum") -> Estimate:
+        """One number of a system, such as `rSum`, `mR` or `t2i R@1`; empty where it was not measured."""
+        rows = self.rows.get(name, {})
+        bounds = {seed: value(row["ci95"], metric) for seed, row in rows.items() if "ci95" in row}
+        return Estimate({seed: float(value(row, metric)) for seed, row in rows.items()},
+                        {seed: (low, high) for seed, (low, high) in bounds.items()})  # fmt: skip
+
+    def gain(self, better: str, worse: str, metric: str = "rSum") -> Estimate:
+        """How much more one system has; its bootstrap interval is the paired one, where that was measured."""
+        apart = self.estimate(better, metric).minus(self.estimate(worse, metric))
+        if metric not in ("rSum", "mR"):
+            return apart
+        paired = {seed: (-high, -low) for seed, (low, high) in self.gains.get((worse, better), {}).items()}
+        paired |= self.gains.get((better, worse), {})
+        scale = 1.0 if metric == "rSum" else 1 / 6
+        known = {seed: (low * scale, high * scale) for seed, (low, high) in paired.items() if seed in apart.by_seed}
+        return Estimate(apart.by_seed, {**apart.intervals, **known})
+
+
+def value(row: Row, metric: str) -> Any:
+    """A number of a row, or its interval below `ci95`."""
+    way, _, recall = metric.partition(" ")
+    return row[WAYS[way]][recall] if recall else row[metric]
+
+
+def read_systems(results: Path, paper: str) -> Systems:
+    """All runs of a paper, from the result folders named after it; see `named_rows` for the names."""
+    found = Systems()
+    for folder in sorted(results.glob(f"{paper}*")):
+        suffix = folder.name.removeprefix(paper).replace("-", " ")
+        for content in read_results(folder):
+            rows = [(f"{name}{suffix}", row) for name, row in named_rows(content)]
+            for name, row in rows:
+                found.add(name, content["seed"], row)
+            for other, gain in content.get("gain_over", {}).items():
+                pair = rows[0][0], name_of(other, content) + suffix
+                found.gains.setdefault(pair, {})[content["seed"]] = gain["low"], gain["high"]
+    return found
+
+
+def named_rows(content: Row) -> Iterator[tuple[str, Row]]:
+    """The systems of a result file, that of the file first.
+
+    Paper 1: the paper's names with what differs from k = 20, matcher alone, trained on Flickr8k: `SEP+COOP add 0.5`,
+    `BE coco`, `BE enlarged` (a larger gallery). The others: the script's names of runs, with the variant or start.
+    """
+    if "rows" in content:
+        for row in content["rows"]:
+            yield " ".join([row["row"], *_differences(row, content["variant"])]), row
+        return
+    yield name_of(content["run"], content), content.get("result") or content["test"]
+    for which, name in (("base", "base"), ("run", content["run"])) if content.get("special") else ():
+        for kind in ("hardest", "infrequent"):  # fifths of the queries
+            ways = {way: content["special"][which][way][kind]["20%"] for way in WAYS.values()}
+            yield f"{name} {kind} beside {content['run']}", ways
+    if content.get("curve"):
+        later = content["curve"][len(content["curve"]) // 2 :]
+        for kind in ("initial", "enhanced"):
+            yield f"{content['run']} {kind}", {"loss": sum(point[kind] for point in later) / len(later)}
+
+
+def _differences(row: Row, variant: str) -> Iterator[str]:
+    yield from [variant] if variant != "full" else []
+    yield from ["enlarged"] if row["distractors"] else []
+    stage = row["stages"][-1]
+    if stage.startswith("match@") and stage not in ("match@20", "match@all"):
+        yield f"k={stage.removeprefix('match@')}"
+    if row["fusion"] not in (None, "ce"):
+        yield f"{row['fusion']} {row['weight']:g}"
+
+
+def name_of(run: str, content: Row) -> str:
+    """The name of a run of papers 2 to 4, with its variant or start where that is not the paper's.
+
+    Read as factors, temperatures change only runs with a teacher (`B-F`): the others are those of the paper's variant.
+    """
+    other = content.get("variant", "paper"), content.get("start", "scratch")
+    shared = {"paper", "scratch"} | ({"factors"} if "-" not in run else set())
+    return " ".join([run, *(one for one in other if one not in shared)])

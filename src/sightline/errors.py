@@ -61,6 +61,13 @@ class StoreError(SightlineError):
     """A store of vectors that is missing, damaged, in use or of another shape, or vectors that do not fit into it."""
 
 
+class DamagedStoreError(StoreError):
+    """Vectors on this machine that are not what was written: a file was changed, cut off or deleted."""
+
+    def __init__(self, what: str, way_out: str = "Encode the affected items again: sightline index") -> None:
+        super().__init__(what, way_out)
+
+
 class QueryError(SightlineError):
     """A question that cannot be asked: empty, contradictory, or with a filter that cannot be understood."""
 

@@ -1,12 +1,56 @@
-"""Writing files so that a crash leaves either the old version or the new one."""
+"""Opening, replacing and locking files that may have come with someone else's data.
 
+Nothing here follows a symbolic link or waits for a pipe: a folder from an archive must not be able to redirect writes.
+"""
+
+import errno
 import os
+import stat
 import threading
 from pathlib import Path
 
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
+    """Open a file as `os.open` does, but only a regular one; links, pipes and devices raise an `OSError`."""
+    try:
+        handle = os.open(path, flags | _NO_FOLLOW, mode)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
+            raise _irregular(path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise _irregular(path)
+    return handle
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """Contents of a regular file of at most `limit` bytes; anything else raises an `OSError`."""
+    with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"larger than {limit:,} bytes", str(path))
+    return data
+
+
+def check_regular(path: Path) -> None:
+    """Raise an `OSError` if there is something at a path that is not a regular file; for files others will open."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        raise _irregular(path)
+
+
+def _irregular(path: Path) -> OSError:
+    return OSError(errno.EINVAL, "a link or a special file, which is not followed", str(path))
+
 
 def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o666, sync: bool = True) -> None:
-    """Replace a file as a whole.
+    """Replace a file as a whole: a crash leaves either the old version or the new one.
 
     The data goes to a temporary file in the same folder, which is then renamed. Each writer uses its own temporary
     file, so the last rename wins.
@@ -31,6 +75,12 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o666, sync: bool
         sync_folder(path.parent)
 
 
+def remove_drafts(folder: Path) -> None:
+    """Delete temporary files that a crash of `write_atomic` left in a folder; nobody may be writing to it."""
+    for draft in folder.glob("*.*-*.new"):
+        draft.unlink(missing_ok=True)
+
+
 def sync_folder(folder: Path) -> None:
     """Wait until the file names in a folder are on disk."""
     if os.name == "nt":  # folders cannot be opened there, and renaming is enough
@@ -40,3 +90,71 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+class FolderLock:
+    """An exclusive lock on a folder, held until it is closed or the process ends.
+
+    Both the folder and a lock file in it are locked: the file tells others who holds it, and the folder stays locked
+    if someone deletes the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Prepare to lock the folder of the lock file `path`, which is created if missing."""
+        self.file = open_regular(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._path = path
+        self._folder = os.open(path.parent, os.O_RDONLY) if os.name != "nt" else -1
+
+    def acquire(self) -> bool:
+        """Try to take the lock, without waiting; False if another process holds it."""
+        if self._folder >= 0 and not _lock(self._folder, optional=True):
+            return False
+        if _lock(self.file) and self._is_current():
+            return True
+        self._reopen()
+        return False
+
+    def close(self) -> None:
+        """Release the lock."""
+        os.close(self.file)
+        if self._folder >= 0:
+            os.close(self._folder)
+
+    def _is_current(self) -> bool:
+        """Whether the lock file still has its name; another process may have deleted or replaced it."""
+        own = os.fstat(self.file)
+        try:
+            now = self._path.lstat()
+        except FileNotFoundError:
+            return False
+        return (own.st_dev, own.st_ino) == (now.st_dev, now.st_ino)
+
+    def _reopen(self) -> None:
+        if not self._is_current():
+            os.close(self.file)
+            self.file = open_regular(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        if self._folder >= 0:  # closing and opening releases the folder
+            os.close(self._folder)
+            self._folder = os.open(self._path.parent, os.O_RDONLY)
+
+
+def _lock(handle: int, optional: bool = False) -> bool:
+    """Lock an open file; optional: count file systems that cannot lock folders as success."""
+    try:
+        import fcntl
+    except ImportError:
+        import msvcrt
+
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        if not optional:
+            raise
+    return True

@@ -66,7 +66,7 @@ def beyond_head(folder: Path) -> list[str]:
     files = Generation(folder, head, write=False)
     sizes = {column.path.name: column.bytes for column in files._columns.values()}
     files.close()
-    others = (path for path in folder.glob("*.*") if not path.name.startswith("head.json"))
+    others = (path for path in folder.glob("*.*") if not path.name.startswith("head.json") and "-sums" not in path.name)
     return [path.name for path in others if path.stat().st_size != sizes.get(path.name)]
 
 

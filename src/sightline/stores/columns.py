@@ -1,4 +1,4 @@
-"""Files to which records are only ever added, and which are read through memory maps."""
+"""Files of fixed-size records that only grow, read through memory maps and checked against their checksums."""
 
 import mmap
 import os
@@ -8,77 +8,162 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sightline.errors import StoreError
+from sightline.arrays import Int64Array
+from sightline.errors import DamagedStoreError
+from sightline.files import open_regular
+from sightline.stores.checksums import BLOCK, BlockChecksums, checksum
+
+_AT_ONCE = 16 << 20  # bytes read at a time to make checksums
 
 
 class Column:
-    """A file of `count` records of one kind. What lies beyond them in the file is not there.
+    """A file of `count` records of one dtype, such as `np.dtype((np.float16, 512))`. What comes after them is ignored.
 
-    A record is what the dtype says, such as `np.dtype((np.float16, 512))` for a vector. The file stays open, so that
-    it can be read to the end even when another process has put a newer file in its place.
+    The file stays open, so that it can be read to the end even after another process has replaced it.
+
+    tail: the checksum of what comes after the last whole block; None in a store that was made without checksums.
     """
 
-    def __init__(self, path: Path, dtype: npt.DTypeLike, count: int, *, write: bool, new: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        dtype: npt.DTypeLike,
+        count: int,
+        *,
+        write: bool,
+        new: bool = False,
+        tail: int | None = None,
+    ) -> None:
         self.path, self.dtype, self.count = path, np.dtype(dtype), count
-        self._file = path.open("w+b" if new else "r+b" if write else "rb")
+        if new:
+            path.unlink(missing_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL if new else os.O_RDWR if write else os.O_RDONLY
+        self._file = open_regular(path, flags)
         self._map: npt.NDArray[Any] | None = None
         self._is_synced = not new
-        size = os.fstat(self._file.fileno()).st_size
-        if size < self.bytes:
-            self._file.close()
-            raise StoreError(
-                f"{path}: {size} bytes, but {self.bytes} were written",
-                "The file was cut off or replaced: delete the store's folder and index again.",
-            )
-        if write and size > self.bytes:
-            self.cut()
+        self._checksums: BlockChecksums | None = None
+        try:
+            self._check_size()
+            if new or tail is not None:
+                tail = checksum(b"") if tail is None else tail
+                sums = checksums_path(path)
+                self._checksums = BlockChecksums(sums, self._file, self.bytes, tail, write=write, new=new)
+        except BaseException:
+            os.close(self._file)
+            raise
+        if write and os.fstat(self._file).st_size > self.bytes:
+            os.ftruncate(self._file, self.bytes)
 
     @property
     def bytes(self) -> int:
-        """How much of the file is records."""
+        """Size of the records."""
         return self.count * self.dtype.itemsize
 
     @property
+    def tail(self) -> int | None:
+        """Checksum of what comes after the last whole block; None without checksums."""
+        return None if self._checksums is None else self._checksums.tail
+
+    @property
     def identity(self) -> tuple[int, int]:
-        """The numbers of disk and file: the same for all who have the file open, whatever has become of its name."""
-        found = os.fstat(self._file.fileno())
+        """Device and inode: the same for everyone who has the file open, even after it was replaced."""
+        found = os.fstat(self._file)
         return found.st_dev, found.st_ino
 
     def append(self, records: npt.NDArray[Any]) -> None:
-        """Write records [n, …] after the last one; they are counted, and can be read, when all are written."""
+        """Write records [n, …] after the last one; they count once all are written."""
         self._is_synced = False
-        self._file.seek(self.bytes)
-        self._file.write(records.astype(self.dtype.base, copy=False).tobytes())
-        self._file.flush()
+        data = records.astype(self.dtype.base, copy=False).tobytes()
+        left, offset = memoryview(data), self.bytes
+        while left:
+            written = os.pwrite(self._file, left, offset)
+            left, offset = left[written:], offset + written
+        if self._checksums is not None:
+            self._checksums.extend(data)
         self.count += len(records)
 
-    def cut(self, count: int | None = None) -> None:
-        """Go back to `count` records, and remove what was written beyond them."""
-        self.count = self.count if count is None else count
-        self._file.truncate(self.bytes)
+    def cut(self, count: int) -> None:
+        """Go back to `count` records, and remove what was written after them."""
+        self.count = count
+        os.ftruncate(self._file, self.bytes)
+        if self._checksums is not None:
+            self._checksums.cut(self.bytes)
 
-    def view(self) -> npt.NDArray[Any]:
-        """All records, read from the file as they are looked at; the array cannot be written to."""
+    def add_checksums(self) -> None:
+        """Make checksums of all records, in a store that was made without them."""
+        made = BlockChecksums(checksums_path(self.path), self._file, 0, checksum(b""), write=True, new=True)
+        for start in range(0, self.bytes, _AT_ONCE):
+            made.extend(os.pread(self._file, min(_AT_ONCE, self.bytes - start), start))
+        self._checksums = made
+
+    def view(self, places: Int64Array | slice | None = None) -> npt.NDArray[Any]:
+        """All records, as a read-only array that is read from the file as it is looked at.
+
+        places: only these records are checked, because the caller looks at no others; None checks none.
+        """
+        self._check_size()  # reading beyond the end of a mapped file would end the process
         shown = self._map
         if shown is None or len(shown) != self.count:
-            buffer = mmap.mmap(self._file.fileno(), self.bytes, access=mmap.ACCESS_READ) if self.bytes else b""
+            buffer = mmap.mmap(self._file, self.bytes, access=mmap.ACCESS_READ) if self.bytes else b""
             shown = self._map = np.ndarray((self.count,), dtype=self.dtype, buffer=buffer)
+        if places is not None:
+            self._check(shown, places)
         return shown
 
-    def take(self, places: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """Copy the records at some places: as bytes, which takes a quarter of the time that fields would."""
-        shown = self.view()
+    def take(self, places: Int64Array) -> npt.NDArray[Any]:
+        """Copy some records, after checking them; as bytes, which takes a quarter of the time that fields would."""
+        shown = self.view(places)
         as_bytes = shown.view(np.uint8).reshape(len(shown), self.dtype.itemsize)
         taken: npt.NDArray[Any] = np.take(as_bytes, places, axis=0).view(self.dtype)[:, 0]
         return taken
 
+    def damaged(self) -> Int64Array:
+        """Places of all records that touch a damaged block, in ascending order; none without checksums."""
+        if self._checksums is None:
+            return np.zeros(0, dtype=np.int64)
+        blocks = self._checksums.damaged(_bytes_of(self.view()))
+        size = self.dtype.itemsize
+        ranges = [np.arange(b * BLOCK // size, min(-(-(b + 1) * BLOCK // size), self.count)) for b in blocks.tolist()]
+        return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *ranges]))
+
     def sync(self) -> None:
-        """Wait until what was appended is on the disk."""
+        """Wait until what was appended is on disk."""
         if not self._is_synced:
-            os.fsync(self._file.fileno())
+            os.fsync(self._file)
             self._is_synced = True
+        if self._checksums is not None:
+            self._checksums.sync()
 
     def close(self) -> None:
-        """Let go of the file; arrays that were given out stay readable."""
+        """Close the files; arrays that were given out stay readable."""
         self._map = None
-        self._file.close()
+        os.close(self._file)
+        self._file = -1
+        if self._checksums is not None:
+            self._checksums.close()
+
+    def _check_size(self) -> None:
+        size = os.fstat(self._file).st_size
+        if size < self.bytes:
+            raise DamagedStoreError(f"{self.path}: {size} bytes, but {self.bytes} were written")
+
+    def _check(self, records: npt.NDArray[Any], places: Int64Array | slice) -> None:
+        """Raise an error if one of some records is not what was written."""
+        if self._checksums is None or self._checksums.are_checked:
+            return
+        blocks = None
+        if not isinstance(places, slice):
+            size = self.dtype.itemsize
+            blocks = self._checksums.unchecked(places * size // BLOCK, ((places + 1) * size - 1) // BLOCK)
+        bad = self._checksums.damaged(_bytes_of(records), blocks)
+        if len(bad):
+            raise DamagedStoreError(f"{self.path}: damaged at byte {int(bad[0]) * BLOCK:,}")
+
+
+def checksums_path(path: Path) -> Path:
+    """File of the checksums of a column: `ids-sums.0` for `ids.0`."""
+    return path.with_name(f"{path.stem}-sums{path.suffix}")
+
+
+def _bytes_of(records: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    return records.view(np.uint8).reshape(-1)

@@ -1,5 +1,6 @@
 """All files of a local store between one `compact` and the next."""
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sightline.arrays import Float16Array, UInt8Array
+from sightline.errors import DamagedStoreError
 from sightline.files import sync_folder
 from sightline.stores.base import Ids, PaddedVectors, Part, QuantizedRows, Shape
 from sightline.stores.columns import Column
@@ -18,16 +21,24 @@ from sightline.stores.sign_codes import code_bytes
 class Generation:
     """The columns of a store, row by row: ids, embeddings and codes, and where the vectors of other parts end.
 
-    Rows that were deleted are listed by number in a column of their own.
+    Deleted rows are listed by number in a column of their own. Whatever is read is checked first.
     """
 
     def __init__(self, folder: Path, head: Head, *, write: bool, new: bool = False) -> None:
         self.folder, self.shape, self.number = folder, head.shape, head.generation
         self._columns: dict[str, Column] = {}
+        layout = _layout(head.shape)
+        if not new:
+            _check_counts(folder, head, layout)
         try:
-            for name, dtype in _layout(head.shape).items():
+            for name, dtype in layout.items():
                 path = folder / f"{name}.{head.generation}"
-                self._columns[name] = Column(path, dtype, head.counts.get(name, 0), write=write, new=new)
+                tail = None if head.tails is None else head.tails[name]
+                count = head.counts.get(name, 0)
+                self._columns[name] = Column(path, dtype, count, write=write, new=new, tail=tail)
+            if write and head.tails is None and not new:
+                for column in self._columns.values():
+                    column.add_checksums()
         except BaseException:
             self.close()
             raise
@@ -37,29 +48,30 @@ class Generation:
         """Begin an empty generation, in the place of one that was begun but never finished."""
         return cls(folder, Head(FORMAT, shape, number, {}), write=True, new=True)
 
-    @property
-    def embeddings(self) -> npt.NDArray[np.float16]:
-        """Every row's embedding [rows, dim]."""
-        return self._columns["embeddings"].view()
+    def embeddings(self, rows: Ids | slice) -> Float16Array:
+        """Embeddings of all rows [all rows, dim]; only those that will be looked at, `rows`, are checked."""
+        return self._columns["embeddings"].view(rows)
 
-    @property
-    def codes(self) -> npt.NDArray[np.uint8]:
-        """Every row's signs [rows, bytes]."""
-        return self._columns["codes"].view()
+    def codes(self, rows: Ids | slice) -> UInt8Array:
+        """Sign codes of all rows [all rows, bytes]; only those that will be looked at, `rows`, are checked."""
+        return self._columns["codes"].view(rows)
 
     @property
     def ids(self) -> Ids:
-        """Every row's id [rows]."""
-        return self._columns["ids"].view()
+        """Id of every row [rows]."""
+        return self._columns["ids"].view(slice(None))
 
     @property
     def deleted(self) -> Ids:
-        """The rows that were deleted, in the order in which they were."""
-        return self._columns["deleted"].view()
+        """Rows that were deleted, in the order in which they were."""
+        rows: Ids = self._columns["deleted"].view(slice(None))
+        if len(rows) and not 0 <= rows.min() <= rows.max() < self._columns["ids"].count:
+            raise DamagedStoreError(f"{self._columns['deleted'].path}: damaged: it lists rows that do not exist")
+        return rows
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Which file the embeddings are in: the same for all who have it open."""
+        """Device and inode of the file of embeddings."""
         return self._columns["embeddings"].identity
 
     @property
@@ -90,13 +102,13 @@ class Generation:
         for name in kept_parts(self.shape):
             places, lengths = self._places(rows)
             parts[name] = self._columns[name].take(places)
-        return Packed(self.ids[rows], self.embeddings[rows], self.codes[rows], lengths, parts)
+        return Packed(self.ids[rows], self.embeddings(rows)[rows], self.codes(rows)[rows], lengths, parts)
 
     def part(self, rows: Ids, part: Part) -> PaddedVectors:
         """Unpack one part of some rows, padded to the longest."""
         if part == "embedding":
             return PaddedVectors(
-                self.embeddings[rows, None].astype(np.float32), np.ones((len(rows), 1), dtype=np.bool_)
+                self.embeddings(rows)[rows, None].astype(np.float32), np.ones((len(rows), 1), dtype=np.bool_)
             )
         places, lengths = self._places(rows)
         vectors = unpack(self._columns[part].take(places))
@@ -116,7 +128,22 @@ class Generation:
     def head(self) -> Head:
         """What the head file says when everything written so far is valid."""
         counts = {name: column.count for name, column in self._columns.items()}
-        return Head(FORMAT, self.shape, self.number, counts)
+        tails = {name: column.tail for name, column in self._columns.items() if column.tail is not None}
+        return Head(FORMAT if tails else 1, self.shape, self.number, counts, tails or None)
+
+    def damaged_rows(self) -> Ids:
+        """Rows with a damaged embedding, code, fragment or state; every byte is read.
+
+        Damage to the other columns, without which no row can be read, raises a `DamagedStoreError`.
+        """
+        rows = [self._columns[name].damaged() for name in ("embeddings", "codes")]
+        for name in ("ids", "deleted", "ends"):
+            if name in self._columns:
+                self._columns[name].view(slice(None))
+        for name in kept_parts(self.shape):
+            ends = self._columns["ends"].view()
+            rows.append(np.searchsorted(ends, self._columns[name].damaged(), side="right").astype(np.int64))
+        return np.unique(np.concatenate(rows))
 
     def sync(self) -> None:
         """Wait until everything written so far, and the names of the files, are on the disk."""
@@ -134,8 +161,12 @@ class Generation:
 
         first: of each row at most so many.
         """
-        ends = self._columns["ends"].view()
+        column = self._columns["ends"]
+        ends = column.view(np.concatenate([np.maximum(rows - 1, 0), rows]))
         starts = np.where(rows > 0, ends[rows - 1], 0)
+        most = min(self._columns[name].count for name in kept_parts(self.shape))
+        if len(rows) and not (starts.min() >= 0 and (starts <= ends[rows]).all() and ends[rows].max() <= most):
+            raise DamagedStoreError(f"{column.path}: damaged: rows end before they begin, or beyond the last")
         lengths = ends[rows] - starts if first is None else np.minimum(ends[rows] - starts, first)
         offsets = np.repeat(starts + lengths - np.cumsum(lengths), lengths)
         return np.arange(len(offsets)) + offsets, lengths
@@ -154,12 +185,24 @@ class Generation:
 def remove_others(folder: Path, head: Head) -> None:
     """Delete the files of generations other than the head's; one that another process holds is left for next time."""
     for name in _layout(head.shape):
-        for path in folder.glob(f"{name}.*"):
-            if path.name != f"{name}.{head.generation}":
-                try:
+        for path in [*folder.glob(f"{name}.*"), *folder.glob(f"{name}-sums.*")]:
+            if path.suffix != f".{head.generation}":
+                with contextlib.suppress(PermissionError):
                     path.unlink()
-                except PermissionError:
-                    continue
+
+
+def next_number(folder: Path) -> int:
+    """Number for a generation in a folder whose head cannot be read: higher than those of all files there."""
+    numbers = [int(path.suffix[1:]) for path in folder.glob("*.*") if path.suffix[1:].isdecimal()]
+    return max(numbers, default=-1) + 1
+
+
+def _check_counts(folder: Path, head: Head, layout: Mapping[str, npt.DTypeLike]) -> None:
+    """Refuse a head in which columns of the same rows have different lengths, or columns are missing."""
+    rows = {head.counts.get(name, -1) for name in ("ids", "embeddings", "codes", "ends") if name in layout}
+    names = layout.keys() - (head.counts.keys() if head.tails is None else head.tails.keys() & head.counts.keys())
+    if len(rows) > 1 or names:
+        raise DamagedStoreError(f"{folder}: damaged: its head does not list every file, or not of the same length")
 
 
 def _layout(shape: Shape) -> dict[str, npt.DTypeLike]:

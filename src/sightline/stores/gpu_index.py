@@ -33,7 +33,7 @@ class GpuIndex:
 
     def __init__(self, files: Generation, row_index: RowIndex) -> None:
         self._row_index = row_index
-        self._embeddings = files.embeddings
+        self._files = files
         self._sent = _sent_of(files)
         self._scan: Scan | None = None
         self._live: Tensor | None = None
@@ -61,7 +61,7 @@ class GpuIndex:
             near = scan.near(queries, k, self._live if rows is None else rows)
         except RuntimeError as error:
             self._scan = None
-            _log.warning("searching on the processor from now on: %s", str(error))
+            _log.warning("searching on the CPU from now on: %s", str(error))
             return None
         ids = np.where(near.rows < 0, -1, self._row_index.row_ids[near.rows])
         scores, ids = near.best(ids, k)
@@ -71,11 +71,13 @@ class GpuIndex:
         import torch
 
         try:
-            scan = self._sent.up_to(self._embeddings)
+            scan = self._sent.up_to(self._files.embeddings(slice(None)))
             self._live = torch.from_numpy(self._row_index.is_live.copy()).to(DEVICE)
             self._scan = scan
-        except (StoreError, RuntimeError, ImportError) as error:  # the last: torch came without Triton
-            _log.warning("searching on the processor: %s", str(error))
+        except OSError:  # the files were closed by a refresh, which sends the new ones
+            return
+        except (StoreError, RuntimeError, ImportError) as error:  # ImportError: torch came without Triton
+            _log.warning("searching on the CPU: %s", str(error))
 
 
 class _Sent:

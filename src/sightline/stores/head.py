@@ -1,18 +1,23 @@
-"""The small file that says what a local store holds; whatever it does not speak of is not there."""
+"""The small file that says which records of a local store are valid; anything else in its folder is ignored."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sightline import settings
-from sightline.errors import StoreError
-from sightline.files import write_atomic
+from sightline.errors import DamagedStoreError, StoreError
+from sightline.files import read_regular, write_atomic
 from sightline.stores.base import Shape
 
-FORMAT = 1
+FORMAT = 2
+"""Format 1 had no checksums; it is read, and becomes format 2 when it is next written to."""
+
 HEAD_FILE = "head.json"
-_ANEW = "Delete that folder of vectors and index again."
+_LARGEST = 1 << 20
+_AGAIN = "Delete that folder of vectors and index again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,31 +26,53 @@ class Head:
 
     generation: which files hold it; `compact` begins the next.
     counts: how many records of each file are valid, by the file's name.
+    tails: the checksum of what comes after the last whole block of each file; None in format 1.
     """
 
     format: int
     shape: Shape
     generation: int
     counts: Mapping[str, int]
+    tails: Mapping[str, int] | None = None
 
 
 def read_head(folder: Path) -> Head | None:
-    """Read the head of a store's folder; None where there is none yet."""
+    """Read the head of a store's folder; None if there is none yet."""
+    path = folder / HEAD_FILE
     try:
-        return settings.read(Head, folder / HEAD_FILE, "store", FORMAT, StoreError, _ANEW)
+        data = json.loads(read_regular(path, _LARGEST))
     except FileNotFoundError:
         return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamagedStoreError(f"{path}: cannot be read: {error}") from error
+    found = data.get("format") if isinstance(data, dict) else None
+    if not isinstance(found, int) or found not in (1, FORMAT):
+        raise StoreError(
+            f"{path}: store format {found!r}, but this version of Sightline reads formats 1 to {FORMAT}",
+            f"Update Sightline. Or {_AGAIN[0].lower()}{_AGAIN[1:]}",
+        )
+    if found > 1 and data.pop("checksum", None) != _digest(data):
+        raise DamagedStoreError(f"{path}: damaged: its checksum is wrong")
+    head = settings.parse(Head, data, str(path), DamagedStoreError)
+    if head.generation < 0 or any(count < 0 for count in head.counts.values()):
+        raise DamagedStoreError(f"{path}: damaged: it has negative numbers")
+    return head
 
 
 def write_head(folder: Path, head: Head) -> None:
-    """Put a new head in the place of the old one: after a crash there is one or the other, whole."""
-    write_atomic(folder / HEAD_FILE, json.dumps(settings.plain(head)))
+    """Replace the head: after a crash there is the old one or the new one."""
+    data = settings.plain(head)
+    write_atomic(folder / HEAD_FILE, json.dumps({**data, "checksum": _digest(data)}))
 
 
 def check_shape(folder: Path, head: Head, shape: Shape) -> None:
-    """Refuse a store whose vectors have other widths than the ones that will be added or looked for."""
+    """Refuse a store whose vectors have other dimensions than those that will be added or searched for."""
     if head.shape != shape:
         raise StoreError(
             f"{folder}: holds vectors of {head.shape}, not of {shape}",
-            f"Use the model that made them. To change the model: {_ANEW[0].lower()}{_ANEW[1:]}",
+            f"Use the model that made them. To change the model: {_AGAIN[0].lower()}{_AGAIN[1:]}",
         )
+
+
+def _digest(data: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,6 +1,6 @@
-"""A store in a folder of this machine: nothing to install, nothing to start, safe to pull the plug on.
+"""A store in a local folder: nothing to install or start, and safe against crashes, power cuts and damaged files.
 
-    head.json       what is valid: how many records of each file, and which generation of files
+    head.json       how many records of each file are valid, and which generation of files
     ids.0           one id a row, in the order in which items were added
     embeddings.0    float16, one vector a row
     codes.0         the signs of the embedding, one bit a number
@@ -8,11 +8,13 @@
     fragments.0     int8 with a scale, one record a fragment
     states.0        int8 with a scale, one record a state
     deleted.0       rows that were deleted
+    ids-sums.0 …    checksums of each block of 4096 bytes of the file
 
-Files only grow; `flush` syncs them and then replaces the head, and a crash takes the store back to the last head.
-`compact` writes a next generation of files, and the head changes over to it at one stroke.
+Files only grow. `flush` syncs them and then replaces the head; after a crash, the store is as the last head says.
+`compact` writes a new generation of files and then replaces the head. Every block is checked when it is first read.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,30 +25,36 @@ import numpy as np
 
 from sightline.arrays import Float32Array
 from sightline.bundle.encoded import Encoded
-from sightline.errors import StoreError
+from sightline.errors import DamagedStoreError, StoreError
+from sightline.files import FolderLock, open_regular, remove_drafts
 from sightline.stores.base import Ids, Neighbors, PaddedVectors, Part, QuantizedRows, Shape, Stats
-from sightline.stores.generation import Generation, remove_others
+from sightline.stores.generation import Generation, next_number, remove_others
 from sightline.stores.head import check_shape, read_head, write_head
 from sightline.stores.local_search import Effort, search
-from sightline.stores.lock import lock
 from sightline.stores.packing import check_rows, checked_ids, kept_parts, pack, unit
 from sightline.stores.row_index import RowIndex
 
 if TYPE_CHECKING:
     from sightline.stores.gpu_index import GpuIndex
 
-_ROWS = 4096  # that `compact` copies at once
-_TRIES = 10  # to open files before `compact` in another process has replaced them
+LOCK_FILE = "lock"
+DAMAGE_FILE = "damaged"
+"""Exists where a reader has found damage, so that the next writer checks everything."""
+
+_ROWS = 4096  # copied at once by `compact`
+_TRIES = 10  # to open files before `compact` in another process replaces them
 
 
 class LocalStore:
-    """Keeps vectors in a folder; one process at a time writes, any number of others read what it last flushed.
+    """Keeps vectors in a folder. One process at a time writes; any number of others read what it last flushed.
 
-    Several threads may search one store at once; whoever adds, deletes, compacts or refreshes wants it for itself.
+    Several threads may search at once, but not while another adds, deletes, compacts or refreshes.
     """
 
-    def __init__(self, folder: Path, files: Generation, handle: int | None, effort: Effort, prefer_gpu: bool) -> None:
-        self._folder, self._files, self._lock, self._effort = folder, files, handle, effort
+    def __init__(
+        self, folder: Path, files: Generation, lock: FolderLock | None, effort: Effort, prefer_gpu: bool
+    ) -> None:
+        self._folder, self._files, self._lock, self._effort = folder, files, lock, effort
         self._row_index = RowIndex(files.ids, files.deleted)
         self._device = _gpu_index(files, self._row_index) if prefer_gpu else None
         self._flushed = files.head()
@@ -56,64 +64,79 @@ class LocalStore:
     def open(
         cls, folder: Path, shape: Shape, *, write: bool, effort: Effort | None = None, prefer_gpu: bool = False
     ) -> "LocalStore":
-        """Open the store in a folder; for writing, a store that is not there is made.
+        """Open the store in a folder; for writing, it is created if missing.
 
-        What was written after the last flush of a process that died is cut off when the store is next opened for
-        writing, and never seen before. prefer_gpu: a store for reading will be searched so often that it pays to send
-        its embeddings to a GPU, where there is one.
+        Whatever a crashed process wrote after its last flush is ignored, and removed by the next writer.
+
+        prefer_gpu: keep a copy of the embeddings on a GPU, if there is one; for stores that are searched often.
         """
         effort = effort or Effort()
         if not write:
-            return cls(folder, _open_files(folder, shape), None, effort, prefer_gpu)
-        with _disk_trouble(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            handle = lock(folder)
+            with _remember_damage(folder):
+                return cls(folder, _open_files(folder, shape), None, effort, prefer_gpu)
+        with _disk_errors(folder):
+            lock = _locked(folder)
             try:
-                return cls(folder, _open_files_to_write(folder, shape), handle, effort, prefer_gpu=False)
+                return cls(folder, _open_files_to_write(folder, shape), lock, effort, prefer_gpu=False)
             except BaseException:
-                os.close(handle)
+                lock.close()
                 raise
+
+    @staticmethod
+    def reset(folder: Path, shape: Shape) -> None:
+        """Replace a store that cannot be opened by an empty one."""
+        with _disk_errors(folder):
+            lock = _locked(folder)
+            try:
+                files = Generation.new(folder, shape, next_number(folder))
+                files.sync()
+                write_head(folder, files.head())
+                files.close()
+                remove_others(folder, files.head())
+                (folder / DAMAGE_FILE).unlink(missing_ok=True)
+            finally:
+                lock.close()
 
     @property
     def shape(self) -> Shape:
-        """How wide its vectors are."""
+        """Dimensions of its vectors."""
         return self._files.shape
 
     def __len__(self) -> int:
         return len(self._row_index)
 
     def add(self, ids: Ids, encoded: Encoded) -> None:
-        """Add items; an id that is there already is an error, and then nothing is added.
+        """Add items; an id that exists already is an error, and then nothing is added.
 
         Embeddings are scaled to unit length and rounded to float16, fragments and states to 127 steps either way.
         """
         self._check_writable()
         packed = pack(ids, encoded, self.shape)
-        there = packed.ids[self._row_index.find(packed.ids) >= 0]
-        if len(there):
-            raise StoreError(f"{self._folder}: id {there[0]} is there already", "Delete it first to replace it.")
-        with _disk_trouble(self._folder):
+        existing = packed.ids[self._row_index.find(packed.ids) >= 0]
+        if len(existing):
+            raise StoreError(f"{self._folder}: id {existing[0]} is there already", "Delete it first to replace it.")
+        with _disk_errors(self._folder):
             self._files.append(packed)
         self._row_index.append(packed.ids)
 
     def delete(self, ids: Ids) -> None:
-        """Forget items; ids that are not there are passed over."""
+        """Delete items; unknown ids are ignored."""
         self._check_writable()
         rows = self._row_index.rows_of(checked_ids(ids))
-        with _disk_trouble(self._folder):
+        with _disk_errors(self._folder):
             self._files.delete(rows)
         self._row_index.remove(rows)
 
     def ids(self) -> Ids:
-        """Every id that is there, in ascending order."""
+        """All ids, in ascending order."""
         self._check_open()
         return self._row_index.ids()
 
     def search(self, vectors: Float32Array, k: int, where: Ids | None = None) -> Neighbors:
-        """Find the k items with the highest cosine to each of the vectors [queries, dim]; lower ids first in a tie.
+        """Find the k items with the highest cosine to each of the vectors [queries, dim]; in a tie, lower ids first.
 
-        where: only these ids are looked at. The filter comes before the ranking, so it never costs results. Scores
-        are the cosines of the vectors as they are stored, also where signs chose the candidates.
+        where: search only these ids. They are filtered before the ranking, so there are k results if enough pass.
+        Scores are exact cosines of the vectors as stored, also if sign codes chose the candidates.
         """
         self._check_open()
         queries = unit(vectors, self.shape.embedding)
@@ -122,55 +145,81 @@ class LocalStore:
         rows = None if where is None else self._row_index.rows_of(checked_ids(where))
         if self._device is not None and (found := self._device.search(queries, k, rows)) is not None:
             return found
-        return search(self._files, self._row_index, queries, k, rows, self._effort)
+        with _remember_damage(self._folder):
+            return search(self._files, self._row_index, queries, k, rows, self._effort)
 
     def fetch(self, ids: Ids, part: Part) -> PaddedVectors:
-        """Give the vectors of items, in the order of `ids`; an embedding is a part with one vector.
-
-        An id that is not there is an error.
-        """
-        return self._files.part(self._rows_with(ids, part), part)
+        """Vectors of items, in the order of `ids`; an embedding is a part with one vector. Unknown ids are an error."""
+        with _remember_damage(self._folder):
+            return self._files.part(self._rows_with(ids, part), part)
 
     def rows(self, ids: Ids, part: Part, first: int | None = None) -> QuantizedRows:
-        """Give fragments or states of items as `fetch` does, but as they are kept: in a fraction of the time.
+        """Fragments or states of items as `fetch` returns them, but still quantised, which is several times faster.
 
-        first: only so many of each item, those that come first.
+        first: only the first so many of each item.
         """
         check_rows(part, first)
-        return self._files.rows(self._rows_with(ids, part), part, first)
+        with _remember_damage(self._folder):
+            return self._files.rows(self._rows_with(ids, part), part, first)
 
     def flush(self) -> None:
-        """Make everything added and deleted so far survive a crash, and seen by readers that open or refresh."""
+        """Make all changes so far survive a crash, and visible to readers that open or refresh."""
         self._check_writable()
         head = self._files.head()
         if head == self._flushed:
             return
-        with _disk_trouble(self._folder):
+        with _disk_errors(self._folder):
             self._files.sync()
             write_head(self._folder, head)
         self._flushed = head
 
     def refresh(self) -> bool:
-        """See what the writing process has flushed since; says whether there was anything. Quick when not."""
+        """Pick up what the writing process has flushed since; False if there was nothing."""
         self._check_open()
         if self._lock is not None or read_head(self._folder) == self._flushed:
             return False
-        old, files = self._files, _open_files(self._folder, self.shape)
+        with _remember_damage(self._folder):
+            old, files = self._files, _open_files(self._folder, self.shape)
+            self._row_index = RowIndex(files.ids, files.deleted)
         self._files, self._flushed = files, files.head()
-        self._row_index = RowIndex(files.ids, files.deleted)
         if self._device is not None:
             self._device = _gpu_index(files, self._row_index)
         old.close()
         return True
 
     def compact(self) -> None:
-        """Give the space of deleted items back. Readers go on with the old files until they refresh."""
+        """Reclaim the space of deleted items. Readers keep using the old files until they refresh."""
         self.flush()
         if len(self) == self._row_index.rows:
             return
-        live = np.flatnonzero(self._row_index.is_live)
+        self._rewrite(np.flatnonzero(self._row_index.is_live))
+
+    def damaged_ids(self) -> Ids:
+        """Ids of items of which something is damaged, in ascending order; every byte is read.
+
+        Damage that concerns all items raises a `DamagedStoreError`.
+        """
+        self._check_open()
+        rows = self._files.damaged_rows()
+        return np.sort(self._row_index.row_ids[rows[self._row_index.is_live[rows]]])
+
+    def drop_damaged(self) -> None:
+        """Delete the items of which something is damaged, by writing all others to new files."""
+        self._check_writable()
+        damaged = self._files.damaged_rows()
+        if len(damaged):
+            self._rewrite(np.setdiff1d(np.flatnonzero(self._row_index.is_live), damaged))
+        (self._folder / DAMAGE_FILE).unlink(missing_ok=True)
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether a reader has found damage since the last `drop_damaged`."""
+        return (self._folder / DAMAGE_FILE).exists()
+
+    def _rewrite(self, live: Ids) -> None:
+        """Copy some rows to a new generation of files, and go on with that."""
         old = self._files
-        with _disk_trouble(self._folder):
+        with _disk_errors(self._folder):
             new = Generation.new(self._folder, self.shape, old.number + 1)
             try:
                 for start in range(0, len(live), _ROWS):
@@ -186,7 +235,7 @@ class LocalStore:
         remove_others(self._folder, self._flushed)
 
     def stats(self) -> Stats:
-        """Say how large the store is, and how a search without a filter goes about it."""
+        """Number of items, bytes on disk, and how a search without a filter works."""
         self._check_open()
         way = "exact" if self._effort.is_exact(len(self)) else "signs, then exact"
         if self._device is not None and self._device.is_ready:
@@ -194,7 +243,7 @@ class LocalStore:
         return Stats(len(self), self._files.bytes, way)
 
     def close(self) -> None:
-        """Flush, and let go of the files; a store that is closed already stays so."""
+        """Flush and close the files; closing twice does nothing."""
         if not self._is_open:
             return
         try:
@@ -205,13 +254,13 @@ class LocalStore:
             self._device = None
             self._files.close()
             if self._lock is not None:
-                os.close(self._lock)
+                self._lock.close()
 
     def _rows_with(self, ids: Ids, part: Part) -> Ids:
-        """The rows of ids, all of which must be there, in a store that keeps such a part."""
+        """Rows of ids, all of which must exist, in a store that has such a part."""
         self._check_open()
         if part != "embedding" and part not in kept_parts(self.shape):
-            raise StoreError(f"{self._folder}: keeps no {part}", "Use a model that makes them, and index again.")
+            raise StoreError(f"{self._folder}: has no {part}", "Use a model that makes them, and index again.")
         ids = checked_ids(ids)
         rows = self._row_index.find(ids)
         if len(rows) and rows.min() < 0:
@@ -229,7 +278,7 @@ class LocalStore:
 
 
 def _gpu_index(files: Generation, row_index: RowIndex) -> "GpuIndex | None":
-    """The embeddings on a GPU, where there is one."""
+    """A copy of the embeddings on a GPU, if there is one."""
     from sightline.device import has_gpu
 
     if not has_gpu():
@@ -239,8 +288,19 @@ def _gpu_index(files: Generation, row_index: RowIndex) -> "GpuIndex | None":
     return GpuIndex(files, row_index)
 
 
+def _locked(folder: Path) -> FolderLock:
+    """Lock a folder for writing; it is created if missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FolderLock(folder / LOCK_FILE)
+    if not lock.acquire():
+        lock.close()
+        raise StoreError(f"{folder}: another process is writing to it", "Wait until it has finished, or stop it.")
+    return lock
+
+
 def _open_files(folder: Path, shape: Shape) -> Generation:
-    """Open the files that the head speaks of, for reading; when they are gone, there is a newer head."""
+    """Open the files that the head names, for reading; if they are gone, there is a newer head."""
+    missing = DamagedStoreError(f"{folder}: files of the store are missing")
     for _ in range(_TRIES):
         head = read_head(folder)
         if head is None:
@@ -250,37 +310,48 @@ def _open_files(folder: Path, shape: Shape) -> Generation:
             return Generation(folder, head, write=False)
         except FileNotFoundError:
             continue
-    raise _missing_files(folder)
+        except OSError as error:
+            raise DamagedStoreError(f"{error.filename or folder}: cannot be read: {error.strerror or error}") from error
+    raise missing
 
 
 def _open_files_to_write(folder: Path, shape: Shape) -> Generation:
-    """Open or make the files of a store, cut back to its head, and clear away what a crash left behind."""
+    """Open or create the files of a store, cut back to its head, and remove what a crash left behind."""
     head = read_head(folder)
     if head is None:
         files = Generation.new(folder, shape, 0)
+    else:
+        check_shape(folder, head, shape)
+        try:
+            files = Generation(folder, head, write=True)
+        except FileNotFoundError as error:
+            raise DamagedStoreError(f"{folder}: files of the store are missing") from error
+        remove_others(folder, head)
+        remove_drafts(folder)
+    if files.head() != head:  # new, or of a format without checksums
         files.sync()
         write_head(folder, files.head())
-        return files
-    check_shape(folder, head, shape)
-    try:
-        files = Generation(folder, head, write=True)
-    except FileNotFoundError as error:
-        raise _missing_files(folder) from error
-    remove_others(folder, head)
     return files
 
 
-def _missing_files(folder: Path) -> StoreError:
-    return StoreError(f"{folder}: files of the store are missing", "Delete that folder of vectors and index again.")
+@contextmanager
+def _remember_damage(folder: Path) -> Iterator[None]:
+    """Leave a mark where damage is found, so that the next writer looks for it; does nothing without permission."""
+    try:
+        yield
+    except DamagedStoreError:
+        with contextlib.suppress(OSError):
+            os.close(open_regular(folder / DAMAGE_FILE, os.O_WRONLY | os.O_CREAT))
+        raise
 
 
 @contextmanager
-def _disk_trouble(folder: Path) -> Iterator[None]:
-    """Say in plain words when the disk is full or gone."""
+def _disk_errors(folder: Path) -> Iterator[None]:
+    """Turn errors of the file system into a `StoreError`."""
     try:
         yield
     except OSError as error:
         raise StoreError(
-            f"{folder}: cannot be written to: {error.strerror or error}",
-            "Make room or choose another folder; what was flushed before is safe.",
+            f"{error.filename or folder}: cannot be written to: {error.strerror or error}",
+            "Free up space or choose another folder; what was flushed before is safe.",
         ) from error

@@ -46,23 +46,23 @@ def search(
     count = len(row_index) if rows is None else len(rows)
     if effort.is_exact(count):
         rows = np.flatnonzero(row_index.is_live) if rows is None else rows
-        return top_k_rows(files.embeddings, row_index.row_ids, rows, queries, k)
+        return top_k_rows(files.embeddings(rows), row_index.row_ids, rows, queries, k)
     want = effort.candidates_for(count, k, queries.shape[1])
     found = nothing(len(queries), k)
-    nearest = _nearest(files.codes, row_index, rows)
+    nearest = _nearest(files, row_index, rows)
     for number, code in enumerate(sign_codes(queries)):
         near = nearest(code, want)
-        one = top_k_rows(files.embeddings, row_index.row_ids, near, queries[number : number + 1], k)
+        one = top_k_rows(files.embeddings(near), row_index.row_ids, near, queries[number : number + 1], k)
         found.ids[number], found.scores[number] = one.ids[0], one.scores[0]
     return found
 
 
-def _nearest(codes: Codes, row_index: RowIndex, rows: Ids | None) -> Callable[[Codes, int], Ids]:
-    """Finds so many rows with the nearest codes; of a few among many, the codes are picked out first, once."""
+def _nearest(files: Generation, row_index: RowIndex, rows: Ids | None) -> Callable[[Codes, int], Ids]:
+    """A function that finds so many rows with the nearest codes; few rows among many are copied out first, once."""
     if rows is not None and len(rows) * _FEW < row_index.rows:
-        picked = np.take(codes, rows, axis=0)
+        picked = np.take(files.codes(rows), rows, axis=0)
         return lambda code, want: rows[nearest_codes(picked, code, want)]
-    allowed = _allowed(row_index, rows)
+    codes, allowed = files.codes(slice(None)), _allowed(row_index, rows)
     return lambda code, want: nearest_codes(codes, code, want, allowed)
 
 

@@ -262,7 +262,7 @@ def test_parts_that_are_not_kept_are_left_out(store_factory: Factory) -> None:
     store = store_factory().open(Shape(SHAPE.embedding))
     store.add(*items([1, 2, 3]))
     assert store.fetch(np.array([3, 1]), "embedding").values.shape == (2, 1, SHAPE.embedding)
-    with pytest.raises(StoreError, match="keeps no states"):
+    with pytest.raises(StoreError, match="has no states"):
         store.fetch(np.array([1]), "states")
     store.close()
 

@@ -267,7 +267,7 @@ class MilvusStore:
     def _records(self, ids: Ids, part: Part) -> tuple[list[Records], Ids]:
         """The records of a part of each item, and how many each has."""
         if part not in kept_parts(self.shape):
-            raise StoreError(f"{self.address}: keeps no {part}", "Use a model that makes them, and index again.")
+            raise StoreError(f"{self.address}: has no {part}", "Use a model that makes them, and index again.")
         lengths = np.array([row[LENGTH] for row in self._each(ids, (ID, LENGTH))], dtype=np.int64)
         width, collection = getattr(self.shape, part), parts_name(self.address.name)
         records = milvus_parts.read(

@@ -46,16 +46,13 @@ def main() -> None:
             provenance=card,
             held_out=held_out,
         )
-        print("calibration", made.calibration, flush=True)
+        print("calibration", made.relevance, flush=True)
     bundle = Bundle.open(arguments.out)
-    fusion = bundle.spec.fusion
     records = read_all([f"{data}/flickr8k-test.tar"])
     started = time.perf_counter()
     embed = evaluate(bundle, records, data="flickr8k-test")
     print("embed", embed.text_to_image, embed.image_to_text, round(time.perf_counter() - started), "s", flush=True)
-    rerank = evaluate(
-        bundle, records, data="flickr8k-test", rerank=20, fusion=fusion.rule, weight=fusion.weight, batch_size=20
-    )
+    rerank = evaluate(bundle, records, data="flickr8k-test", rerank=20, batch_size=20)
     print("rerank", rerank.text_to_image, rerank.image_to_text, round(time.perf_counter() - started), "s", flush=True)
     results = [embed.to_json(), rerank.to_json()]
     write_spec(arguments.out, dataclasses.replace(read_spec(arguments.out), results=tuple(results)))

@@ -25,7 +25,8 @@ import numpy.typing as npt
 import sightline
 from benchmarks.provenance import provenance
 from sightline.bundle import Bundle
-from sightline.bundle.spec import Fusion, Usual, read_spec, write_spec
+from sightline.bundle.model import Defaults
+from sightline.bundle.spec import read_spec, write_spec
 from sightline.collection import Collection
 from sightline.datasets import Record, read_all
 from sightline.evaluation.cascade import Shortlist
@@ -71,7 +72,7 @@ class Judged:
     right: Longs
     picture: Longs
 
-    def ranks(self, late: int, rerank: int, joined: Fusion, cosine: float = 0.0) -> Doubles:
+    def ranks(self, late: int, rerank: int, joined: Defaults, cosine: float = 0.0) -> Doubles:
         """Rank [questions] of the right item after a cascade, infinite beyond the candidates; ties count against it.
 
         cosine: the weight of the embedding's score in that of late interaction.
@@ -82,7 +83,7 @@ class Judged:
         if rerank:
             rows = zip(self.logits, found.items[:, :rerank].tolist(), strict=True)
             logits = np.array([[known[item] for item in row] for known, row in rows])
-            found = found.reranked(fuse(joined.rule, found.embed[:, :rerank], logits, joined.weight))
+            found = found.reranked(fuse(joined.fusion, found.embed[:, :rerank], logits, joined.weight))
         return found.ranks(found.items == self.right[:, None], np.full(len(self.right), np.inf))
 
 
@@ -175,9 +176,9 @@ def milliseconds(stages: dict[str, Any], late: int, rerank: int) -> float:
     return float(stages["encode"] + stages["retrieve"] + stages["interact"][late] + match)
 
 
-def rows(judged: Judged, stages: dict[str, Any], joined: Fusion) -> Iterator[dict[str, Any]]:
+def rows(judged: Judged, stages: dict[str, Any], joined: Defaults) -> Iterator[dict[str, Any]]:
     """Every cascade of the grid: what it finds and takes, against matching alone in the same time, and the usual."""
-    usual = judged.ranks(0, Usual().rerank, joined)
+    usual = judged.ranks(0, Defaults().rerank, joined)
     first = judged.picture % 2 == 0
     for late in (0, *LATES):
         for rerank in RERANKS:
@@ -202,7 +203,7 @@ def rows(judged: Judged, stages: dict[str, Any], joined: Fusion) -> Iterator[dic
             }
 
 
-def added(judged: Judged, joined: Fusion) -> Iterator[dict[str, Any]]:
+def added(judged: Judged, joined: Defaults) -> Iterator[dict[str, Any]]:
     """What cascades find where late interaction is added to the cosine, beside as many matched without it."""
     for late, rerank, weight in product(LATES, RERANKS, ADDED):
         found, rival = judged.ranks(late, rerank, joined, weight), judged.ranks(0, rerank, joined)
@@ -226,17 +227,18 @@ def gain(before: Doubles, after: Doubles, picture: Longs) -> dict[str, dict[str,
     return found
 
 
-def chosen(result: dict[str, Any]) -> Usual:
+def chosen(result: dict[str, Any]) -> tuple[int, int]:
     """The cascade that a bundle should have, from a result of this script.
 
     Of those that take no longer than the usual one, the best of the first half of the pictures is tried on the second
     half: it is chosen if it finds more than the usual one there too, with an interval above zero.
     """
-    (usual,) = [row for row in result["rows"] if (row["late"], row["rerank"]) == (0, Usual().rerank)]
+    (usual,) = [row for row in result["rows"] if (row["late"], row["rerank"]) == (0, Defaults().rerank)]
     quick = [row for row in result["rows"] if row["ms"] <= EQUAL * usual["ms"]]
     best = max(quick, key=lambda row: row["over_usual"]["first_half"]["sum"]["value"])
     is_better = best["over_usual"]["second_half"]["sum"]["low"] > 0
-    return Usual(best["late"], best["rerank"]) if is_better else Usual()
+    usual_stages = (Defaults().late, Defaults().rerank)
+    return (best["late"], best["rerank"]) if is_better else usual_stages
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -250,11 +252,11 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         asked = questions(collection, records, arguments.captions)
         judged = judge(cascade, asked, arguments.work / "judged.jsonl")
         stages = costs(cascade, [question.text for question in asked[: arguments.timed]])
-        found, summed = list(rows(judged, stages, model.spec.fusion)), list(added(judged, model.spec.fusion))
+        found, summed = list(rows(judged, stages, model.defaults)), list(added(judged, model.defaults))
         items = len(collection)
     result = {"experiment": "cascade", **provenance(0, names), "load_average": os.getloadavg()[0], "model": model.name}
     result |= {"items": items, "questions": len(asked), "stages": stages, "rows": found, "added": summed}
-    return {**result, "chosen": dataclasses.asdict(chosen(result))}
+    return {**result, "chosen": dict(zip(("late", "rerank"), chosen(result), strict=True))}
 
 
 def main() -> None:
@@ -268,8 +270,10 @@ def main() -> None:
     parser.add_argument("--write", type=Path, metavar="BUNDLE", help="measure nothing: write what --json has chosen")
     arguments = parser.parse_args()
     if arguments.write:
-        usual = chosen(json.loads(arguments.json.read_text(encoding="utf-8")))
-        write_spec(arguments.write, dataclasses.replace(read_spec(arguments.write), usual=usual))
+        late, rerank = chosen(json.loads(arguments.json.read_text(encoding="utf-8")))
+        spec = read_spec(arguments.write)
+        defaults = dataclasses.replace(spec.defaults, late=late, rerank=rerank)
+        write_spec(arguments.write, dataclasses.replace(spec, defaults=defaults))
         return
     result = measure(arguments)
     for row in result["rows"]:

@@ -20,9 +20,9 @@ from PIL import Image
 
 from benchmarks.scan import made_up, measured_bandwidth, times
 from benchmarks.timing import options, write
+from sightline.arrays import Arrays
 from sightline.bundle import Bundle
-from sightline.bundle.engines import Arrays
-from sightline.bundle.spec import Graph
+from sightline.bundle.model import Graph
 from sightline.datasets import Record
 from sightline.evaluation import evaluate
 from sightline.kernels import graphs

@@ -35,6 +35,12 @@ class Repeating:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._bundle, name)
 
+    def with_threads(self, threads: int = 1) -> "Repeating":
+        """Stay as it is."""
+        return self
+
+    prefer_gpu = with_threads
+
     def encode_images(self, pixels: Any) -> Any:
         """As a bundle does, in no time."""
         from sightline.bundle import Encoded

@@ -46,8 +46,7 @@ def trained(recipe: str, variant: str, seed: int, work: Path) -> tuple[TorchMode
         (out / "done").write_text(json.dumps({"seconds": time.perf_counter() - began, "steps": run.steps}))
     cost = json.loads((out / "done").read_text())
     folder = out / "best" if (out / "best").exists() else out / "last"
-    model = TorchModel.open(folder)
-    model.name = f"{recipe}-{variant}-{seed}"
+    model = TorchModel.open(folder, name=f"{recipe}-{variant}-{seed}")
     return model, {"recipe": f"recipes/{recipe}.toml", "changes": changes, **cost}
 
 

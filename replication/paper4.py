@@ -96,9 +96,7 @@ class Bench:
 
     def opened(self, name: str, seed: int) -> TorchModel:
         """Open a trained run."""
-        model = TorchModel.open(self.folder(name, seed) / "best")
-        model.name = f"{name}-{self.start}-{seed}"
-        return model
+        return TorchModel.open(self.folder(name, seed) / "best", name=f"{name}-{self.start}-{seed}")
 
 
 class Looked:

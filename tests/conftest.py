@@ -10,7 +10,8 @@ import pytest
 
 from scale.milvus import MilvusServer, shared_server
 from sightline.bundle import Bundle
-from sightline.bundle.spec import Calibration, write_spec
+from sightline.bundle.model import Calibration
+from sightline.bundle.spec import write_spec
 
 hypothesis.settings.register_profile("sightline", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("sightline")
@@ -52,7 +53,7 @@ def calibrated(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     """The tiny bundle with a calibration that finds about half of everything relevant."""
     folder = Path(shutil.copytree(tiny_bundle, tmp_path_factory.mktemp("bundles") / "calibrated"))
     spec = Bundle.open(folder).spec
-    write_spec(folder, dataclasses.replace(spec, calibration={"embed": Calibration(3, -1), "match": Calibration(1, 0)}))
+    write_spec(folder, dataclasses.replace(spec, relevance={"embed": Calibration(3, -1), "match": Calibration(1, 0)}))
     return folder
 
 

@@ -65,14 +65,14 @@ def _results(spec: BundleSpec) -> str:
 
 
 def _calibration(spec: BundleSpec) -> str:
-    if not spec.calibration:
+    if not spec.relevance:
         return "It has no calibration: its scores put items in order, and say nothing of how likely each is."
     words = "Relevance is sigmoid(scale x score + bias). The error is how far it is off on average, on held-out pairs."
     rows = [
         (stage, f"{fit.scale:.3f}", f"{fit.bias:.3f}", "not measured" if fit.error is None else f"{fit.error:.1%}")
-        for stage, fit in spec.calibration.items()
+        for stage, fit in spec.relevance.items()
     ]
-    fusion = f"Reranking combines its scores by `{spec.fusion.rule}` with a weight of {spec.fusion.weight:g}."
+    fusion = f"Reranking combines its scores by `{spec.defaults.fusion}` with a weight of {spec.defaults.weight:g}."
     return "\n\n".join([words, table(("scores of", "scale", "bias", "error"), rows, words=4), fusion])
 
 

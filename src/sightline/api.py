@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sightline.bundle.encoded import Model
+from sightline.bundle.model import Model
 from sightline.collection.collection import Collection
 from sightline.errors import CollectionError
 from sightline.media import ImageFile

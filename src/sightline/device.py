@@ -1,13 +1,15 @@
-"""Whether a GPU is at hand, found out without importing torch: that alone takes longer than most searches."""
+"""Which device long jobs run on. Importing torch takes longer than most searches, so it is imported only if needed."""
 
 import importlib.util
 import os
 import threading
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from sightline.errors import SightlineError
 
+Device = Literal["cpu", "gpu"]
 VARIABLE = "SIGHTLINE_DEVICE"
 DEVICES = ("auto", "cpu", "gpu")
 CAPTURING = threading.Lock()
@@ -34,8 +36,13 @@ def has_gpu() -> bool:
     return False
 
 
+def preferred_device() -> Device:
+    """Where a job runs that takes longer than importing torch: the GPU, if there is a usable one."""
+    return "gpu" if has_gpu() else "cpu"
+
+
 def gpu_required() -> bool:
-    """Whether the user wants the GPU or nothing."""
+    """Whether SIGHTLINE_DEVICE=gpu forbids falling back to the CPU."""
     return _wish() == "gpu"
 
 

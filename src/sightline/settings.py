@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 import json
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -47,8 +47,18 @@ def call(kind: type[T], data: Mapping[str, object], where: str, error: type[Sigh
     return kind(**{key: _value(hints[key], value, f"{where}.{key}", error) for key, value in data.items()})
 
 
-def read(kind: type[T], path: Path, what: str, format: int, error: type[SightlineError], way_out: str = "") -> T:
+def read(
+    kind: type[T],
+    path: Path,
+    what: str,
+    format: int,
+    error: type[SightlineError],
+    way_out: str = "",
+    upgrade: Callable[[dict[str, Any]], dict[str, Any]] = lambda data: data,
+) -> T:
     """Read a JSON file that describes `what` in a format of its own number, or say why it cannot be.
+
+    upgrade: turns an older format into the current one; what it does not know it returns as it is.
 
     A file that is not there is left to the caller as `FileNotFoundError`: only the caller knows what that means.
     """
@@ -58,6 +68,7 @@ def read(kind: type[T], path: Path, what: str, format: int, error: type[Sightlin
         raise
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as trouble:
         raise error(f"{path}: cannot be read: {trouble}", way_out) from trouble
+    data = upgrade(data) if isinstance(data, dict) else data
     found = data.get("format") if isinstance(data, dict) else None
     if found != format:
         or_else = f" Or {way_out[0].lower()}{way_out[1:]}" if way_out else ""

@@ -14,7 +14,8 @@ import pytest
 from benchmarks.scripts import BENCHMARKS, script
 from server.samples import picture
 from sightline.bundle import Bundle
-from sightline.bundle.spec import Fusion, Usual, read_spec
+from sightline.bundle.model import Defaults
+from sightline.bundle.spec import read_spec
 from sightline.collection import Collection
 from sightline.datasets import Record
 from sightline.media import ImageBytes
@@ -78,24 +79,24 @@ def test_a_question_is_about_its_own_picture(script_: ModuleType, collection: Co
 
 
 @pytest.mark.parametrize(("late", "rerank"), [(0, 2), (0, 5), (4, 3), (8, 2), (8, 0)])
-@pytest.mark.parametrize("joined", [Fusion(), Fusion("logit_add", 20.0)])
+@pytest.mark.parametrize("joined", [Defaults(), Defaults(fusion="logit_add", weight=20.0)])
 def test_ranks_are_those_of_a_real_search(
-    judged: Any, cascade: Cascade, late: int, rerank: int, joined: Fusion
+    judged: Any, cascade: Cascade, late: int, rerank: int, joined: Defaults
 ) -> None:
     for number, text in enumerate(TEXTS):
-        plan = Plan(12, late, rerank, fusion=joined.rule, weight=joined.weight)
+        plan = Plan(12, late, rerank, fusion=joined.fusion, weight=joined.weight)
         rank = 1 + cascade.run(ask(text), plan).candidates.ids.tolist().index(judged.right[number])
         expected = rank if rank <= 8 else np.inf  # beyond the candidates that were judged
         assert judged.ranks(late, rerank, joined)[number] == expected
 
 
 def test_added_to_a_cosine_that_weighs_more_late_interaction_changes_less(script_: ModuleType, judged: Any) -> None:
-    alone = judged.ranks(0, 3, Fusion())
-    assert judged.ranks(8, 3, Fusion(), 1e6).tolist() == alone.tolist()
-    assert judged.ranks(8, 3, Fusion()).tolist() != alone.tolist()
-    for row in script_.added(judged, Fusion()):
-        found = judged.ranks(row["late"], row["rerank"], Fusion(), row["weight"])
-        rival = judged.ranks(0, row["rerank"], Fusion())
+    alone = judged.ranks(0, 3, Defaults())
+    assert judged.ranks(8, 3, Defaults(), 1e6).tolist() == alone.tolist()
+    assert judged.ranks(8, 3, Defaults()).tolist() != alone.tolist()
+    for row in script_.added(judged, Defaults()):
+        found = judged.ranks(row["late"], row["rerank"], Defaults(), row["weight"])
+        rival = judged.ranks(0, row["rerank"], Defaults())
         more = sum(np.mean(found <= k) - np.mean(rival <= k) for k in (1, 5, 10))
         assert row["gain"]["value"] == pytest.approx(100 * more, abs=0.01)
 
@@ -133,8 +134,8 @@ def test_every_stage_costs_what_it_was_measured_to_cost(script_: ModuleType, cas
 def test_at_equal_time_matching_alone_may_match_more(script_: ModuleType, judged: Any) -> None:
     stages = {"encode": 1.0, "retrieve": 1.0, "interact": {0: 0.0, 4: 10.0, 8: 25.0}, "match": {2: 20.0, 3: 30.0}}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(script_, "Usual", lambda late=0, rerank=3: Usual(late, rerank))
-        found = {(row["late"], row["rerank"]): row for row in script_.rows(judged, stages, Fusion())}
+        patch.setattr(script_, "Defaults", lambda: Defaults(rerank=3))
+        found = {(row["late"], row["rerank"]): row for row in script_.rows(judged, stages, Defaults())}
     assert found[4, 2]["alone"]["rerank"] == 3
     assert found[8, 3]["alone"]["rerank"] == 5
     assert found[0, 2]["alone"]["rerank"] == 2
@@ -160,14 +161,14 @@ def row(late: int, rerank: int, ms: float, first: float, low: float) -> dict[str
 @pytest.mark.parametrize(
     ("others", "expected"),
     [
-        ([row(100, 20, 101, 2.0, 0.5), row(50, 10, 60, 1.0, 0.9)], Usual(100, 20)),
-        ([row(100, 20, 101, 2.0, -0.1), row(50, 10, 60, 1.0, 0.9)], Usual()),  # the best is tried, and no second
-        ([row(400, 30, 160, 9.0, 8.0), row(50, 10, 60, 1.0, 0.9)], Usual(50, 10)),  # what takes longer is no rival
-        ([row(50, 10, 60, -1.0, 3.0)], Usual()),
+        ([row(100, 20, 101, 2.0, 0.5), row(50, 10, 60, 1.0, 0.9)], (100, 20)),
+        ([row(100, 20, 101, 2.0, -0.1), row(50, 10, 60, 1.0, 0.9)], (0, 20)),  # the best is tried, and no second
+        ([row(400, 30, 160, 9.0, 8.0), row(50, 10, 60, 1.0, 0.9)], (50, 10)),  # what takes longer is no rival
+        ([row(50, 10, 60, -1.0, 3.0)], (0, 20)),
     ],
 )
 def test_the_better_half_by_half_in_no_more_time_is_chosen(
-    script_: ModuleType, others: list[dict[str, Any]], expected: Usual
+    script_: ModuleType, others: list[dict[str, Any]], expected: tuple[int, int]
 ) -> None:
     assert script_.chosen({"rows": [row(0, 20, 100, 0.0, 0.0), *others]}) == expected
 
@@ -181,7 +182,7 @@ def test_what_was_chosen_is_written_into_a_bundle_and_used(
     monkeypatch.setattr("sys.argv", ["cascade.py", "--write", str(bundle), "--json", str(result)])
     script_.main()
     opened = Bundle.open(bundle)
-    assert opened.spec == dataclasses.replace(read_spec(tiny_bundle), usual=Usual(100, 15))
+    assert opened.spec == dataclasses.replace(read_spec(tiny_bundle), defaults=Defaults(100, 15))
     assert opened.sha256 == Bundle.open(tiny_bundle).sha256, "collections stay as they are"
     assert Plan().stages(opened) == (100, 15)
     assert Plan(rerank=0).stages(opened) == (0, 0), "the quickest way stays the quickest"
@@ -194,5 +195,6 @@ def test_what_was_chosen_is_written_into_a_bundle_and_used(
 
 def test_the_model_that_ships_has_the_cascade_that_was_measured_to_be_better(script_: ModuleType) -> None:
     result = BENCHMARKS / "results" / "cascade.json"
-    expected = script_.chosen(json.loads(result.read_text())) if result.is_file() else Usual()
-    assert read_spec(locate("default")).usual == expected
+    expected = script_.chosen(json.loads(result.read_text())) if result.is_file() else (0, 20)
+    defaults = read_spec(locate("default")).defaults
+    assert (defaults.late, defaults.rerank) == expected

@@ -86,7 +86,7 @@ def texts_address(opened: ServedCollection, tmp_path_factory: pytest.TempPathFac
     """Where a collection of texts is served."""
     place = tmp_path_factory.mktemp("texts") / "captions.txt"
     place.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
-    sightline.index(place, at=place.parent / "collection", model=opened.bundle)
+    sightline.index(place, at=place.parent / "collection", model=opened.model)
     with opening(place.parent / "collection", LIMITS) as found, served(create_app(found.service)) as where:
         yield where
 

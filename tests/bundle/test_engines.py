@@ -31,7 +31,7 @@ from sightline.kernels.graphs import TorchGraph
 from sightline.kernels.pairs import Pairs
 from sightline.media import ImageFile
 from sightline.server.limits import Limits
-from sightline.server.shared_bundle import SharedBundle
+from sightline.server.shared_model import SharedModel
 
 TEXTS = ["a dog", "the red ball on the beach", "two"]
 
@@ -150,7 +150,7 @@ def test_many_pictures_are_indexed_on_a_gpu_in_larger_batches_and_few_are_not(
 
 
 def test_a_server_encodes_and_matches_on_a_gpu(bundle: Bundle, gpu: list[str]) -> None:
-    shared = SharedBundle(bundle, Limits(encoders=0))
+    shared = SharedModel(bundle, Limits(encoders=0))
     shared.warm_up()
     found = shared.encode_texts(TEXTS)
     shared.close()

@@ -12,7 +12,8 @@ import pytest
 from onnx.external_data_helper import convert_model_to_external_data
 
 from sightline.bundle import Bundle
-from sightline.bundle.spec import SPEC_FILE, sha256
+from sightline.bundle.layout import SPEC_FILE
+from sightline.bundle.spec import sha256
 from sightline.errors import BundleError
 
 

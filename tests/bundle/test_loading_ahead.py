@@ -14,11 +14,11 @@ def test_graphs_that_were_begun_are_loaded_once(bundle: Bundle, monkeypatch: pyt
     loaded: list[str] = []
     load = bundle._load
     monkeypatch.setattr(bundle, "_load", lambda graph: (loaded.append(graph), load(graph))[1])
-    bundle.begin("text", "match")
-    bundle.begin("text")
-    bundle.prepare("match")
+    bundle.prepare("text", "match")
     bundle.prepare("text")
-    bundle.begin("text", "match")
+    bundle.prepare("match", wait=True)
+    bundle.prepare("text", wait=True)
+    bundle.prepare("text", "match")
     assert sorted(loaded) == ["match", "text"]
 
 
@@ -26,6 +26,6 @@ def test_a_broken_graph_is_told_of_when_it_is_needed(tiny_bundle: Path, tmp_path
     folder = Path(shutil.copytree(tiny_bundle, tmp_path / "copy"))
     (folder / "match.onnx").write_bytes(b"not a graph")
     broken = Bundle(folder, read_spec(folder))
-    broken.begin("match")
+    broken.prepare("match")
     with pytest.raises(BundleError, match="cannot load"):
-        broken.prepare("match")
+        broken.prepare("match", wait=True)

@@ -10,7 +10,8 @@ import pytest
 
 import tiny
 from sightline.bundle import Bundle
-from sightline.bundle.spec import SPEC_FILE
+from sightline.bundle.layout import SPEC_FILE
+from sightline.bundle.model import Calibration, Defaults
 from sightline.errors import BundleError
 from sightline.onnx_export.exporter import export
 
@@ -65,8 +66,25 @@ def test_a_truncated_file_is_found(copy: Path) -> None:
 
 
 def test_a_bundle_of_another_format_is_refused_with_the_way_out(copy: Path) -> None:
-    rewrite(copy, lambda spec: spec.update(format=2))
+    rewrite(copy, lambda spec: spec.update(format=3))
     with pytest.raises(BundleError, match="Update Sightline"):
+        Bundle.open(copy)
+
+
+def test_a_bundle_of_format_1_opens_with_its_defaults_and_its_calibration(copy: Path) -> None:
+    def older(spec: dict[str, Any]) -> None:
+        del spec["defaults"], spec["relevance"]
+        spec.update(format=1, fusion={"rule": "logit_add", "weight": 7.0}, usual={"late": 50, "rerank": 9})
+        spec.update(calibration={"embed": {"scale": 2.0, "bias": -1.0}})
+
+    new = Bundle.open(copy).sha256
+    rewrite(copy, older)
+    opened = Bundle.open(copy)
+    assert opened.defaults == Defaults(50, 9, "logit_add", 7.0)
+    assert opened.relevance == {"embed": Calibration(2.0, -1.0)}
+    assert opened.sha256 == new
+    rewrite(copy, lambda spec: spec.update(fusion={"rul": "ce"}))
+    with pytest.raises(BundleError, match="rul"):
         Bundle.open(copy)
 
 

@@ -11,7 +11,6 @@ from PIL import Image
 from collection.made_up import LONG_AGO, Instant, contents, digest, picture, put, vectors
 from sightline.bundle import Bundle, Encoded
 from sightline.collection import Collection, FileProblem, index
-from sightline.collection.indexing.encode import with_one_thread
 from sightline.errors import CollectionError
 from sightline.media import ImageFile, open, to_pixels
 
@@ -405,10 +404,10 @@ def test_a_bundle_encodes_with_one_thread_a_batch_and_one_that_does_so_already_i
     tiny_bundle: Path,
 ) -> None:
     several = Bundle.open(tiny_bundle, threads=2)
-    one = with_one_thread(several)
+    one = several.with_threads(1)
     assert isinstance(one, Bundle)
     assert (one.threads, one.sha256) == (1, several.sha256)
-    assert with_one_thread(one) is one
+    assert one.with_threads(1) is one
 
 
 def test_a_tiny_bundle_indexes_with_all_its_parts(photos: Path, tiny_bundle: Path) -> None:

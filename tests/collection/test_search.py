@@ -343,7 +343,7 @@ def test_what_was_deleted_meanwhile_is_not_found_together_either(
 
 
 def test_an_ability_that_the_model_lacks_is_named(collection: Collection) -> None:
-    with pytest.raises(ModelError, match="has only embed"):
+    with pytest.raises(ModelError, match="has no matcher"):
         collection.search("a dog", rerank=5)
 
 

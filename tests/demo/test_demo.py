@@ -13,7 +13,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from sightline import cli, demo
-from sightline.bundle.spec import Calibration, read_spec, write_spec
+from sightline.bundle.model import Calibration
+from sightline.bundle.spec import read_spec, write_spec
 from sightline.collection import Collection
 from sightline.errors import ModelError, SightlineError
 from sightline.registry import loader
@@ -42,7 +43,7 @@ def sure_of_itself(tiny_bundle: Path, tmp_path: Path) -> Path:
     """A tiny bundle that says how relevant results are, and takes nothing for likely."""
     folder = Path(shutil.copytree(tiny_bundle, tmp_path / "calibrated"))
     never = Calibration(scale=0.0, bias=-3.0)
-    write_spec(folder, dataclasses.replace(read_spec(folder), calibration={"embed": never, "match": never}))
+    write_spec(folder, dataclasses.replace(read_spec(folder), relevance={"embed": never, "match": never}))
     return folder
 
 

@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 from PIL import Image
 
-from sightline.bundle.encoded import Ability, Encoded
+from sightline.bundle.encoded import Encoded
+from sightline.bundle.model import Ability, Model
 from sightline.datasets import Record
 from sightline.media import ImageBytes, Preprocess
 
@@ -33,7 +34,7 @@ def record(number: int, captions: Sequence[str], *, lang: str = "en", broken: bo
 
 
 @dataclass
-class MadeUp:
+class MadeUp(Model):
     """Embeddings [items, dim] and, where given, fragments [items, n, dim] and logits [texts, images] by number.
 
     A text is known by its number, which it begins with ("17 a dog"). Fragments and states come with padding in front

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.bundle.spec import Calibration
+from sightline.bundle.model import Calibration
 from sightline.errors import EvaluationError
 from sightline.evaluation.calibration import calibration_error, cross_calibrated, fit_calibration
 from sightline.retrieval.relevance import relevance

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from sightline.bundle.engines import Arrays, OnnxRuntime
-from sightline.bundle.spec import Graph, read_spec
+from sightline.arrays import Arrays
+from sightline.bundle.engines import OnnxRuntime
+from sightline.bundle.model import Graph
+from sightline.bundle.spec import read_spec
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.kernels.graphs import TorchGraph
 

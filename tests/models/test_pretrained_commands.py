@@ -59,7 +59,7 @@ def test_a_matcher_alone_can_rerank_for_another_model_and_nothing_else(
         run("index", photos, "--model", tmp_path / "vilt"),
         run("eval", tmp_path / "vilt", captions),
     ):
-        assert "needs the ability 'embed'" in str(refused.exception)
+        assert "vilt has no embeddings" in str(refused.exception)
     result = tmp_path / "result.json"
     done("eval", tiny_bundle, captions, "--rerank", "3", "--matcher", tmp_path / "vilt", "--json", result)
     assert json.loads(result.read_text())["stages"] == ["embed", "match@3"]

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from sightline.bundle.encoded import Ability, Encoded
+from sightline.bundle.encoded import Encoded
+from sightline.bundle.model import Ability, Model
 from sightline.media import ImageSource, Preprocess
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
@@ -40,7 +41,7 @@ def units(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 @dataclass
-class MadeUp:
+class MadeUp(Model):
     """Texts have the embeddings that `words` gives them; items are numbered, and their first state is their number.
 
     logits: [items], what `match` says of each item whatever the other side is.

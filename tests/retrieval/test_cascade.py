@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evaluation import made_up as evaluated
 from retrieval.made_up import DIM, PIXEL, MadeUp, store_of, unit, units
 from sightline.bundle import Bundle
-from sightline.bundle.spec import Calibration, Fusion
+from sightline.bundle.model import Calibration, Defaults
 from sightline.errors import EvaluationError, ModelError, QueryError
 from sightline.evaluation import evaluate
 from sightline.media import to_pixels
@@ -152,7 +152,7 @@ def test_a_missing_ability_is_refused_only_where_it_was_asked_for(model: MadeUp,
     assert cascade(model, store).run(ask("dog"), Plan()).candidates.stages == ("embed",) * 10
     assert cascade(model, store).run(ask("dog"), Plan(rerank=0, late=0)).candidates.stages == ("embed",) * 10
     for plan in (Plan(rerank=5), Plan(late=5)):
-        with pytest.raises(ModelError, match="has only embed"):
+        with pytest.raises(ModelError, match=r"made-up has no (matcher|fragments)"):
             cascade(model, store).run(ask("dog"), plan)
 
 
@@ -272,7 +272,10 @@ def test_without_a_calibration_relevance_is_not_known() -> None:
 
 def calibrated(folder: Path) -> Bundle:
     bundle = Bundle.open(folder)
-    return Bundle(folder, dataclasses.replace(bundle.spec, calibration=CALIBRATED, fusion=Fusion("logit_add", 2.0)))
+    return Bundle(
+        folder,
+        dataclasses.replace(bundle.spec, relevance=CALIBRATED, defaults=Defaults(fusion="logit_add", weight=2.0)),
+    )
 
 
 def test_each_result_has_the_relevance_of_its_stage(tiny_bundle: Path, tmp_path: Path) -> None:

@@ -16,19 +16,19 @@ from sightline.registry.loader import locate
 from sightline.retrieval import interaction
 from sightline.retrieval.interaction import patches_with_texts, words_with_images
 from sightline.retrieval.late import Late
-from sightline.stores.base import Rows, Shape
+from sightline.stores.base import QuantizedRows, Shape
 from sightline.stores.local import LocalStore
 
 lengths = st.lists(st.integers(1, 6), max_size=7)
 
 
-def rows_of(rng: np.random.Generator, lengths: list[int], dim: int) -> Rows:
+def rows_of(rng: np.random.Generator, lengths: list[int], dim: int) -> QuantizedRows:
     count = sum(lengths)
     values = rng.integers(-127, 128, (count, dim), dtype=np.int8)
-    return Rows(values, rng.uniform(0.001, 0.01, count).astype(np.float32), np.array(lengths, dtype=np.int64))
+    return QuantizedRows(values, rng.uniform(0.001, 0.01, count).astype(np.float32), np.array(lengths, dtype=np.int64))
 
 
-def items_of(rows: Rows) -> list[np.ndarray]:
+def items_of(rows: QuantizedRows) -> list[np.ndarray]:
     vectors = rows.values.astype(np.float64) * rows.scales[:, None]
     return np.split(vectors, np.cumsum(rows.lengths)[:-1]) if len(rows.lengths) else []
 

@@ -132,7 +132,7 @@ def test_nothing_is_found_in_an_empty_store(tmp_path: Path, fold: bool) -> None:
 
 
 def test_words_and_a_picture_are_weighed_against_each_other(tmp_path: Path) -> None:
-    from search.made_up import PIXEL
+    from retrieval.made_up import PIXEL
 
     model = MadeUp(words={"snow": unit(0, 1)}, picture=unit(1))
     store = store_of(tmp_path / "s", np.stack([unit(1), unit(0, 1), unit(1, 1)]))

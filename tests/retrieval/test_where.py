@@ -96,7 +96,7 @@ def test_a_filter_chooses_what_it_says(catalog: sqlite3.Connection, expression: 
     ("expression", "pointed", "said"),
     [
         ("heigth > 3", "heigth", 'Did you mean "height"?'),
-        ("width > 3 and colour = 'red'", "colour", "There are path, folder"),
+        ("width > 3 and colour = 'red'", "colour", "Choose from: path, folder"),
         ("width > 'x'", "'x'", "number"),
         ("name = 5", "5", "quotes"),
         ("name = beach", "beach", "quotes"),

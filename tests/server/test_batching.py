@@ -5,7 +5,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -13,11 +13,12 @@ import pytest
 import sightline
 from server.samples import application, ask, fill, limits
 from sightline.bundle import Bundle
+from sightline.bundle.model import Graph
 from sightline.collection import Collection
 from sightline.server.batcher import Batcher
 from sightline.server.current_collection import CurrentCollection
 from sightline.server.run import ServedCollection
-from sightline.server.shared_bundle import SharedBundle, _rows_are_independent
+from sightline.server.shared_model import SharedModel, _rows_are_independent
 from sightline.server.worker_pool import BatchedPool, BusyError
 
 TEXTS = ["a dog", "two large birds above the blue water", "snow", "a man with a red ball", "the small cat"] * 4
@@ -138,9 +139,9 @@ def test_several_threads_run_at_the_same_time() -> None:
     batcher.close()
 
 
-def shared(bundle: Bundle, **changes: Any) -> tuple[SharedBundle, list[int]]:
+def shared(bundle: Bundle, **changes: Any) -> tuple[SharedModel, list[int]]:
     sizes: list[int] = []
-    return SharedBundle(bundle, limits(**changes), sizes.append), sizes
+    return SharedModel(bundle, limits(**changes), sizes.append), sizes
 
 
 def test_texts_of_many_threads_are_encoded_together_and_as_if_alone(bundle: Bundle) -> None:
@@ -162,11 +163,23 @@ def test_texts_of_many_threads_are_encoded_together_and_as_if_alone(bundle: Bund
         assert np.allclose(own.states, alone.states, atol=1e-3)
 
 
-def test_the_graph_of_texts_is_loaded_once(opened: ServedCollection) -> None:
-    with opened.current.use() as collection:
-        for _ in range(2):
-            collection.search("a dog", rerank=2)
-    assert set(opened.service.model._engines) <= {"image", "match"}
+class Recorder(Bundle):
+    """Notes which graphs it is asked to load."""
+
+    asked: ClassVar[list[str]] = []
+
+    def prefer_gpu(self) -> Bundle:
+        return self
+
+    def prepare(self, *graphs: Graph, wait: bool = False) -> None:
+        self.asked.extend(graphs)
+
+
+def test_the_graph_of_texts_is_loaded_by_the_encoder_alone(bundle: Bundle) -> None:
+    model, _ = shared(Recorder(bundle.folder, bundle.spec, threads=2))
+    model.prepare("text", "image", "match")
+    model.close()
+    assert Recorder.asked == ["image", "match"]
 
 
 def test_several_texts_of_one_caller_keep_their_order_and_shape(bundle: Bundle) -> None:

@@ -129,7 +129,7 @@ def watched(tmp_path: Path, tiny_bundle: Path) -> Iterator[tuple[Path, ServedCol
     sightline.index(folder, model=tiny_bundle)
     opened = ServedCollection.open(folder, None, LIMITS)
     told: list[str] = []
-    updater = CollectionUpdater(opened.current, opened.at, opened.bundle, watch=True, notify=told.append, seconds=0.05)
+    updater = CollectionUpdater(opened.current, opened.at, opened.model, watch=True, notify=told.append, seconds=0.05)
     updater.start()
     yield folder, opened, updater, told
     updater.close()
@@ -195,7 +195,7 @@ def test_a_keeper_stops_in_the_middle_of_indexing(
     updater.close()
     assert batches < 10  # of four pictures each, so that fifteen would have been all
     monkeypatch.undo()
-    assert len(sightline.index(folder, model=opened.bundle).broken) == 0
+    assert len(sightline.index(folder, model=opened.model).broken) == 0
     opened.current.renew()
     assert len(paths(opened.current)) == 50
 
@@ -204,7 +204,7 @@ def test_without_watch_only_what_others_index_is_shown(tmp_path: Path, tiny_bund
     folder = fill(tmp_path / "photos", 2)
     sightline.index(folder, model=tiny_bundle)
     opened = ServedCollection.open(folder, None, LIMITS)
-    updater = CollectionUpdater(opened.current, opened.at, opened.bundle, watch=False)
+    updater = CollectionUpdater(opened.current, opened.at, opened.model, watch=False)
     updater.start()
     try:
         (folder / "new.png").write_bytes(picture(50))

@@ -23,12 +23,12 @@ def test_a_finished_bundle_has_a_fusion_and_calibrated_stages(tiny_bundle: Path,
     spec = finish(folder, records)
     reopened = Bundle.open(folder)
     assert reopened.spec == spec
-    assert spec.fusion.rule == "logit_add"
-    assert set(spec.calibration) == {"embed", "match"}
-    assert np.isfinite([value for c in spec.calibration.values() for value in (c.scale, c.bias)]).all()
+    assert spec.defaults.fusion == "logit_add"
+    assert set(spec.relevance) == {"embed", "match"}
+    assert np.isfinite([value for c in spec.relevance.values() for value in (c.scale, c.bias)]).all()
     chosen, alone = (
         evaluate(reopened, records, rerank=20, fusion="logit_add", weight=weight)
-        for weight in (spec.fusion.weight, 0.0)
+        for weight in (spec.defaults.weight, 0.0)
     )
     assert chosen.r_sum >= alone.r_sum, "on the data it was chosen on, no other weight is better"
 

@@ -103,7 +103,7 @@ def test_a_calibrated_bundle_is_all_that_a_finished_export_leaves(place: Path) -
     assert done.exit_code == 0, done.output
     assert [path.name for path in place.iterdir()] == ["mine"]
     spec = Bundle.open(place / "mine").spec
-    assert (spec.name, set(spec.calibration)) == ("mine", {"embed", "match"})
+    assert (spec.name, set(spec.relevance)) == ("mine", {"embed", "match"})
 
 
 def test_held_out_pictures_that_cannot_be_read_are_named(place: Path) -> None:

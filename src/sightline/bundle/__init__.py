@@ -1,4 +1,5 @@
-from sightline.bundle.encoded import Ability, Encoded, Model
+from sightline.bundle.encoded import Encoded
+from sightline.bundle.model import Ability, Model
 from sightline.bundle.runtime import Bundle
 from sightline.bundle.spec import BundleSpec
 from sightline.bundle.tokenizer import Tokenizer

@@ -1,17 +1,13 @@
-"""What a model makes of pictures and texts, as plain arrays: the common tongue of search, storage and evaluation."""
+"""What a model makes of images and texts, as plain arrays."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sightline.errors import ModelError
-from sightline.media import ImageInput
-
-Ability = Literal["embed", "fragments", "match"]
-Floats = npt.NDArray[np.floating]
+from sightline.arrays import BoolArray, Float32Array, FloatArray, Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +21,16 @@ class Encoded:
     truncated: [batch], true for a text that was longer than the model reads; None for images.
     """
 
-    embedding: npt.NDArray[np.float32]
-    mask: npt.NDArray[np.bool_]
-    fragments: Floats | None = None
-    states: Floats | None = None
-    truncated: npt.NDArray[np.bool_] | None = None
+    embedding: Float32Array
+    mask: BoolArray
+    fragments: FloatArray | None = None
+    states: FloatArray | None = None
+    truncated: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.embedding)
 
-    def taken(self, places: npt.NDArray[np.int64]) -> "Encoded":
+    def taken(self, places: Int64Array) -> "Encoded":
         """The items at some places, in that order."""
         return Encoded(
             self.embedding[places],
@@ -71,9 +67,9 @@ def stacked(parts: Sequence[Encoded]) -> Encoded:
     )
 
 
-def _stacked(parts: list[Floats | None], n: int) -> Floats | None:
-    there = [_padded(part, n) for part in parts if part is not None]
-    return np.concatenate(there) if there else None
+def _stacked(parts: list[FloatArray | None], n: int) -> FloatArray | None:
+    padded = [_padded(part, n) for part in parts if part is not None]
+    return np.concatenate(padded) if padded else None
 
 
 def _padded(values: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
@@ -83,60 +79,11 @@ def _padded(values: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class CodeAttention:
-    """What each code of a model attends to in one text and in one picture, as shares of all its attention.
+    """What each code of a model attends to in one text and in one image, as shares of all its attention.
 
     to_tokens: [codes, tokens], codes of the text side; to_parts: [codes, rows, columns], codes of the image side. What
-    they lack to 1 goes to other codes and, in a picture, to what stands for the whole of it.
+    they lack to 1 goes to other codes and, in an image, to what stands for the whole of it.
     """
 
-    to_tokens: npt.NDArray[np.float32]
-    to_parts: npt.NDArray[np.float32]
-
-
-def check_ability(model: "Model", ability: Ability, asked: str, way_out: str) -> None:
-    """Refuse what was `asked` of a model without this ability."""
-    if ability not in model.abilities:
-        there = ", ".join(sorted(model.abilities))
-        raise ModelError(f"{asked} needs the ability {ability!r}, and {model.name} has only {there}", way_out)
-
-
-class Model(Protocol):
-    """A model ready for use, whichever engine runs it: an opened bundle, or a checkpoint under torch."""
-
-    @property
-    def name(self) -> str:
-        """What results call it."""
-        ...
-
-    @property
-    def sha256(self) -> str:
-        """Tells it from every other model: vectors of two models that differ in this must never meet."""
-        ...
-
-    @property
-    def abilities(self) -> frozenset[Ability]:
-        """Which of `embed`, `fragments` and `match` it has; without `embed` it can only be asked to match."""
-        ...
-
-    @property
-    def preprocess(self) -> ImageInput:
-        """How its pictures are sized and normalised; or what regions of them are like, where it reads those instead."""
-        ...
-
-    def encode_images(self, pixels: npt.NDArray[np.float32]) -> Encoded:
-        """Encode normalised pixels [batch, 3, size, size]; or regions [batch, n, width], see `media.stack_inputs`."""
-        ...
-
-    def encode_texts(self, texts: Sequence[str]) -> Encoded:
-        """Encode a batch of texts."""
-        ...
-
-    def match(
-        self,
-        text_states: Floats,
-        text_mask: npt.NDArray[np.bool_],
-        image_states: Floats,
-        image_mask: npt.NDArray[np.bool_],
-    ) -> npt.NDArray[np.float32]:
-        """Logit [batch] that text i and image i belong together; states [batch, n, hidden], masks [batch, n]."""
-        ...
+    to_tokens: Float32Array
+    to_parts: Float32Array

@@ -1,17 +1,17 @@
-"""What runs the graphs of a bundle: ONNX Runtime on the processors or, for work that lasts, torch on a GPU."""
+"""What runs the graphs of a bundle: ONNX Runtime on the CPU or, for long jobs, torch on a GPU."""
 
 import warnings
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from sightline.arrays import Arrays, Float32Array, Int64Array
+from sightline.bundle.ragged import Ragged
+from sightline.device import Device, gpu_required
 from sightline.errors import BundleError, UnknownOperatorError
-
-Arrays = dict[str, npt.NDArray[Any]]
-Device = Literal["cpu", "gpu"]
 
 
 class Engine(Protocol):
@@ -31,7 +31,7 @@ class Engine(Protocol):
 
 
 class OnnxRuntime:
-    """A graph under ONNX Runtime, on the processors."""
+    """A graph under ONNX Runtime, on the CPU."""
 
     def __init__(self, path: Path, threads: int) -> None:
         import onnxruntime
@@ -55,30 +55,33 @@ class OnnxRuntime:
         return dict(zip(self.outputs, self._session.run(self.outputs, given), strict=True))
 
 
-def preferred_device() -> Device:
-    """Where work goes that lasts longer than importing torch takes, such as a server's or an indexing run's."""
-    from sightline.device import has_gpu
-
-    return "gpu" if has_gpu() else "cpu"
-
-
 def load_engine(path: Path, device: Device, threads: int) -> Engine:
     """Load a graph for a device.
 
-    A graph that torch cannot run goes to the processors, unless the user insists on the GPU. Where ONNX Runtime is not
-    installed, torch runs graphs on the processors, too.
+    A graph that torch cannot run goes to the CPU, unless SIGHTLINE_DEVICE=gpu. Where ONNX Runtime is not
+    installed, torch runs graphs on the CPU, too.
     """
     if device == "cpu" and find_spec("onnxruntime") is not None:
         return OnnxRuntime(path, threads)
-    from sightline.device import gpu_required
-
     try:
         return _under_torch(path, device)
     except UnknownOperatorError as error:
         if device == "cpu" or gpu_required():
             raise
-        warnings.warn(f"{error.what}. It runs on the processors instead.", stacklevel=2)
+        warnings.warn(f"{error.what}. Using the CPU instead.", stacklevel=2)
         return OnnxRuntime(path, threads)
+
+
+def gpu_pair_matcher(
+    engine: Engine, texts: Ragged, images: Ragged
+) -> Callable[[Int64Array, Int64Array], Float32Array] | None:
+    """Match by index with all states on the GPU; None where they do not fit there or the engine is no GPU engine."""
+    from sightline.kernels.graphs import TorchGraph
+    from sightline.kernels.pairs import Pairs
+
+    if isinstance(engine, TorchGraph) and Pairs.fit(engine, texts, images):
+        return Pairs(engine, texts, images).match
+    return None
 
 
 def _under_torch(path: Path, device: Device) -> Engine:

@@ -1,27 +1,30 @@
-"""Run a bundle: texts and pictures in, arrays out, and no graph loaded before it is needed."""
+"""Run a bundle: texts and images in, arrays out, and no graph loaded before it is needed."""
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from sightline.bundle.encoded import Ability, Encoded, Floats, stacked
-from sightline.bundle.engines import Arrays, Device, Engine, load_engine, preferred_device
+from sightline.arrays import Arrays, BoolArray, Float32Array, FloatArray, Int64Array
+from sightline.bundle.encoded import Encoded, stacked
+from sightline.bundle.engines import Engine, gpu_pair_matcher, load_engine
 from sightline.bundle.integrity import check_once
-from sightline.bundle.spec import BundleSpec, Graph, identity, read_spec
+from sightline.bundle.model import Ability, Calibration, Defaults, Graph, Model, PairMatcher
+from sightline.bundle.ragged import Ragged
+from sightline.bundle.spec import BundleSpec, identity, read_spec
 from sightline.bundle.tokenizer import TokenBatch, Tokenizer
+from sightline.device import Device, preferred_device
 from sightline.errors import BundleError, ModelError
 from sightline.media import ImageInput, split_padding
 from sightline.parallel import usable_cpus
 
-Mask = npt.NDArray[np.bool_]
+_GPU_CALLS = 2  # one computes while the next is being prepared
 
 
-class Bundle:
+class Bundle(Model):
     """An opened bundle. Safe to use from several threads.
 
     >>> bundle = Bundle.open(tiny_bundle)
@@ -30,10 +33,9 @@ class Bundle:
     """
 
     def __init__(self, folder: Path, spec: BundleSpec, threads: int | None = None, device: Device = "cpu") -> None:
-        self.folder = folder
         self.spec = spec
         self.threads = threads or usable_cpus()
-        self.device: Device = device
+        self._folder, self._device = folder, device
         self._engines: dict[Graph, Engine] = {}
         self._locks: dict[Graph, threading.Lock] = {graph: threading.Lock() for graph in ("image", "text", "match")}
 
@@ -47,13 +49,6 @@ class Bundle:
         spec = read_spec(folder)
         check_once(folder, spec)
         return cls(folder, spec, threads)
-
-    def prefer_gpu(self) -> "Bundle":
-        """Give the same bundle for work that lasts: on a GPU, where one and torch are at hand.
-
-        A single search stays on the processors, for it is done before torch is imported.
-        """
-        return Bundle(self.folder, self.spec, self.threads, preferred_device())
 
     @property
     def name(self) -> str:
@@ -72,8 +67,43 @@ class Bundle:
 
     @property
     def preprocess(self) -> ImageInput:
-        """How its pictures are sized and normalised; or what regions of them are like, where it reads those instead."""
+        """How its images are sized and normalised; or the regions that it reads instead of pixels."""
         return self.spec.image.input
+
+    @property
+    def defaults(self) -> Defaults:
+        """The stages and the fusion of a search that does not name them."""
+        return self.spec.defaults
+
+    @property
+    def relevance(self) -> Mapping[str, Calibration]:
+        """How scores become probabilities, by stage."""
+        return self.spec.relevance
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages it reads."""
+        return self.spec.text.languages
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """Rows and columns of an image's first fragments; None where they form no grid."""
+        return self.spec.image.grid
+
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        return self._device
+
+    @property
+    def folder(self) -> Path:
+        """The folder it was opened from."""
+        return self._folder
+
+    @property
+    def concurrency(self) -> int:
+        """How many calls at a time use the device fully."""
+        return _GPU_CALLS if self.device == "gpu" else max(1, usable_cpus() // self.threads)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -81,15 +111,27 @@ class Bundle:
         text = self.spec.text
         return Tokenizer.open(self.folder / text.tokenizer, text.max_length, text.pad_id)
 
-    def begin(self, *graphs: Graph) -> None:
-        """Begin to load graphs, each in a thread of its own, and return at once; whoever needs one waits for it."""
-        for graph in graphs:
-            if graph not in self._engines:
-                threading.Thread(target=self._try, args=(graph,), name=f"sightline-load-{graph}").start()
+    def prefer_gpu(self) -> "Bundle":
+        """The same bundle for a long job: on the GPU, if there is one and torch is installed.
 
-    def prepare(self, graph: Graph) -> None:
-        """Load a graph now, rather than when it is first needed."""
-        self.engine(graph)
+        A single search stays on the CPU: it is done before torch is imported.
+        """
+        return Bundle(self.folder, self.spec, self.threads, preferred_device())
+
+    def with_threads(self, threads: int) -> "Bundle":
+        """The same bundle with so many CPU threads per call; itself if it has as many."""
+        return self if threads == self.threads else Bundle(self.folder, self.spec, threads, self.device)
+
+    def prepare(self, *graphs: Graph, wait: bool = False) -> None:
+        """Load graphs in the background, each in a thread of its own, or wait for them; a later call waits for its own.
+
+        An error in a graph is raised by the first call that needs it.
+        """
+        for graph in graphs:
+            if wait:
+                self.engine(graph)
+            elif graph not in self._engines:
+                threading.Thread(target=self._try, args=(graph,), name=f"sightline-load-{graph}").start()
 
     def engine(self, graph: Graph) -> Engine:
         """What runs a graph; it is loaded now, if it is not yet."""
@@ -98,7 +140,7 @@ class Bundle:
                 self._engines[graph] = self._load(graph)
             return self._engines[graph]
 
-    def encode_images(self, pixels: npt.NDArray[np.float32]) -> Encoded:
+    def encode_images(self, pixels: Float32Array) -> Encoded:
         """Encode normalised pixels [batch, 3, size, size]; or regions [batch, n, width], see `media.stack_inputs`."""
         if self.spec.image.regions is not None:
             return self._encode_regions(*split_padding(pixels))
@@ -118,31 +160,36 @@ class Bundle:
         return _by_length(tokens.mask, lambda places, length: self._encode_alike(tokens, places, length))
 
     def match(
-        self, text_states: Floats, text_mask: Mask, image_states: Floats, image_mask: Mask
-    ) -> npt.NDArray[np.float32]:
+        self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
+    ) -> Float32Array:
         """Logit [batch] that text i and image i belong together; states [batch, n, hidden], masks [batch, n]."""
         if "match" not in self.abilities:
-            raise ModelError(f"{self.name} cannot match: its abilities are {', '.join(self.spec.abilities)}")
+            raise ModelError(f"{self.name} has no matcher")
         inputs = {
             "text_states": text_states,
             "text_mask": text_mask,
             "image_states": image_states,
             "image_mask": image_mask,
         }
-        logits: npt.NDArray[np.float32] = self._run("match", inputs)["logits"]
+        logits: Float32Array = self._run("match", inputs)["logits"]
         return logits
 
-    def _encode_alike(self, tokens: TokenBatch, places: npt.NDArray[np.int64], length: int) -> Encoded:
+    def pair_matcher(self, texts: Ragged, images: Ragged) -> PairMatcher:
+        """Match texts and images by their indices; on a GPU, the states of all are sent there once."""
+        sent = gpu_pair_matcher(self.engine("match"), texts, images) if self.device == "gpu" else None
+        return sent or super().pair_matcher(texts, images)
+
+    def _encode_alike(self, tokens: TokenBatch, places: Int64Array, length: int) -> Encoded:
         """Encode the texts at some places, which all have so many tokens."""
         mask = tokens.mask[places, :length]
         out = self._run("text", {"ids": tokens.ids[places, :length], "mask": mask})
         real = out.get("fragments_mask", mask)  # the graph says which fragments are real, where not just the words are
         return Encoded(out["embedding"], real, out.get("fragments"), out.get("states"), tokens.truncated[places])
 
-    def _encode_regions(self, regions: npt.NDArray[np.float32], mask: Mask) -> Encoded:
+    def _encode_regions(self, regions: Float32Array, mask: BoolArray) -> Encoded:
         """Encode regions [batch, n, width]; like texts, pictures with the same number of them together."""
 
-        def alike(places: npt.NDArray[np.int64], count: int) -> Encoded:
+        def alike(places: Int64Array, count: int) -> Encoded:
             own = mask[places, :count]
             out = self._run("image", {"regions": regions[places, :count], "mask": own})
             return Encoded(out["embedding"], out.get("fragments_mask", own), out.get("fragments"), out.get("states"))
@@ -165,7 +212,7 @@ class Bundle:
         return load_engine(self.folder / f"{graph}.onnx", self.device, self.threads)
 
 
-def _by_length(mask: Mask, encode: Callable[[npt.NDArray[np.int64], int], Encoded]) -> Encoded:
+def _by_length(mask: BoolArray, encode: Callable[[Int64Array, int], Encoded]) -> Encoded:
     """Encode items of one length together, given their places in the batch and that length; mask: [batch, n]."""
     lengths = mask.sum(axis=1)
     # np.unique would do, and the first time import numpy.ma, which takes longer than encoding a text.

@@ -1,4 +1,4 @@
-"""What a bundle is: the one door between the training wing and the search wing."""
+"""The contents of a bundle, which is all that search and training share."""
 
 import hashlib
 import json
@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sightline import settings
-from sightline.bundle.encoded import Ability
+from sightline.bundle.layout import SPEC_FILE
+from sightline.bundle.model import Ability, Calibration, Defaults
 from sightline.bundle.onnx_file import check_self_contained
 from sightline.errors import BundleError
 from sightline.media import ImageInput, Preprocess, RegionConfig
 
-FORMAT = 1
-SPEC_FILE = "sightline.json"
-Graph = Literal["image", "text", "match"]
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,42 +53,12 @@ class TextSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
-    """relevance = sigmoid(scale x score + bias), fitted on held-out pairs, for the scores of one stage.
-
-    error: the expected calibration error, 0 to 1, on pairs that took no part in the fit.
-    items: how many there were to choose from where it was fitted. Among more, more look right by chance.
-    """
-
-    scale: float
-    bias: float
-    error: float | None = None
-    items: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fusion:
-    """How the scores of `match` and `embed` are combined by default, and the weight that was chosen on val."""
-
-    rule: Literal["ce", "add", "norm_add", "logit_add"] = "ce"
-    weight: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Usual:
-    """How many of the best late interaction, and then matching, look at where nobody says; 0 leaves a stage out."""
-
-    late: int = 0
-    rerank: int = 20
-
-
-@dataclass(frozen=True, slots=True)
 class BundleSpec:
     """The contents of `sightline.json`.
 
     files: sha256 of every other file of the bundle, by name.
-    usual: the cascade of a search where nobody says; benchmarks/cascade.py measures which finds most in its time.
-    calibration: by stage ("embed", "match").
+    defaults: the stages and the fusion of a search that does not name them; benchmarks/cascade.py chooses the stages.
+    relevance: how scores become probabilities, by stage ("embed", "match").
     provenance: recipe, data, seed, initial weights, licences.
     results: evaluation results, as `sightline eval` writes them.
     """
@@ -103,9 +72,8 @@ class BundleSpec:
     files: Mapping[str, str]
     precision: Literal["float32", "int8"] = "float32"
     fragment_dim: int = 0
-    fusion: Fusion = field(default_factory=Fusion)
-    usual: Usual = field(default_factory=Usual)
-    calibration: Mapping[str, Calibration] = field(default_factory=dict)
+    defaults: Defaults = field(default_factory=Defaults)
+    relevance: Mapping[str, Calibration] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     results: tuple[Mapping[str, Any], ...] = ()
 
@@ -117,11 +85,21 @@ def read_spec(folder: Path) -> BundleSpec:
     if path.exists() and not path.is_file():
         raise BundleError(f"{path}: not a regular file", way_out)
     try:
-        spec = settings.read(BundleSpec, path, "bundle", FORMAT, BundleError, way_out)
+        spec = settings.read(BundleSpec, path, "bundle", FORMAT, BundleError, way_out, _upgraded)
     except FileNotFoundError as error:
         raise BundleError(f"{folder}: not a bundle: it has no {SPEC_FILE}") from error
     _check_names(folder, spec)
     return spec
+
+
+def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
+    """Format 1 has `fusion` and `usual` in place of `defaults`, and `calibration` in place of `relevance`."""
+    fusion, usual = data.get("fusion", {}), data.get("usual", {})
+    if data.get("format") != 1 or not isinstance(fusion, dict) or not isinstance(usual, dict):
+        return data
+    kept = {name: value for name, value in data.items() if name not in ("fusion", "usual", "calibration")}
+    joined = {"weight": 0.0, **{"fusion" if name == "rule" else name: value for name, value in fusion.items()}}
+    return {**kept, "format": FORMAT, "defaults": {**usual, **joined}, "relevance": data.get("calibration", {})}
 
 
 def write_spec(folder: Path, spec: BundleSpec) -> None:

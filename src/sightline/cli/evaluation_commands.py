@@ -91,7 +91,6 @@ def evaluate(
 ) -> None:
     """Measure how well MODEL finds the images of captions and the captions of images in DATA."""
     import sightline
-    from sightline.bundle import Bundle
     from sightline.cli.progress import evaluating
     from sightline.datasets import read_all
     from sightline.evaluation import command_translator, languages, report
@@ -102,16 +101,12 @@ def evaluate(
     if split is None and protocol != "full" and any(record.split == "test" for record in records):
         records = [record for record in records if record.split == "test"]
     opened = sightline.load(model, prefer_gpu=True)
-    own = opened.spec.fusion if isinstance(opened, Bundle) and matcher is None else None
-    chosen = fusion or (own.rule if own else "ce")
-    if weight is None:
-        weight = own.weight if own and chosen == own.rule else 0.5
     options: dict[str, Any] = {
         "data": ", ".join(data),
         "protocol": protocol,
         "late": late,
         "rerank": rerank,
-        "fusion": chosen,
+        "fusion": fusion,
         "weight": weight,
         "distractors": read_all(distractors, on_problem=on_problem) if distractors else (),
         "seed": seed,

@@ -70,7 +70,7 @@ def index(
 
 def _finds_again(model: str) -> bool:
     """Whether a search finds a model by itself: a bundle, whose place the collection writes down."""
-    from sightline.bundle.spec import SPEC_FILE
+    from sightline.bundle.layout import SPEC_FILE
 
     return model == "default" or (Path(model) / SPEC_FILE).is_file()
 

@@ -189,10 +189,11 @@ def export(
         from sightline.onnx_export.static_ranges import pictures_of
     except ImportError as error:
         raise SightlineError(f"exporting needs torch: {error}", "pip install 'sightline[train]'") from error
+    from sightline.bundle.layout import HUB_PREFIX
     from sightline.cli.progress import evaluating
     from sightline.datasets import read_all
     from sightline.datasets.record import Problem
-    from sightline.registry.loader import HUB_PREFIX, locate
+    from sightline.registry.loader import locate
 
     retriever, tokenizer = read(locate(checkpoint))
     held_out = read_all(calibrate) if calibrate else None

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from sightline.bundle.encoded import Model
+from sightline.bundle.model import Model
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import File, Item
 from sightline.collection.catalog.hits import ItemCache, hits_of

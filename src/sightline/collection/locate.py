@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from sightline.bundle.encoded import Model
-from sightline.bundle.spec import SPEC_FILE, identity, read_spec
+from sightline.bundle.layout import SPEC_FILE
+from sightline.bundle.model import Model
+from sightline.bundle.spec import identity, read_spec
 from sightline.collection.manifest import DEFAULT_FOLDER, MANIFEST_FILE, Manifest, check_model, read_manifest
 from sightline.errors import CollectionError, SightlineError
 from sightline.registry.loader import load, locate

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from sightline import settings
-from sightline.bundle.encoded import Model
+from sightline.bundle.model import Model
 from sightline.errors import CollectionError
 from sightline.files import write_atomic
 from sightline.stores.base import Shape

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sightline.bundle.encoded import Model
+from sightline.bundle.model import Model
 from sightline.cli.formatting import percent
 from sightline.retrieval.results import Hit, SearchResult
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from sightline.bundle.spec import Calibration
+from sightline.bundle.model import Calibration
 from sightline.errors import EvaluationError
 from sightline.retrieval.relevance import relevance
 from sightline.retrieval.scoring import sigmoid

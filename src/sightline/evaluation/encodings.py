@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from sightline.bundle import Bundle
-from sightline.bundle.encoded import Encoded, Model
-from sightline.bundle.engines import Device
+from sightline.bundle.encoded import Encoded
+from sightline.bundle.model import Model
+from sightline.bundle.ragged import Ragged, RaggedBuilder
 from sightline.datasets.record import Problem, Report
+from sightline.device import Device
 from sightline.errors import EvaluationError, MediaError, ModelError
-from sightline.evaluation.ragged import Ragged, RaggedBuilder
 from sightline.media import ImageSource, Loaded, load_pixels, stack_inputs
 
 Progress = Callable[[str, int, int], None]
@@ -58,7 +58,7 @@ class Encodings:
 
 def usual_batch(model: Model) -> int:
     """How many items a model encodes at once where nobody says."""
-    return _AT_ONCE[model.device if isinstance(model, Bundle) else "cpu"]
+    return _AT_ONCE[model.device]
 
 
 def encode_images(

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sightline.bundle.encoded import Model
+from sightline.bundle.model import Model
 from sightline.errors import EvaluationError
 from sightline.evaluation.encodings import Encodings, Needs, Progress, encode_images, encode_texts
 from sightline.evaluation.plan import Plan

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sightline.bundle.encoded import Model
+from sightline.bundle.model import DEFAULT_WEIGHT, Model
 from sightline.datasets import Problem, Record
 from sightline.errors import EvaluationError
 from sightline.evaluation.clock import Clock
@@ -27,8 +27,8 @@ def evaluate(
     protocol: str = "karpathy",
     late: int | None = None,
     rerank: int | None = None,
-    fusion: Fusion = "ce",
-    weight: float = 0.1,
+    fusion: Fusion | None = None,
+    weight: float | None = None,
     distractors: Sequence[Record] = (),
     skip_missing_language: bool = False,
     seed: int = 0,
@@ -56,6 +56,9 @@ def evaluate(
     Nothing is dropped in silence: an image that cannot be read is counted in `problems` and named in `unreadable`, and
     it and its captions count as missed. What can be refused is refused before the first image is opened.
     """
+    own = (matcher or model).defaults
+    fusion = fusion or own.fusion
+    weight = weight if weight is not None else own.weight if fusion == own.fusion else DEFAULT_WEIGHT
     plan = Plan(late, rerank, fusion, weight)
     plan.check(model, matcher)
     needs = plan.needs if matcher is None else replace(plan.needs, states=False)
@@ -85,8 +88,7 @@ def evaluate(
             images, texts = beside(images, more_images), beside(texts, more_texts)
     if matcher is not None:
         with clock("encode_images"):
-            own = Needs(states=True)
-            more_images, more_texts = encode_again(matcher, sources, captions, own, batch_size, progress)
+            more_images, more_texts = encode_again(matcher, sources, captions, Needs(states=True), batch_size, progress)
             images, texts = with_states(images, more_images), with_states(texts, more_texts)
     ranker = Ranker(matcher or model, plan, questions, texts, images, readable, batch_size, clock, progress)
     problems = {"images_unreadable": len(sources) - len(readable), "captions_truncated": truncated}

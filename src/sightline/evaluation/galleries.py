@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sightline.bundle.encoded import Model
+from sightline.bundle.model import Model
 from sightline.evaluation.cascade import Shortlist
 from sightline.evaluation.clock import Clock
 from sightline.evaluation.encodings import Encodings, Progress

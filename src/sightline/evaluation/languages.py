@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sightline.bundle.encoded import Model
+from sightline.bundle.model import Model
 from sightline.datasets import Problem, Record
 from sightline.errors import EvaluationError
 from sightline.evaluation.encodings import Needs, Progress, SharedImages, usual_batch

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sightline.bundle.encoded import Ability, Model, check_ability
+from sightline.bundle.model import Ability, Model, check_ability
 from sightline.errors import EvaluationError
 from sightline.evaluation.encodings import Needs
 from sightline.retrieval.scoring import Fusion, check_fusion
@@ -57,4 +57,4 @@ class Plan:
             return
         if k < 1:
             raise EvaluationError(f"{option} {k}", "Give how many of the best to rescore, or leave it out.")
-        check_ability(model, ability, f"{option} {k}", f"Leave out {option}, or choose another model.")
+        check_ability(model, ability, option, "Leave it out, or choose another model.")

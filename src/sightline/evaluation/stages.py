@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sightline.bundle import Bundle, Model
+from sightline.bundle import Model
+from sightline.bundle.ragged import Ragged
 from sightline.errors import EvaluationError
 from sightline.evaluation.cascade import Shortlist
 from sightline.evaluation.encodings import Encodings, Progress
 from sightline.evaluation.metrics import Floats
-from sightline.evaluation.ragged import Ragged
 from sightline.retrieval.scoring import maxsim_texts
 
 Longs = npt.NDArray[np.int64]
@@ -85,7 +85,7 @@ def match_scorer(
 ) -> PairScorer:
     """Score pairs by the model's matcher, as logits, texts of similar length together so that padding is little."""
     words, patches = _kept(texts.states), _kept(images.states)
-    match = _matching(model, words, patches)
+    match = model.pair_matcher(words, patches)
 
     def score(text: Longs, image: Longs) -> Singles:
         order = np.lexsort((text, words.lengths[text]))
@@ -98,18 +98,6 @@ def match_scorer(
         return _finite(scores, texts.names[text], images.names[image])
 
     return score
-
-
-def _matching(model: Model, words: Ragged, patches: Ragged) -> PairScorer:
-    """Match pairs: on a GPU, if the model is there, with all states beside it where they fit, else as they are sent."""
-    if isinstance(model, Bundle) and model.device == "gpu":
-        from sightline.kernels.graphs import TorchGraph
-        from sightline.kernels.pairs import Pairs
-
-        graph = model.engine("match")
-        if isinstance(graph, TorchGraph) and Pairs.fit(graph, words, patches):
-            return Pairs(graph, words, patches).match
-    return lambda text, image: model.match(*words.padded(text), *patches.padded(image))
 
 
 def _kept(rows: Ragged | None) -> Ragged:

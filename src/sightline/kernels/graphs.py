@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from sightline.bundle.engines import Arrays
+from sightline.arrays import Arrays
 from sightline.device import CAPTURING
 from sightline.errors import UnknownOperatorError
 from sightline.kernels.operators import ON_PROCESSORS

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from sightline import settings
-from sightline.bundle.spec import SPEC_FILE
+from sightline.bundle.layout import BEST_FOLDER, CHECKPOINT_FILE, SPEC_FILE
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import ModelError
 from sightline.models.dual_config import DualStreamConfig
@@ -24,7 +24,6 @@ from sightline.models.dual_stream import DualStream
 from sightline.models.single_stream import SingleStream, SingleStreamConfig
 from sightline.models.tokenizer_backend import backend_of
 from sightline.models.towers import TowerConfig
-from sightline.registry.loader import BEST_FOLDER, CHECKPOINT_FILE
 
 FORMAT = 1
 Config: TypeAlias = DualStreamConfig | SingleStreamConfig

@@ -9,12 +9,12 @@ from PIL import Image
 from torch import Tensor
 from transformers import AutoImageProcessor, AutoModelForObjectDetection, BaseImageProcessor, PreTrainedModel
 
+from sightline.bundle.layout import HUB_PREFIX
 from sightline.datasets.record import Problem, Record, Report, stop_at
 from sightline.datasets.regions import Found
 from sightline.errors import MediaError, ModelError
 from sightline.media import open_image
 from sightline.models.towers import UNREADABLE, check_there, check_whole, lacking
-from sightline.registry.loader import HUB_PREFIX
 
 _COUNT = ".num_batches_tracked"  # of batches that a normalisation has seen: only training reads it
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.bundle.encoded import Ability
+from sightline.bundle.model import Ability
 from sightline.errors import ModelError
 from sightline.media import Preprocess
 from sightline.models import towers

@@ -11,6 +11,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
+from sightline.bundle.layout import PUBLISHED_FILE
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import ModelError
 from sightline.models import pretrained_inputs as inputs
@@ -20,7 +21,6 @@ from sightline.models.pretrained_regions import is_region_checkpoint, region_mat
 from sightline.models.pretrained_towers import NaFlexTowers, SiglipTowers, TwoTowers
 from sightline.models.retriever import TextInput
 from sightline.models.text_tower import first_position
-from sightline.registry.loader import PUBLISHED_FILE
 
 Opened = tuple[Pretrained, Tokenizer]
 

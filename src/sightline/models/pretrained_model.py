@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from sightline.bundle.encoded import Ability
+from sightline.bundle.model import Ability
 from sightline.errors import ModelError
 from sightline.media import ImageInput
 from sightline.models.retriever import EncodedTensors, Regions, Retriever, Seen, TextInput

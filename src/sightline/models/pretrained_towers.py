@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from sightline.bundle.spec import Calibration
+from sightline.bundle.model import Calibration
 from sightline.media import Preprocess
 from sightline.models.pretrained_model import Pretrained, encoded
 from sightline.models.retriever import EncodedTensors, Seen, TextInput, Tokens

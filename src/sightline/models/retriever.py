@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from sightline.bundle.encoded import Ability
-from sightline.bundle.spec import Calibration
+from sightline.bundle.model import Ability, Calibration
 from sightline.media import ImageInput, RegionConfig
 
 

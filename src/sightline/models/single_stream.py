@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from sightline.bundle.encoded import Ability
+from sightline.bundle.model import Ability
 from sightline.errors import ModelError
 from sightline.media import Preprocess, RegionConfig
 from sightline.models import towers

@@ -1,7 +1,7 @@
 """A checkpoint under torch, behind the same interface as an opened bundle."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -10,34 +10,67 @@ import numpy.typing as npt
 import torch
 
 from sightline import bundle
-from sightline.bundle.encoded import Ability, CodeAttention, Floats
+from sightline.arrays import FloatArray
+from sightline.bundle.encoded import CodeAttention
+from sightline.bundle.layout import CHECKPOINT_FILE, PUBLISHED_FILE, name_of
+from sightline.bundle.model import Ability, Calibration, Model
 from sightline.bundle.tokenizer import Tokenizer
+from sightline.device import Device
 from sightline.media import ImageInput, RegionConfig, split_padding
 from sightline.models import checkpoint
 from sightline.models.code_attention import code_attention
 from sightline.models.retriever import EncodedTensors, Regions, Retriever, Tokens
-from sightline.registry.loader import CHECKPOINT_FILE, PUBLISHED_FILE, name_of
 
 Mask = npt.NDArray[np.bool_]
 
 
-class TorchModel:
+class TorchModel(Model):
     """Runs a retriever without gradients, numpy in and numpy out, on the device its weights are on."""
 
     def __init__(self, retriever: Retriever, tokenizer: Tokenizer, name: str) -> None:
         self.retriever = retriever
-        self.tokenizer = tokenizer
-        self.name = name
+        self._tokenizer = tokenizer
+        self._name = name
 
     @classmethod
     def open(cls, folder: str | Path, device: str | None = None, *, name: str | None = None) -> "TorchModel":
         """Open a checkpoint, or a published model, on `device`: by default the GPU, where there is one.
 
-        name: what results call it; by default see `loading.name_of`.
+        name: what results call it; by default see `layout.name_of`.
         """
         retriever, tokenizer = read(folder)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         return cls(retriever.to(device).eval(), tokenizer, name or name_of(folder))
+
+    @property
+    def name(self) -> str:
+        """The name in results."""
+        return self._name
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of its texts."""
+        return self._tokenizer
+
+    @property
+    def relevance(self) -> Mapping[str, Calibration]:
+        """How scores become probabilities, where the model has learned that itself."""
+        return self.retriever.calibration
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages it was trained to read."""
+        return self.retriever.text_input.languages
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """Rows and columns of an image's first fragments; None where they form no grid."""
+        return self.retriever.grid
+
+    @property
+    def device(self) -> Device:
+        """Where its weights are."""
+        return "gpu" if next(self.retriever.parameters()).device.type == "cuda" else "cpu"
 
     @cached_property
     def sha256(self) -> str:
@@ -55,7 +88,7 @@ class TorchModel:
 
     @property
     def preprocess(self) -> ImageInput:
-        """How its pictures are sized and normalised; or what regions of them are like, where it reads those instead."""
+        """How its images are sized and normalised; or the regions that it reads instead of pixels."""
         return self.retriever.preprocess
 
     @torch.inference_mode()
@@ -76,7 +109,7 @@ class TorchModel:
 
     @torch.inference_mode()
     def match(
-        self, text_states: Floats, text_mask: Mask, image_states: Floats, image_mask: Mask
+        self, text_states: FloatArray, text_mask: Mask, image_states: FloatArray, image_mask: Mask
     ) -> npt.NDArray[np.float32]:
         """Logit [batch] that text i and image i belong together; states [batch, n, hidden], masks [batch, n]."""
         logits = self.retriever.match(

@@ -1,15 +1,15 @@
 """The last touches to a bundle, on captions it was not trained on: how its scores combine, and what they are worth."""
 
-import dataclasses
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from sightline.bundle import Bundle
-from sightline.bundle.encoded import check_ability
-from sightline.bundle.spec import BundleSpec, Fusion, read_spec, write_spec
+from sightline.bundle.model import check_ability
+from sightline.bundle.spec import BundleSpec, read_spec, write_spec
 from sightline.datasets import Record
 from sightline.datasets.record import Report
 from sightline.evaluation.calibration import cross_calibrated
@@ -56,14 +56,18 @@ def finish(
     right_images = by_text.shortlist.items == image_of[:, None]
     right_texts = image_of[by_image.shortlist.items] == by_image.queries[:, None]
     calibration = {"embed": cross_calibrated(by_text.shortlist.embed, right_images, image_of, len(images))}
-    fusion = Fusion()
+    defaults = bundle.defaults
     if matches:
         scorer = match_scorer(bundle, texts, images, 32, progress)
         for_text, for_image = score_both(by_text, by_image, CANDIDATES, scorer)
-        fusion = _fusion(by_text, for_text, right_images, by_image, for_image, right_texts)
-        fused = fuse(fusion.rule, by_text.shortlist.embed, for_text, fusion.weight)
+        defaults = replace(
+            defaults,
+            fusion="logit_add",
+            weight=_weight(by_text, for_text, right_images, by_image, for_image, right_texts),
+        )
+        fused = fuse(defaults.fusion, by_text.shortlist.embed, for_text, defaults.weight)
         calibration["match"] = cross_calibrated(fused, right_images, image_of, len(images))
-    spec = dataclasses.replace(read_spec(folder), fusion=fusion, calibration=calibration)
+    spec = replace(read_spec(folder), defaults=defaults, relevance=calibration)
     write_spec(folder, spec)
     return spec
 
@@ -72,14 +76,14 @@ def _best(queries: Singles, gallery: Singles) -> Shortlist:
     return Shortlist.of(*top_k_from_embeddings(queries, gallery, min(CANDIDATES, len(gallery))))
 
 
-def _fusion(
+def _weight(
     by_text: Direction,
     for_text: Singles,
     right_images: npt.NDArray[np.bool_],
     by_image: Direction,
     for_image: Singles,
     right_texts: npt.NDArray[np.bool_],
-) -> Fusion:
+) -> float:
     """The weight with the highest sum of R@1, R@5 and R@10 of both directions."""
 
     def total(weight: float) -> float:
@@ -92,4 +96,4 @@ def _fusion(
             found += sum(float(hits[:, :k].any(axis=1).mean()) for k in (1, 5, 10))
         return found
 
-    return Fusion("logit_add", max(WEIGHTS, key=total))
+    return max(WEIGHTS, key=total)

@@ -14,7 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from sightline.bundle.spec import FORMAT, SPEC_FILE, BundleSpec, Graph, ImageSpec, TextSpec, sha256, write_spec
+from sightline.bundle.layout import SPEC_FILE
+from sightline.bundle.model import Graph
+from sightline.bundle.spec import FORMAT, BundleSpec, ImageSpec, TextSpec, sha256, write_spec
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.datasets import Record
 from sightline.datasets.record import Report
@@ -109,7 +111,7 @@ def export(
             text=TextSpec(tokenizer.max_length, pad_id=tokenizer.pad_id, languages=retriever.text_input.languages),
             files={path.name: sha256(path) for path in sorted(building.iterdir())},
             precision=precision,
-            calibration=dict(retriever.calibration),
+            relevance=dict(retriever.calibration),
             provenance=dict(provenance or {}),
         )
         write_spec(building, spec)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sightline.bundle.spec import SPEC_FILE, BundleSpec, read_spec
+from sightline.bundle.layout import HUB_PREFIX, SPEC_FILE
+from sightline.bundle.spec import BundleSpec, read_spec
 from sightline.errors import BundleError, ModelError
-from sightline.registry.loader import HUB_PREFIX, locate
+from sightline.registry.loader import locate
 from sightline.registry.published import PublishedModel
 
 if TYPE_CHECKING:

@@ -3,13 +3,8 @@
 from pathlib import Path
 
 from sightline.bundle import Bundle, Model
-from sightline.bundle.spec import SPEC_FILE
+from sightline.bundle.layout import BEST_FOLDER, CHECKPOINT_FILE, HUB_PREFIX, PUBLISHED_FILE, SPEC_FILE, name_of
 from sightline.errors import ModelError, SightlineError
-
-CHECKPOINT_FILE = "retriever.json"
-PUBLISHED_FILE = "config.json"
-BEST_FOLDER = "best"
-HUB_PREFIX = "hf:"
 
 # The same weights for other programs, which many models on the hub have beside their own.
 _NEVER_READ = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvino/*", "coreml/*"]
@@ -20,7 +15,8 @@ def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
 
     model: `default` (the one that ships with Sightline), a bundle's folder, the folder of a checkpoint or of a
     published model such as CLIP (both need `sightline[train]`), or `hf:NAME` (any of these on the hub, downloaded
-    once). prefer_gpu: for work that takes minutes, which a bundle does on a GPU, where one and torch are at hand.
+    once).
+    prefer_gpu: run a bundle on the GPU, if there is one and torch is installed; pays off for jobs of minutes.
 
     >>> model = load(tiny_bundle)
     >>> sorted(model.abilities)
@@ -28,8 +24,8 @@ def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
     """
     folder = locate(model)
     if (folder / SPEC_FILE).is_file():
-        bundle = Bundle.open(folder)
-        return bundle.prefer_gpu() if prefer_gpu else bundle
+        opened = Bundle.open(folder)
+        return opened.prefer_gpu() if prefer_gpu else opened
     if (folder / CHECKPOINT_FILE).is_file() or (folder / PUBLISHED_FILE).is_file():
         return _under_torch(folder, str(model).removeprefix(HUB_PREFIX))
     raise ModelError(
@@ -52,16 +48,6 @@ def locate(model: str | Path) -> Path:
     if (best / CHECKPOINT_FILE).is_file() and not (folder / SPEC_FILE).is_file():
         raise ModelError(f"{model}: a training run, not a model", f"Give its best checkpoint: {best}")
     return folder
-
-
-def name_of(folder: str | Path) -> str:
-    """What results call a model: as its folder is called; the best checkpoint of a run, as the run is.
-
-    >>> name_of("openai/clip-vit-base-patch32"), name_of("runs/mine/best")
-    ('clip-vit-base-patch32', 'mine')
-    """
-    folder = Path(folder)
-    return folder.resolve().parent.name if folder.name == BEST_FOLDER else folder.name
 
 
 def _bundled() -> Path:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sightline.bundle.encoded import Ability
-from sightline.registry.loader import HUB_PREFIX
+from sightline.bundle.layout import HUB_PREFIX
+from sightline.bundle.model import Ability
 
 
 @dataclass(frozen=True, slots=True)

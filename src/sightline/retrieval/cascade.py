@@ -12,14 +12,13 @@ from typing import cast
 
 import numpy as np
 
-from sightline.bundle import Bundle
-from sightline.bundle.encoded import Encoded, Floats, Model
-from sightline.bundle.spec import Calibration, Graph
-from sightline.bundle.spec import Fusion as FusionSpec
+from sightline.arrays import FloatArray
+from sightline.bundle.encoded import Encoded
+from sightline.bundle.model import Calibration, Graph, Model
 from sightline.errors import ModelError
 from sightline.retrieval.costs import Costs, Stage
 from sightline.retrieval.late import Late, rank_all
-from sightline.retrieval.plan import Plan
+from sightline.retrieval.plan import Joined, Plan
 from sightline.retrieval.plan import Watch as Watch
 from sightline.retrieval.query import Asked, Kind, Query, encode, encode_together
 from sightline.retrieval.relevance import relevances
@@ -114,12 +113,10 @@ class Cascade:
 
     def _begin(self, query: Query, plan: Plan) -> None:
         """Have the model load at once everything that the question will need."""
-        if not isinstance(self.model, Bundle):
-            return
         across = query.text if self.kind == "images" else query.image
         matches = across is not None and plan.stages(self.model)[1] and "match" in self.model.abilities
         wanted = {"text": query.text or query.without, "image": query.image, "match": matches}
-        self.model.begin(*(cast("Graph", graph) for graph, needed in wanted.items() if needed))
+        self.model.prepare(*(cast("Graph", graph) for graph, needed in wanted.items() if needed))
 
     def _limits(self, asked: Asked, plan: Plan) -> tuple[int, int]:
         """How many of the best late interaction and matching may get; none where the question is of the items' kind."""
@@ -140,11 +137,8 @@ class Cascade:
         scores = self._measured("late", judge.scores, candidates.ids[:k]).astype(np.float64)
         return candidates.reranked(scores, judge.worth, "late")
 
-    def _match(
-        self, candidates: Candidates, across: Encoded, limit: int, watch: Watch, joined: FusionSpec
-    ) -> Candidates:
-        if isinstance(self.model, Bundle):
-            self.model.prepare("match")
+    def _match(self, candidates: Candidates, across: Encoded, limit: int, watch: Watch, joined: Joined) -> Candidates:
+        self.model.prepare("match", wait=True)
         judge = partial(self._logits, across)
         k = self._affordable("match", judge, candidates, limit, watch, 1.0)
         if not k:
@@ -179,7 +173,7 @@ class Cascade:
         self._refuse_infinite(scores)
         return scores
 
-    def _refuse_infinite(self, scores: Floats) -> None:
+    def _refuse_infinite(self, scores: FloatArray) -> None:
         if not np.isfinite(scores).all():
             raise ModelError(f"{self.model.name} gave scores that are not finite", "Check its weights and precision.")
 
@@ -195,13 +189,10 @@ class Cascade:
             logits.append(self.model.match(*pair))
         return np.concatenate(logits)
 
-    def _calibrations(self, joined: FusionSpec) -> dict[str, Calibration]:
+    def _calibrations(self, joined: Joined) -> dict[str, Calibration]:
         """What turns scores into probabilities; that of the matcher holds only for scores joined as it was fitted."""
-        if not isinstance(self.model, Bundle):
-            return {}
-        spec = self.model.spec
-        own = joined == FusionSpec(spec.fusion.rule, spec.fusion.weight)
-        return {stage: found for stage, found in spec.calibration.items() if stage != "match" or own}
+        own = joined == (self.model.defaults.fusion, self.model.defaults.weight)
+        return {stage: found for stage, found in self.model.relevance.items() if stage != "match" or own}
 
     def _relevances(self, asked: Asked, candidates: Candidates, plan: Plan, items: int) -> Doubles | None:
         """How relevant candidates are; nobody has measured what the likeness of two of a kind says about that."""
@@ -212,7 +203,7 @@ class Cascade:
         return relevances(candidates.stages, candidates.fit, embed, calibrations, items)
 
 
-def _worth_of_a_cosine(calibrations: dict[str, Calibration], joined: FusionSpec) -> float:
+def _worth_of_a_cosine(calibrations: dict[str, Calibration], joined: Joined) -> float:
     """How many points of the last stage weigh as much as one of cosine."""
     embed, match = calibrations.get("embed"), calibrations.get("match")
     if embed and match and embed.scale > 0 and match.scale > 0:

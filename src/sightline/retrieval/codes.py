@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from sightline.bundle.encoded import CodeAttention, Model
+from sightline.bundle.encoded import CodeAttention
+from sightline.bundle.model import Model
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import ModelError, QueryError
 from sightline.media import ImageSource, open_image, require_pixels, to_pixels

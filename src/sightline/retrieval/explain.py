@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sightline.bundle import Bundle
-from sightline.bundle.encoded import Encoded, Floats, Model
+from sightline.arrays import FloatArray
+from sightline.bundle.encoded import Encoded
+from sightline.bundle.model import Model
 from sightline.bundle.tokenizer import Word
 from sightline.errors import ModelError, QueryError
 from sightline.media import ImageSource, Preprocess, open_image, require_pixels, to_pixels
@@ -68,7 +69,7 @@ class Explanation:
         return ", ".join(f"{word.word} {word.score:.2f}" for word in self.words)
 
 
-def explain_picture(text: str, picture: ImageSource, model: Model, fragments: Floats | None = None) -> Explanation:
+def explain_picture(text: str, picture: ImageSource, model: Model, fragments: FloatArray | None = None) -> Explanation:
     """Compare the words of a text with the parts of a picture.
 
     fragments: the picture's, [parts, dim], where they are stored; else the picture is encoded.
@@ -83,7 +84,7 @@ def explain_picture(text: str, picture: ImageSource, model: Model, fragments: Fl
     return Explanation(text, picture, tuple(words), seen_box(preprocess, width, height))
 
 
-def explain(text: str, encoded: Encoded, model: Model, fragments: Floats) -> list[WordMatch]:
+def explain(text: str, encoded: Encoded, model: Model, fragments: FloatArray) -> list[WordMatch]:
     """Compare the words of a text with the parts of a picture.
 
     encoded: what the model made of the text, alone. fragments: of the picture, [parts, dim], as they are stored; those
@@ -91,9 +92,9 @@ def explain(text: str, encoded: Encoded, model: Model, fragments: Floats) -> lis
 
     A word of several tokens is as much alike a part as the most alike of its tokens.
     """
-    if not isinstance(model, Bundle) or encoded.fragments is None or model.spec.image.grid is None:
+    if encoded.fragments is None or model.grid is None:
         raise ModelError(f"{model.name} does not tell the parts of a picture apart", "Search with another model.")
-    rows, columns = model.spec.image.grid
+    rows, columns = model.grid
     if len(fragments) < rows * columns:
         raise ModelError(f"{model.name} has a grid of {rows} x {columns}, and the picture {len(fragments)} parts")
     words = model.tokenizer.words(text)

@@ -4,12 +4,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from sightline.bundle import Bundle
-from sightline.bundle.encoded import Ability, Model, check_ability
-from sightline.bundle.spec import Fusion as FusionSpec
-from sightline.bundle.spec import Usual
+from sightline.bundle.model import DEFAULT_WEIGHT, Ability, Model, check_ability
 from sightline.errors import QueryError
 from sightline.retrieval.scoring import Fusion, check_fusion
 
@@ -56,19 +53,17 @@ class Plan:
         Where nobody says, as many as the model's makers chose. Whoever says how many are matched, perhaps none, is
         spared a late interaction that nobody asked for.
         """
-        usual = model.spec.usual if isinstance(model, Bundle) else Usual()
+        usual = model.defaults
         late = usual.late if self.late is None and self.rerank is None else self.late or 0
         if self.rerank is not None:
             return late, self.rerank
         return late, usual.rerank if self.budget_ms is None else MOST_RERANK
 
-    def joined(self, model: Model) -> FusionSpec:
+    def joined(self, model: Model) -> "Joined":
         """How scores are joined, from what was asked and what the model's makers chose."""
-        own = model.spec.fusion if isinstance(model, Bundle) else FusionSpec()
-        rule = self.fusion or own.rule
-        if self.weight is not None:
-            return FusionSpec(rule, self.weight)
-        return FusionSpec(rule, own.weight if rule == own.rule else 0.5)
+        rule = self.fusion or model.defaults.fusion
+        own = model.defaults.weight if rule == model.defaults.fusion else DEFAULT_WEIGHT
+        return Joined(rule, own if self.weight is None else self.weight)
 
     def _check_late(self, model: Model) -> None:
         if self.late == "all":
@@ -88,7 +83,14 @@ class Plan:
             return
         if k < 0:
             raise QueryError(f"{option} {k}", "Give how many of the best to look at more closely, or 0.")
-        check_ability(model, ability, f"{option} {k}", f"Leave out {option}, or index anew with another model.")
+        check_ability(model, ability, option, "Leave it out, or index again with another model.")
+
+
+class Joined(NamedTuple):
+    """How the scores of `match` and the cosines are combined."""
+
+    rule: Fusion
+    weight: float
 
 
 @dataclass(slots=True)

@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from sightline.bundle.encoded import Encoded, Model
+from sightline.bundle.encoded import Encoded
+from sightline.bundle.model import Model
 from sightline.errors import QueryError
 from sightline.media import ImageBytes, ImageFile, ImageSource, to_input
 

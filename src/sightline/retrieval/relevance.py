@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from sightline.bundle.spec import Calibration
+from sightline.bundle.model import Calibration
 from sightline.errors import QueryError
 from sightline.retrieval.scoring import Floats, sigmoid
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sightline.bundle.encoded import Model
+from sightline.bundle.model import Model
 from sightline.collection import Collection
 from sightline.collection.collection import VECTORS_FOLDER
 from sightline.errors import SightlineError

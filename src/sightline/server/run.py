@@ -10,7 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from sightline.bundle import Bundle
+from sightline.bundle import Model
 from sightline.collection import Collection
 from sightline.collection.locate import resolve_location
 from sightline.errors import ServeError
@@ -20,7 +20,7 @@ from sightline.server.current_collection import CurrentCollection
 from sightline.server.limits import Limits
 from sightline.server.metrics import Metrics
 from sightline.server.service import Service
-from sightline.server.shared_bundle import SharedBundle
+from sightline.server.shared_model import SharedModel
 from sightline.server.updater import CollectionUpdater
 
 _BACKLOG = 512
@@ -63,7 +63,7 @@ class ServedCollection:
     """A collection with its model, ready to be served."""
 
     at: Path | str
-    bundle: Bundle
+    model: Model
     current: CurrentCollection
     service: Service
 
@@ -72,17 +72,12 @@ class ServedCollection:
         """Open all that a server needs, and load the graphs that every search uses."""
         place = resolve_location(at)
         with Collection.open(place, model) as collection:
-            bundle = collection.model
-        if not isinstance(bundle, Bundle):
-            raise ServeError(
-                f"{place}: made by a checkpoint, and only bundles are served",
-                "Export it with sightline export, and index with the bundle.",
-            )
+            opened = collection.model
         metrics = Metrics()
-        shared = SharedBundle(bundle, limits, metrics.batch)
+        shared = SharedModel(opened, limits, metrics.batch)
         shared.warm_up()
         current = CurrentCollection(place, shared)
-        return cls(place, bundle, current, Service(current, shared, limits, metrics))
+        return cls(place, opened, current, Service(current, shared, limits, metrics))
 
     @property
     def summary(self) -> str:
@@ -96,7 +91,7 @@ class ServedCollection:
             raise ServeError(
                 f"{self.at}: its folders are on the machine that indexed it", "Serve and watch there, with --at DIR."
             )
-        return CollectionUpdater(self.current, Path(self.at), self.bundle, watch=watch, notify=notify)
+        return CollectionUpdater(self.current, Path(self.at), self.model, watch=watch, notify=notify)
 
     def close(self) -> None:
         """Finish what is running, and let go of everything."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sightline.bundle import Bundle
+from sightline.bundle import Model
 from sightline.bundle.encoded import Encoded
 from sightline.collection import Collection, Item
 from sightline.errors import ModelError, StoreError
@@ -23,7 +23,7 @@ from sightline.server.limits import Limits
 from sightline.server.metrics import Metrics
 from sightline.server.problems import RefusedError, not_found
 from sightline.server.requests import Embed, Match, PictureSearch, Search, check_upload, decoded
-from sightline.server.shared_bundle import SharedBundle
+from sightline.server.shared_model import SharedModel
 from sightline.server.similar import similar
 from sightline.server.worker_pool import BatchedPool, WorkerPool
 from sightline.stores.base import PaddedVectors, Part
@@ -41,7 +41,7 @@ class Service:
     pictures: files and thumbnails.
     """
 
-    def __init__(self, current: CurrentCollection, model: SharedBundle, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, current: CurrentCollection, model: SharedModel, limits: Limits, metrics: Metrics) -> None:
         self.current, self.model, self.limits, self.metrics = current, model, limits, metrics
         self.thumbnails = Thumbnails(limits)
         self.together: BatchedPool[Search, dict[str, Any]] = BatchedPool(
@@ -152,7 +152,9 @@ class Service:
         """Embed texts and pictures."""
         texts = self.model.encode_texts(asked.texts).embedding.tolist() if asked.texts else []
         images = [self._encoded(decoded(data)).embedding[0].tolist() for data in asked.images]
-        return {"model": self.model.name, "dim": self.model.spec.embedding_dim, "texts": texts, "images": images}
+        with self.current.use() as collection:
+            dim = collection.store.shape.embedding
+        return {"model": self.model.name, "dim": dim, "texts": texts, "images": images}
 
     def match(self, asked: Match) -> dict[str, Any]:
         """Match texts with pictures, pair by pair."""
@@ -190,17 +192,17 @@ class Service:
                 "items": len(collection),
                 "model": self.model.name,
                 "abilities": sorted(self.model.abilities),
-                "languages": list(self.model.spec.text.languages),
+                "languages": list(self.model.languages),
                 "version": __version__,
             }
 
 
-def _relevance(model: Bundle, cosine: Any, logit: Any) -> float | None:
+def _relevance(model: Model, cosine: Any, logit: Any) -> float | None:
     """The probability that a pair belongs together, where the model's calibration is one of single pairs."""
-    fusion, calibration = model.spec.fusion, model.spec.calibration.get("match")
-    if calibration is None or fusion.rule == "norm_add":
+    defaults, calibration = model.defaults, model.relevance.get("match")
+    if calibration is None or defaults.fusion == "norm_add":
         return None
-    return round(float(relevance(fuse(fusion.rule, cosine, logit, fusion.weight), calibration)[0]), 4)
+    return round(float(relevance(fuse(defaults.fusion, cosine, logit, defaults.weight), calibration)[0]), 4)
 
 
 def _item(collection: Collection, id: int) -> Item:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sightline.bundle.encoded import Model
+from sightline.bundle.model import Model
 from sightline.collection import Report, index
 from sightline.errors import SightlineError
 from sightline.server.current_collection import CurrentCollection

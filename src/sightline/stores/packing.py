@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sightline.arrays import Float32Array
-from sightline.bundle.encoded import Encoded, Floats
+from sightline.arrays import Float32Array, FloatArray
+from sightline.bundle.encoded import Encoded
 from sightline.errors import StoreError
 from sightline.stores.base import Ids, Part, Shape
 from sightline.stores.sign_codes import sign_codes
@@ -62,7 +62,7 @@ def unpack(records: Records) -> Float32Array:
     return vectors
 
 
-def unit(vectors: Floats, width: int) -> Float32Array:
+def unit(vectors: FloatArray, width: int) -> Float32Array:
     """Scale vectors [n, width] to length one; refuse those of another width, and those without a direction."""
     if vectors.ndim != 2 or vectors.shape[1] != width:
         raise StoreError(f"vectors of shape {vectors.shape}, but the store's embeddings have {width} numbers")
@@ -92,7 +92,7 @@ def checked_ids(ids: Ids) -> Ids:
     return ids.astype(np.int64)
 
 
-def _records(batch: Floats | None, mask: npt.NDArray[np.bool_], width: int, name: str) -> Records:
+def _records(batch: FloatArray | None, mask: npt.NDArray[np.bool_], width: int, name: str) -> Records:
     """Pack what the mask shows of a padded batch [items, n, width]."""
     if batch is None:
         raise StoreError(f"the items come without {name}, which this store keeps", "Use the model that made the store.")

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from sightline import settings
+from sightline.bundle.layout import BEST_FOLDER
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import RecipeError, SightlineError
 from sightline.models import checkpoint
-from sightline.registry.loader import BEST_FOLDER
 from sightline.training.recipe import Recipe
 from sightline.training.state import find_state, find_whole, put_in_place
 from sightline.training.validation import Validated

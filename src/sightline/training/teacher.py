@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sightline.bundle.encoded import Ability
+from sightline.bundle.model import Ability
 from sightline.datasets import Record
 from sightline.errors import RecipeError
 from sightline.losses.base import Pairs

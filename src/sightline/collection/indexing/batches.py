@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sightline.bundle import Bundle, Encoded, Model
-from sightline.bundle.engines import Device
+from sightline.bundle import Encoded, Model
 from sightline.collection.indexing.readers import Outcome
 from sightline.collection.indexing.writer import Batch
 from sightline.collection.manifest import Kind
+from sightline.device import Device
 from sightline.media import stack_inputs
 
 AT_ONCE: dict[Device, dict[Kind, int]] = {"cpu": {"images": 4, "texts": 32}, "gpu": {"images": 128, "texts": 1024}}
@@ -20,7 +20,7 @@ AT_ONCE: dict[Device, dict[Kind, int]] = {"cpu": {"images": 4, "texts": 32}, "gp
 
 def at_once(model: Model, kind: Kind) -> int:
     """How many items this model encodes at a time."""
-    return AT_ONCE[model.device if isinstance(model, Bundle) else "cpu"][kind]
+    return AT_ONCE[model.device][kind]
 
 
 def is_new(outcome: Outcome, known: set[bytes]) -> bool:

@@ -6,8 +6,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from sightline.bundle import Bundle
-from sightline.bundle.encoded import Model, check_ability
+from sightline.bundle.model import Model, check_ability
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.collection import VECTORS_FOLDER
 from sightline.collection.indexing.writer import repair
@@ -85,8 +84,8 @@ def _manifest(at: Path, kind: Kind, model: Model, store: str | None) -> Manifest
 
 
 def _location(model: Model) -> str:
-    """The folder of a model that has one, so that a search finds it again."""
-    return str(model.folder.resolve()) if isinstance(model, Bundle) else ""
+    """The folder of a bundle, so that a search finds it again; nothing for another model."""
+    return str(model.folder.resolve()) if model.folder else ""
 
 
 def _shape(model: Model, kind: Kind) -> Shape:

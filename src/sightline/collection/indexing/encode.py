@@ -5,19 +5,17 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from sightline.bundle import Bundle, Model
+from sightline.bundle import Model
 from sightline.collection.indexing.batches import at_once, encoded, is_new
 from sightline.collection.indexing.commits import CommitQueue, commit_queue, threads
 from sightline.collection.indexing.readers import Outcome, vanished_file
 from sightline.collection.indexing.writer import Batch, Writer
 from sightline.collection.manifest import Kind
-from sightline.parallel import usable_cpus
 
 Progress = Callable[[int, int], None]
 """Notify how many of the files to be read are done, and how many there are."""
 
 _MOST_ENCODERS = 16
-_GPU_ENCODERS = 2  # one that computes, and one that gets the next batch ready
 _WORTH_A_GPU: dict[Kind, int] = {"images": 500, "texts": 5000}  # fewer are done before a GPU is ready
 _COMMIT_FILES = 512
 
@@ -34,9 +32,9 @@ def encode(
 
     known: the hashes of all contents so far; those that are encoded are added.
     """
-    if isinstance(model, Bundle) and total >= _WORTH_A_GPU[writer.report.kind]:
+    if total >= _WORTH_A_GPU[writer.report.kind]:
         model = model.prefer_gpu()
-    encoders = _encoders(model)
+    encoders = min(model.concurrency, _MOST_ENCODERS)
     with commit_queue(writer) as commits, threads("sightline-encode", encoders) as encoding:
         run = _Run(commits, model, known, encoding, most=2 * encoders)
         for outcome in outcomes:
@@ -46,22 +44,6 @@ def encode(
         run.finish()
     if progress:
         progress(total, total)
-
-
-def _encoders(model: Model) -> int:
-    """How many batches a model encodes at the same time."""
-    if not isinstance(model, Bundle):
-        return 1
-    return _GPU_ENCODERS if model.device == "gpu" else min(usable_cpus(), _MOST_ENCODERS)
-
-
-def with_one_thread(model: Model) -> Model:
-    """The same model, ready to encode several batches at once with one thread each, where it can.
-
-    Threads that share a batch wait for each other at every layer, and burn processor time while they do. A bundle that
-    has only one is used as it is, with whatever it has loaded.
-    """
-    return Bundle(model.folder, model.spec, threads=1) if isinstance(model, Bundle) and model.threads > 1 else model
 
 
 @dataclass(slots=True)

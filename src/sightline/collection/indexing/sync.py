@@ -6,10 +6,10 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from sightline.bundle.encoded import Model
+from sightline.bundle.model import Model
 from sightline.collection.catalog.files import PendingFile
 from sightline.collection.indexing.create import open_to_write
-from sightline.collection.indexing.encode import Progress, encode, with_one_thread
+from sightline.collection.indexing.encode import Progress, encode
 from sightline.collection.indexing.readers import read_images, read_texts
 from sightline.collection.indexing.regions import scan_regions
 from sightline.collection.indexing.report import IndexingInterrupted, Report
@@ -66,7 +66,7 @@ def index(
         raise CollectionError(f"{at}: a store, and the collection's folder was asked for", "Give it with --store.")
     at = Path(at).resolve() if at is not None else default_location(places, kind_of(places) if places else "images")
     kind = kind_of(places) if places else read_manifest(at).kind
-    opened = with_one_thread(load(model) if isinstance(model, str | Path) else model)
+    opened = (load(model) if isinstance(model, str | Path) else model).with_threads(1)  # one batch per thread
     encoder = partial(_encode_here, opened) if workers is None else _encoder_on(workers, model, opened)
     report = Report(at, kind)
     began = time.perf_counter()

@@ -20,19 +20,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sightline.bundle import Bundle, Model
+from sightline.bundle import Model
+from sightline.bundle.layout import CHECKPOINT_FILE
 from sightline.cache import cache_folder
 from sightline.collection.catalog.files import PendingFile
 from sightline.collection.indexing.batches import encode_in_batches, without_known
 from sightline.collection.indexing.commits import commit_queue
-from sightline.collection.indexing.encode import Progress, with_one_thread
+from sightline.collection.indexing.encode import Progress
 from sightline.collection.indexing.readers import read_images, read_texts, vanished_file
 from sightline.collection.indexing.report import Report
 from sightline.collection.indexing.writer import Batch, Writer
 from sightline.collection.locate import is_model_at
 from sightline.collection.manifest import Kind
 from sightline.errors import CollectionError, SightlineError
-from sightline.registry.loader import CHECKPOINT_FILE, load, locate
+from sightline.registry.loader import load, locate
 
 RAY = "ray"
 """The cluster that this machine belongs to or, where it belongs to none, all processors of this machine."""
@@ -53,7 +54,7 @@ def check_workers(workers: str) -> None:
 
 def folder_of(given: str | Path | Model, opened: Model) -> Path:
     """Where the files of a model are, which the workers need copies of."""
-    if isinstance(opened, Bundle):
+    if opened.folder:
         return opened.folder
     if isinstance(given, str | Path):
         return locate(given)
@@ -184,7 +185,7 @@ def encode_block(
 ) -> Batch:
     """Read files and encode what is not known of them; this is what a worker does."""
     if sha256 not in _models:
-        _models[sha256] = with_one_thread(load(_place_of(folder, sha256, packed)))
+        _models[sha256] = load(_place_of(folder, sha256, packed)).with_threads(1)
     model = _models[sha256]
     hashes = Hashes(known)
     outcomes = read_texts(block, hashes) if kind == "texts" else read_images(block, model.preprocess, hashes, 1)

@@ -7,31 +7,27 @@ here. Arithmetic is done in float32 on the few items at hand, never in half prec
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from sightline.arrays import BoolArray, Float32Array, FloatArray, Int64Array
 from sightline.errors import ModelError
-
-Floats = npt.NDArray[np.floating]
-Bools = npt.NDArray[np.bool_]
-Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
     """Item i is `rows[starts[i] : starts[i] + lengths[i]]`; rows: [all rows, dim]."""
 
-    rows: Floats
-    starts: Longs
-    lengths: Longs
+    rows: FloatArray
+    starts: Int64Array
+    lengths: Int64Array
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def reordered(self, order: Longs) -> "Ragged":
+    def reordered(self, order: Int64Array) -> "Ragged":
         """Make item i what item `order[i]` was; the rows stay where they are."""
         return Ragged(self.rows, self.starts[order], self.lengths[order])
 
-    def joined(self, items: Longs) -> tuple[npt.NDArray[np.float32], Longs]:
+    def joined(self, items: Int64Array) -> tuple[Float32Array, Int64Array]:
         """Lay the rows of these items end to end: float32 [rows, dim] and how many belong to each."""
         lengths = self.lengths[items]
         ends = np.cumsum(lengths, dtype=np.int64)
@@ -39,7 +35,7 @@ class Ragged:
         where = np.arange(total) + np.repeat(self.starts[items] - (ends - lengths), lengths)
         return self.rows[where].astype(np.float32), lengths
 
-    def padded(self, items: Longs) -> tuple[npt.NDArray[np.float32], Bools]:
+    def padded(self, items: Int64Array) -> tuple[Float32Array, BoolArray]:
         """Stack these items as a model wants them: float32 [items, longest, dim], zero where the mask is false."""
         starts, lengths = self.starts[items], self.lengths[items]
         mask = np.arange(lengths.max(initial=1)) < lengths[:, None]
@@ -54,10 +50,10 @@ class RaggedBuilder:
     """Collects batch after batch; `what` (fragments, states) is how a message calls them."""
 
     what: str
-    _rows: list[Floats] = field(default_factory=list)
-    _lengths: list[Longs] = field(default_factory=list)
+    _rows: list[FloatArray] = field(default_factory=list)
+    _lengths: list[Int64Array] = field(default_factory=list)
 
-    def add(self, batch: Floats | None, mask: Bools) -> None:
+    def add(self, batch: FloatArray | None, mask: BoolArray) -> None:
         """Append a padded batch [items, longest, dim] with mask [items, longest]: only what the mask shows is kept."""
         if batch is None or batch.ndim != 3 or batch.shape[:2] != mask.shape:
             shape = None if batch is None else batch.shape
@@ -73,7 +69,7 @@ class RaggedBuilder:
         return Ragged(rows, np.cumsum(lengths) - lengths, lengths)
 
 
-def _half(rows: Floats) -> Floats:
+def _half(rows: FloatArray) -> FloatArray:
     """Halve the memory of rows, except of those with numbers too large for half precision, which would overflow."""
     largest = np.abs(rows).max(initial=0.0)
     return rows.astype(np.float16) if largest < np.finfo(np.float16).max else rows

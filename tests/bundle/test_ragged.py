@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from sightline.bundle.ragged import RaggedBuilder
 from sightline.errors import ModelError
-from sightline.evaluation.ragged import RaggedBuilder
 
 
 def built(batches: list[tuple[np.ndarray, np.ndarray]]):  # type: ignore[no-untyped-def]

@@ -1,0 +1,19 @@
+"""Which file or folder name tells what kind of model a folder holds, and what results call that model."""
+
+from pathlib import Path
+
+SPEC_FILE = "sightline.json"
+CHECKPOINT_FILE = "retriever.json"
+PUBLISHED_FILE = "config.json"
+BEST_FOLDER = "best"
+HUB_PREFIX = "hf:"
+
+
+def name_of(folder: str | Path) -> str:
+    """The name of a model in results: that of its folder or, for the best checkpoint of a run, that of the run.
+
+    >>> name_of("openai/clip-vit-base-patch32"), name_of("runs/mine/best")
+    ('clip-vit-base-patch32', 'mine')
+    """
+    folder = Path(folder)
+    return folder.resolve().parent.name if folder.name == BEST_FOLDER else folder.name

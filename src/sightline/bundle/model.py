@@ -1,0 +1,158 @@
+"""What search and evaluation need of a model, whether a bundle, a checkpoint or a published model is behind it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol, get_args
+
+from sightline.arrays import BoolArray, Float32Array, FloatArray, Int64Array
+from sightline.bundle.encoded import Encoded
+from sightline.bundle.ragged import Ragged
+from sightline.bundle.tokenizer import Tokenizer
+from sightline.device import Device
+from sightline.errors import ModelError
+from sightline.media import ImageInput
+
+Ability = Literal["embed", "fragments", "match"]
+Graph = Literal["image", "text", "match"]
+FusionRule = Literal["ce", "add", "norm_add", "logit_add"]
+FUSIONS: tuple[FusionRule, ...] = get_args(FusionRule)
+PairMatcher = Callable[[Int64Array, Int64Array], Float32Array]
+"""Logits [pairs] of text i with image i, from their indices [pairs]."""
+
+DEFAULT_WEIGHT = 0.5
+"""Weight of the cosine in a fusion for which neither the user nor the model names one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """How a model searches unless told otherwise; chosen on validation data.
+
+    late, rerank: how many of the best candidates late interaction and then matching rescore; 0 skips a stage.
+    fusion, weight: how the score of `match` and the cosine are combined.
+    """
+
+    late: int = 0
+    rerank: int = 20
+    fusion: FusionRule = "ce"
+    weight: float = DEFAULT_WEIGHT
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """relevance = sigmoid(scale x score + bias), fitted on held-out pairs, for the scores of one stage.
+
+    error: the expected calibration error, 0 to 1, on pairs that took no part in the fit.
+    items: the size of the gallery it was fitted on. In a larger one, more items look right by chance.
+    """
+
+    scale: float
+    bias: float
+    error: float | None = None
+    items: int | None = None
+
+
+class Model(Protocol):
+    """A model ready for use, whichever engine runs it. Safe to use from several threads.
+
+    A class that inherits from this only has to add what has no default here.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in results."""
+        ...
+
+    @property
+    def sha256(self) -> str:
+        """Identifies the model: vectors of two models that differ in this must never meet."""
+        ...
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """Which of `embed`, `fragments` and `match` it has; without `embed` it can only match."""
+        ...
+
+    @property
+    def preprocess(self) -> ImageInput:
+        """How its images are sized and normalised; or the regions that it reads instead of pixels."""
+        ...
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of its texts."""
+        ...
+
+    def encode_images(self, pixels: Float32Array) -> Encoded:
+        """Encode normalised pixels [batch, 3, size, size]; or regions [batch, n, width], see `media.stack_inputs`."""
+        ...
+
+    def encode_texts(self, texts: Sequence[str]) -> Encoded:
+        """Encode a batch of texts; those longer than the model reads are cut, and marked in `truncated`."""
+        ...
+
+    def match(
+        self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
+    ) -> Float32Array:
+        """Logit [batch] that text i and image i belong together; states [batch, n, hidden], masks [batch, n]."""
+        ...
+
+    @property
+    def defaults(self) -> Defaults:
+        """The stages and the fusion of a search that does not name them."""
+        return Defaults()
+
+    @property
+    def relevance(self) -> Mapping[str, Calibration]:
+        """How scores become probabilities, by stage ("embed", "match"); empty where that was never fitted."""
+        return {}
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages it reads."""
+        return ("en",)
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """Rows and columns of an image's first fragments; None where they form no grid."""
+        return None
+
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        return "cpu"
+
+    @property
+    def folder(self) -> Path | None:
+        """The bundle's folder, from which another process can open it; None for a model that is no bundle."""
+        return None
+
+    @property
+    def concurrency(self) -> int:
+        """How many calls at a time use the device fully."""
+        return 1
+
+    def prefer_gpu(self) -> "Model":
+        """The same model for a long job: on the GPU, if there is one and torch is installed."""
+        return self
+
+    def with_threads(self, threads: int) -> "Model":
+        """The same model with so many CPU threads per call, where the engine lets one choose."""
+        return self
+
+    def prepare(self, *graphs: Graph, wait: bool = False) -> None:
+        """Begin to load what these graphs need, in the background unless `wait` is set."""
+        return
+
+    def pair_matcher(self, texts: Ragged, images: Ragged) -> PairMatcher:
+        """A function that matches texts and images by their indices, given the states of all of them."""
+        return lambda text, image: self.match(*texts.padded(text), *images.padded(image))
+
+
+_NOUNS: dict[Ability, str] = {"embed": "embeddings", "fragments": "fragments", "match": "matcher"}
+
+
+def check_ability(model: Model, ability: Ability, needed_by: str, hint: str = "") -> None:
+    """Refuse what needs an ability that the model does not have."""
+    if ability not in model.abilities:
+        raise ModelError(f"{model.name} has no {_NOUNS[ability]}, so {needed_by} is unavailable", hint)

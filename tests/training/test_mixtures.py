@@ -19,7 +19,7 @@ from sightline.models import checkpoint
 from sightline.training import distributed
 from sightline.training.batches import Feed
 from sightline.training.corpus import Corpus
-from sightline.training.recipe import parse_recipe
+from sightline.training.recipe import parse_recipe, read_recipe
 from sightline.training.same_rows import SameRule
 from sightline.training.trainer import train
 from training import processes, shapes
@@ -184,3 +184,12 @@ def test_images_decoded_ahead_are_those_decoded_when_drawn(few: Path, named: Pat
     numbers = np.arange(len(records))[::-1].copy()
     assert torch.equal(ahead.pixels(numbers), lazy.pixels(numbers))
     assert told == [("decoding images", 24, 24)]
+
+
+def test_to_set_train_is_to_replace_the_sources_and_the_other_way_round(tmp_path: Path) -> None:
+    path = tmp_path / "it.toml"
+    table = 'name = "it"\nmodel.start = "x"\nobjectives.embed.loss = "contrastive"\nschedule.steps = 1\n'
+    path.write_text(table + '[[data.sources]]\nname = "a"\ntrain = ["${NOT_THERE}/a.tar"]\n')
+    assert read_recipe(path, ['data.train=["b.tar"]']).data.mixture[0].train == ("b.tar",)
+    path.write_text(table + '[data]\ntrain = ["a.tar"]\n')
+    assert read_recipe(path, ['data.sources=[{name="b", train=["b.tar"]}]']).data.mixture[0].name == "b"

@@ -17,7 +17,7 @@ from sightline.onnx_export.exporter import export
 from sightline.training.neighbours import Neighbours
 from sightline.training.recipe import Recipe, parse_recipe
 from sightline.training.schedule import rate_at, takes_part
-from sightline.training.state import saved_tensor
+from sightline.training.state import saved_tensors
 from sightline.training.tables import ScheduleRecipe
 from sightline.training.trainer import Trained, train
 from training import shapes
@@ -101,7 +101,7 @@ def test_clusters_are_found_anew_in_every_epoch_that_has_them(
     run(few, tmp_path / "run")
     assert len(found) == 2  # of three epochs, the first is drawn as ever
     assert {len(np.unique(clusters)) for clusters in found} == {4}
-    saved = saved_tensor(tmp_path / "run" / "last", "neighbours")
+    saved = saved_tensors(tmp_path / "run" / "last", "neighbours")[""]
     assert saved is not None
     assert np.array_equal(saved.numpy(), found[-1])
 
@@ -112,7 +112,7 @@ def test_a_model_trained_with_relations_has_the_weights_of_one_without_and_no_ot
     assert {name: value.shape for name, value in trained.state_dict().items()} == {
         name: value.shape for name, value in plain.state_dict().items()
     }
-    assert saved_tensor(undisturbed / "last", "objectives/relation.attention.attend.0.query.weight") is not None
+    assert saved_tensors(undisturbed / "last", "objectives/relation.attention.attend.0.query.weight")
 
 
 @pytest.fixture(scope="module")

@@ -165,6 +165,17 @@ def before(model: nn.Module, layer: int) -> list[nn.Parameter]:
     return list(takewhile(lambda parameter: parameter is not first, model.parameters()))
 
 
+def heights(model: nn.Module) -> dict[int, int]:
+    """Say how many layers lie above each parameter of an encoder, by its id: 0 for the last layer and what follows it.
+
+    Embeddings count as the lowest layer.
+    """
+    stack = layers(model)
+    below = {id(parameter): len(stack) for parameter in before(model, 0)}
+    inside = {id(p): len(stack) - 1 - number for number, layer in enumerate(stack) for p in layer.parameters()}
+    return {id(parameter): 0 for parameter in model.parameters()} | below | inside
+
+
 def frozen_layers(model: nn.Module) -> int:
     """Count the first layers of an encoder that are not trained, nor is anything before them."""
     if not any(parameter.requires_grad for parameter in model.parameters()):

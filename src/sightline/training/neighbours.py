@@ -17,7 +17,7 @@ from sightline.training.data_tables import NeighbourRecipe
 from sightline.training.distributed import World
 from sightline.training.recipe import Recipe
 from sightline.training.region_images import RegionImages
-from sightline.training.state import saved_tensor
+from sightline.training.state import saved_tensors
 
 NAME = "neighbours"
 """What the saved state calls the cluster of every picture."""
@@ -52,9 +52,9 @@ class Neighbours:
 
     def restore(self, saved: Path) -> None:
         """Take the clusters of the state that a run goes on from."""
-        found = saved_tensor(saved, NAME)
-        if found is not None:
-            self.cluster_of = found.numpy()
+        found = saved_tensors(saved, NAME)
+        if found:
+            self.cluster_of = found[""].numpy()
 
     def has(self, epoch: int) -> bool:
         """Whether an epoch is drawn from clusters."""

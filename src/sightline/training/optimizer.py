@@ -39,6 +39,8 @@ def make_optimizer(recipe: OptimizerRecipe, model: Retriever, objectives: Iterab
     for name, count in recipe.frozen_layers.items():
         for parameter in towers.before(_encoder(model, name, "frozen_layers"), count):
             parameter.requires_grad_(False)
+    for name in recipe.layer_decay:
+        _encoder(model, name, "layer_decay")
     for name, share in recipe.dropout.items():
         places = [m for m in _encoder(model, name, "dropout").modules() if isinstance(m, nn.Dropout)]
         if not places:
@@ -51,15 +53,32 @@ def make_optimizer(recipe: OptimizerRecipe, model: Retriever, objectives: Iterab
         if rate == 0:
             for parameter in parameters:
                 parameter.requires_grad_(False)
-        for decays in (True, False):
-            chosen = [p for p in parameters if p.requires_grad and (p.ndim > 1) == decays]
-            if chosen:
-                decay = recipe.weight_decay if decays and name != OBJECTIVES else 0.0
-                groups.append({"params": chosen, "lr": rate, "initial_lr": rate, "weight_decay": decay, "name": name})
+        factors = _factors(recipe, model, name, parameters)
+        for factor in sorted(set(factors), reverse=True):
+            for decays in (True, False):
+                chosen = [
+                    parameter
+                    for parameter, own in zip(parameters, factors, strict=True)
+                    if own == factor and parameter.requires_grad and (parameter.ndim > 1) == decays
+                ]
+                if chosen:
+                    decay = recipe.weight_decay if decays and name != OBJECTIVES else 0.0
+                    own_rate = rate * factor
+                    group = {"params": chosen, "lr": own_rate, "initial_lr": own_rate, "weight_decay": decay}
+                    groups.append({**group, "name": name})
     if not groups:
         raise RecipeError("optimizer: every part is frozen: there is nothing to train")
     fused = all(parameter.is_cuda for parameters in parts.values() for parameter in parameters)
     return torch.optim.AdamW(groups, betas=recipe.betas, fused=fused or None)
+
+
+def _factors(recipe: OptimizerRecipe, model: Retriever, name: str, parameters: list[nn.Parameter]) -> list[float]:
+    """Return what each parameter's rate is multiplied by: lower for layers further from the output."""
+    decay = recipe.layer_decay.get(name, 1.0)
+    if decay == 1:
+        return [1.0] * len(parameters)
+    above = towers.heights(model.parts()[name])
+    return [decay ** above[id(parameter)] for parameter in parameters]
 
 
 def _encoder(model: Retriever, name: str, setting: str) -> nn.Module:

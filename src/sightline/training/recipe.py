@@ -15,6 +15,7 @@ from sightline.suggestions import did_you_mean
 from sightline.training.augment import Augment
 from sightline.training.data_tables import DataRecipe
 from sightline.training.tables import (
+    AverageRecipe,
     BlendRecipe,
     OptimizerRecipe,
     ScheduleRecipe,
@@ -22,6 +23,8 @@ from sightline.training.tables import (
     ValidationRecipe,
     check_share,
 )
+
+_EITHER = {"train": "sources", "sources": "train"}  # two ways to name the data: to set one is to replace the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,8 @@ class Recipe:
     model: `start` (a checkpoint's folder to go on from), or `kind` ("dual_stream", "single_stream") and the settings
     of that kind. objectives: by a name of your choice, each with its `loss` (triplet, contrastive, matching, listwise,
     distill, relation, masked_words, masked_fragments), its `weight`, its `begin` and `end` if it takes part only
-    between these shares of all steps, and that loss's own settings. teacher: for distill.
+    between these shares of all steps, and that loss's own settings. teacher: for distill. average: of the
+    weights over the last part of training.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Recipe:
     augment: Augment | None = None
     blend: BlendRecipe | None = None
     teacher: TeacherRecipe | None = None
+    average: AverageRecipe | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -116,7 +121,10 @@ class Recipe:
 
 
 def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
-    """Read a recipe; each change is `dotted.key=value`, the value written as in TOML (or a bare word)."""
+    """Read a recipe; each change is `dotted.key=value`, the value written as in TOML (or a bare word).
+
+    `data.train=…` takes the place of `data.sources`, and the other way round.
+    """
     path = Path(path)
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -157,6 +165,8 @@ def _change(data: dict[str, Any], change: str) -> None:
         if not isinstance(data, dict):
             raise RecipeError(f"--set {change}: {table} is not a table")
     data[last] = value
+    if tables == ["data"] and last in _EITHER:
+        data.pop(_EITHER[last], None)
 
 
 def _expanded(value: Any, where: str) -> Any:

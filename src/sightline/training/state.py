@@ -104,10 +104,11 @@ def saved_step(folder: Path) -> int:
     return int(json.loads((found / STATE_FILE).read_text(encoding="utf-8"))["step"]) if found else 0
 
 
-def saved_tensor(folder: Path, name: str) -> Tensor | None:
-    """Give what a saved state has by this name among its `more`; None where it has none."""
+def saved_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
+    """Return what a saved state has among its `more` whose name begins with `prefix`, by the rest of its name."""
     with safe_open(str(_parts(folder)[0]), framework="pt") as tensors:
-        return tensors.get_tensor(name) if name in tensors.keys() else None  # noqa: SIM118
+        names = [name for name in tensors.keys() if name.startswith(prefix)]  # noqa: SIM118
+        return {name.removeprefix(prefix): tensors.get_tensor(name) for name in names}
 
 
 def load_state(folder: Path, optimizer: torch.optim.Optimizer, objectives: nn.ModuleDict) -> Standing:

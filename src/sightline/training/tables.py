@@ -49,6 +49,7 @@ class OptimizerRecipe:
     rates: learning rates of parts: image, text, matcher, transformer (the encoders that there are), heads (the rest of
     the model), objectives (such as a learned temperature). A part at 0 is frozen.
     frozen_layers: for an encoder, how many of its first layers stay as they are, with the embeddings below them.
+    layer_decay: for an encoder, how much lower the rate of each layer is than that of the layer above it, such as 0.75.
     dropout: for an encoder, the share of what its layers give that is left out at random; others keep their own.
     clip: the gradient's greatest norm; 0 leaves it alone.
     chunk: items encoded at once, with gradients cached, so that a large batch fits a small GPU; 0 encodes the whole
@@ -58,6 +59,7 @@ class OptimizerRecipe:
     lr: float = 5e-5
     rates: Mapping[str, float] = field(default_factory=dict)
     frozen_layers: Mapping[str, int] = field(default_factory=dict)
+    layer_decay: Mapping[str, float] = field(default_factory=dict)
     dropout: Mapping[str, float] = field(default_factory=dict)
     weight_decay: float = 0.05
     betas: tuple[float, float] = (0.9, 0.999)
@@ -71,6 +73,9 @@ class OptimizerRecipe:
             at_least(0, f"optimizer.rates.{part}", rate)
         for part, count in self.frozen_layers.items():
             at_least(1, f"optimizer.frozen_layers.{part}", count)
+        for part, factor in self.layer_decay.items():
+            if not 0 < factor <= 1:
+                raise RecipeError(f"optimizer.layer_decay.{part} is {factor}", "Give a factor above 0, up to 1.")
         for part, share in self.dropout.items():
             if not 0 <= share < 1:
                 raise RecipeError(f"optimizer.dropout.{part} is {share}", "Give a share from 0 to below 1.")
@@ -118,6 +123,25 @@ class TeacherRecipe:
 
     def __post_init__(self) -> None:
         at_least(1, "teacher.chunk", self.chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class AverageRecipe:
+    """A mean of the weights over the last part of training, which is what is validated and kept.
+
+    begin: the share of all steps after which it begins.
+    kind: "uniform", all steps alike, or "exponential", recent steps more, by `decay` a step.
+    """
+
+    begin: float = 0.5
+    kind: Literal["uniform", "exponential"] = "uniform"
+    decay: float = 0.999
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.begin < 1:
+            raise RecipeError(f"average.begin is {self.begin}", "Give a share of all steps, from 0 to below 1.")
+        if not 0 < self.decay < 1:
+            raise RecipeError(f"average.decay is {self.decay}", "Give a number between 0 and 1, such as 0.999.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Train a model by a recipe: draw, encode, step, look at the validation data, save; and go on where a run stopped."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from sightline.training.state import Standing, find_state, load_state, save_stat
 from sightline.training.step_log import StepLog, StepReport, StepValues
 from sightline.training.teacher import find_teacher
 from sightline.training.validation import Validated, Validation, log_entry
+from sightline.training.weight_average import WeightAverage
 
 Weighted = tuple[Objective, float]
 
@@ -110,6 +112,7 @@ class _Run:
             self.corpus.decode_all(before)
         self.feed = Feed(self.model, self.corpus, self.regions, self.seen, recipe.augment, world, device)
         self.neighbours = self._neighbours(saved)
+        self.average = self._average(saved)
         with self._half_precision():
             if not saved:
                 study(self.objectives, self.model, self.corpus, self.regions or self.seen, world)
@@ -125,6 +128,8 @@ class _Run:
         log = StepLog(self.folder if self.world.leads else None, report)
         for step, source, batch in self.batches.between(self.standing.step, end, self.neighbours):
             values, rate = self._step(step, batch)
+            if self.average is not None:
+                self.average.update(step)
             done = step + 1
             self.standing = replace(self.standing, step=done)
             entry: dict[str, Any] = {"step": done, "steps": self.steps, "rate": rate}
@@ -154,6 +159,15 @@ class _Run:
             return None
         seen, per_epoch = self.regions or self.seen, self.batches.batches_per_epoch
         made = Neighbours(asked, self.recipe, self.corpus, self.model, seen, self.world, per_epoch, self.steps)
+        if saved is not None:
+            made.restore(saved)
+        return made
+
+    def _average(self, saved: Path | None) -> WeightAverage | None:
+        asked = self.recipe.average
+        if asked is None:
+            return None
+        made = WeightAverage(asked, self.model, self.steps)
         if saved is not None:
             made.restore(saved)
         return made
@@ -228,25 +242,30 @@ class _Run:
 
     def _validate(self) -> dict[str, Any]:
         """Evaluate on the validation data, and keep the checkpoint if it is the best so far."""
-        entry = {}
+        entry: dict[str, Any] = {}
         if self.world.leads:
-            with self._half_precision():
-                found = self.validation.evaluate()
-            score = 0.0
-            if found is not None:
-                score = self.validation.score(found)
-                entry["val"] = log_entry(found)
-            if self.standing.best is None or score >= self.standing.best:
-                self.standing = Standing(self.standing.step, score, self.standing.step)
-                self.evaluation = found
-                self.folder.keep_best(self.model, self.tokenizer, self.standing.step, found)
+            with self.average.applied() if self.average is not None else nullcontext():
+                entry = self._validate_weights()
         self.standing = self.world.tell(self.standing)
         return entry
+
+    def _validate_weights(self) -> dict[str, Any]:
+        """Evaluate the weights that the model has now, and keep them if they are the best."""
+        with self._half_precision():
+            found = self.validation.evaluate()
+        score = 0.0 if found is None else self.validation.score(found)
+        if self.standing.best is None or score >= self.standing.best:
+            self.standing = Standing(self.standing.step, score, self.standing.step)
+            self.evaluation = found
+            self.folder.keep_best(self.model, self.tokenizer, self.standing.step, found)
+        return {} if found is None else {"val": log_entry(found)}
 
     def _half_precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
 
     def _save(self) -> None:
-        more = self.neighbours.tensors() if self.neighbours is not None else {}
+        more: dict[str, Tensor] = {}
+        for part in (self.neighbours, self.average):
+            more |= {} if part is None else part.tensors()
         parts = self.model, self.tokenizer, self.optimizer, self.objectives, self.standing
         save_state(self.folder.last, *parts, more, self.world)

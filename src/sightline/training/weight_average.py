@@ -1,0 +1,65 @@
+"""A running mean of the weights over the last part of training, which does better than the last weights alone."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from sightline.training.state import saved_tensors
+from sightline.training.tables import AverageRecipe
+
+PREFIX = "average/"
+"""What the saved state calls the means, with the names of their parameters."""
+
+
+class WeightAverage:
+    """The mean of a model's trained weights since a step.
+
+    "uniform": of all steps alike (Izmailov et al. 2018, stochastic weight averaging). "exponential": recent steps weigh
+    more, each step `decay` times as much as the one after it; begins as a uniform mean.
+    """
+
+    def __init__(self, recipe: AverageRecipe, model: nn.Module, steps: int) -> None:
+        self._recipe = recipe
+        self._begin = round(recipe.begin * steps)
+        self._weights = {name: value for name, value in model.named_parameters() if value.requires_grad}
+        self._means: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Take in the weights after step number `step`, counted from 0."""
+        if step < self._begin:
+            return
+        if not self._means:
+            self._means = {name: value.detach().clone() for name, value in self._weights.items()}
+            return
+        share = 1 / (step - self._begin + 1)
+        if self._recipe.kind == "exponential":
+            share = max(share, 1 - self._recipe.decay)
+        torch._foreach_lerp_(list(self._means.values()), [self._weights[name] for name in self._means], share)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Put the means in the place of the weights, and the weights back at the end; nothing before the first."""
+        trained = {name: self._weights[name].detach().clone() for name in self._means}
+        try:
+            self._put(self._means)
+            yield
+        finally:
+            self._put(trained)
+
+    @torch.no_grad()
+    def _put(self, values: Mapping[str, Tensor]) -> None:
+        for name, value in values.items():
+            self._weights[name].copy_(value)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what the state of a run must hold of this."""
+        return {f"{PREFIX}{name}": value for name, value in self._means.items()}
+
+    def restore(self, saved: Path) -> None:
+        """Take the means of the state that a run goes on from."""
+        found = saved_tensors(saved, PREFIX)
+        self._means = {name: found[name].to(value.device) for name, value in self._weights.items() if name in found}

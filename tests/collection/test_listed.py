@@ -13,6 +13,7 @@ from sightline.collection.indexing import shards_and_urls
 from sightline.collection.indexing.shards_and_urls import source_of
 from sightline.errors import CollectionError
 from sightline.media import remote
+from sightline.server.decoders import DecoderPool
 from sightline.server.images import original_image
 from sightline.server.limits import Limits
 
@@ -28,7 +29,7 @@ def test_every_picture_of_a_shard_is_an_item_whose_bytes_can_be_had_again(model:
     with Collection.open(report.at, model) as collection:
         for file in collection.files():
             assert digest(source_of(file).read()) == expected(range(6))[file.path]
-        sent = original_image(collection, collection.item(1), Limits())
+        sent = original_image(collection, collection.item(1), Limits(), DecoderPool(Limits()))
     assert sent.data == picture(0)
 
 

@@ -18,6 +18,7 @@ from sightline.collection import Collection
 from sightline.media import ImageBytes, to_pixels
 from sightline.server import browse
 from sightline.server.current_collection import CurrentCollection
+from sightline.server.decoders import DecoderPool
 from sightline.server.run import ServedCollection
 
 
@@ -137,14 +138,16 @@ def test_a_thumbnail_is_made_once_and_not_sent_twice(
     address = f"/v1/items/{ids['beach/7.png']}/thumbnail?side=100"
     first = client.get(address)
     assert max(Image.open(io.BytesIO(first.content)).size) == 40
-    monkeypatch.setattr("sightline.server.images.open_image", None)
+    monkeypatch.setattr(DecoderPool, "thumbnail", None)
     assert client.get(address).content == first.content
     again = client.get(address, headers={"If-None-Match": first.headers["etag"]})
     assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
     assert client.get(address, headers={"If-None-Match": '"another"'}).status_code == 200
 
 
-def test_thumbnails_can_be_read_by_their_owner_alone(collection: Collection, tmp_path: Path) -> None:
+def test_thumbnails_can_be_read_by_their_owner_alone(
+    opened: ServedCollection, collection: Collection, tmp_path: Path
+) -> None:
     from server.samples import limits
     from sightline.server.images import Thumbnails
 
@@ -153,7 +156,7 @@ def test_thumbnails_can_be_read_by_their_owner_alone(collection: Collection, tmp
     item = next(iter(collection.items(collection.catalog.ids()).values()))
     before = os.umask(0)
     try:
-        Thumbnails(limits(), folder).get(collection, item, 160)
+        Thumbnails(limits(), opened.service.decoders, folder).get(collection, item, 160)
     finally:
         os.umask(before)
     made = [folder, *folder.rglob("*")]
@@ -168,10 +171,10 @@ def test_thumbnails_that_take_too_much_room_are_deleted_oldest_first(
     from sightline.server.images import Thumbnails
 
     items = list(collection.items(collection.catalog.ids()).values())
-    thumbnails = Thumbnails(limits(thumbnail_bytes=1500), tmp_path)
+    thumbnails = Thumbnails(limits(thumbnail_bytes=1500), opened.service.decoders, tmp_path)
     for item in items:
         thumbnails.get(collection, item, 160)
-    thumbnails._tidy()
+    thumbnails.delete_oldest()
     left = sum(path.stat().st_size for path in tmp_path.rglob("*.jpg"))
     assert 0 < left <= 1500
     assert thumbnails._place(collection.catalog.hash_of(items[-1].id) or b"", 160).exists()

@@ -11,7 +11,7 @@ from sightline.errors import ModelError
 from sightline.media.open import MAX_PIXELS
 from sightline.media.pixels import Preprocess, to_pixels
 from sightline.media.regions import RegionConfig, to_regions
-from sightline.media.source import ImageSource
+from sightline.media.source import ImageSource, PreparedImage
 
 ImageInput: TypeAlias = Preprocess | RegionConfig
 """How a model wants its pictures."""
@@ -21,6 +21,8 @@ def to_input(source: ImageSource, wanted: ImageInput, max_pixels: int = MAX_PIXE
     """Read one picture as a model wants it: pixels [3, size, size], or regions [n, width]."""
     if isinstance(wanted, RegionConfig):
         return to_regions(source, wanted)
+    if isinstance(source, PreparedImage):
+        return source.pixels
     return to_pixels(source, wanted, max_pixels)
 
 

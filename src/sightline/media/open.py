@@ -3,7 +3,7 @@
 import io
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import IO
 
@@ -48,8 +48,18 @@ def open_image(source: ImageSource, *, at_least: int | None = None, max_pixels: 
     return open_framed(source, at_least, max_pixels).image
 
 
-def check_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> None:
-    """Refuse what is no picture, or one whose header promises too many pixels, before a single one is decoded."""
+@dataclass(frozen=True, slots=True)
+class ImageHeader:
+    """What a picture says of itself before it is decoded. progressive: of a JPEG, whose parts come in several scans."""
+
+    format: str
+    mode: str
+    size: tuple[int, int]
+    progressive: bool
+
+
+def check_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> ImageHeader:
+    """Read a picture's header; refuse what is no picture, or has too many pixels, before a single one is decoded."""
     data = _bytes_of(source)
     kind = detect_type(data)
     decoder = _decoder(source.name, kind)
@@ -59,6 +69,7 @@ def check_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> None:
     except Exception as error:  # as in open_framed
         raise diagnose(source.name, kind, data, error, max_pixels) from error
     check_pixels(source.name, image.size, max_pixels)
+    return ImageHeader(image.format or "", image.mode, image.size, bool(image.info.get("progressive")))
 
 
 def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> FramedImage:

@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from sightline.errors import MediaError
 
 _LARGEST_FILE = 4 << 30
@@ -86,6 +89,18 @@ class ImageBytes:
     def read(self) -> bytes:
         """Hand over the bytes it was made of."""
         return self.data
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedImage:
+    """A picture that was made a model's input already, elsewhere: float32 [3, size, size]."""
+
+    name: str
+    pixels: npt.NDArray[np.float32] = field(repr=False)
+
+    def read(self) -> bytes:
+        """Only the input of the model is left of it."""
+        raise MediaError(self.name, "has been decoded already")
 
 
 def _unreadable(name: str, error: OSError | ValueError) -> MediaError:

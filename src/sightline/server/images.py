@@ -1,31 +1,31 @@
-"""Pictures of the collection on their way out: the very bytes that were indexed, or small versions of them."""
+"""Images of the collection that are sent to clients: the very bytes that were indexed, or thumbnails of them."""
 
 import contextlib
 import hashlib
-import io
 import itertools
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-from PIL import Image
+from typing import BinaryIO
 
 from sightline.cache import cache_folder
 from sightline.collection import Collection, Item
 from sightline.collection.indexing.shards_and_urls import source_of
 from sightline.errors import MediaError
 from sightline.files import write_atomic
-from sightline.media import ImageBytes, ImageFile, ImageSource, open_image
+from sightline.media import ImageBytes, ImageFile, ImageSource
 from sightline.media.file_types import detect_type
+from sightline.server.decoders import DecoderPool
 from sightline.server.limits import Limits
 from sightline.server.problems import RefusedError, not_found
+from sightline.server.worker_pool import stop_if_cancelled
 
 SIDES = (160, 320, 640)
 """How long the longer side of a thumbnail can be."""
 
-_SHOWN_AS = {
+_BROWSER_TYPES = {
     "JPEG": "image/jpeg",
     "PNG": "image/png",
     "GIF": "image/gif",
@@ -33,58 +33,76 @@ _SHOWN_AS = {
     "AVIF": "image/avif",
     "BMP": "image/bmp",
 }
-_THUMBNAIL_QUALITY, _PICTURE_QUALITY = 80, 90
+_THUMBNAIL_QUALITY, _ORIGINAL_QUALITY = 80, 90
 _TIDY_EVERY = 1_000
-_TOO_OLD_TO_TRUST = "It was changed, moved or deleted since it was indexed: index again."
+_STREAMED_BYTES = 2**20  # from this size on, a file is not read into memory to be sent
+_CHUNK_BYTES = 2**18
+_HEAD_BYTES = 2**16  # enough to tell the type of a file
+_CHANGED = "It was changed, moved or deleted since it was indexed: index again."
 
 
 @dataclass(frozen=True, slots=True)
 class ImageContent:
-    """A picture ready to be sent."""
+    """An image to be sent: its bytes, or the open file that has them."""
 
-    data: bytes
     content_type: str
+    data: bytes = b""
+    file: BinaryIO | None = None
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return len(self.data) if self.file is None else os.fstat(self.file.fileno()).st_size
 
 
-def original_image(collection: Collection, item: Item, limits: Limits) -> ImageContent:
-    """The picture of an item as its file has it; one of a kind that browsers do not show is made a JPEG."""
-    data = _indexed_bytes(collection, item, limits)
-    shown_as = _SHOWN_AS.get(detect_type(data).decoder or "")
-    if shown_as:
-        return ImageContent(data, shown_as)
-    return ImageContent(
-        _jpeg(open_image(_source(item, data), max_pixels=limits.pixels), _PICTURE_QUALITY), "image/jpeg"
-    )
+def original_image(collection: Collection, item: Item, limits: Limits, decoders: DecoderPool) -> ImageContent:
+    """The image of an item as it was indexed; one of a type that browsers do not show is made a JPEG."""
+    found = _indexed_content(collection, item, limits)
+    head = found[:_HEAD_BYTES] if isinstance(found, bytes) else os.pread(found.fileno(), _HEAD_BYTES, 0)
+    content_type = _BROWSER_TYPES.get(detect_type(head).decoder or "")
+    if content_type is None:
+        return ImageContent("image/jpeg", decoders.jpeg(_source(item, _read(found)), _ORIGINAL_QUALITY))
+    if isinstance(found, bytes):
+        return ImageContent(content_type, found)
+    if os.fstat(found.fileno()).st_size < _STREAMED_BYTES:
+        return ImageContent(content_type, _read(found))
+    return ImageContent(content_type, file=found)
+
+
+def read_chunk(file: BinaryIO, offset: int, count: int) -> bytes:
+    """A part of an open file, at most `count` bytes; fewer at its end."""
+    return os.pread(file.fileno(), min(count, _CHUNK_BYTES), offset)
 
 
 class Thumbnails:
-    """Small versions of pictures, kept on the disk by the hash of what they show."""
+    """Small versions of images, kept on the disk by the hash of their content; only their owner may read them."""
 
-    def __init__(self, limits: Limits, folder: Path | None = None) -> None:
-        self._limits = limits
+    def __init__(self, limits: Limits, decoders: DecoderPool, folder: Path | None = None) -> None:
+        self._limits, self._decoders = limits, decoders
         self._folder = folder or cache_folder() / "thumbnails"
         self._made_so_far = itertools.count()
 
     def get(self, collection: Collection, item: Item, side: int) -> ImageContent:
         """The thumbnail of an item, made where there is none yet."""
-        place = self._place(_hash(collection, item), side)
+        place = self._place(content_hash(collection, item), side)
         try:
-            return ImageContent(place.read_bytes(), "image/jpeg")
+            return ImageContent("image/jpeg", place.read_bytes())
         except OSError:
-            data = self._made(collection, item, side)
+            source = _source(item, _read(_indexed_content(collection, item, self._limits)))
+            data = self._decoders.thumbnail(source, side, _THUMBNAIL_QUALITY)
         _keep(place, data)
         if next(self._made_so_far) % _TIDY_EVERY == 0:
-            self._tidy()
-        return ImageContent(data, "image/jpeg")
+            self.delete_oldest()
+        return ImageContent("image/jpeg", data)
 
-    def _tidy(self) -> None:
+    def delete_oldest(self) -> None:
         """Delete the thumbnails that were made first, until the rest takes no more than it may."""
         try:
-            there = [(path, path.stat()) for path in self._folder.glob("*/*.jpg")]
+            kept = [(path, path.stat()) for path in self._folder.glob("*/*.jpg")]
         except OSError:
             return
-        size = sum(found.st_size for _, found in there)
-        for path, found in sorted(there, key=lambda one: one[1].st_mtime_ns):
+        size = sum(found.st_size for _, found in kept)
+        for path, found in sorted(kept, key=lambda one: one[1].st_mtime_ns):
             if size <= self._limits.thumbnail_bytes:
                 return
             path.unlink(missing_ok=True)
@@ -93,16 +111,10 @@ class Thumbnails:
     def _place(self, hash: bytes, side: int) -> Path:
         return self._folder / hash.hex()[:2] / f"{hash.hex()[2:]}-{side}.jpg"
 
-    def _made(self, collection: Collection, item: Item, side: int) -> bytes:
-        data = _indexed_bytes(collection, item, self._limits)
-        image = open_image(_source(item, data), at_least=side)
-        image.thumbnail((side, side), Image.Resampling.LANCZOS)
-        return _jpeg(image, _THUMBNAIL_QUALITY)
-
 
 def etag(collection: Collection, item: Item, form: str) -> str:
-    """What changes only when the picture does."""
-    return f'"{_hash(collection, item).hex()[:32]}-{form}"'
+    """The entity tag of an image, which changes only when the image does."""
+    return f'"{content_hash(collection, item).hex()[:32]}-{form}"'
 
 
 def is_known(etag: str, header: str | None) -> bool:
@@ -110,55 +122,71 @@ def is_known(etag: str, header: str | None) -> bool:
     return header is not None and any(one.strip().removeprefix("W/") in (etag, "*") for one in header.split(","))
 
 
-def _hash(collection: Collection, item: Item) -> bytes:
+def content_hash(collection: Collection, item: Item) -> bytes:
+    """The hash of an item's content."""
     found = collection.catalog.hash_of(item.id)
     if found is None:
         raise not_found(item.id)
     return found
 
 
-def _indexed_bytes(collection: Collection, item: Item, limits: Limits) -> bytes:
-    """The bytes of one of the item's files; only if they are those that were indexed, whatever is there by now."""
+def _indexed_content(collection: Collection, item: Item, limits: Limits) -> bytes | BinaryIO:
+    """One of the item's files, or the bytes of it, if its content is still what was indexed."""
     if collection.kind != "images":
         raise RefusedError(404, f"item {item.id} is a text and has no picture")
-    wanted = _hash(collection, item)
-    for data in _readable([source_of(file) for file in item.files], limits.picture_bytes):
-        if hashlib.blake2b(data, digest_size=32).digest() == wanted:
-            return data
-    raise RefusedError(404, f"the picture of item {item.id} cannot be had", _TOO_OLD_TO_TRUST)
+    wanted = content_hash(collection, item)
+    for found in _readable([source_of(file) for file in item.files], limits.picture_bytes):
+        if _digest(found) == wanted:
+            return found
+        if not isinstance(found, bytes):
+            found.close()
+    raise RefusedError(404, f"the picture of item {item.id} cannot be had", _CHANGED)
 
 
-def _readable(sources: Iterable[ImageSource], most: int) -> Iterable[bytes]:
-    """The contents of those that are files, and not too large, or parts of shards, or at a URL of a list."""
+def _readable(sources: list[ImageSource], most: int) -> Iterator[bytes | BinaryIO]:
+    """Files that are regular and not too large, opened; and what is in shards, or at URLs."""
     for source in sources:
         with contextlib.suppress(OSError, MediaError):
-            data = _file(source.path, most) if isinstance(source, ImageFile) else source.read()
-            if data is not None and len(data) <= most:
-                yield data
+            found = _open_regular(source.path, most) if isinstance(source, ImageFile) else source.read()
+            if found is not None and (not isinstance(found, bytes) or len(found) <= most):
+                yield found
 
 
-def _file(path: Path, most: int) -> bytes | None:
-    """The content of a file that is not too large; never waits for a pipe or a device."""
-    with open(path, "rb", opener=_without_waiting) as file:
-        found = os.fstat(file.fileno())
-        return file.read(most) if stat.S_ISREG(found.st_mode) and found.st_size <= most else None
+def _open_regular(path: Path, most: int) -> BinaryIO | None:
+    """Open a regular file that is not too large; never waits for a pipe or a device."""
+    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 (given to the caller)
+    found = os.fstat(file.fileno())
+    if stat.S_ISREG(found.st_mode) and found.st_size <= most:
+        return file
+    file.close()
+    return None
 
 
 def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
+def _digest(content: bytes | BinaryIO) -> bytes:
+    """The hash by which the catalog knows contents; a file is read in parts."""
+    if isinstance(content, bytes):
+        return hashlib.blake2b(content, digest_size=32).digest()
+    digest = hashlib.blake2b(digest_size=32)
+    while part := content.read(_STREAMED_BYTES):
+        stop_if_cancelled()
+        digest.update(part)
+    return digest.digest()
+
+
+def _read(content: bytes | BinaryIO) -> bytes:
+    if isinstance(content, bytes):
+        return content
+    with content:
+        content.seek(0)
+        return content.read()
+
+
 def _source(item: Item, data: bytes) -> ImageBytes:
     return ImageBytes(f"item {item.id}", data)
-
-
-def _jpeg(image: Image.Image, quality: int) -> bytes:
-    data = io.BytesIO()
-    try:
-        image.save(data, "JPEG", quality=quality)
-    except (OSError, ValueError) as error:
-        raise MediaError("the picture", f"cannot be made a JPEG ({error})") from error
-    return data.getvalue()
 
 
 def _keep(place: Path, data: bytes) -> None:

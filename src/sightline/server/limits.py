@@ -8,7 +8,9 @@ class Limits:
     """Everything that is bounded.
 
     upload_bytes: of the body of a request. pixels: of a picture that is sent.
-    picture_bytes: of a file of the collection that is sent back.
+    picture_bytes: of a file of the collection that is sent back. own_pixels: of one that is decoded.
+    decode_bytes: memory for decoding one picture; large_decode_bytes: for one of the collection, one at a time.
+    decode_seconds: time for decoding one picture.
     items: texts, pictures or pairs in one request for other programs. characters: of one text.
     results, rerank, late: of one search. late_all: items of a collection that a search may rank by their parts.
     seconds: from the first byte of a request to the last of its answer.
@@ -23,6 +25,10 @@ class Limits:
     upload_bytes: int = 20 * 2**20
     pixels: int = 50_000_000
     picture_bytes: int = 256 * 2**20
+    own_pixels: int = 256_000_000
+    decode_bytes: int = 384 * 2**20
+    large_decode_bytes: int = 2 * 2**30
+    decode_seconds: float = 15.0
     items: int = 64
     characters: int = 1_000
     results: int = 200

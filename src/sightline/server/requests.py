@@ -10,7 +10,6 @@ from starlette.datastructures import UploadFile
 
 from sightline.errors import MediaError
 from sightline.media import ImageBytes
-from sightline.media.open import check_image
 from sightline.server.limits import Limits
 from sightline.server.problems import RefusedError
 
@@ -120,11 +119,6 @@ def decoded(data: str) -> ImageBytes:
         return ImageBytes("the picture", base64.b64decode(data, validate=True))
     except (binascii.Error, ValueError) as error:
         raise MediaError("the picture", "is not in base64", "Encode the bytes of the file as base64.") from error
-
-
-def check_upload(picture: ImageBytes, limits: Limits) -> None:
-    """Refuse what is no picture, or would become too large when it is opened."""
-    check_image(picture, max_pixels=limits.pixels)
 
 
 SEARCH_BODY: dict[str, Any] = {

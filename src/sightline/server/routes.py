@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from sightline.server import browse, responses
 from sightline.server.access import AccessControl
+from sightline.server.file_response import FileResponse
 from sightline.server.images import SIDES, ImageContent, is_known
 from sightline.server.metrics import CONTENT_TYPE
 from sightline.server.problems import MEDIA_TYPE
@@ -18,6 +19,7 @@ from sightline.server.reference import reference
 from sightline.server.requests import SEARCH_BODY, Embed, Id, Match, Search, Text, read_form
 from sightline.server.service import Service
 from sightline.server.static import content_type, tag
+from sightline.server.worker_pool import WorkerPool
 
 Filter = Annotated[str | None, Query(max_length=2000, description="A filter, such as: folder = 'holiday'")]
 ItemId = Annotated[Id, InPath(description="The id of an item, as results have it.")]
@@ -96,7 +98,7 @@ def item_routes(service: Service) -> APIRouter:
     @router.get("/{id}/image", responses=_PICTURE, response_class=Response)
     async def image(id: ItemId, if_none_match: IfNoneMatch = None) -> Response:
         """The picture itself, if its file is still what was indexed; rare kinds as JPEG."""
-        return _sent(*await service.pictures.run(service.image, id, _knows(if_none_match)))
+        return _image_response(service.pictures, *await service.pictures.run(service.image, id, _knows(if_none_match)))
 
     @router.get("/{id}/thumbnail", responses=_PICTURE, response_class=Response)
     async def thumbnail(
@@ -106,7 +108,9 @@ def item_routes(service: Service) -> APIRouter:
     ) -> Response:
         """A small version of the picture."""
         rounded = next(one for one in SIDES if one >= side)
-        return _sent(*await service.pictures.run(service.thumbnail, id, rounded, _knows(if_none_match)))
+        return _image_response(
+            service.pictures, *await service.pictures.run(service.thumbnail, id, rounded, _knows(if_none_match))
+        )
 
     return router
 
@@ -188,8 +192,11 @@ def _knows(header: str | None) -> Callable[[str], bool]:
     return lambda etag: is_known(etag, header)
 
 
-def _sent(etag: str, sent: ImageContent | None) -> Response:
+def _image_response(pool: WorkerPool, etag: str, content: ImageContent | None) -> Response:
     headers = {"ETag": etag, "Cache-Control": f"private, max-age={_PICTURE_AGE}"}
-    if sent is None:
+    if content is None:
         return Response(status_code=304, headers=headers)
-    return Response(sent.data, headers={**headers, "Content-Disposition": "inline"}, media_type=sent.content_type)
+    headers["Content-Disposition"] = "inline"
+    if content.file is None:
+        return Response(content.data, headers=headers, media_type=content.content_type)
+    return FileResponse(content, pool, headers)

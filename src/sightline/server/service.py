@@ -9,7 +9,8 @@ from sightline.bundle import Model
 from sightline.bundle.encoded import Encoded
 from sightline.collection import Collection, Item
 from sightline.errors import ModelError, StoreError
-from sightline.media import ImageBytes, require_pixels, to_input
+from sightline.media import ImageBytes, ImageSource, RegionConfig, require_pixels, to_input
+from sightline.media.source import PreparedImage
 from sightline.parallel import usable_cpus
 from sightline.retrieval.explain import explain, seen_box
 from sightline.retrieval.plan import Plan
@@ -18,11 +19,12 @@ from sightline.retrieval.scoring import fuse
 from sightline.server import responses
 from sightline.server.batcher import Batcher
 from sightline.server.current_collection import CurrentCollection
+from sightline.server.decoders import DecoderPool
 from sightline.server.images import ImageContent, Thumbnails, etag, original_image
 from sightline.server.limits import Limits
 from sightline.server.metrics import Metrics
 from sightline.server.problems import RefusedError, not_found
-from sightline.server.requests import Embed, Match, PictureSearch, Search, check_upload, decoded
+from sightline.server.requests import Embed, Match, PictureSearch, Search, decoded
 from sightline.server.shared_model import SharedModel
 from sightline.server.similar import similar
 from sightline.server.worker_pool import BatchedPool, WorkerPool
@@ -43,7 +45,8 @@ class Service:
 
     def __init__(self, current: CurrentCollection, model: SharedModel, limits: Limits, metrics: Metrics) -> None:
         self.current, self.model, self.limits, self.metrics = current, model, limits, metrics
-        self.thumbnails = Thumbnails(limits)
+        self.decoders = DecoderPool(limits)
+        self.thumbnails = Thumbnails(limits, self.decoders)
         self.together: BatchedPool[Search, dict[str, Any]] = BatchedPool(
             Batcher(
                 self._search_together,
@@ -64,6 +67,7 @@ class Service:
         """Finish what is running, and end all threads."""
         for pool in (self.together, self.quick, self.slow, self.pictures):
             pool.close()
+        self.decoders.close()
         self.model.close()
 
     async def found(self, asked: Search, image: ImageBytes | None = None) -> dict[str, Any]:
@@ -82,12 +86,11 @@ class Service:
     def search(self, asked: Search, image: ImageBytes | None = None) -> dict[str, Any]:
         """Search by words, a picture or both."""
         weight = asked.image_weight if isinstance(asked, PictureSearch) else 0.5
-        if image is not None:
-            check_upload(image, self.limits)
+        prepared = None if image is None else self._prepared(image)
         with self.current.use() as collection:
             if asked.late == "all" and len(collection) > self.limits.late_all:
                 raise RefusedError(422, f"late all of {len(collection):,} items", f"Give at most {self.limits.late:,}.")
-            result = collection.search(asked.q, image=image, image_weight=weight, **asked.options())
+            result = collection.search(asked.q, image=prepared, image_weight=weight, **asked.options())
             self.metrics.search(result.took_ms)
             return responses.search_answer(result, collection.kind)
 
@@ -112,7 +115,7 @@ class Service:
         with self.current.use() as collection:
             item = _item(collection, id)
             tag = etag(collection, item, "image")
-            return tag, None if known(tag) else original_image(collection, item, self.limits)
+            return tag, None if known(tag) else original_image(collection, item, self.limits, self.decoders)
 
     def thumbnail(self, id: int, side: int, known: HasTag) -> tuple[str, ImageContent | None]:
         """The tag of an item's thumbnail, and the thumbnail unless `known` says that the client has it."""
@@ -169,8 +172,14 @@ class Service:
         return {"model": self.model.name, "scores": scores}
 
     def _encoded(self, image: ImageBytes) -> Encoded:
-        check_upload(image, self.limits)
-        return self.model.encode_images(to_input(image, self.model.preprocess, self.limits.pixels)[None])
+        return self.model.encode_images(to_input(self._prepared(image), self.model.preprocess)[None])
+
+    def _prepared(self, image: ImageBytes) -> ImageSource:
+        """An uploaded image as the model reads it, decoded in another process."""
+        wanted = self.model.preprocess
+        if isinstance(wanted, RegionConfig):
+            return image  # which such a model refuses unopened
+        return PreparedImage(image.name, self.decoders.pixels(image, wanted))
 
     def _score(self, texts: Encoded, row: int, image: Encoded) -> dict[str, Any]:
         if texts.states is None or image.states is None:

@@ -1,0 +1,134 @@
+"""A process that decodes pictures for the server, one after another, and can be ended at any time.
+
+    python -P -m sightline.server.decoder_process
+
+Requests come from standard input and answers go to standard output. Each is a line of JSON, whose `bytes` says how many
+bytes follow it. The process ends when its input does, and when a picture takes longer than it may.
+"""
+
+import io
+import json
+import os
+import signal
+import sys
+from typing import IO, Any
+
+import numpy as np
+from PIL import Image
+
+from sightline import settings
+from sightline.errors import MediaError, ModelError
+from sightline.media import ImageBytes, Preprocess, open_image, to_pixels
+from sightline.media.open import ImageHeader, check_image
+
+TASKS = ("pixels", "thumbnail", "jpeg")
+_PLAIN_MODES = ("1", "L", "RGB", "CMYK", "YCbCr")
+_HEADROOM = 2**30  # of address space beside the pictures
+_NICE = 10
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints must not end up among the answers
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the process, whatever library is at work
+    os.nice(_NICE)
+    while message := read_message(requests):
+        header, data = message
+        _limit_memory(header["max_bytes"])
+        signal.setitimer(signal.ITIMER_REAL, header["seconds"])
+        answer, result = _answer(header, data)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        write_message(answers, answer, result)
+
+
+def read_message(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
+    """The next message, a header and what follows it; None at the end."""
+    line = stream.readline()
+    if not line:
+        return None
+    header: dict[str, Any] = json.loads(line)
+    data = stream.read(header["bytes"])
+    return (header, data) if len(data) == header["bytes"] else None
+
+
+def write_message(stream: IO[bytes], header: dict[str, Any], data: bytes) -> None:
+    """Write a header and what follows it."""
+    stream.write(json.dumps({**header, "bytes": len(data)}).encode() + b"\n")
+    stream.write(data)
+    stream.flush()
+
+
+def estimated_bytes(header: ImageHeader, at_least: int | None) -> int:
+    """How much memory decoding a picture takes at most, from what its header says.
+
+    A JPEG is decoded at an eighth of its sides or more, as long as `at_least` pixels are left of the shorter one; a
+    progressive one has all its coefficients in memory. Others are decoded whole and copied, more often where they are
+    transparent or have more than eight bits.
+    """
+    width, height = header.size
+    pixels = width * height
+    if header.format in ("JPEG", "MPO"):
+        scale = 1
+        while at_least and scale < 8 and min(width, height) >= 2 * scale * at_least:
+            scale *= 2
+        return 12 * pixels // scale**2 + (6 * pixels if header.progressive else 0)
+    return pixels * (12 if header.mode in _PLAIN_MODES else 20)
+
+
+def _answer(header: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+    source = ImageBytes(header["name"], data)
+    try:
+        found = check_image(source, max_pixels=header["max_pixels"])
+        needed = estimated_bytes(found, _at_least(header))
+        if needed > header["max_bytes"]:
+            return {"needed": needed}, b""
+        return _done(header, source)
+    except MediaError as error:
+        return {"reason": error.reason, "way_out": error.way_out}, b""
+    except (MemoryError, ModelError) as error:
+        return {"reason": f"cannot be decoded ({error or 'out of memory'})", "way_out": "Save it smaller."}, b""
+
+
+def _at_least(header: dict[str, Any]) -> int | None:
+    if header["task"] == "thumbnail":
+        return int(header["side"])
+    if header["task"] == "pixels":
+        wanted = _preprocess(header)
+        return 2 * (wanted.short or wanted.size)
+    return None
+
+
+def _done(header: dict[str, Any], source: ImageBytes) -> tuple[dict[str, Any], bytes]:
+    """A picture as the model reads it, or as a JPEG of its own or of a smaller size."""
+    if header["task"] == "pixels":
+        pixels = to_pixels(source, _preprocess(header), header["max_pixels"])
+        return {"shape": pixels.shape}, np.ascontiguousarray(pixels).tobytes()
+    image = open_image(source, at_least=_at_least(header), max_pixels=header["max_pixels"])
+    if header["task"] == "thumbnail":
+        image.thumbnail((header["side"], header["side"]), Image.Resampling.LANCZOS)
+    made = io.BytesIO()
+    try:
+        image.save(made, "JPEG", quality=header["quality"])
+    except (OSError, ValueError) as error:
+        raise MediaError(source.name, f"cannot be made a JPEG ({error})") from error
+    return {}, made.getvalue()
+
+
+def _preprocess(header: dict[str, Any]) -> Preprocess:
+    return settings.parse(Preprocess, header["preprocess"], "preprocess", ModelError)
+
+
+def _limit_memory(most: int) -> None:
+    """Let the process have no more address space than a picture may take, beside what it has without one."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    limit = most + _HEADROOM
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+if __name__ == "__main__":
+    main()

@@ -18,6 +18,7 @@ from fastapi import FastAPI
 import sightline
 from server.samples import LIMITS, TOKEN, application, ask, bomb, limits, picture
 from server.served import opening, served
+from sightline.bundle import Bundle
 from sightline.collection.catalog.database import Catalog
 from sightline.errors import ServeError
 from sightline.server import access
@@ -469,7 +470,7 @@ class Stuck:
         self.free = threading.Event()
         self.began = threading.Semaphore(0)
         self.count = 0
-        model = type(opened.service.model).__mro__[1]
+        model = Bundle
         match = model.match
 
         def slow(own: Any, *arguments: Any) -> Any:

@@ -53,6 +53,22 @@ def test_a_bundle_is_evaluated_to_a_table_and_to_json(tiny_bundle: Path, caption
     assert set(found["seconds"]) == {"encode_images", "encode_texts", "rank", "late", "match"}
 
 
+def test_a_bundle_names_the_images_of_class_folders(tiny_bundle: Path, tmp_path: Path) -> None:
+    for number, name in enumerate(["dog", "cat", "ball", "dog"]):
+        (tmp_path / "set" / name).mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 30), (60 * number, 0, 0)).save(tmp_path / "set" / name / f"{number}.png")
+    out = tmp_path / "result.json"
+    done = run("eval", tiny_bundle, tmp_path / "set", "--names", "--rerank", "2", "--json", out)
+    assert done.exit_code == 0, done.output
+    assert "3 labels" in done.output
+    found = json.loads(out.read_text())
+    assert found["names"]["labels"] == 3
+    assert found["names"]["top5"] == 100
+    assert found["stages"] == ["embed", "match@2"]
+    refused = run("eval", tiny_bundle, tmp_path / "set", "--names", "--late", "3")
+    assert refused.exit_code == 2
+
+
 def test_a_checkpoint_and_its_bundle_score_alike(captions: Path, tmp_path: Path) -> None:
     checkpoint.save(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "checkpoint")
     exported = run("export", tmp_path / "checkpoint", "--out", tmp_path / "bundle", "--name", "mine")

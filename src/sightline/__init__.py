@@ -13,15 +13,29 @@ if TYPE_CHECKING:
     from sightline.api import search as search
     from sightline.collection.indexing.sync import index as index
     from sightline.evaluation import evaluate as evaluate
+    from sightline.evaluation import evaluate_names as evaluate_names
     from sightline.onnx_export.exporter import export as export
     from sightline.registry.loader import load as load
     from sightline.training.trainer import train as train
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "evaluate", "explain", "explain_codes", "export", "index", "load", "open", "search", "train"]
+__all__ = [
+    "__version__",
+    "evaluate",
+    "evaluate_names",
+    "explain",
+    "explain_codes",
+    "export",
+    "index",
+    "load",
+    "open",
+    "search",
+    "train",
+]
 
 _VERBS = {
     "evaluate": "sightline.evaluation",
+    "evaluate_names": "sightline.evaluation",
     "explain": "sightline.api",
     "explain_codes": "sightline.api",
     "export": "sightline.onnx_export.exporter",

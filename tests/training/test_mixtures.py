@@ -146,6 +146,15 @@ def test_several_validation_sets_count_by_their_weights(few: Path, named: Path, 
     assert list(trained.validation["sets"]) == ["cards", "colours"]
 
 
+def test_names_are_validated_by_how_often_they_come_first(few: Path, named: Path, tmp_path: Path) -> None:
+    sets = [{"name": "cards", "data": [str(few)]}, {"name": "colours", "data": [str(named)], "kind": "names"}]
+    train(parse_recipe(recipe(few, named, data={"val": sets}), "it"), tmp_path / "run")
+    val = log(tmp_path / "run")[-1]["val"]
+    assert set(val["sets"]["colours"]) == {"top1", "top5"}
+    assert val["rSum"] == pytest.approx((val["sets"]["cards"]["rSum"] + 6 * val["sets"]["colours"]["top1"]) / 2)
+    assert val["t2i"] == val["sets"]["cards"]["t2i"]
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [

@@ -2,12 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from sightline.cli.console import check_writable, print_json, print_lines, print_table, tell_skipped, tell_unreadable
 from sightline.errors import SightlineError
+
+if TYPE_CHECKING:
+    from sightline.bundle.model import Model
+    from sightline.datasets import Record
 
 
 def explain(
@@ -57,6 +61,10 @@ def explain(
 def evaluate(
     model: Annotated[str, typer.Argument(help="default, a bundle or checkpoint folder, or hf:NAME.")],
     data: Annotated[list[str], typer.Argument(help="Captioned images: shards, JSONL, Karpathy, COCO, …")],
+    names: Annotated[
+        bool,
+        typer.Option("--names", help="Zero-shot: how often an image's label comes first among all labels."),
+    ] = False,
     partner: Annotated[
         str | None, typer.Option("--with", metavar="MODEL", help="A second model: rank by the mean of both.")
     ] = None,
@@ -101,6 +109,16 @@ def evaluate(
     if split is None and protocol != "full" and any(record.split == "test" for record in records):
         records = [record for record in records if record.split == "test"]
     opened = sightline.load(model, prefer_gpu=True)
+    if names:
+        unused = {"--with": partner, "--translate": translate, "--late": late, "--matcher": matcher}
+        for option, value in {**unused, "--distractors": distractors}.items():
+            if value is not None:
+                raise typer.BadParameter("Not with --names.", param_hint=option)
+        _evaluate_names(
+            opened, records, json_file, data=", ".join(data), rerank=rerank, fusion=fusion, weight=weight,
+            batch_size=batch_size,
+        )  # fmt: skip
+        return
     options: dict[str, Any] = {
         "data": ", ".join(data),
         "protocol": protocol,
@@ -128,3 +146,15 @@ def evaluate(
         json_file.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     tell_unreadable("Cannot be read", unreadable)
     print_table(shown)
+
+
+def _evaluate_names(model: "Model", records: "list[Record]", json_file: Path | None, **options: Any) -> None:
+    from sightline.cli.progress import evaluating
+    from sightline.evaluation.names import evaluate_names, table
+
+    with evaluating() as progress:
+        found = evaluate_names(model, records, progress=progress, **options)
+    if json_file is not None:
+        json_file.write_text(json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    tell_unreadable("Cannot be read", found.unreadable)
+    print_table(table(found))

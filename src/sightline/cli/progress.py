@@ -199,6 +199,6 @@ class Latest:
 
     def __str__(self) -> str:
         told = [f"{name} {loss:.4f}" for name, (_, loss) in self.losses.items()]
-        if self.val:
+        if self.val and self.val["t2i"]:
             told.append(f"val R@1 {self.val['t2i']['R@1']:.1f} / {self.val['i2t']['R@1']:.1f}")
         return "  ".join(told)

@@ -155,10 +155,9 @@ def _what_to_do_with(trained: "Trained", bundle: Path) -> str:
     if found is None:
         told = f"after {trained.steps} steps, without validation data"
     else:
-        told = (
-            f"val R@1 {found['text_to_image']['R@1']:.1f} text to image, {found['image_to_text']['R@1']:.1f} image to "
-            f"text, rSum {found['rSum']:.1f}, at step {found['step']}"
-        )
+        to_image, to_text = found["text_to_image"], found["image_to_text"]
+        recalls = f"R@1 {to_image['R@1']:.1f} text to image, {to_text['R@1']:.1f} image to text, " if to_image else ""
+        told = f"val {recalls}rSum {found['rSum']:.1f}, at step {found['step']}"
     command = shlex.join(["sightline", "export", str(trained.folder), "--out", str(bundle)])
     return f"{trained.folder}: {told}. Next: {command}"
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         summary,
         text_to_image_ranks,
     )
+    from sightline.evaluation.names import NamesEvaluation, evaluate_names
     from sightline.evaluation.protocols import PROTOCOLS, Protocol
     from sightline.evaluation.ranking import ranks_from_embeddings, top_k_from_embeddings
     from sightline.evaluation.report import compare, table
@@ -30,6 +31,7 @@ __all__ = [
     "Difference",
     "Evaluation",
     "Languages",
+    "NamesEvaluation",
     "Protocol",
     "Translator",
     "bootstrap",
@@ -37,6 +39,7 @@ __all__ = [
     "compare",
     "evaluate",
     "evaluate_languages",
+    "evaluate_names",
     "image_to_text_ranks",
     "mean_recall",
     "median_rank",
@@ -55,6 +58,7 @@ _MODULE_OF = {
     "Difference": "resampling",
     "Evaluation": "result",
     "Languages": "languages",
+    "NamesEvaluation": "names",
     "Protocol": "protocols",
     "Translator": "translation",
     "bootstrap": "resampling",
@@ -62,6 +66,7 @@ _MODULE_OF = {
     "compare": "report",
     "evaluate": "evaluator",
     "evaluate_languages": "languages",
+    "evaluate_names": "names",
     "paired_difference": "resampling",
     "ranks_from_embeddings": "ranking",
     "table": "report",

@@ -65,11 +65,17 @@ class SourceRecipe:
 
 @dataclass(frozen=True, slots=True)
 class ValidationSetRecipe:
-    """One of several validation sets. weight: in the mean by which checkpoints are compared."""
+    """One of several validation sets.
+
+    weight: in the mean by which checkpoints are compared.
+    kind: "captions", recalls, or "names", how often an image's label comes first among the labels of the set. In a mean
+    of rSum, the sum of six recalls, names count six times their top 1.
+    """
 
     name: str
     data: tuple[str, ...]
     weight: float = 1.0
+    kind: Literal["captions", "names"] = "captions"
 
     def __post_init__(self) -> None:
         if not self.data:

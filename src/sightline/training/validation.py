@@ -1,6 +1,6 @@
 """The validation data of a run: how the model does on it, and which number tells the best checkpoint."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,41 +8,54 @@ import torch
 
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.datasets import Record
-from sightline.evaluation import Evaluation, Languages, evaluate, evaluate_languages
+from sightline.evaluation import Evaluation, Languages, NamesEvaluation, evaluate, evaluate_languages, evaluate_names
+from sightline.evaluation.names import labels_of
 from sightline.evaluation.plan import Plan
 from sightline.models.retriever import Retriever
 from sightline.models.torch_model import TorchModel
 from sightline.training.recipe import Recipe
 from sightline.training.setup import check_validation_records, validation_records
 
+OneSet = Evaluation | Languages | NamesEvaluation
+
 
 @dataclass(frozen=True, slots=True)
 class ValidationResults:
     """The results on several validation sets. All numbers of the whole are means over the sets by their weights."""
 
-    sets: Mapping[str, Evaluation | Languages]
+    sets: Mapping[str, OneSet]
     weights: Mapping[str, float]
 
     @property
     def text_to_image(self) -> dict[str, float]:
-        """R@1, R@5, R@10 and medR of finding a caption's image."""
-        return self._means(lambda found: found.text_to_image)
+        """R@1, R@5, R@10 and medR of finding a caption's image, over the sets that have captions."""
+        return self._recalls([(name, found.text_to_image) for name, found in self._captioned()])
 
     @property
     def image_to_text(self) -> dict[str, float]:
-        """R@1, R@5, R@10 and medR of finding any caption of an image."""
-        return self._means(lambda found: found.image_to_text)
+        """R@1, R@5, R@10 and medR of finding any caption of an image, over the sets that have captions."""
+        return self._recalls([(name, found.image_to_text) for name, found in self._captioned()])
 
     @property
     def r_sum(self) -> float:
-        """Sum of the six recalls."""
-        return self._means(lambda found: {"rSum": found.r_sum})["rSum"]
+        """Sum of the six recalls; of names, six times their top 1."""
+        return self._mean([(name, r_sum_of(found)) for name, found in self.sets.items()])
 
-    def _means(self, numbers: Callable[[Evaluation | Languages], Mapping[str, float]]) -> dict[str, float]:
-        total = sum(self.weights.values())
-        found = {name: numbers(one) for name, one in self.sets.items()}
-        names = next(iter(found.values()))
-        return {key: sum(self.weights[name] * one[key] for name, one in found.items()) / total for key in names}
+    @property
+    def r_at_1(self) -> float:
+        """R@1 of finding a caption's image; of names, their top 1."""
+        return self._mean([(name, r_at_1_of(found)) for name, found in self.sets.items()])
+
+    def _captioned(self) -> list[tuple[str, Evaluation | Languages]]:
+        return [(name, found) for name, found in self.sets.items() if not isinstance(found, NamesEvaluation)]
+
+    def _recalls(self, found: Sequence[tuple[str, Mapping[str, float]]]) -> dict[str, float]:
+        keys = found[0][1] if found else {}
+        return {key: self._mean([(name, one[key]) for name, one in found]) for key in keys}
+
+    def _mean(self, found: Sequence[tuple[str, float]]) -> float:
+        total = sum(self.weights[name] for name, _ in found)
+        return sum(self.weights[name] * value for name, value in found) / total if total else 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return the means under the names of a single result, and every result whole."""
@@ -58,6 +71,18 @@ class ValidationResults:
 Validated = Evaluation | Languages | ValidationResults
 
 
+def r_sum_of(found: Validated | NamesEvaluation) -> float:
+    """Return the sum of six recalls of a result; of names, six times their top 1."""
+    return 6 * found.top1 if isinstance(found, NamesEvaluation) else found.r_sum
+
+
+def r_at_1_of(found: Validated | NamesEvaluation) -> float:
+    """Return R@1 of finding a caption's image; of names, their top 1."""
+    if isinstance(found, NamesEvaluation):
+        return found.top1
+    return found.r_at_1 if isinstance(found, ValidationResults) else found.text_to_image["R@1"]
+
+
 class Validation:
     """Evaluates the model on the validation sets of a recipe; on nothing, where it names none.
 
@@ -68,45 +93,54 @@ class Validation:
         self._recipe, self._model, self._tokenizer, self._device = recipe, model, tokenizer, device
         self._sets = {name: records for name, records in validation_records(recipe).items() if records}
         self._weights = {one.name: one.weight for one in recipe.data.validation_sets}
+        self._names = {one.name for one in recipe.data.validation_sets if one.kind == "names"}
         asked = recipe.validation
         self._plan = Plan(asked.late or None, asked.rerank or None, asked.fusion, asked.weight)
         if self._sets:
             self._plan.check(self._runnable())
-        for records in self._sets.values():
-            check_validation_records(recipe, records, model.preprocess)
+        for name, records in self._sets.items():
+            if name in self._names:
+                labels_of(records)
+            else:
+                check_validation_records(recipe, records, model.preprocess)
 
     def evaluate(self) -> Validated | None:
         """Evaluate on every set, in the language of the run or in each of several; None without data."""
         found = {name: self._evaluate(name, records) for name, records in self._sets.items()}
-        if len(found) > 1:
+        only = next(iter(found.values()), None)
+        if len(found) > 1 or isinstance(only, NamesEvaluation):
             return ValidationResults(found, self._weights)
-        return next(iter(found.values()), None)
+        return only
 
-    def _evaluate(self, name: str, records: list[Record]) -> Evaluation | Languages:
+    def _evaluate(self, name: str, records: list[Record]) -> OneSet:
         plan, lang = self._plan, self._recipe.data.lang
         options: dict[str, Any] = {
             "data": name,
-            "late": plan.late,
             "rerank": plan.rerank,
             "fusion": plan.fusion,
             "weight": plan.weight,
             "batch_size": 256 if self._device.type == "cuda" else 32,
         }
+        if name in self._names:
+            return evaluate_names(self._runnable(), records, **options)
+        options["late"] = plan.late
         if isinstance(lang, str):
             return evaluate(self._runnable(), records, lang=lang, **options)
         return evaluate_languages(self._runnable(), records, lang, **options)
 
     def score(self, found: Validated) -> float:
         """Return the number by which checkpoints are compared; the higher, the better."""
-        return found.r_sum if self._recipe.validation.metric == "rSum" else found.text_to_image["R@1"]
+        return r_sum_of(found) if self._recipe.validation.metric == "rSum" else r_at_1_of(found)
 
     def _runnable(self) -> TorchModel:
         """The model with its weights of now: anew each time, for it remembers what tells them from others."""
         return TorchModel(self._model.eval(), self._tokenizer, self._recipe.name)
 
 
-def log_entry(found: Validated) -> dict[str, Any]:
+def log_entry(found: Validated | NamesEvaluation) -> dict[str, Any]:
     """Return what the log says of a validation: the recalls, and of several sets those of each."""
+    if isinstance(found, NamesEvaluation):
+        return found.names
     entry: dict[str, Any] = {"t2i": found.text_to_image, "i2t": found.image_to_text, "rSum": found.r_sum}
     if isinstance(found, ValidationResults):
         entry["sets"] = {name: log_entry(one) for name, one in found.sets.items()}

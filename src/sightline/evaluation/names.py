@@ -1,0 +1,259 @@
+"""Zero-shot classification: how often the name of what an image shows comes first among the names of a set."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sightline.arrays import Float32Array, Int64Array
+from sightline.bundle.model import DEFAULT_WEIGHT, FusionRule, Model, check_ability
+from sightline.datasets import Problem, Record
+from sightline.errors import EvaluationError
+from sightline.evaluation.clock import Clock
+from sightline.evaluation.encodings import Encodings, Needs, Progress, encode_images, encode_texts, usual_batch
+from sightline.retrieval.scoring import check_fusion, fuse
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+PROMPTS = (
+    "a photo of a {}.",
+    "{}",
+    "a picture of a {}",
+    "a close-up of a {}",
+    "a {}",
+    "this is a {}",
+    "an image of a {}",
+)
+"""Sentences that a name is put into. The mean of their embeddings stands for the name; the matcher reads the first."""
+
+_Z = 1.959964  # of a 95 % interval
+
+
+@dataclass(frozen=True, slots=True)
+class NamesEvaluation:
+    """How one model names the images of one set.
+
+    ranks: [images], the rank of each image's own name; infinite for an image that cannot be read.
+    """
+
+    model: str
+    data: str
+    stages: tuple[str, ...]
+    fusion: str | None
+    weight: float | None
+    labels: tuple[str, ...] = field(repr=False)
+    ranks: Float32Array = field(repr=False)
+    prompts: tuple[str, ...] = PROMPTS
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    unreadable: tuple[Problem, ...] = ()
+
+    @property
+    def top1(self) -> float:
+        """Percentage of images whose own name comes first."""
+        return self._top(1)
+
+    @property
+    def top5(self) -> float:
+        """Percentage of images whose own name is among the first five."""
+        return self._top(5)
+
+    def _top(self, k: int) -> float:
+        return 100.0 * float(np.mean(self.ranks <= k))
+
+    @property
+    def ci95(self) -> dict[str, tuple[float, float]]:
+        """95 % intervals of both (Wilson 1927)."""
+        return {name: wilson(value / 100, len(self.ranks)) for name, value in self.names.items()}
+
+    @property
+    def names(self) -> dict[str, float]:
+        """Both percentages by name."""
+        return {"top1": self.top1, "top5": self.top5}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON values."""
+        return {
+            "model": self.model,
+            "data": self.data,
+            "protocol": "names",
+            "stages": list(self.stages),
+            "fusion": self.fusion,
+            "weight": self.weight,
+            "images": len(self.ranks),
+            "names": {**{name: round(value, 3) for name, value in self.names.items()}, "labels": len(self.labels)},
+            "ci95": {name: [round(low, 3), round(high, 3)] for name, (low, high) in self.ci95.items()},
+            "prompts": list(self.prompts),
+            "unreadable": [{"image": one.place, "reason": one.reason} for one in self.unreadable],
+            "seconds": {part: round(value, 3) for part, value in self.seconds.items()},
+        }
+
+
+def evaluate_names(
+    model: Model,
+    records: Sequence[Record],
+    *,
+    data: str = "",
+    prompts: Sequence[str] = PROMPTS,
+    rerank: int | None = None,
+    fusion: FusionRule | None = None,
+    weight: float | None = None,
+    batch_size: int | None = None,
+    progress: Progress | None = None,
+) -> NamesEvaluation:
+    """Measure how often `model` puts the label of an image first among all labels of `records`.
+
+    A record's label is its `label`, or the folder that the image is in.
+
+    data: what the result calls the data set.
+    prompts: sentences with {} in the place of the label.
+    rerank: how many of the best labels the matcher rescores, with the first prompt; its logit and the cosine are joined
+        by `fusion` and `weight`, by default as the model says.
+
+    An image that cannot be read counts as missed and is named in `unreadable`. Ties count against the model.
+    """
+    _check_prompts(prompts)
+    own = model.defaults
+    fusion = fusion or own.fusion
+    weight = weight if weight is not None else own.weight if fusion == own.fusion else DEFAULT_WEIGHT
+    check_ability(model, "embed", "naming")
+    if rerank is not None:
+        check_ability(model, "match", "rerank")
+        check_fusion(fusion, weight)
+    of_records = labels_of(records)
+    labels = tuple(dict.fromkeys(of_records))
+    number = {label: index for index, label in enumerate(labels)}
+    right = np.array([number[label] for label in of_records], dtype=np.int64)
+    batch = batch_size or usual_batch(model)
+    clock, states = Clock(), Needs(states=rerank is not None)
+    unreadable: list[Problem] = []
+    with clock("encode_images"):
+        sources = [record.image for record in records]
+        images, readable = encode_images(model, sources, states, batch, progress, unreadable.append)
+    with clock("encode_texts"):
+        texts, _ = encode_texts(model, [prompts[0].format(label) for label in labels], states, batch, progress)
+        vectors = _label_vectors(model, labels, prompts, texts, batch, progress)
+    with clock("rank"):
+        scores = images.embedding @ vectors.T
+        found = _ranks(scores, right[readable])
+    if rerank is not None:
+        with clock("match"):
+            best = np.argsort(-scores, axis=1, kind="stable")[:, : min(rerank, len(labels))]
+            logits = _matched(model, texts, images, best, batch, progress)
+            fused = fuse(fusion, np.take_along_axis(scores, best, axis=1), logits, weight)
+            found = _reranked(found, best, fused, right[readable])
+    ranks = np.full(len(records), np.inf, dtype=np.float32)
+    ranks[readable] = found
+    stages = ("embed",) if rerank is None else ("embed", f"match@{rerank}")
+    return NamesEvaluation(
+        model=model.name,
+        data=data,
+        stages=stages,
+        fusion=None if rerank is None else fusion,
+        weight=None if rerank is None or fusion == "ce" else weight,
+        labels=labels,
+        ranks=ranks,
+        prompts=tuple(prompts),
+        seconds=clock.seconds,
+        unreadable=tuple(unreadable),
+    )
+
+
+def labels_of(records: Sequence[Record]) -> list[str]:
+    """Return the label of every record: its own, or the name of the folder that its image is in."""
+    found = [record.label or PurePosixPath(record.key).parent.name.replace("_", " ").strip() for record in records]
+    lacking = [record.key for record, label in zip(records, found, strict=True) if not label]
+    if not records:
+        raise EvaluationError("there are no images to name")
+    if lacking or len(set(found)) < 2:
+        raise EvaluationError(
+            f"{lacking[0]} has no label" if lacking else f"all images have one label, {found[0]!r}",
+            'Give images in folders named after what they show, or shards whose JSON has a "label".',
+        )
+    return found
+
+
+def table(found: NamesEvaluation) -> "Table":
+    """Show both percentages with their 95 % intervals."""
+    from rich.table import Table
+
+    title = f"{found.model} on {found.data or 'unnamed data'}: {', '.join(found.stages)}"
+    caption = f"{len(found.ranks):,} images, {len(found.labels):,} labels, {len(found.prompts)} prompts"
+    shown = Table(title=title, caption=caption, caption_justify="left")
+    for heading in found.names:
+        shown.add_column(heading.replace("top", "top "), justify="right")
+    intervals = found.ci95
+    shown.add_row(*(f"{value:.1f} ({intervals[k][0]:.1f}-{intervals[k][1]:.1f})" for k, value in found.names.items()))
+    return shown
+
+
+def wilson(share: float, count: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of `count` trials, in percent (Wilson 1927).
+
+    >>> [round(end, 1) for end in wilson(0.5, 100)]
+    [40.4, 59.6]
+    """
+    middle = (share + _Z**2 / (2 * count)) / (1 + _Z**2 / count)
+    reach = _Z / (1 + _Z**2 / count) * sqrt(share * (1 - share) / count + (_Z / (2 * count)) ** 2)
+    return 100 * max(0.0, middle - reach), 100 * min(1.0, middle + reach)
+
+
+def _check_prompts(prompts: Sequence[str]) -> None:
+    for prompt in prompts:
+        if prompt.count("{}") != 1:
+            raise EvaluationError(f"prompt {prompt!r}", "Put {} where the label goes, once.")
+    if not prompts:
+        raise EvaluationError("no prompts", 'Give at least one, such as "a photo of a {}."')
+
+
+def _label_vectors(
+    model: Model,
+    labels: Sequence[str],
+    prompts: Sequence[str],
+    first: Encodings,
+    batch_size: int,
+    progress: Progress | None,
+) -> Float32Array:
+    """Return the mean of the prompts' embeddings for every label, [labels, dim], of unit length."""
+    total = first.embedding.astype(np.float32)
+    for prompt in prompts[1:]:
+        texts, _ = encode_texts(model, [prompt.format(label) for label in labels], Needs(), batch_size, progress)
+        total = total + texts.embedding
+    return total / np.linalg.norm(total, axis=1, keepdims=True).clip(min=1e-12)  # type: ignore[no-any-return]
+
+
+def _ranks(scores: Float32Array, right: Int64Array) -> Float32Array:
+    """Return the rank [images] of the right label by scores [images, labels]."""
+    own = np.take_along_axis(scores, right[:, None], axis=1)
+    ranks: Float32Array = np.count_nonzero(scores >= own, axis=1).astype(np.float32)
+    return ranks
+
+
+def _matched(
+    model: Model, texts: Encodings, images: Encodings, best: Int64Array, batch_size: int, progress: Progress | None
+) -> Float32Array:
+    """Return the matcher's logits of every image with its best labels, [images, k]."""
+    if texts.states is None or images.states is None:
+        raise EvaluationError(f"{model.name} gave no states to match")
+    match = model.pair_matcher(texts.states, images.states)
+    label, image = best.ravel(), np.repeat(np.arange(len(best)), best.shape[1])
+    order = np.lexsort((label, texts.states.lengths[label]))
+    logits = np.empty(len(label), dtype=np.float32)
+    for start in range(0, len(order), batch_size):
+        some = order[start : start + batch_size]
+        logits[some] = match(label[some], image[some])
+        if progress:
+            progress("match", start + len(some), len(order))
+    return logits.reshape(best.shape)
+
+
+def _reranked(ranks: Float32Array, best: Int64Array, fused: np.ndarray, right: Int64Array) -> Float32Array:
+    """Replace the ranks of labels that the matcher rescored by those of their fused scores."""
+    hit = best == right[:, None]
+    own = np.where(hit, fused, -np.inf).max(axis=1, keepdims=True)
+    again = np.count_nonzero(fused >= own, axis=1)
+    found: Float32Array = np.where(hit.any(axis=1), again, np.maximum(ranks, best.shape[1] + 1)).astype(np.float32)
+    return found

@@ -19,8 +19,8 @@ from sightline.server.run import ServedCollection, listen, uvicorn_config
 class Served:
     """Serves an application from a thread; `address` stays the same however often it is started."""
 
-    def __init__(self, app: FastAPI) -> None:
-        self._app = app
+    def __init__(self, app: FastAPI, limits: Limits = LIMITS) -> None:
+        self._app, self._limits = app, limits
         self._port = 0
         self._listener: socket.socket | None = None
         self._server: uvicorn.Server | None = None
@@ -33,7 +33,7 @@ class Served:
     def start(self) -> Self:
         self._listener = listen("127.0.0.1", self._port)
         self._port = self._listener.getsockname()[1]
-        server = self._server = uvicorn.Server(uvicorn_config(self._app, LIMITS))
+        server = self._server = uvicorn.Server(uvicorn_config(self._app, self._limits))
         listener = self._listener
         self._thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
         self._thread.start()
@@ -50,9 +50,9 @@ class Served:
 
 
 @contextmanager
-def served(app: FastAPI) -> Iterator[str]:
+def served(app: FastAPI, limits: Limits = LIMITS) -> Iterator[str]:
     """Serve an application for a while; gives its address."""
-    server = Served(app).start()
+    server = Served(app, limits).start()
     try:
         yield server.address
     finally:

@@ -24,9 +24,10 @@ OPERATIONS = [
     ("GET", "/v1/collection"),
     ("POST", "/v1/session"),
     ("GET", "/healthz"),
+    ("GET", "/readyz"),
     ("GET", "/metrics"),
 ]
-WITHOUT_INPUT = {"/v1/filters", "/v1/collection", "/v1/session", "/healthz", "/metrics"}
+WITHOUT_INPUT = {"/v1/filters", "/v1/collection", "/v1/session", "/healthz", "/readyz", "/metrics"}
 SETTINGS = hypothesis.settings(
     max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(hypothesis.HealthCheck)
 )

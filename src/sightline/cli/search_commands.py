@@ -203,7 +203,7 @@ def serve(
         raise SightlineError(f"serving needs packages: {error}", "pip install 'sightline[serve]'") from error
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # service managers end it as Ctrl-C does
     try:
-        run(at, host=host, port=port, token=token, model=model, watch=watch, notify=tell)
+        run(at, host=host, port=port, token=token, model=model, watch=watch, notify=tell, force_exit=True)
     except KeyboardInterrupt:
         tell("sightline: ended")
     finally:

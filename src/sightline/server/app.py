@@ -32,16 +32,22 @@ def create_app(
     token: str | None = None,
     start: Callable[[], None] | None = None,
     stop: Callable[[], None] | None = None,
+    is_ready: Callable[[], bool] = lambda: True,
 ) -> FastAPI:
     """Make the ASGI application of a service.
 
     host: the address that it is served at; it decides what names the server goes by and whether clients are counted.
     token: what clients must show; None only where no other machine can reach the address.
     start, stop: are called when the server comes up and when it has answered its last request.
+    is_ready: whether requests should be sent here, for `/readyz`.
     """
     files = page_files()
     access_control = AccessControl(
-        host, token, service.limits, open_paths=frozenset({"/healthz", *files}), page_paths=frozenset({*files, "/docs"})
+        host,
+        token,
+        service.limits,
+        open_paths=frozenset({"/healthz", "/readyz", *files}),
+        page_paths=frozenset({*files, "/docs"}),
     )
 
     @asynccontextmanager
@@ -68,7 +74,7 @@ def create_app(
     app.include_router(routes.search_routes(service))
     app.include_router(routes.item_routes(service))
     app.include_router(routes.model_routes(service))
-    app.include_router(routes.operations_routes(service, access_control))
+    app.include_router(routes.operations_routes(service, access_control, is_ready))
     app.include_router(routes.page_routes(files, lambda: app.openapi()))
     _describe(app, needs_token=token is not None)
     return app
@@ -87,7 +93,8 @@ def _describe(app: FastAPI, *, needs_token: bool) -> None:
         if needs_token:
             document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             document["security"] = [{"token": []}]
-            document["paths"]["/healthz"]["get"]["security"] = []
+            for path in ("/healthz", "/readyz"):
+                document["paths"][path]["get"]["security"] = []
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -13,7 +13,9 @@ class Limits:
     decode_seconds: time for decoding one picture.
     items: texts, pictures or pairs in one request for other programs. characters: of one text.
     results, rerank, late: of one search. late_all: items of a collection that a search may rank by their parts.
-    seconds: from the first byte of a request to the last of its answer.
+    seconds: from the first byte of a request to the first of its answer.
+    header_seconds: for a client to send the head of a request. write_seconds: for it to take a part of an answer.
+    connections, connections_per_address: open at the same time.
     waiting: requests of one kind that wait for their turn; more are turned away.
     rate, burst: requests a second that one client of a public server may make in the long run, and at once.
     batch: queries answered at once, from encoding to results; 1 for each alone. encoders: how many such batches at the
@@ -36,6 +38,10 @@ class Limits:
     late: int = 1_000
     late_all: int = 100_000
     seconds: float = 30.0
+    header_seconds: float = 10.0
+    write_seconds: float = 20.0
+    connections: int = 512
+    connections_per_address: int = 256
     waiting: int = 512
     rate: float = 20.0
     burst: int = 300

@@ -57,7 +57,7 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        sender = _Sender(send)
+        sender = _Sender(send, self._limits.write_seconds)
         began = time.perf_counter()
         self._metrics.begin()
         try:
@@ -76,7 +76,7 @@ class RequestMiddleware:
             body = await self._body_by(deadline, headers, receive)
             if _content_type(headers) == _JSON:
                 check_depth(body)
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(deadline) as sender.deadline:
                 await _unless_gone(self._app, scope, body, receive, sender)
         except ClientGoneError:
             _log.info("a client left before its answer")
@@ -120,11 +120,16 @@ class RequestMiddleware:
 
 
 class _Sender:
-    """Sends an answer with the headers that all have, and remembers its status; 0 while there is none."""
+    """Sends an answer with the headers that all have.
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    status: of the answer; 0 while there is none. deadline: by when the answer must begin. Once it has begun, the client
+    must take each part of it in time instead.
+    """
+
+    def __init__(self, send: Send, seconds: float) -> None:
+        self._send, self._seconds = send, seconds
         self.status = 0
+        self.deadline: asyncio.Timeout | None = None
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -133,10 +138,14 @@ class _Sender:
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
             headers.setdefault("Cache-Control", "no-store")
-        await self._send(message)
+            if self.deadline is not None and not self.deadline.expired():
+                self.deadline.reschedule(None)
+        async with asyncio.timeout(self._seconds):
+            await self._send(message)
 
     async def refuse(self, refused: RefusedError, scope: Scope, receive: Receive) -> None:
         """Answer with a problem, unless another answer has begun already."""
+        self.deadline = None
         if not self.status:
             await refused.response()(scope, receive, self)
 

@@ -14,7 +14,7 @@ from sightline.server.access import AccessControl
 from sightline.server.file_response import FileResponse
 from sightline.server.images import SIDES, ImageContent, is_known
 from sightline.server.metrics import CONTENT_TYPE
-from sightline.server.problems import MEDIA_TYPE
+from sightline.server.problems import MEDIA_TYPE, RefusedError
 from sightline.server.reference import reference
 from sightline.server.requests import SEARCH_BODY, Embed, Id, Match, Search, Text, read_form
 from sightline.server.service import Service
@@ -138,14 +138,21 @@ def model_routes(service: Service) -> APIRouter:
     return router
 
 
-def operations_routes(service: Service, access_control: AccessControl) -> APIRouter:
+def operations_routes(service: Service, access_control: AccessControl, is_ready: Callable[[], bool]) -> APIRouter:
     """For whoever runs the server."""
     router = APIRouter(tags=["operations"], responses=_USUAL)
 
     @router.get("/healthz", response_model=responses.HealthAnswer)
     async def healthz() -> Response:
-        """Whether the server is up. Needs no token."""
+        """Whether the server is alive; restart it where it is not. Needs no token."""
         return JSONResponse({"status": "ok"})
+
+    @router.get("/readyz", response_model=responses.HealthAnswer)
+    async def readyz() -> Response:
+        """Whether the server can answer searches and keeps up with the collection. Needs no token."""
+        if not is_ready():
+            raise RefusedError(503, "not ready", "The server's log says why.", headers={"Retry-After": "5"})
+        return JSONResponse({"status": "ready"})
 
     @router.get(
         "/metrics",

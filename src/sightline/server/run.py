@@ -1,9 +1,13 @@
 """From a collection to a running server: open, bind, say where, serve until interrupted."""
 
+import os
 import socket
+import sys
+import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import uvicorn
@@ -16,14 +20,16 @@ from sightline.collection.locate import resolve_location
 from sightline.errors import ServeError
 from sightline.server.access import check_exposure
 from sightline.server.app import create_app
+from sightline.server.connections import allowed_connections, limited_protocol
 from sightline.server.current_collection import CurrentCollection
 from sightline.server.limits import Limits
+from sightline.server.log_limits import limit_logs
 from sightline.server.metrics import Metrics
 from sightline.server.service import Service
 from sightline.server.shared_model import SharedModel
 from sightline.server.updater import CollectionUpdater
 
-_BACKLOG = 512
+_BACKLOG = 256  # as many connections are accepted at once, before any of them is counted
 _GRACE_SECONDS = 5
 
 
@@ -37,6 +43,7 @@ def serve(
     watch: bool = False,
     limits: Limits | None = None,
     notify: Callable[[str], None] = print,
+    force_exit: bool = False,
 ) -> None:
     """Serve a collection until the process is interrupted or terminated; what is running then is finished first.
 
@@ -44,18 +51,46 @@ def serve(
     port: 0 for any that is free. token: needed for a host that other machines can reach.
     watch: keep the collection in step with its folders.
     notify: called with one line of text when serving starts and when something was indexed.
+    force_exit: end the whole process if its threads do not end soon after the server has.
     """
     check_exposure(host, token)
     limits = limits or Limits()
+    limits = replace(limits, connections=allowed_connections(limits))
+    limit_logs()
     with closing(listen(host, port)) as listener, threadpool_limits(1, user_api="blas"):  # batches share the processors
         opened = ServedCollection.open(at, model, limits)
         updater = opened.updater(watch, notify)
-        app = create_app(opened.service, host=host, token=token, start=updater.start, stop=updater.close)
+
+        def start() -> None:
+            updater.start()
+            opened.service.decoders.start()
+
+        app = create_app(
+            opened.service,
+            host=host,
+            token=token,
+            start=start,
+            stop=updater.close,
+            is_ready=lambda: updater.is_healthy,
+        )
         notify(f"Serving {opened.summary} at {_address(host, listener)}. Ctrl-C ends it.")
         try:
             uvicorn.Server(uvicorn_config(app, limits)).run(sockets=[listener])
         finally:
+            if force_exit:
+                _exit_after(_GRACE_SECONDS + limits.decode_seconds)
             opened.close()
+
+
+def _exit_after(seconds: float) -> None:
+    """End the process if it has not ended by itself by then, because a thread does not come back."""
+
+    def end() -> None:
+        time.sleep(seconds)
+        print("sightline: a request did not end in time; ended without it", file=sys.stderr, flush=True)
+        os._exit(1)
+
+    threading.Thread(target=end, name="sightline-exit", daemon=True).start()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +158,7 @@ def uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
     """How the server speaks HTTP."""
     return uvicorn.Config(
         app,
-        http="h11",
+        http=limited_protocol(limits),
         ws="none",
         lifespan="on",
         log_config=None,

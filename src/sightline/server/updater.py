@@ -17,6 +17,7 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _REST = 10  # times as long as a look at the disk took is waited until the next, so that it costs little
 _NICE = 10
+_MOST_FAILURES = 3
 Notify = Callable[[str], None]
 
 
@@ -28,7 +29,8 @@ class CollectionUpdater:
     """Two threads: one shows what has been indexed, the other, where it is wanted, indexes what changes on the disk.
 
     The collection's folders are looked at again and again: that works on every disk and needs no package. Indexing
-    gives way to searching, and stops soon after `close` is called.
+    gives way to searching, and stops soon after `close` is called. A failure ends neither thread: it is logged, and the
+    job is tried again.
     """
 
     def __init__(
@@ -45,8 +47,15 @@ class CollectionUpdater:
         self._notify = notify or _log.info
         self._seconds = seconds
         self._stop = threading.Event()
+        self._failures = 0  # of the thread that shows what was indexed, in a row
         jobs = [self._show, self._index] if watch else [self._show]
         self._threads = [threading.Thread(target=job, name=f"sightline{job.__name__}", daemon=True) for job in jobs]
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether both threads run, and what was indexed can be shown."""
+        is_running = all(thread.is_alive() for thread in self._threads) and not self._stop.is_set()
+        return is_running and self._failures < _MOST_FAILURES
 
     def start(self) -> None:
         """Begin to look."""
@@ -61,7 +70,12 @@ class CollectionUpdater:
 
     def _show(self) -> None:
         while not self._stop.wait(_LOOK_SECONDS):
-            self._current.renew()
+            try:
+                self._current.renew()
+                self._failures = 0
+            except Exception:
+                self._failures += 1
+                _log.exception("the collection could not be opened again")
 
     def _index(self) -> None:
         _give_way()

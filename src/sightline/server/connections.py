@@ -1,0 +1,136 @@
+"""Limits on connections: how many there are, how long a request may take to arrive, and an answer to be read."""
+
+import asyncio
+import sys
+from collections import Counter
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from sightline.server.limits import Limits
+
+_SWEEP_SECONDS = 1.0
+_WANTED_FILES = 4096
+_OTHER_FILES = 256  # descriptors for anything but connections
+
+
+class Connections:
+    """The open connections of a server.
+
+    When there are too many, in all or from one address, the one that has waited longest for its client is closed: first
+    those whose client has never sent a whole request, then idle ones. A new connection is refused only where all others
+    are being answered.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._open: set[LimitedProtocol] = set()
+        self._by_address: Counter[str] = Counter()
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, connection: "LimitedProtocol") -> None:
+        """Count a new connection, and close another, or this one, where there are too many."""
+        self._open.add(connection)
+        self._by_address[connection.address] += 1
+        if self._sweeping is None:
+            self._sweeping = connection.loop.call_later(_SWEEP_SECONDS, self._sweep)
+        if self._by_address[connection.address] > self.limits.connections_per_address:
+            self._make_room(connection, [one for one in self._open if one.address == connection.address])
+        elif len(self._open) > self.limits.connections:
+            self._make_room(connection, list(self._open))
+
+    def discard(self, connection: "LimitedProtocol") -> None:
+        """Forget a connection that was closed."""
+        if connection in self._open:
+            self._open.discard(connection)
+            self._by_address[connection.address] -= 1
+            if not self._by_address[connection.address]:
+                del self._by_address[connection.address]
+
+    def _make_room(self, new: "LimitedProtocol", among: list["LimitedProtocol"]) -> None:
+        waiting = [one for one in among if one is not new and one.is_waiting]
+        victim = min(waiting, key=lambda one: (one.is_idle, one.waits_since), default=new)
+        self.discard(victim)
+        victim.transport.abort()
+
+    def _sweep(self) -> None:
+        """Close the connections whose clients take too long."""
+        self._sweeping = None
+        for connection in list(self._open):
+            if connection.is_overdue(self.limits):
+                self.discard(connection)
+                connection.transport.abort()
+        for connection in self._open:
+            self._sweeping = connection.loop.call_later(_SWEEP_SECONDS, self._sweep)
+            return
+
+
+class LimitedProtocol(H11Protocol):
+    """HTTP/1.1 for one connection, which is closed where its client is too slow."""
+
+    registry: Connections
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin a connection."""
+        super().connection_made(transport)
+        self.address = self.client[0] if self.client else ""
+        self.is_idle = False  # whether the client has had an answer, and sent nothing since
+        self.waits_since = self.writes_since = self.loop.time()
+        self.registry.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End a connection."""
+        self.registry.discard(self)
+        super().connection_lost(exc)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client has yet to send the head of a request."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the client sent; the head of a request must be whole soon after its first byte."""
+        if self.is_waiting and self.is_idle:
+            self.is_idle = False
+            self.waits_since = self.loop.time()
+        super().data_received(data)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self.is_idle = True
+        self.waits_since = self.loop.time()
+        super().on_response_complete()
+
+    def is_overdue(self, limits: Limits) -> bool:
+        """Whether the client has taken too long to send the head of a request, or to read the end of an answer."""
+        now = self.loop.time()
+        if not (self.is_waiting or self.transport.is_closing()) or not self.transport.get_write_buffer_size():
+            self.writes_since = now
+        if now - self.writes_since > limits.write_seconds:
+            return True
+        return self.is_waiting and not self.is_idle and now - self.waits_since > limits.header_seconds
+
+
+def limited_protocol(limits: Limits) -> type[LimitedProtocol]:
+    """The protocol of a server whose connections are limited together."""
+    members: dict[str, Any] = {"registry": Connections(limits)}
+    return type("LimitedProtocol", (LimitedProtocol,), members)
+
+
+def allowed_connections(limits: Limits) -> int:
+    """How many connections the system lets this process have, at most as many as the limits say."""
+    if sys.platform == "win32":
+        return limits.connections
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(_WANTED_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return (
+        limits.connections if soft == resource.RLIM_INFINITY else min(limits.connections, max(16, soft - _OTHER_FILES))
+    )

@@ -1,0 +1,190 @@
+"""Clients that open connections and are slow, or never say anything, take nothing from others."""
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from fastapi import FastAPI
+from PIL import Image
+
+import sightline
+from server.samples import application, ask, fill, limits
+from server.served import opening, served
+from sightline.server.log_limits import LogLimit
+from sightline.server.metrics import resident_bytes
+from sightline.server.run import ServedCollection
+from sightline.server.updater import CollectionUpdater
+
+STRICT = limits(connections=40, connections_per_address=30, header_seconds=1.0, write_seconds=1.0)
+
+
+@pytest.fixture
+def address(app: FastAPI) -> Iterator[str]:
+    with served(app, STRICT) as found:
+        yield found
+
+
+def connect(address: str, sent: bytes = b"") -> socket.socket:
+    host, port = address.removeprefix("http://").split(":")
+    connection = socket.create_connection((host, int(port)), timeout=20)
+    connection.sendall(sent)
+    return connection
+
+
+def is_closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_half_sent_requests_block_nobody(address: str) -> None:
+    connections = [connect(address, b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: b") for _ in range(200)]
+    began = time.monotonic()
+    with httpx.Client(base_url=address, timeout=10) as client:
+        for _ in range(5):
+            assert client.get("/v1/search?q=a&rerank=0").status_code == 200
+    assert time.monotonic() - began < 5
+    for connection in connections:
+        connection.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nX: y"])
+def test_a_request_whose_head_does_not_come_is_given_up(address: str, sent: bytes) -> None:
+    with connect(address, sent) as connection:
+        began = time.monotonic()
+        assert is_closed(connection)
+    assert time.monotonic() - began < 8
+
+
+def test_a_head_that_comes_byte_by_byte_is_given_up(address: str) -> None:
+    with connect(address) as connection:
+        began = time.monotonic()
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            while time.monotonic() - began < 10:
+                connection.sendall(b"X")
+                time.sleep(0.1)
+        assert time.monotonic() - began < 8
+
+
+def test_connections_being_answered_are_not_closed_for_others(address: str) -> None:
+    with httpx.Client(base_url=address, timeout=10) as client:
+        assert client.get("/healthz").status_code == 200
+        slow = threading.Thread(target=lambda: [connect(address).close() for _ in range(100)])
+        slow.start()
+        for _ in range(20):
+            assert client.get("/v1/search?q=a").status_code == 200
+        slow.join()
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path) -> Iterator[ServedCollection]:
+    """A collection with a picture of 30 MB."""
+    folder = fill(tmp_path_factory.mktemp("large"), 1)
+    noise = np.random.default_rng(0).integers(0, 255, (3200, 3200, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(folder / "noise.png", compress_level=0)
+    sightline.index(folder, model=tiny_bundle)
+    with opening(folder) as found:
+        yield found
+
+
+def id_of(opened: ServedCollection, path: str) -> int:
+    with opened.current.use() as collection:
+        items = collection.items(collection.catalog.ids())
+    return next(id for id, item in items.items() if item.files[0].path == path)
+
+
+def test_a_large_picture_is_sent_whole(large: ServedCollection) -> None:
+    with served(application(large)) as address:
+        answer = httpx.get(f"{address}/v1/items/{id_of(large, 'noise.png')}/image", timeout=30)
+    with large.current.use() as collection:
+        file = collection.item(id_of(large, "noise.png")).files[0].where
+    assert answer.content == file.read_bytes()
+    assert answer.headers["content-length"] == str(len(answer.content))
+
+
+def test_those_who_read_slowly_take_no_memory_and_are_given_up(large: ServedCollection) -> None:
+    path = f"/v1/items/{id_of(large, 'noise.png')}/image"
+    with served(application(large, STRICT), STRICT) as address:
+        httpx.get(address + path, timeout=30)
+        before = resident_bytes() or 0
+        request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+        connections = [connect(address, request) for _ in range(10)]
+        time.sleep(1.5)
+        assert (resident_bytes() or 0) - before < 100 * 2**20
+        assert httpx.get(f"{address}/v1/search?q=a&rerank=0").status_code == 200
+        time.sleep(5)
+        for connection in connections:
+            received = 0
+            while part := _part(connection):
+                received += part
+            assert received < 20 * 2**20
+            connection.close()
+
+
+def _part(connection: socket.socket) -> int:
+    try:
+        return len(connection.recv(2**20))
+    except ConnectionResetError:
+        return 0
+
+
+def test_a_message_that_is_logged_again_and_again_is_written_a_few_times() -> None:
+    now = [0.0]
+    limit = LogLimit(most=3, seconds=60, clock=lambda: now[0])
+
+    def log(number: int) -> logging.LogRecord | None:
+        record = logging.LogRecord("a", logging.ERROR, "", 0, "failed: %s", (number,), None)
+        return record if limit.filter(record) else None
+
+    assert [log(number) is not None for number in range(1000)] == [True] * 3 + [False] * 997
+    now[0] = 61.0
+    record = log(1000)
+    assert record is not None
+    assert "997 more" in record.getMessage()
+
+
+class Broken:
+    """A collection that cannot be opened again."""
+
+    def __init__(self) -> None:
+        self.is_broken = True
+
+    def renew(self) -> bool:
+        if self.is_broken:
+            raise OSError(24, "Too many open files")
+        return False
+
+
+def test_a_server_that_cannot_follow_its_collection_is_alive_but_not_ready(
+    opened: ServedCollection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sightline.server.updater._LOOK_SECONDS", 0.01)
+    current: Any = Broken()
+    updater = CollectionUpdater(current, tmp_path, opened.model, watch=False)
+    app = application(opened, is_ready=lambda: updater.is_healthy)
+    assert ask(app, "GET", "/readyz").status_code == 503  # not started
+    updater.start()
+    try:
+        wait_until(lambda: ask(app, "GET", "/readyz").status_code == 503)
+        assert ask(app, "GET", "/healthz").status_code == 200
+        current.is_broken = False
+        wait_until(lambda: ask(app, "GET", "/readyz").status_code == 200)
+    finally:
+        updater.close()
+    assert ask(app, "GET", "/readyz").status_code == 503
+
+
+def wait_until(condition: Any) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -25,6 +25,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What tests remember between two runs does not end up where the user's things are remembered."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SIGHTLINE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("SIGHTLINE_STATE", str(tmp_path_factory.mktemp("state")))
         yield
 
 

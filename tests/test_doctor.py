@@ -57,18 +57,18 @@ def photos(tmp_path: Path) -> Path:
 def test_a_healthy_installation_is_well(tmp_path: Path) -> None:
     findings = found()
     assert not [one for one in findings.values() if one.state == "broken"]
-    assert "collection" not in findings
-    assert findings["bundled model"].says.startswith("tiny (embed, fragments, match; float32")
+    assert "Collection" not in findings
+    assert findings["Bundled model"].says.startswith("tiny (embed, fragments, match; float32")
     assert "CPU" in findings["ONNX Runtime"].says
-    assert f"numpy {np.__version__}" in findings["packages"].says
-    assert findings["cache"].says == str(tmp_path / "cache")
+    assert f"numpy {np.__version__}" in findings["Packages"].says
+    assert findings["Cache"].says == str(tmp_path / "cache")
     assert run("doctor").exit_code == 0
 
 
 def test_every_finding_that_is_not_good_has_a_way_out(photos: Path, installed: Path) -> None:
     (installed / "text.onnx").write_bytes(b"something else")
     poor = [finding for finding in examine(photos) if finding.state != "good"]
-    assert {"bundled model", "its model", "its files"} <= {finding.subject for finding in poor}
+    assert {"Bundled model", "Its model", "Its files"} <= {finding.subject for finding in poor}
     assert all(finding.way_out for finding in poor)
 
 
@@ -76,7 +76,7 @@ def test_a_broken_installation_fails_the_command_and_says_what_to_do(installed: 
     (installed / "text.onnx").unlink()
     done = run("doctor")
     assert done.exit_code == 1
-    assert "FAIL  bundled model: " in done.output
+    assert "FAIL  Bundled model: " in done.output
     assert "→ The bundle is incomplete: copy or export it again." in done.output
 
 
@@ -94,7 +94,7 @@ def test_a_file_of_the_model_that_was_altered_is_found_though_it_was_once_verifi
     data = bytearray((installed / "image.onnx").read_bytes())
     data[len(data) // 2] ^= 1
     (installed / "image.onnx").write_bytes(data)
-    finding = found()["bundled model"]
+    finding = found()["Bundled model"]
     assert finding.state == "broken"
     assert "image.onnx: sha256" in finding.says
 
@@ -145,13 +145,13 @@ def test_a_check_that_fails_in_a_way_nobody_foresaw_does_not_stop_the_others(mon
     monkeypatch.setattr(doctor, "_faiss", crash)
     findings = found()
     assert (findings["FAISS"].state, findings["FAISS"].says) == ("broken", "ZeroDivisionError: oops")
-    assert findings["bundled model"].state == "good"
+    assert findings["Bundled model"].state == "good"
 
 
 def test_a_cache_that_cannot_be_written_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SIGHTLINE_CACHE", str(tmp_path / "file" / "cache"))
-    assert found()["cache"].state == "warning"
+    assert found()["Cache"].state == "warning"
 
 
 def test_a_cache_folder_that_takes_no_files_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def test_a_cache_folder_that_takes_no_files_is_noted(monkeypatch: pytest.MonkeyP
         raise PermissionError(13, "Permission denied", str(dir))
 
     monkeypatch.setattr(tempfile, "TemporaryFile", refused)
-    finding = found()["cache"]
+    finding = found()["Cache"]
     assert finding.state == "warning"
     assert "Permission denied" in finding.says
 
@@ -167,22 +167,22 @@ def test_a_cache_folder_that_takes_no_files_is_noted(monkeypatch: pytest.MonkeyP
 def test_a_collection_is_counted_and_its_broken_files_are_named(photos: Path) -> None:
     for at in (photos, photos / ".sightline"):
         findings = found(at)
-        assert findings["collection"].says == f"{photos / '.sightline'}: 2 images"
-        assert findings["its model"] == Finding("its model", "good", "tiny")
-        assert "1 could not be read, such as broken.jpg" in findings["its files"].says
-        assert f"sightline index --at '{photos / '.sightline'}' --retry" in findings["its files"].way_out
-        assert findings["its lock"].state == "good"
-        assert "GB free" in findings["its disk"].says
+        assert findings["Collection"].says == f"{photos / '.sightline'}: 2 images"
+        assert findings["Its model"] == Finding("Its model", "good", "tiny")
+        assert "1 could not be read, such as broken.jpg" in findings["Its files"].says
+        assert f"sightline index --at '{photos / '.sightline'}' --retry" in findings["Its files"].way_out
+        assert findings["Its lock"].state == "good"
+        assert "GB free" in findings["Its disk"].says
 
 
 def test_the_nearest_collection_is_looked_at_when_none_is_named(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (photos / "below").mkdir()
     monkeypatch.chdir(photos / "below")
-    assert found()["collection"].says == f"{photos / '.sightline'}: 2 images"
+    assert found()["Collection"].says == f"{photos / '.sightline'}: 2 images"
 
 
 def test_a_folder_that_is_no_collection_is_broken(tmp_path: Path) -> None:
-    finding = found(tmp_path)["collection"]
+    finding = found(tmp_path)["Collection"]
     assert finding.state == "broken"
     assert "not a collection" in finding.says
     assert run("doctor", "--at", tmp_path).exit_code == 1
@@ -190,28 +190,28 @@ def test_a_folder_that_is_no_collection_is_broken(tmp_path: Path) -> None:
 
 def test_items_without_vectors_are_found(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalStore, "ids", lambda store: np.array([1], dtype=np.int64))
-    finding = found(photos)["collection"]
+    finding = found(photos)["Collection"]
     assert finding.state == "broken"
     assert "2 images, 1 of them without vectors" in finding.says
 
 
 def test_a_collection_whose_model_is_gone_is_broken(photos: Path, installed: Path) -> None:
     shutil.rmtree(installed)
-    assert found(photos)["its model"].state == "broken"
+    assert found(photos)["Its model"].state == "broken"
 
 
 def test_who_holds_the_lock_is_told(photos: Path) -> None:
     with write_lock(photos / ".sightline"):
-        finding = found(photos)["its lock"]
+        finding = found(photos)["Its lock"]
     assert finding.state == "warning"
     assert "is being written to by process" in finding.says
-    assert found(photos)["its lock"].state == "good"
+    assert found(photos)["Its lock"].state == "good"
 
 
 def test_a_full_disk_is_noted(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage: Any = type("Usage", (), {"free": 2e8})
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    assert found(photos)["its disk"].state == "warning"
+    assert found(photos)["Its disk"].state == "warning"
 
 
 def test_the_doctor_imports_no_torch(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Small values kept between runs in the user's cache folder; all of it can be deleted at any time."""
+"""The user's folders for cached values, which can be deleted at any time, and for state, which should be kept."""
 
 import json
 import os
@@ -19,6 +19,18 @@ def cache_folder() -> Path:
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "sightline"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sightline"
+
+
+def state_folder() -> Path:
+    """Folder for data that must not be lost between runs: SIGHTLINE_STATE, or the platform's state folder."""
+    named = os.environ.get("SIGHTLINE_STATE")
+    if named:
+        return Path(named)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "sightline"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "sightline" / "state"
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "sightline"
 
 
 def load_cached(name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is right and what is wrong with this installation and with a collection, and what to do about it."""
+"""Checks of an installation and a collection: what is wrong, and what to do about it."""
 
 import os
 import platform
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 State = Literal["good", "warning", "broken"]
 
 _OLDEST_PYTHON = (3, 11)
-_LITTLE_SPACE = 1e9  # bytes; a thousand pictures take about 50 MB
-_FOR = {
-    "heic": "photos of iPhones (HEIC)",
+_LOW_SPACE = 1e9  # bytes; a thousand images take about 50 MB
+_EXTRAS = {
+    "heic": "HEIC photos from iPhones",
     "serve": "the search page in a browser",
     "train": "training and exporting models",
     "scale": "collections on several machines",
@@ -33,7 +33,7 @@ _FOR = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: its name, how it is, what was found, and what to do about it."""
+    """The result of one check: what was checked, its state, what was found, and what to do about it."""
 
     subject: str
     state: State
@@ -41,33 +41,33 @@ class Finding:
     way_out: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """What `sightline doctor --json` writes of it."""
+        """The finding as `sightline doctor --json` prints it."""
         return {"subject": self.subject, "state": self.state, "says": self.says, "way_out": self.way_out}
 
 
 def examine(at: Path | None = None) -> Iterator[Finding]:
-    """Look at the installation and at a collection; each finding as soon as it is known.
+    """Check the installation and a collection; yields each finding as soon as it is known.
 
     at: the collection's folder; by default the nearest to the current folder, if there is one.
     """
     checks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
         ("Python", _python),
-        ("packages", _packages),
-        ("processors", _processors),
-        ("lasting work", _lasting_work),
+        ("Packages", _packages),
+        ("CPUs", _cpus),
+        ("Long jobs", _long_jobs),
         ("ONNX Runtime", _onnxruntime),
         ("FAISS", _faiss),
-        ("bundled model", _model),
-        ("cache", _cache),
-        ("optional parts", _extras),
-        ("collection", lambda: _collection(at)),
+        ("Bundled model", _model),
+        ("Cache", _cache),
+        ("Extras", _extras),
+        ("Collection", lambda: _collection(at)),
     ]
     for subject, check in checks:
         yield from _guarded(subject, check)
 
 
 def _guarded(subject: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """What a check finds; one that fails is a finding too, so that the others are still made."""
+    """The findings of a check; if it fails, that is a finding too, and the other checks go on."""
     try:
         yield from check()
     except SightlineError as error:
@@ -77,7 +77,7 @@ def _guarded(subject: str, check: Callable[[], Iterator[Finding]]) -> Iterator[F
 
 
 def _python() -> Iterator[Finding]:
-    says = f"{platform.python_version()} on {platform.system()} {platform.machine()}, sightline {__version__}"
+    says = f"{platform.python_version()} on {platform.system()} {platform.machine()}, Sightline {__version__}"
     if sys.version_info < _OLDEST_PYTHON:
         yield Finding("Python", "broken", says, "Sightline needs Python {}.{} or newer.".format(*_OLDEST_PYTHON))
     else:
@@ -85,36 +85,36 @@ def _python() -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
-    """The packages that searching needs: there, and new enough."""
+    """Whether the packages that searching needs are installed and recent enough."""
     try:
         needed = _requirements()[""]
     except metadata.PackageNotFoundError:
-        yield Finding("packages", "warning", "sightline is not installed, only imported", "pip install sightline")
+        yield Finding("Packages", "warning", "Sightline runs from source and is not installed", "pip install sightline")
         return
-    wrong = _troubles(needed)
-    if wrong:
-        yield Finding("packages", "broken", "; ".join(wrong), "pip install --upgrade sightline")
+    problems = _problems(needed)
+    if problems:
+        yield Finding("Packages", "broken", "; ".join(problems), "pip install --upgrade sightline")
     else:
-        yield Finding("packages", "good", ", ".join(f"{name} {metadata.version(name)}" for name in needed))
+        yield Finding("Packages", "good", ", ".join(f"{name} {metadata.version(name)}" for name in needed))
 
 
 def _extras() -> Iterator[Finding]:
-    """The optional parts: whether each has its packages, and how to get it."""
+    """Whether the packages of each extra are installed."""
     try:
         requirements = _requirements()
     except metadata.PackageNotFoundError:
-        return  # told by _packages
-    for extra, purpose in _FOR.items():
-        missing = _troubles(requirements.get(extra, {}))
-        if missing:
-            says = f"not installed; for {purpose} ({'; '.join(missing)})"
-            yield Finding(extra, "warning", says, f"If you want it: pip install 'sightline[{extra}]'")
+        return  # reported by _packages
+    for extra, purpose in _EXTRAS.items():
+        problems = _problems(requirements.get(extra, {}))
+        if problems:
+            says = f"not installed ({purpose}): {'; '.join(problems)}"
+            yield Finding(extra, "warning", says, f"To install it: pip install 'sightline[{extra}]'")
         else:
-            yield Finding(extra, "good", f"installed; for {purpose}")
+            yield Finding(extra, "good", f"installed ({purpose})")
 
 
 def _requirements() -> dict[str, dict[str, str]]:
-    """The packages that this installation was made for with their oldest version, by extra; "" has no extra."""
+    """The packages that Sightline requires, with their oldest versions, by extra; "" for those always needed."""
     found: dict[str, dict[str, str]] = {"": {}}
     for line in metadata.requires("sightline") or ():
         name, oldest = re.match(r"([\w.-]+)(?:\[.*?\])?(?:>=([\w.]+))?", line).groups()  # type: ignore[union-attr]
@@ -123,8 +123,8 @@ def _requirements() -> dict[str, dict[str, str]]:
     return found
 
 
-def _troubles(needed: Mapping[str, str]) -> list[str]:
-    """Which of these packages are missing, or older than they may be."""
+def _problems(needed: Mapping[str, str]) -> list[str]:
+    """Which of these packages are missing or too old."""
     found = []
     for name, oldest in needed.items():
         try:
@@ -138,44 +138,42 @@ def _troubles(needed: Mapping[str, str]) -> list[str]:
 
 
 def _numbers(version: str) -> list[int]:
-    """The leading numbers of a version, which compare as versions do."""
+    """The leading numbers of a version, for comparison."""
     leading = re.match(r"\d+(?:\.\d+)*", version)
     return [int(part) for part in leading[0].split(".")] if leading else []
 
 
-def _processors() -> Iterator[Finding]:
+def _cpus() -> Iterator[Finding]:
     from sightline.parallel import usable_cpus
 
-    usable, there = usable_cpus(), os.cpu_count() or 1
-    yield Finding("processors", "good", f"{usable} of {there} usable, and as many threads")
+    yield Finding("CPUs", "good", f"{usable_cpus()} of {os.cpu_count() or 1} usable")
 
 
-def _lasting_work() -> Iterator[Finding]:
-    """Where a server, an indexing run and an evaluation compute; a single search always does on the processors."""
+def _long_jobs() -> Iterator[Finding]:
+    """Where servers, indexing runs and evaluations compute; a single search always uses the CPU."""
     from sightline.device import has_gpu
 
     if not has_gpu():
-        yield Finding("lasting work", "good", "on the processors: no GPU that torch can use, or none wanted")
+        yield Finding("Long jobs", "good", "CPU (no usable GPU)")
         return
     import torch
 
     torch.ones(2, device="cuda").sum().item()  # a torch built for other GPUs imports, and fails only here
-    yield Finding("lasting work", "good", f"on the {torch.cuda.get_device_name()}, under torch {torch.__version__}")
+    yield Finding("Long jobs", "good", f"GPU ({torch.cuda.get_device_name()}, torch {torch.__version__})")
 
 
 def _onnxruntime() -> Iterator[Finding]:
     import onnxruntime
 
-    providers = [name.removesuffix("ExecutionProvider") for name in onnxruntime.get_available_providers()]
-    if "CPU" not in providers:
-        says = f"{onnxruntime.__version__} cannot run on a processor, only on {', '.join(providers)}"
+    if "CPUExecutionProvider" not in onnxruntime.get_available_providers():
+        says = f"{onnxruntime.__version__} cannot run on the CPU"
         yield Finding("ONNX Runtime", "broken", says, "pip install --force-reinstall onnxruntime")
     else:
-        yield Finding("ONNX Runtime", "good", f"{onnxruntime.__version__}, runs on {', '.join(providers)}")
+        yield Finding("ONNX Runtime", "good", f"{onnxruntime.__version__}, runs on the CPU")
 
 
 def _faiss() -> Iterator[Finding]:
-    """Let it find one of two vectors: builds for another processor import, and fail only here."""
+    """Search two vectors: a build for another CPU imports, and fails only here."""
     import faiss
     import numpy as np
 
@@ -183,14 +181,14 @@ def _faiss() -> Iterator[Finding]:
     index.add(np.eye(2, dtype=np.float32))
     _, nearest = index.search(np.array([[0.1, 0.9]], dtype=np.float32), 1)
     if nearest[0, 0] == 1:
-        yield Finding("FAISS", "good", f"{faiss.__version__}, finds what it should")
+        yield Finding("FAISS", "good", f"{faiss.__version__}, works")
     else:
         says = f"{faiss.__version__} finds the wrong vector"
         yield Finding("FAISS", "broken", says, "pip install --force-reinstall faiss-cpu")
 
 
 def _model() -> Iterator[Finding]:
-    """The bundled model: there, whole to the byte, and able to read a text."""
+    """Whether the bundled model exists, is unchanged, and can encode a text."""
     from sightline.bundle import Bundle
     from sightline.bundle.spec import check_files, read_spec
     from sightline.registry.loader import locate
@@ -200,12 +198,12 @@ def _model() -> Iterator[Finding]:
     check_files(folder, spec)
     Bundle(folder, spec).encode_texts(["a photo"])
     size = sum((folder / name).stat().st_size for name in spec.files) / 1e6
-    says = f"{spec.name} ({', '.join(spec.abilities)}; {spec.precision}, {size:.0f} MB), every file whole"
-    yield Finding("bundled model", "good", says)
+    says = f"{spec.name} ({', '.join(spec.abilities)}; {spec.precision}, {size:.0f} MB), all files intact"
+    yield Finding("Bundled model", "good", says)
 
 
 def _cache() -> Iterator[Finding]:
-    """The cache can be written; without it everything works, but each start takes longer."""
+    """Whether the cache folder can be written to; without it everything works, but starts take longer."""
     from sightline.cache import cache_folder
 
     folder = cache_folder()
@@ -214,10 +212,10 @@ def _cache() -> Iterator[Finding]:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        says = f"{folder} cannot be written: {error.strerror or error}; every start takes longer for it"
-        yield Finding("cache", "warning", says, "Name a folder that can in SIGHTLINE_CACHE.")
+        says = f"{folder} cannot be written to, so every start takes longer: {error.strerror or error}"
+        yield Finding("Cache", "warning", says, "Set SIGHTLINE_CACHE to another folder.")
     else:
-        yield Finding("cache", "good", str(folder))
+        yield Finding("Cache", "good", str(folder))
 
 
 def _collection(at: Path | None) -> Iterator[Finding]:
@@ -231,39 +229,55 @@ def _collection(at: Path | None) -> Iterator[Finding]:
             return
     with Collection.open(at) as collection:
         yield _contents(collection)
-        yield _maker(collection)
-        yield _unread(collection)
+        yield _damage(collection)
+        yield _collection_model(collection)
+        yield _unreadable(collection)
         if isinstance(collection.at, Path):
             yield _lock(collection.at)
-            yield _space(collection.at)
+            yield _disk_space(collection.at)
 
 
 def _contents(collection: "Collection") -> Finding:
-    """How much there is, and whether every item has its vectors."""
+    """Number of items, and whether each has its vectors."""
     import numpy as np
 
     says = f"{collection.at}: {len(collection):,} {collection.kind}"
     lost = len(np.setdiff1d(collection.catalog.ids(), collection.store.ids()))
     if lost:
         says += f", {lost:,} of them without vectors"
-        return Finding("collection", "broken", says, _index_again(collection))
-    return Finding("collection", "good", says)
+        return Finding("Collection", "broken", says, _index_again(collection))
+    return Finding("Collection", "good", says)
 
 
-def _maker(collection: "Collection") -> Finding:
-    """The model that made it is on this machine, and whole."""
+def _damage(collection: "Collection") -> Finding:
+    """Compare every byte of the vectors with its checksum, and let SQLite check the catalog."""
+    from sightline.stores.local import LocalStore
+
     try:
-        return Finding("its model", "good", collection.model.name)
+        collection.catalog.quick_check()
+        damaged = collection.store.damaged_ids() if isinstance(collection.store, LocalStore) else ()
     except SightlineError as error:
-        return Finding("its model", "broken", error.what, error.way_out)
+        return Finding("Its data", "broken", error.what, f"{_index_again(collection)} FOLDER")
+    if len(damaged):
+        says = f"the vectors of {len(damaged):,} items are damaged"
+        return Finding("Its data", "broken", says, f"{_index_again(collection)} --retry")
+    return Finding("Its data", "good", "intact")
 
 
-def _unread(collection: "Collection") -> Finding:
+def _collection_model(collection: "Collection") -> Finding:
+    """Whether the model that made the collection is on this machine, and intact."""
+    try:
+        return Finding("Its model", "good", collection.model.name)
+    except SightlineError as error:
+        return Finding("Its model", "broken", error.what, error.way_out)
+
+
+def _unreadable(collection: "Collection") -> Finding:
     broken = collection.broken()
     if not broken:
-        return Finding("its files", "good", f"{len(collection.files()):,}, all read")
+        return Finding("Its files", "good", f"{len(collection.files()):,}, all readable")
     says = f"{len(broken):,} could not be read, such as {broken[0].path}: {broken[0].reason}"
-    return Finding("its files", "warning", says, f"Mend or remove them, then: {_index_again(collection)} --retry")
+    return Finding("Its files", "warning", says, f"Repair or remove them, then: {_index_again(collection)} --retry")
 
 
 def _index_again(collection: "Collection") -> str:
@@ -271,19 +285,19 @@ def _index_again(collection: "Collection") -> str:
 
 
 def _lock(at: Path) -> Finding:
-    """Whether somebody writes to it, found out by taking the lock for a moment."""
+    """Whether a process is writing to the collection, found out by taking the lock for a moment."""
     from sightline.collection.locks import write_lock
 
     try:
         with write_lock(at, wait=False):
-            return Finding("its lock", "good", "free")
+            return Finding("Its lock", "good", "free")
     except CollectionError as error:
-        return Finding("its lock", "warning", error.what, error.way_out)
+        return Finding("Its lock", "warning", error.what, error.way_out)
 
 
-def _space(at: Path) -> Finding:
+def _disk_space(at: Path) -> Finding:
     free = shutil.disk_usage(at).free
     says = f"{free / 1e9:.1f} GB free"
-    if free < _LITTLE_SPACE:
-        return Finding("its disk", "warning", says, "Make room before you index much more.")
-    return Finding("its disk", "good", says)
+    if free < _LOW_SPACE:
+        return Finding("Its disk", "warning", says, "Free up space before you index much more.")
+    return Finding("Its disk", "good", says)

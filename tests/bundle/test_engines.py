@@ -222,4 +222,4 @@ def test_a_required_gpu_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPa
 def test_the_doctor_says_where_lasting_work_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "has_gpu", lambda: False)
     findings: dict[str, Any] = {finding.subject: finding for finding in examine()}
-    assert findings["lasting work"].says.startswith("on the processors")
+    assert findings["Long jobs"].says == "CPU (no usable GPU)"

@@ -14,6 +14,7 @@ from sightline.collection import Collection, index
 from sightline.collection.catalog import schema
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import Facts
+from sightline.collection.catalog.integrity import CHECKSUM_FILE
 from sightline.collection.manifest import read_manifest
 from sightline.errors import CollectionError, QueryError
 from sightline.stores.local import LocalStore
@@ -29,6 +30,7 @@ def test_a_catalog_of_a_newer_version_is_refused(at: Path, photos: Path, model: 
     connection = sqlite3.connect(at / "catalog.db")
     connection.execute("PRAGMA user_version = 99")
     connection.close()
+    (at / CHECKSUM_FILE).unlink()
     for attempt in (lambda: Collection.open(at), lambda: index(photos, model=model)):
         with pytest.raises(CollectionError, match="catalog version 99") as caught:
             attempt()

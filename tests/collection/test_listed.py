@@ -9,6 +9,7 @@ import pytest
 from collection.made_up import Instant, contents, digest, picture, put
 from collection.shards import served, write_shard
 from sightline.collection import Collection, index
+from sightline.collection.catalog.integrity import CHECKSUM_FILE
 from sightline.collection.indexing import shards_and_urls
 from sightline.collection.indexing.shards_and_urls import source_of
 from sightline.errors import CollectionError
@@ -49,6 +50,7 @@ def test_a_run_that_was_stopped_inside_a_shard_goes_on_there(model: Instant, tmp
     at = index(shard, model=model).at
     with closing(sqlite3.connect(at / "catalog.db")) as connection, connection:
         connection.execute("DELETE FROM files WHERE path = '000002.png'")
+    (at / CHECKSUM_FILE).unlink()
     report = index(shard, at=at, model=model)
     assert (report.new, report.unchanged, report.read) == (1, 3, 1)
     assert contents(at) == expected(range(4))

@@ -13,7 +13,7 @@ from sightline.collection.catalog.files import File, Item
 from sightline.collection.catalog.hits import ItemCache, hits_of
 from sightline.collection.locate import model_for_collection, resolve_location
 from sightline.collection.locks import ReadWriteLock
-from sightline.collection.manifest import Kind, Manifest, check_model, read_manifest
+from sightline.collection.manifest import Kind, Manifest, check_model, read_manifest, trusted_store
 from sightline.errors import CollectionError
 from sightline.retrieval.cascade import Cascade
 from sightline.retrieval.costs import Costs
@@ -28,6 +28,14 @@ from sightline.stores.base import Ids, Store
 from sightline.stores.local import LocalStore
 
 VECTORS_FOLDER = "vectors"
+
+
+def vectors_folder(at: Path) -> Path:
+    """Folder of a collection's vectors; a link is refused."""
+    folder = at / VECTORS_FOLDER
+    if folder.is_symlink():
+        raise CollectionError(f"{folder}: a link, which is not followed", "Delete it and index again.")
+    return folder
 
 
 class Collection:
@@ -74,7 +82,7 @@ class Collection:
             manifest, remote = open_remote(place)
             return cls(place, manifest, SharedCatalog(remote), remote, model)
         manifest = read_manifest(place)
-        catalog = Catalog.open(place)
+        catalog = Catalog.open(place, trusted=manifest.is_trusted)
         try:
             return cls(place, manifest, catalog, _store(place, manifest, prefer_gpu), model)
         except BaseException:
@@ -239,8 +247,9 @@ class Collection:
 
 
 def _store(at: Path, manifest: Manifest, prefer_gpu: bool) -> Store:
-    if not manifest.store:
-        return LocalStore.open(at / VECTORS_FOLDER, manifest.shape, write=False, prefer_gpu=prefer_gpu)
+    store = trusted_store(at, manifest)
+    if not store:
+        return LocalStore.open(vectors_folder(at), manifest.shape, write=False, prefer_gpu=prefer_gpu)
     from sightline.collection.remote.access import open_remote
 
-    return open_remote(manifest.store)[1]
+    return open_remote(store)[1]

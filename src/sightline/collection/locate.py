@@ -1,4 +1,4 @@
-"""Where a user's collection is when nobody says, and where the model is that made it."""
+"""Find the nearest collection, and the model that made it."""
 
 from pathlib import Path
 
@@ -6,20 +6,22 @@ from sightline.bundle.layout import SPEC_FILE
 from sightline.bundle.model import Model
 from sightline.bundle.spec import identity, read_spec
 from sightline.collection.manifest import DEFAULT_FOLDER, MANIFEST_FILE, Manifest, check_model, read_manifest
+from sightline.collection.trust import is_own
 from sightline.errors import CollectionError, SightlineError
-from sightline.registry.loader import load, locate
+from sightline.registry.loader import HUB_PREFIX, load, locate
 from sightline.stores.milvus_address import is_address, parse_address
 
 
 def resolve_location(at: str | Path | None = None) -> Path | str:
-    """Where a collection is: the URL of its store where that was given, or else the exact path of its folder."""
+    """Location of a collection: the URL of its store if that was given, or else the absolute path of its folder."""
     return str(parse_address(str(at))) if is_address(at) else find_collection(at).resolve()
 
 
 def find_collection(at: str | Path | None = None) -> Path:
-    """The folder of a collection: `at` itself or, for a folder of pictures, the collection inside it.
+    """Folder of a collection: `at` itself or, for a folder of images, the collection inside it.
 
-    Without `at`, the nearest: in the current folder, or in one of those around it.
+    Without `at`, the nearest: in the current folder or one of its parents. One that belongs to another user, or is a
+    link, is refused then, because nobody asked for it by name.
     """
     if at is not None:
         inside = Path(at) / DEFAULT_FOLDER
@@ -27,31 +29,50 @@ def find_collection(at: str | Path | None = None) -> Path:
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / DEFAULT_FOLDER / MANIFEST_FILE).is_file():
+            check_found(folder / DEFAULT_FOLDER)
             return folder / DEFAULT_FOLDER
     raise CollectionError(
-        f"{here}: neither here nor in a folder around it is there a collection",
-        "Make one first: sightline index FOLDER. Or say where it is with --at DIR.",
+        f"No collection in {here} or any parent folder",
+        "Make one first: sightline index FOLDER. Or give its folder with --at DIR.",
     )
 
 
+def check_found(at: Path) -> None:
+    """Refuse a collection that was found, not named, if it belongs to another user or is a link."""
+    if at.is_symlink():
+        raise CollectionError(f"{at}: a link to another folder", f"If you trust it: --at {at.resolve()}")
+    if at.exists() and not is_own(at):
+        raise CollectionError(f"{at}: belongs to another user", f"If you trust it: --at {at}")
+
+
 def model_for_collection(at: Path | str, manifest: Manifest, model: str | Path | Model | None = None) -> Model:
-    """The model that made a collection: the one that is given, or else found where it was, or bundled."""
+    """The model that made a collection: the one that is given, or else the one where it last was, or the bundled one.
+
+    A location in a manifest that somebody else wrote counts only if it is the bundled model's.
+    """
     if model is not None:
         given = load(model) if isinstance(model, str | Path) else model
         check_model(at, manifest, given)
         return given
-    for place in (manifest.location, "default"):
-        if place and is_model_at(place, manifest.sha256):
-            return load(place)
+    if is_model_at("default", manifest.sha256):
+        return load("default")
     made_by = f"{manifest.model} ({manifest.sha256[:12]}…)"
+    is_local = bool(manifest.location) and not manifest.location.startswith(HUB_PREFIX)
+    if is_local and isinstance(at, Path) and not manifest.is_trusted:
+        raise CollectionError(
+            f"{at}: made by the model {made_by} at {manifest.location}, but not by you on this machine",
+            "If you trust that model, name it: --model FOLDER",
+        )
+    if is_local and is_model_at(manifest.location, manifest.sha256):
+        return load(manifest.location)
     raise CollectionError(
         f"{at}: made by the model {made_by}, which is not at {manifest.location or 'a known place'}",
-        "Say where it is with --model FOLDER, or index anew into another folder with --at.",
+        "Give its folder with --model FOLDER, or index again into another folder with --at.",
     )
 
 
 def model_for_indexing(at: Path, model: str | Path | Model | None = None) -> str | Path | Model:
-    """The model for a next run over a collection: the one that made it, or for a new one the bundled model."""
+    """The model to index with: for an existing collection the one that made it, for a new one the bundled model."""
     if model is not None or not (at / MANIFEST_FILE).is_file():
         return "default" if model is None else model
     return model_for_collection(at, read_manifest(at))

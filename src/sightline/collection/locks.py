@@ -1,6 +1,5 @@
 """Locks: one process at a time writes to a collection; threads share an open one."""
 
-import fcntl
 import json
 import logging
 import os
@@ -11,15 +10,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import IO
 
 from sightline.errors import CollectionError
+from sightline.files import FolderLock
 
 LOCK_FILE = "lock"
 Notify = Callable[[str], None]
 
 _POLL_SECONDS = 0.1
 _SIGNING_SECONDS = 0.5
+_LONGEST_HOLDER = 1000  # bytes
 _log = logging.getLogger(__name__)
 
 
@@ -33,35 +33,32 @@ def write_lock(at: Path, *, wait: bool | float = True, notify: Notify | None = N
         seconds with a `CollectionError` that names the holder.
     notify: called once with a message if there is a wait; logged by default.
     """
-    with _open(at / LOCK_FILE) as file:
-        _acquire(file, at, wait, notify or _log.warning)
-        _write_holder(file)
+    try:
+        lock = FolderLock(at / LOCK_FILE)
+    except OSError as error:
+        raise CollectionError(
+            f"{at / LOCK_FILE}: cannot be written: {error.strerror or error}",
+            "Give yourself write permission there, or choose another folder with --at.",
+        ) from error
+    try:
+        _acquire(lock, at, wait, notify or _log.warning)
+        _write_holder(lock.file)
         try:
             yield
         finally:
-            file.truncate(0)
+            os.ftruncate(lock.file, 0)
+    finally:
+        lock.close()
 
 
-def _open(path: Path) -> IO[str]:
-    try:
-        return path.open("a+", encoding="utf-8")
-    except OSError as error:
-        raise CollectionError(
-            f"{path}: cannot be written: {error.strerror or error}",
-            "Give yourself write permission there, or choose another folder with --at.",
-        ) from error
-
-
-def _acquire(file: IO[str], at: Path, wait: bool | float, notify: Notify) -> None:
+def _acquire(lock: FolderLock, at: Path, wait: bool | float, notify: Notify) -> None:
     began = time.monotonic()
     deadline = began + float("inf" if wait is True else wait)
     has_notified = False
     while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if lock.acquire():
             return
-        except BlockingIOError:
-            holder = _read_holder(file)
+        holder = _read_holder(lock.file)
         if not holder and time.monotonic() < began + _SIGNING_SECONDS:
             time.sleep(_POLL_SECONDS / 10)
             continue
@@ -74,18 +71,17 @@ def _acquire(file: IO[str], at: Path, wait: bool | float, notify: Notify) -> Non
         time.sleep(_POLL_SECONDS)
 
 
-def _write_holder(file: IO[str]) -> None:
-    file.truncate(0)
+def _write_holder(file: int) -> None:
     since = datetime.now().astimezone().isoformat(timespec="seconds")
-    json.dump({"pid": os.getpid(), "host": socket.gethostname(), "since": since}, file)
-    file.flush()
+    holder = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
+    os.ftruncate(file, 0)
+    os.pwrite(file, holder.encode(), 0)
 
 
-def _read_holder(file: IO[str]) -> str:
+def _read_holder(file: int) -> str:
     """Describe the process that holds the lock; empty while it is about to write or clear its name."""
-    file.seek(0)
     try:
-        holder = json.loads(file.read())
+        holder = json.loads(os.pread(file, _LONGEST_HOLDER, 0))
         return f"process {holder['pid']} on {holder['host']} since {holder['since']}"
     except (ValueError, KeyError, TypeError):
         return ""

@@ -1,32 +1,36 @@
 """What a collection is, in one small file: its kind of items, the model that made it, and the shape of its vectors."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from sightline import settings
 from sightline.bundle.model import Model
+from sightline.collection.trust import has_proof, proof_of
 from sightline.errors import CollectionError
-from sightline.files import write_atomic
+from sightline.files import read_regular, write_atomic
 from sightline.stores.base import Shape
 
 FORMAT = 1
 MANIFEST_FILE = "manifest.json"
 DEFAULT_FOLDER = ".sightline"
-_ANEW = "Index anew into another folder with --at."
-_WHERE = "Give the folder of a collection with --at, or make one first: sightline index FOLDER"
 Kind = Literal["images", "texts"]
+
+_LARGEST = 1 << 20
+_NEW = "Index again into another folder with --at."
+_WHERE = "Give the folder of a collection with --at, or make one first: sightline index FOLDER"
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """The contents of `manifest.json`.
 
-    model, sha256: the name of the model whose vectors these are, and what tells it from every other.
-    location: the folder that the model was last in, if it had one; where to look for it first.
-    store, owner: of a collection whose vectors are on a server, the URL of their store, and what tells the collection
-        from every other that might write there.
+    model, sha256: name and identity of the model whose vectors these are.
+    location: folder that the model was last in, if it had one.
+    store, owner: for a collection whose vectors are on a server, the URL of their store, and what identifies the
+        collection among others that might write there.
+    proof: shows that this user wrote the manifest; see `trust`.
     """
 
     format: int
@@ -37,23 +41,61 @@ class Manifest:
     location: str = ""
     store: str = ""
     owner: str = ""
+    proof: str = ""
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether this user wrote it on this machine."""
+        return has_proof(self._fields(), self.proof)
+
+    def signed(self) -> "Manifest":
+        """The same manifest with this user's proof."""
+        return replace(self, proof=proof_of(self._fields()))
+
+    def _fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = settings.plain(self)
+        del fields["proof"]
+        return fields
 
 
 def read_manifest(at: Path) -> Manifest:
-    """Read and check the manifest of a collection's folder."""
+    """Read and check the manifest in a collection's folder."""
     if not at.is_dir():
-        reason = "it is a file" if at.exists() else "there is no such folder"
+        reason = "it is a file" if at.exists() else "no such folder"
         raise CollectionError(f"{at}: not a collection: {reason}", _WHERE)
+    path = at / MANIFEST_FILE
     try:
-        return settings.read(Manifest, at / MANIFEST_FILE, "collection", FORMAT, CollectionError, _ANEW)
+        data = json.loads(read_regular(path, _LARGEST))
     except FileNotFoundError as error:
         raise CollectionError(f"{at}: not a collection: it has no {MANIFEST_FILE}", _WHERE) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise CollectionError(f"{path}: cannot be read: {error}", _NEW) from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        found = data.get("format") if isinstance(data, dict) else None
+        raise CollectionError(
+            f"{path}: collection format {found!r}, but this version of Sightline reads format {FORMAT}",
+            f"Update Sightline. Or {_NEW[0].lower()}{_NEW[1:]}",
+        )
+    return settings.parse(Manifest, data, str(path), CollectionError)
 
 
 def write_manifest(at: Path, manifest: Manifest) -> None:
-    """Write `manifest.json` whole or not at all, and safely on disk once this returns."""
-    text = json.dumps(settings.plain(manifest), indent=2, ensure_ascii=False) + "\n"
-    write_atomic(at / MANIFEST_FILE, text)
+    """Replace `manifest.json`, with this user's proof; it is on disk once this returns."""
+    plain = settings.plain(manifest.signed())
+    write_atomic(at / MANIFEST_FILE, json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
+
+
+def trusted_store(at: Path, manifest: Manifest) -> str:
+    """URL of the store of a collection, empty if its vectors are in its folder.
+
+    A store that somebody else wrote into a manifest is refused: it would be sent the user's credentials and queries.
+    """
+    if manifest.store and not manifest.is_trusted:
+        raise CollectionError(
+            f"{at}: names the server {manifest.store}, and was not made by you on this machine",
+            f"If you trust that server, open it by its URL: --at {manifest.store}",
+        )
+    return manifest.store
 
 
 def check_model(at: Path | str, manifest: Manifest, model: Model) -> None:
@@ -63,8 +105,7 @@ def check_model(at: Path | str, manifest: Manifest, model: Model) -> None:
     made_by = f"{manifest.model} ({manifest.sha256[:12]}…)"
     raise CollectionError(
         f"{at}: made by the model {made_by}, but this is {model.name} ({model.sha256[:12]}…)",
-        f"Go on with {manifest.model}, or index anew with {model.name} into another folder with --at. "
-        "Nothing was changed.",
+        f"Use {manifest.model}, or index again with {model.name} into another folder with --at. Nothing was changed.",
     )
 
 

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from sightline.collection.catalog import integrity
 from sightline.collection.catalog.exif import Place
-from sightline.collection.catalog.files import Facts, File, Item, PendingFile, Stamp, Status, shown
+from sightline.collection.catalog.files import URL_LIST_SUFFIX, Facts, File, Item, PendingFile, Stamp, Status, shown
+from sightline.collection.catalog.integrity import DamagedCatalogError
 from sightline.collection.catalog.readers import Readers
 from sightline.collection.catalog.schema import CATALOG_FILE, connect
 from sightline.errors import CollectionError, QueryError
@@ -26,6 +28,7 @@ _FILE = "f.root, f.path, f.raw, f.status, f.reason, f.line, f.key"
 FROM = "FROM files f JOIN contents c ON c.id = f.content WHERE"
 """Where filters are asked."""
 
+_ROW = "id, raw, size, mtime_ns, ctime_ns, content, status, reason, key"
 _AT_ONCE = 500  # variables in one statement; old versions of SQLite allow 999
 
 
@@ -48,15 +51,41 @@ class Catalog:
     Several threads may read it at once. Whoever writes does so inside `transaction`, from one thread at a time.
     """
 
-    def __init__(self, at: Path, connection: sqlite3.Connection | Readers) -> None:
+    def __init__(self, at: Path, connection: sqlite3.Connection | Readers, *, trusted: bool = True) -> None:
         self.at = at
         self._opened = connection
+        self._trusted = trusted
 
     @classmethod
-    def open(cls, at: Path, *, write: bool = False) -> "Catalog":
-        """Open the catalog in a collection's folder; for writing, one that is not there is made."""
+    def open(cls, at: Path, *, write: bool = False, trusted: bool = True) -> "Catalog":
+        """Open the catalog in a collection's folder, after checking it; for writing, it is created if missing.
+
+        trusted: whether it may refer to files outside its folder, and to the network.
+        """
         path = at / CATALOG_FILE
-        return cls(at, connect(path, write=True) if write else Readers(lambda: connect(path, write=False)))
+        is_checked = integrity.check(path)
+        if not write:
+            return cls(at, Readers(lambda: connect(path, write=False)), trusted=trusted)
+        integrity.forget(path)
+        connection = connect(path, write=True)
+        catalog = cls(at, connection, trusted=trusted)
+        if not is_checked:
+            try:
+                catalog.quick_check()
+            except BaseException:
+                connection.close()
+                raise
+        return catalog
+
+    def quick_check(self) -> None:
+        """Let SQLite look for damage."""
+        path = self.at / CATALOG_FILE
+        try:
+            (found,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise DamagedCatalogError(f"{path}: damaged: {error}") from error
+        if found != "ok":
+            raise DamagedCatalogError(f"{path}: damaged: {found}")
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -69,8 +98,16 @@ class Catalog:
             self._opened.stop_when(cancelled)
 
     def close(self) -> None:
-        """Let go of the file; what was not committed is dropped."""
-        self._opened.close()
+        """Close the file; what was not committed is dropped."""
+        if isinstance(self._opened, Readers) or not self._is_file:
+            self._opened.close()
+        else:
+            integrity.close_and_record(self.at / CATALOG_FILE, self._opened)
+
+    @property
+    def _is_file(self) -> bool:
+        """Whether it is on disk, not in memory."""
+        return (self.at / CATALOG_FILE).exists()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -115,7 +152,7 @@ class Catalog:
         chosen = "" if status is None else f"WHERE f.status = '{status}'"
         roots = self.roots()
         return [
-            _file(roots, row)
+            self._file(roots, row)
             for row in self._all(f"SELECT {_FILE} FROM files f {chosen} ORDER BY f.root, f.line, f.raw")
         ]
 
@@ -131,12 +168,12 @@ class Catalog:
 
     def rows(self, root: int) -> Iterator[Row]:
         """Everything known of the files of a root."""
-        query = "SELECT id, raw, size, mtime_ns, content, status, reason, key FROM files WHERE root = ?"
+        query = f"SELECT {_ROW} FROM files WHERE root = ?"
         return (_row(row) for row in self.connection.execute(query, (root,)))
 
     def row(self, root: int, raw: bytes) -> Row | None:
         """What is known of one file."""
-        query = "SELECT id, raw, size, mtime_ns, content, status, reason, key FROM files WHERE root = ? AND raw = ?"
+        query = f"SELECT {_ROW} FROM files WHERE root = ? AND raw = ?"
         found = self.connection.execute(query, (root, raw)).fetchone()
         return None if found is None else _row(found)
 
@@ -188,6 +225,7 @@ class Catalog:
             "key": found.key,
             "size": found.stamp.size if found.stamp else None,
             "mtime_ns": found.stamp.mtime_ns if found.stamp else None,
+            "ctime_ns": found.stamp.ctime_ns if found.stamp else None,
             "content": content,
             "status": "broken" if content is None else "ready",
             "reason": reason,
@@ -202,6 +240,11 @@ class Catalog:
             f"ON CONFLICT (root, raw) DO UPDATE SET {changes}",
             values,
         )
+
+    def set_ctimes(self, ctimes: Iterable[tuple[int, int]]) -> None:
+        """Add the ctime of files, by row, that version 1 did not record; only inside a transaction."""
+        query = "UPDATE files SET ctime_ns = ? WHERE id = ?"
+        self.connection.executemany(query, ((ctime, row) for row, ctime in ctimes))
 
     def adopt(self, root: int, inner: int, prefix: bytes) -> None:
         """Make the files of a root below another the other's own: `prefix` is the way from one to the other."""
@@ -244,8 +287,17 @@ class Catalog:
         files: dict[int, list[File]] = {}
         query = f"SELECT {_FILE}, f.content FROM files f WHERE f.content IN"
         for row in self.each(query, ids, "ORDER BY f.root, f.line, f.raw"):
-            files.setdefault(row[-1], []).append(_file(roots, row[:-1]))
+            files.setdefault(row[-1], []).append(self._file(roots, row[:-1]))
         return files
+
+    def _file(self, roots: dict[int, Path], row: tuple[Any, ...]) -> File:
+        root, path, raw, status, reason, line, key = row
+        folder = roots[root]
+        where = folder if line else _inside(folder, raw)
+        is_trusted = self._trusted or (
+            where.is_relative_to(self.at.parent) and folder.suffix.lower() != URL_LIST_SUFFIX
+        )
+        return File(folder, path, where, status, reason, line, key, is_trusted)
 
     def _located(self, raw: bytes) -> Path:
         return Path(os.path.normpath(self.at / os.fsdecode(raw)))
@@ -268,14 +320,15 @@ class Catalog:
 
 
 def _row(row: tuple[Any, ...]) -> Row:
-    id, raw, size, mtime_ns, content, status, reason, key = row
-    return Row(id, raw, None if mtime_ns is None else Stamp(size, mtime_ns), content, status, reason, key)
+    id, raw, size, mtime_ns, ctime_ns, content, status, reason, key = row
+    stamp = None if mtime_ns is None else Stamp(size, mtime_ns, ctime_ns)
+    return Row(id, raw, stamp, content, status, reason, key)
 
 
-def _file(roots: dict[int, Path], row: tuple[Any, ...]) -> File:
-    root, path, raw, status, reason, line, key = row
-    folder = roots[root]
-    return File(folder, path, folder if line else folder / os.fsdecode(raw), status, reason, line, key)
+def _inside(folder: Path, raw: bytes) -> Path:
+    """A path below a folder, whatever its bytes say: a name such as /etc/hosts or ../x in an archive stays below."""
+    names = [name for name in os.fsdecode(raw).split("/") if name not in ("", ".")]
+    return folder.joinpath(*("_" if name == ".." else name for name in names))
 
 
 def _item(row: tuple[Any, ...], files: tuple[File, ...]) -> Item:

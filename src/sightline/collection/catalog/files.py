@@ -9,14 +9,26 @@ from sightline.collection.catalog.exif import Place
 from sightline.media import ImageSource
 
 Status = Literal["ready", "broken"]
+URL_LIST_SUFFIX = ".urls"
+"""Suffix of a list of URLs, whose images are read over the network."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """How a file looked when it was read; while both stay the same, it is not read again."""
+    """Size and times of a file when it was read; while they stay the same, it is not read again.
+
+    ctime_ns: catches changes that set the modification time back; None if unknown.
+    """
 
     size: int
     mtime_ns: int
+    ctime_ns: int | None = None
+
+    def matches(self, other: "Stamp") -> bool:
+        """Whether both are of the same state of a file."""
+        if (self.size, self.mtime_ns) != (other.size, other.mtime_ns):
+            return False
+        return None in (self.ctime_ns, other.ctime_ns) or self.ctime_ns == other.ctime_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +71,9 @@ class File:
     path: below the root, with forward slashes, as text for people and filters; `captions.jsonl:12` for a text.
     where: its exact path, also where its name is no text; for a text, that of the file of texts.
     reason: why it is broken.
-    line, key: of a text, the line that it stands on and the id that it was given there. Of a picture in a shard, `key`
-        is where it lies there.
+    line, key: of a text, its line and the id that it has there. Of an image in a shard, `key` is its position.
+    is_trusted: False if a collection that was not made by this user refers to a file outside its own folder, or to
+        the network.
     """
 
     root: Path
@@ -70,6 +83,7 @@ class File:
     reason: str = ""
     line: int | None = None
     key: str | None = None
+    is_trusted: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
-"""The tables of a catalog, and how the file that holds them is opened safely by one writer and many readers."""
+"""The tables of a catalog, and opening the file that holds them for one writer or many readers."""
 
 import os
 import sqlite3
 from pathlib import Path
 from urllib.parse import quote
 
+from sightline.collection.catalog.integrity import DamagedCatalogError, check_files
 from sightline.errors import CollectionError
 
-SCHEMA = 1
+SCHEMA = 2
 CATALOG_FILE = "catalog.db"
 
 _PATIENCE = 60  # seconds to wait while another process recovers or checkpoints
@@ -33,8 +34,9 @@ CREATE TABLE files (
     raw BLOB NOT NULL,               -- the exact bytes of the same; of a text, what tells it from the file's others
     line INTEGER,                    -- of a text
     key TEXT,                        -- the id that a text was given
-    size INTEGER,                    -- size and mtime_ns are null where the file must be read again
+    size INTEGER,                    -- size and mtime_ns are null if the file must be read again
     mtime_ns INTEGER,
+    ctime_ns INTEGER,                -- null in rows that version 1 wrote
     content INTEGER REFERENCES contents (id),
     status TEXT NOT NULL CHECK (status IN ('ready', 'broken')),
     reason TEXT NOT NULL DEFAULT '',
@@ -47,11 +49,12 @@ CREATE INDEX contents_by_time ON contents (taken);
 
 
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
-    """Open a catalog; for writing, one that is not there is made.
+    """Open a catalog; for writing, it is created if missing, or brought up to date if an older version made it.
 
-    A commit is on the disk when it returns (`synchronous = FULL`): vectors without rows are mended on opening, but rows
-    that a power cut took back would be items indexed in vain.
+    A commit is on disk when it returns (`synchronous = FULL`): vectors without rows are deleted on opening, but items
+    whose rows were lost in a power cut would have to be encoded again.
     """
+    check_files(path)
     try:
         connection = _open(path, "rwc") if write else _open_to_read(path)
         try:
@@ -63,14 +66,16 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
             connection.close()
             raise
         return connection
-    except sqlite3.Error as error:
+    except sqlite3.OperationalError as error:
         raise CollectionError(
-            f"{path}: cannot be opened: {error}", "If it is damaged, index anew into another folder with --at."
+            f"{path}: cannot be opened: {error}", "Check its permissions, or index again into another folder with --at."
         ) from error
+    except sqlite3.DatabaseError as error:
+        raise DamagedCatalogError(f"{path}: damaged: {error}") from error
 
 
 def empty_catalog() -> sqlite3.Connection:
-    """A catalog in memory, of nothing."""
+    """An empty catalog in memory."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.executescript(_TABLES)
     return connection
@@ -88,7 +93,7 @@ def _open(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _open_to_read(path: Path) -> sqlite3.Connection:
-    """Open for reading, also in a folder or on a disk where nothing can be written, not even beside the file."""
+    """Open for reading, even where nothing can be written beside the file."""
     try:
         return _open(path, "ro")
     except sqlite3.OperationalError:
@@ -98,12 +103,15 @@ def _open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def _check(path: Path, connection: sqlite3.Connection, write: bool) -> None:
-    """Make the tables where there are none, and refuse those of another version."""
+    """Create the tables if there are none, add what version 1 lacks, and refuse later versions."""
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     if found == 0 and write:
         connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {SCHEMA}; COMMIT;")
-    elif found != SCHEMA:
+    elif found == 1 and write:
+        change = "ALTER TABLE files ADD COLUMN ctime_ns INTEGER"
+        connection.executescript(f"BEGIN IMMEDIATE; {change}; PRAGMA user_version = {SCHEMA}; COMMIT;")
+    elif found not in (1, SCHEMA):
         raise CollectionError(
-            f"{path}: catalog version {found}, but this version of Sightline reads version {SCHEMA}",
-            "Update Sightline, or index anew into another folder with --at.",
+            f"{path}: catalog version {found}, but this version of Sightline reads versions 1 to {SCHEMA}",
+            "Update Sightline, or index again into another folder with --at.",
         )

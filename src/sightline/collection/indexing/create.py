@@ -1,14 +1,18 @@
-"""A collection opened for writing: made where there is none, mended where a crash left it uneven."""
+"""Open a collection for writing: create it if missing, and repair what a crash or a bad disk left behind."""
 
+import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from sightline.bundle.model import Model, check_ability
 from sightline.collection.catalog.database import Catalog
-from sightline.collection.collection import VECTORS_FOLDER
+from sightline.collection.catalog.files import URL_LIST_SUFFIX
+from sightline.collection.catalog.integrity import DamagedCatalogError, set_aside
+from sightline.collection.catalog.schema import CATALOG_FILE
+from sightline.collection.collection import vectors_folder
 from sightline.collection.indexing.writer import repair
 from sightline.collection.locks import Notify, write_lock
 from sightline.collection.manifest import (
@@ -19,68 +23,112 @@ from sightline.collection.manifest import (
     check_kind,
     check_model,
     read_manifest,
+    trusted_store,
     write_manifest,
 )
-from sightline.errors import CollectionError
+from sightline.collection.trust import check_roots
+from sightline.errors import CollectionError, DamagedStoreError
+from sightline.files import remove_drafts
 from sightline.media import blank
 from sightline.stores.base import Shape, Store
 from sightline.stores.local import LocalStore
 from sightline.stores.milvus_address import parse_address
 
+_log = logging.getLogger(__name__)
+
 
 @contextmanager
 def open_to_write(
-    at: Path, kind: Kind, model: Model, wait: bool | float, notify: Notify | None, store: str | None = None
+    at: Path,
+    kind: Kind,
+    model: Model,
+    *,
+    named: Sequence[Path],
+    wait: bool | float,
+    notify: Notify | None,
+    store: str | None = None,
+    verify: bool = False,
 ) -> Iterator[tuple[Catalog, Store]]:
-    """Open a collection for writing, made or mended where need be, by nobody else meanwhile.
+    """Open a collection for writing, created or repaired if necessary, and locked until the block ends.
 
+    named: what the user gave to be indexed.
     store: where the vectors of a new collection are kept, if not in its folder; or where a server has moved to.
+    verify: check every byte of the vectors, not only what is read.
     """
     try:
         at.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CollectionError(
-            f"{at}: cannot be made: {error.strerror or error}", "Choose another folder with --at."
+            f"{at}: cannot be created: {error.strerror or error}", "Choose another folder with --at."
         ) from error
     with write_lock(at, wait=wait, notify=notify):
-        manifest = _manifest(at, kind, model, store)
-        with (
-            closing(Catalog.open(at, write=True)) as catalog,
-            closing(_store(at, manifest)) as vectors,
-        ):
-            repair(catalog, vectors)
-            yield catalog, vectors
+        remove_drafts(at)
+        before = read_manifest(at) if (at / MANIFEST_FILE).exists() else None
+        manifest = _manifest(at, before, kind, model, store)
+        with closing(_catalog(at, named, notify or _log.warning)) as catalog:
+            if before is not None and not before.is_trusted:
+                roots = set(catalog.roots().values())
+                url_lists = {root for root in roots if root.suffix.lower() == URL_LIST_SUFFIX}
+                check_roots(at, roots - url_lists, url_lists, named)
+            if before is None or manifest != before or not before.is_trusted:
+                write_manifest(at, manifest)
+            with closing(_store(at, manifest, notify or _log.warning, verify)) as vectors:
+                repair(catalog, vectors)
+                yield catalog, vectors
 
 
-def _store(at: Path, manifest: Manifest) -> Store:
-    if not manifest.store:
-        return LocalStore.open(at / VECTORS_FOLDER, manifest.shape, write=True)
-    from sightline.collection.remote.access import open_remote_to_write
+def _catalog(at: Path, named: Sequence[Path], notify: Notify) -> Catalog:
+    """Open the catalog; one that is damaged is set aside and made again from what the user named."""
+    try:
+        return Catalog.open(at, write=True)
+    except DamagedCatalogError as error:
+        if not named:
+            way_out = f"Name what to index again: sightline index --at {at} FOLDER"
+            raise DamagedCatalogError(error.what, way_out) from error
+        notify(f"{error.what}; reading all files again")
+        set_aside(at / CATALOG_FILE)
+        return Catalog.open(at, write=True)
 
-    return open_remote_to_write(at, manifest)
+
+def _store(at: Path, manifest: Manifest, notify: Notify, verify: bool) -> Store:
+    """Open the store; damaged vectors are dropped, so that their items are encoded again."""
+    if manifest.store:
+        from sightline.collection.remote.access import open_remote_to_write
+
+        return open_remote_to_write(at, manifest)
+    folder = vectors_folder(at)
+    try:
+        store = LocalStore.open(folder, manifest.shape, write=True)
+        if verify or store.is_suspect:
+            try:
+                damaged = store.damaged_ids()
+                if len(damaged):
+                    notify(f"{folder}: damaged; encoding {len(damaged):,} items again")
+                store.drop_damaged()
+            except BaseException:
+                store.close()
+                raise
+    except DamagedStoreError as error:
+        notify(f"{error.what}; encoding all items again")
+        LocalStore.reset(folder, manifest.shape)
+        return LocalStore.open(folder, manifest.shape, write=True)
+    return store
 
 
-def _manifest(at: Path, kind: Kind, model: Model, store: str | None) -> Manifest:
-    """The collection's manifest, written before all else where the collection is new."""
+def _manifest(at: Path, before: Manifest | None, kind: Kind, model: Model, store: str | None) -> Manifest:
+    """What the collection's manifest should be; the present one is checked against the model and the kind."""
     url = "" if store is None else str(parse_address(store))
-    if (at / MANIFEST_FILE).exists():
-        manifest = read_manifest(at)
+    if before is not None:
+        manifest = before
         check_model(at, manifest, model)
         check_kind(at, manifest, kind)
         if url and not manifest.store:
             raise CollectionError(
-                f"{at}: keeps its vectors in its folder, not at {url}", "Index anew into another folder with --at."
+                f"{at}: keeps its vectors in its folder, not at {url}", "Index again into another folder with --at."
             )
-        now = replace(manifest, location=_location(model), store=url or manifest.store)
-        if now == manifest:
-            return manifest
-        manifest = now
-    else:
-        owner = secrets.token_hex(16) if url else ""
-        shape = _shape(model, kind)
-        manifest = Manifest(FORMAT, kind, model.name, model.sha256, shape, _location(model), url, owner)
-    write_manifest(at, manifest)
-    return manifest
+        return replace(manifest, location=_location(model), store=url or trusted_store(at, manifest))
+    owner = secrets.token_hex(16) if url else ""
+    return Manifest(FORMAT, kind, model.name, model.sha256, _shape(model, kind), _location(model), url, owner)
 
 
 def _location(model: Model) -> str:
@@ -89,7 +137,7 @@ def _location(model: Model) -> str:
 
 
 def _shape(model: Model, kind: Kind) -> Shape:
-    """How wide the vectors of a model are, as seen from one item."""
+    """Dimensions of a model's vectors, found by encoding one item."""
     check_ability(model, "embed", "indexing", "A matcher alone finds nothing: index with another model.")
     encoded = model.encode_texts(["a"]) if kind == "texts" else model.encode_images(blank(model.preprocess))
     parts = (encoded.embedding, encoded.fragments, encoded.states)

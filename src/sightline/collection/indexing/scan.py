@@ -18,13 +18,17 @@ _FRESH_NS = 2_000_000_000  # the coarsest clock of a file system: within it, a s
 
 @dataclass(slots=True)
 class Scan:
-    """What has to be done: files to read, and rows whose files are gone."""
+    """What has to be done: files to read, and rows whose files are gone.
+
+    ctimes: rows of unchanged files, with the ctime that an older version did not record.
+    """
 
     work: list[PendingFile] = field(default_factory=list)
     missing: list[Row] = field(default_factory=list)
     unchanged: int = 0
     broken: list[FileProblem] = field(default_factory=list)
     skipped: list[FileProblem] = field(default_factory=list)
+    ctimes: list[tuple[int, int]] = field(default_factory=list)
 
     def __iadd__(self, other: "Scan") -> Self:
         self.work += other.work
@@ -32,6 +36,7 @@ class Scan:
         self.unchanged += other.unchanged
         self.broken += other.broken
         self.skipped += other.skipped
+        self.ctimes += other.ctimes
         return self
 
 
@@ -65,12 +70,14 @@ def scan_images(
         except OSError as error:
             report(MediaError(str(path), f"cannot be looked at: {error.strerror or error}"))
             continue
-        if row is None or row.stamp != stamp or (retry and row.status == "broken"):
+        if row is None or row.stamp is None or not row.stamp.matches(stamp) or (retry and row.status == "broken"):
             found.work.append(PendingFile(root, raw, shown(raw), path, stamp if is_settled else None))
         elif row.status == "broken":
             found.broken.append(FileProblem(shown(os.fsencode(path)), row.reason))
         else:
             found.unchanged += 1
+            if row.stamp.ctime_ns is None and stamp.ctime_ns is not None:
+                found.ctimes.append((row.id, stamp.ctime_ns))
     rows = [row for row in catalog.rows(root) if row.id not in seen and _is_below(folder, row, [within])]
     if not seen and not found.work and within == folder and not prune:
         if rows and folder not in blind:
@@ -83,7 +90,8 @@ def scan_images(
 def stamp_of(path: Path) -> tuple[Stamp, bool]:
     """How a file looks, and whether it will look otherwise after the next change: not if it was changed just now."""
     status, now = path.stat(), time.time_ns()
-    return Stamp(status.st_size, status.st_mtime_ns), abs(now - status.st_mtime_ns) >= _FRESH_NS
+    stamp = Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return stamp, abs(now - status.st_mtime_ns) >= _FRESH_NS
 
 
 def _emptied(folder: Path, count: int) -> FileProblem:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from sightline.collection.catalog.database import Catalog, Row
-from sightline.collection.catalog.files import File, PendingFile, Stamp, shown
+from sightline.collection.catalog.files import URL_LIST_SUFFIX, File, PendingFile, Stamp, shown
 from sightline.collection.indexing.report import FileProblem
 from sightline.collection.indexing.scan import Scan, stamp_of
 from sightline.datasets.files import numbered_lines
@@ -23,7 +23,6 @@ from sightline.media import ImageFile, ImageSlice, ImageSource
 from sightline.media.archive import SHARD_SUFFIX, Part, images_in
 from sightline.media.remote import ImageURL, look, open_url
 
-LIST_SUFFIX = ".urls"
 _UNCHANGING = Stamp(0, 0)  # of a picture at a URL, which nobody asks whether it has changed
 _URL = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 _Rows = dict[bytes, Row]
@@ -50,11 +49,13 @@ def is_container(place: Path) -> bool:
     """Whether a place is a shard or a list, by its name, or a store of regions: its items are no files of a folder."""
     if place.is_dir():
         return is_region_store(place)
-    return place.suffix.lower() in (SHARD_SUFFIX, LIST_SUFFIX)
+    return place.suffix.lower() in (SHARD_SUFFIX, URL_LIST_SUFFIX)
 
 
 def source_of(file: File) -> ImageSource:
-    """What the bytes of a picture of a collection are read from."""
+    """Where the bytes of an image of a collection are read from."""
+    if not file.is_trusted:
+        return _Refused(str(file.where))
     span = Span.parse(file.key)
     if span is not None:
         url = _shard_of(os.fsencode(file.path)) if _is_list(file.root) else b""
@@ -94,6 +95,18 @@ def scan_container(catalog: Catalog, root: int, path: Path, *, prune: bool = Fal
 
 
 @dataclass(frozen=True, slots=True)
+class _Refused:
+    """An image that a collection from somebody else must not name."""
+
+    name: str
+
+    def read(self) -> bytes:
+        """Raise an error."""
+        reason = "outside the folder of a collection that was not made by you on this machine"
+        raise MediaError(self.name, reason, "Index its folder yourself: sightline index FOLDER")
+
+
+@dataclass(frozen=True, slots=True)
 class _Shard:
     """An archive of pictures: the place that was given, or at a URL of the list there."""
 
@@ -117,7 +130,7 @@ class _Shard:
 
 
 def _is_list(place: Path) -> bool:
-    return place.suffix.lower() == LIST_SUFFIX
+    return place.suffix.lower() == URL_LIST_SUFFIX
 
 
 def _is_shard(url: bytes) -> bool:
@@ -175,11 +188,15 @@ def _in_shard(root: int, shard: _Shard, rows: _Rows) -> list[PendingFile]:
 
 def _known_parts(shard: _Shard, rows: _Rows, stamp: Stamp) -> list[Part] | None:
     """The pictures of a shard as the catalog knows them; None where it does not know all, or the shard has changed."""
-    spans = {raw: Span.parse(row.key) for raw, row in rows.items() if row.stamp == stamp}
+    spans = {raw: Span.parse(row.key) for raw, row in rows.items() if _is_same(row.stamp, stamp)}
     if not spans or any(span is None or span.of != len(spans) for span in spans.values()):
         return None
     start = len(os.fsencode(shard.prefix))
     return [Part(os.fsdecode(raw[start:]), span.offset, span.size) for raw, span in spans.items() if span]
+
+
+def _is_same(one: Stamp | None, other: Stamp | None) -> bool:
+    return one is not None and other is not None and one.matches(other)
 
 
 def compare(scan: Scan, pictures: Iterable[PendingFile], rows: _Rows, retry: bool) -> None:
@@ -187,7 +204,7 @@ def compare(scan: Scan, pictures: Iterable[PendingFile], rows: _Rows, retry: boo
     left = dict(rows)
     for found in pictures:
         row = left.pop(found.raw, None)
-        if row is None or row.stamp is None or row.stamp != found.stamp or (retry and row.status == "broken"):
+        if row is None or not _is_same(row.stamp, found.stamp) or (retry and row.status == "broken"):
             scan.work.append(found)
         elif row.status == "broken":
             scan.broken.append(FileProblem(found.name, row.reason))

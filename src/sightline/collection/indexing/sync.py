@@ -70,7 +70,8 @@ def index(
     encoder = partial(_encode_here, opened) if workers is None else _encoder_on(workers, model, opened)
     report = Report(at, kind)
     began = time.perf_counter()
-    with open_to_write(at, kind, opened, wait, notify, store) as (catalog, vectors):
+    opening = open_to_write(at, kind, opened, named=places, wait=wait, notify=notify, store=store, verify=retry)
+    with opening as (catalog, vectors):
         try:
             _sync(Writer(catalog, vectors, report), places, encoder, progress, prune, retry)
         except KeyboardInterrupt:
@@ -89,6 +90,9 @@ def _sync(
     report.unchanged += scan.unchanged
     report.broken += scan.broken
     report.skipped += scan.skipped
+    if scan.ctimes:
+        with writer.catalog.transaction():
+            writer.catalog.set_ctimes(scan.ctimes)
     writer.miss(scan.missing)
     encoder(scan.work, writer, set(writer.catalog.hashes()), progress)
 

@@ -8,6 +8,7 @@ from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import below
 from sightline.collection.indexing.shards_and_urls import is_container
 from sightline.collection.indexing.texts import TEXT_SUFFIXES
+from sightline.collection.locate import check_found
 from sightline.collection.manifest import DEFAULT_FOLDER, Kind
 from sightline.errors import CollectionError
 
@@ -39,7 +40,9 @@ def default_location(places: list[Path], kind: Kind) -> Path:
         raise CollectionError(f"{said} given, and no place for the collection", "Say where it is kept with --at DIR.")
     place = places[0]
     is_folder = kind == "images" and (place.is_dir() or not is_container(place))
-    return place / DEFAULT_FOLDER if is_folder else place.with_name(f"{DEFAULT_FOLDER}-{place.stem}")
+    at = place / DEFAULT_FOLDER if is_folder else place.with_name(f"{DEFAULT_FOLDER}-{place.stem}")
+    check_found(at)
+    return at
 
 
 def check_exists(place: Path) -> None:

@@ -1,0 +1,76 @@
+"""Whether a collection was made by this user on this machine.
+
+A folder from an archive, a disk or a share may bring a `.sightline` with it. Its vectors and catalog are only data, but
+its manifest and catalog can also name a server, a model and files elsewhere. Those count only if the manifest has a
+proof: a keyed hash whose key is in the user's state folder and never in the collection.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sightline.cache import state_folder
+from sightline.errors import CollectionError
+from sightline.files import read_regular
+
+_KEY_FILE = "key"
+_KEY_BYTES = 32
+
+
+def proof_of(manifest: Mapping[str, Any]) -> str:
+    """Proof for the fields of a manifest; empty if the user's key can neither be read nor made."""
+    key = _key(create=True)
+    return _mac(key, manifest) if key else ""
+
+
+def has_proof(manifest: Mapping[str, Any], proof: str) -> bool:
+    """Whether a proof is this user's, for these fields of a manifest."""
+    key = _key(create=False) if proof else None
+    return key is not None and hmac.compare_digest(_mac(key, manifest), proof)
+
+
+def is_own(folder: Path) -> bool:
+    """Whether a folder belongs to this user or to root."""
+    return not hasattr(os, "geteuid") or folder.lstat().st_uid in (os.geteuid(), 0)
+
+
+def check_roots(at: Path, folders: Iterable[Path], url_lists: Iterable[Path], named: Iterable[Path]) -> None:
+    """Refuse what a collection without a proof was made of, unless it is beside it or the user named it.
+
+    url_lists: lists of URLs, which are read over the network; these must be named themselves.
+    """
+    named = list(named)
+    unnamed = [root for root in folders if not any(root.is_relative_to(place) for place in [at.parent, *named])]
+    unnamed += [root for root in url_lists if root not in named]
+    if unnamed:
+        raise CollectionError(
+            f"{at}: refers to {unnamed[0]}, and was not made by you on this machine",
+            f"If that is yours, name it: sightline index --at {at} {unnamed[0]}",
+        )
+
+
+def _mac(key: bytes, manifest: Mapping[str, Any]) -> str:
+    return hmac.new(key, json.dumps(manifest, sort_keys=True).encode(), hashlib.sha256).hexdigest()
+
+
+def _key(create: bool) -> bytes | None:
+    """The user's key, made if there is none; None if that is impossible."""
+    try:
+        folder = state_folder()
+        path = folder / _KEY_FILE
+        if create and not path.exists():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(secrets.token_bytes(_KEY_BYTES))
+        key = read_regular(path, _KEY_BYTES)
+    except FileExistsError:  # another process was faster
+        return _key(create=False)
+    except (OSError, RuntimeError):  # RuntimeError: no home folder
+        return None
+    return key if len(key) == _KEY_BYTES else None

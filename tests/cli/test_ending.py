@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sightline import cli
-from sightline.collection import IndexingInterrupted, Problem, Report
+from sightline.collection import FileProblem, IndexingInterrupted, Report
 
 COMMANDS = ["index", "search", "explain", "serve", "eval", "regions", "train", "export", "demo", "doctor", "models"]
 
@@ -105,7 +105,7 @@ def test_a_command_works_where_stdout_and_stderr_are_closed(monkeypatch: pytest.
 def test_a_name_that_the_terminal_cannot_write_is_shown_in_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report = Report(tmp_path, "images", broken=[Problem("caf\u00e9.jpg", "is empty")])
+    report = Report(tmp_path, "images", broken=[FileProblem("caf\u00e9.jpg", "is empty")])
     monkeypatch.setattr("sightline.collection.indexing.sync.index", lambda *_, **__: report)
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
     assert end(monkeypatch, "index", tmp_path) == 0
@@ -158,7 +158,7 @@ def test_a_second_ctrl_c_does_not_wait_for_what_has_begun(tmp_path: Path) -> Non
     script = """
 import os, signal, sys, time
 from sightline import cli
-from sightline.collection import sync
+from sightline.collection.indexing import sync
 def index(*_, **__):
     try:
         os.kill(os.getpid(), signal.SIGINT)

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from sightline.bundle.layout import SPEC_FILE
+from sightline.bundle.layout import HUB_PREFIX, SPEC_FILE
 from sightline.bundle.model import Model
 from sightline.bundle.spec import identity, read_spec
 from sightline.collection.manifest import DEFAULT_FOLDER, MANIFEST_FILE, Manifest, check_model, read_manifest
 from sightline.collection.trust import is_own
 from sightline.errors import CollectionError, SightlineError
-from sightline.registry.loader import HUB_PREFIX, load, locate
+from sightline.registry.loader import load, locate
 from sightline.stores.milvus_address import is_address, parse_address
 
 

@@ -177,7 +177,7 @@ def test_the_picture_itself_is_shown_with_what_is_known_of_it(open_page: Opener)
         [re.compile(r"^\d+% likely"), "trips/2021", "2021-05-06 07:08", "512 × 384"]
     )
     href = page.get_by_role("link", name="Open the file").get_attribute("href")
-    assert re.fullmatch(r"/v1/items/\d+/image", href or "")
+    assert re.fullmatch(r"/v1/items/\d+/image\?v=[0-9a-f]{16}", href or "")
     page.get_by_role("button", name="More like this").last.click()
     expect(page.locator("#viewer")).to_be_hidden()
     expect(page).to_have_url(re.compile(r"\?like=\d+$"))

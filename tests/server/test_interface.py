@@ -132,6 +132,21 @@ def test_a_picture_that_browsers_do_not_show_comes_as_a_jpeg(client: httpx.Clien
     assert Image.open(io.BytesIO(answer.content)).size == (40, 30)
 
 
+def test_images_of_two_collections_have_different_urls(client: httpx.Client, tmp_path: Path, tiny_bundle: Path) -> None:
+    """Else a browser shows the images of the collection that was served at this port before."""
+    (tmp_path / "other.png").write_bytes(picture(1234))
+    sightline.index(tmp_path, model=tiny_bundle)
+    with opening(tmp_path) as other:
+        theirs = ask(application(other), "GET", "/v1/items/1").json()
+        ours = client.get("/v1/items/1").json()
+        for form in ("image", "thumbnail"):
+            assert theirs[form] != ours[form]
+            assert "immutable" in client.get(ours[form]).headers["cache-control"]
+            assert client.get(theirs[form]).status_code == 404
+            plain = client.get(f"/v1/items/1/{form}")
+            assert (plain.status_code, plain.headers["cache-control"]) == (200, "private, no-cache")
+
+
 def test_a_thumbnail_is_made_once_and_not_sent_twice(
     client: httpx.Client, ids: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from sightline.collection import Collection
 from sightline.server.current_collection import CurrentCollection
-from sightline.server.responses import item_answer
+from sightline.server.responses import item_answers
 
 _MOST_FOLDERS = 1_000
 
@@ -20,7 +20,7 @@ def some_items(current: CurrentCollection, k: int, where: str | None) -> dict[st
             passing = collection.catalog.ids_where(where).tolist()
             total, ids = len(passing), [passing[place] for place in _places(0, len(passing) - 1, k)]
         found = collection.items(ids)
-        return {"total": total, "items": [item_answer(found[id], collection) for id in sorted(found)]}
+        return {"total": total, "items": item_answers([found[id] for id in sorted(found)], collection)}
 
 
 def filter_choices(current: CurrentCollection) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What clients get: results without a path of this machine, and with the addresses of their pictures."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -166,23 +167,38 @@ class HealthAnswer(BaseModel):
     status: str
 
 
-def search_answer(result: SearchResult, kind: str) -> dict[str, Any]:
+def search_answer(result: SearchResult, collection: Collection) -> dict[str, Any]:
     """What `sightline search --json` writes, less what only this machine's owner should see."""
-    return {**result.about(), "hits": [hit_answer(hit, kind) for hit in result.hits]}
+    return {**result.about(), "hits": hit_answers(result.hits, collection)}
 
 
-def hit_answer(hit: Hit, kind: str) -> dict[str, Any]:
-    """One result, its other files named as `path` is."""
+def hit_answers(hits: Sequence[Hit], collection: Collection) -> list[dict[str, Any]]:
+    """Results, their other files named as `path` is."""
+    urls = _image_urls([hit.id for hit in hits], collection)
+    return [{**_hit_answer(hit), **urls.get(hit.id, {})} for hit in hits]
+
+
+def item_answers(items: Sequence[Item], collection: Collection) -> list[dict[str, Any]]:
+    """What is known of items; what is not is left out."""
+    urls = _image_urls([item.id for item in items], collection)
+    return [{**_item_answer(item), **urls.get(item.id, {})} for item in items]
+
+
+def version(hash: bytes) -> str:
+    """The part of an image's URL that tells it from the images of other collections, which have the same ids."""
+    return hash.hex()[:16]
+
+
+def _hit_answer(hit: Hit) -> dict[str, Any]:
     found = hit.to_json()
     del found["file"], found["root"]
     for name, paths in (("copies", hit.copies), ("folded", hit.folded)):
         if paths:
             found[name] = [_below(path, hit.root) for path in paths]
-    return {**found, **_addresses(hit.id, kind)}
+    return found
 
 
-def item_answer(item: Item, collection: Collection) -> dict[str, Any]:
-    """What is known of an item; what is not is left out."""
+def _item_answer(item: Item) -> dict[str, Any]:
     first, *others = item.files
     found = {
         "id": item.id,
@@ -196,13 +212,17 @@ def item_answer(item: Item, collection: Collection) -> dict[str, Any]:
         "key": first.key,
     }
     known = {name: value for name, value in found.items() if value is not None}
-    return {**known, "copies": [file.path for file in others], **_addresses(item.id, collection.kind)}
+    return {**known, "copies": [file.path for file in others]}
 
 
-def _addresses(id: int, kind: str) -> dict[str, str]:
-    if kind != "images":
+def _image_urls(ids: Sequence[int], collection: Collection) -> dict[int, dict[str, str]]:
+    """Where the images of items are, with a version of each, so that a browser may keep them."""
+    if collection.kind != "images":
         return {}
-    return {"image": f"/v1/items/{id}/image", "thumbnail": f"/v1/items/{id}/thumbnail"}
+    return {
+        id: {form: f"/v1/items/{id}/{form}?v={version(hash)}" for form in ("image", "thumbnail")}
+        for id, hash in collection.catalog.hashes_of(ids).items()
+    }
 
 
 def _below(path: Path, root: Path) -> str:

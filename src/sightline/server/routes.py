@@ -24,7 +24,11 @@ from sightline.server.worker_pool import WorkerPool
 Filter = Annotated[str | None, Query(max_length=2000, description="A filter, such as: folder = 'holiday'")]
 ItemId = Annotated[Id, InPath(description="The id of an item, as results have it.")]
 IfNoneMatch = Annotated[str | None, Header(include_in_schema=False)]
-_PICTURE_AGE = 300  # seconds for which a browser need not ask again; an id keeps its picture while its collection lives
+Version = Annotated[
+    str | None,
+    Query(pattern="^[0-9a-f]{16}$", description="As in the URLs of results: such an image never changes, and is kept."),
+]
+_VERSIONED, _UNVERSIONED = "private, max-age=86400, immutable", "private, no-cache"
 
 
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -96,21 +100,22 @@ def item_routes(service: Service) -> APIRouter:
         return JSONResponse(await service.quick.run(service.similar, id, k))
 
     @router.get("/{id}/image", responses=_PICTURE, response_class=Response)
-    async def image(id: ItemId, if_none_match: IfNoneMatch = None) -> Response:
+    async def image(id: ItemId, v: Version = None, if_none_match: IfNoneMatch = None) -> Response:
         """The picture itself, if its file is still what was indexed; rare kinds as JPEG."""
-        return _image_response(service.pictures, *await service.pictures.run(service.image, id, _knows(if_none_match)))
+        found = await service.pictures.run(service.image, id, v, _knows(if_none_match))
+        return _image_response(service.pictures, v, *found)
 
     @router.get("/{id}/thumbnail", responses=_PICTURE, response_class=Response)
     async def thumbnail(
         id: ItemId,
+        v: Version = None,
         side: Annotated[int, Query(ge=1, le=SIDES[-1], description="Of the longer side, in pixels; rounded up.")] = 320,
         if_none_match: IfNoneMatch = None,
     ) -> Response:
         """A small version of the picture."""
         rounded = next(one for one in SIDES if one >= side)
-        return _image_response(
-            service.pictures, *await service.pictures.run(service.thumbnail, id, rounded, _knows(if_none_match))
-        )
+        found = await service.pictures.run(service.thumbnail, id, v, rounded, _knows(if_none_match))
+        return _image_response(service.pictures, v, *found)
 
     return router
 
@@ -199,8 +204,8 @@ def _knows(header: str | None) -> Callable[[str], bool]:
     return lambda etag: is_known(etag, header)
 
 
-def _image_response(pool: WorkerPool, etag: str, content: ImageContent | None) -> Response:
-    headers = {"ETag": etag, "Cache-Control": f"private, max-age={_PICTURE_AGE}"}
+def _image_response(pool: WorkerPool, version: str | None, etag: str, content: ImageContent | None) -> Response:
+    headers = {"ETag": etag, "Cache-Control": _VERSIONED if version else _UNVERSIONED}
     if content is None:
         return Response(status_code=304, headers=headers)
     headers["Content-Disposition"] = "inline"

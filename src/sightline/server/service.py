@@ -20,7 +20,7 @@ from sightline.server import responses
 from sightline.server.batcher import Batcher
 from sightline.server.current_collection import CurrentCollection
 from sightline.server.decoders import DecoderPool
-from sightline.server.images import ImageContent, Thumbnails, etag, original_image
+from sightline.server.images import ImageContent, Thumbnails, content_hash, etag, original_image
 from sightline.server.limits import Limits
 from sightline.server.metrics import Metrics
 from sightline.server.problems import RefusedError, not_found
@@ -92,7 +92,7 @@ class Service:
                 raise RefusedError(422, f"late all of {len(collection):,} items", f"Give at most {self.limits.late:,}.")
             result = collection.search(asked.q, image=prepared, image_weight=weight, **asked.options())
             self.metrics.search(result.took_ms)
-            return responses.search_answer(result, collection.kind)
+            return responses.search_answer(result, collection)
 
     def _search_together(self, asked: list[Search]) -> list[dict[str, Any]]:
         """Make searches that differ in nothing but their words."""
@@ -103,24 +103,24 @@ class Service:
             results = collection.search_together(texts, k=first.k, model=self.model.encoder, **options)
             for result in results:
                 self.metrics.search(result.took_ms)
-            return [responses.search_answer(result, collection.kind) for result in results]
+            return [responses.search_answer(result, collection) for result in results]
 
     def item(self, id: int) -> dict[str, Any]:
         """What is known of an item."""
         with self.current.use() as collection:
-            return responses.item_answer(_item(collection, id), collection)
+            return responses.item_answers([_item(collection, id)], collection)[0]
 
-    def image(self, id: int, known: HasTag) -> tuple[str, ImageContent | None]:
+    def image(self, id: int, version: str | None, known: HasTag) -> tuple[str, ImageContent | None]:
         """The tag of an item's picture, and the picture unless `known` says that the client has it."""
         with self.current.use() as collection:
-            item = _item(collection, id)
+            item = _item_of_version(collection, id, version)
             tag = etag(collection, item, "image")
             return tag, None if known(tag) else original_image(collection, item, self.limits, self.decoders)
 
-    def thumbnail(self, id: int, side: int, known: HasTag) -> tuple[str, ImageContent | None]:
+    def thumbnail(self, id: int, version: str | None, side: int, known: HasTag) -> tuple[str, ImageContent | None]:
         """The tag of an item's thumbnail, and the thumbnail unless `known` says that the client has it."""
         with self.current.use() as collection:
-            item = _item(collection, id)
+            item = _item_of_version(collection, id, version)
             tag = etag(collection, item, str(side))
             return tag, None if known(tag) else self.thumbnails.get(collection, item, side)
 
@@ -128,7 +128,7 @@ class Service:
         """The items most like one of them."""
         with self.current.use() as collection:
             hits, took_ms = similar(collection, id, k)
-            shown = [responses.hit_answer(hit, collection.kind) for hit in hits]
+            shown = responses.hit_answers(hits, collection)
             spent = {part: round(ms, 2) for part, ms in took_ms.items()}
             return {"query": f"like item {id}", "took_ms": spent, "hits": shown}
 
@@ -219,6 +219,14 @@ def _item(collection: Collection, id: int) -> Item:
     if id not in found:
         raise not_found(id)
     return found[id]
+
+
+def _item_of_version(collection: Collection, id: int, version: str | None) -> Item:
+    """An item, if its content is the one that a URL was made for."""
+    item = _item(collection, id)
+    if version is not None and version != responses.version(content_hash(collection, item)):
+        raise not_found(id)
+    return item
 
 
 def _stored(collection: Collection, id: int, part: Part) -> PaddedVectors:

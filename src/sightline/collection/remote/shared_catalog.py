@@ -55,6 +55,11 @@ class SharedCatalog(Catalog):
         with self._known(self.store.notes(np.array([id], dtype=np.int64)), [id]):
             return super().hash_of(id)
 
+    def hashes_of(self, ids: Sequence[int]) -> dict[int, bytes]:
+        """What tells the contents of these ids from all others."""
+        with self._known(self.store.notes(np.array(ids, dtype=np.int64)), ids):
+            return super().hashes_of(ids)
+
     def files(self, status: Status | None = None) -> list[File]:
         """Every file; only the machine that indexes knows of broken ones."""
         with self._reading:

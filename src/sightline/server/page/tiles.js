@@ -8,6 +8,9 @@ const [WIDEST, TALLEST] = [2.6, 0.55]; // the proportions of a tile; a panorama 
 /** The name of an item's file, without its folders. */
 export const nameOf = (hit) => hit.path.split("/").at(-1);
 
+/** The address of a hit's thumbnail whose longer side has so many pixels. */
+export const thumbnail = (hit, side) => `${hit.thumbnail}${hit.thumbnail.includes("?") ? "&" : "?"}side=${side}`;
+
 /** A new list item for a hit. `data-id` tells which one. */
 export function tile(hit) {
   const made = hit.thumbnail ? pictureTile(hit) : textTile(hit);
@@ -37,7 +40,7 @@ function pictureTile(hit) {
   const image = make("img", { alt: "", loading: "lazy", decoding: "async", draggable: false });
   image.addEventListener("load", () => image.classList.add("is-there"));
   image.addEventListener("error", () => again(image, hit));
-  image.src = `${hit.thumbnail}?side=640`;
+  image.src = thumbnail(hit, 640);
   const made = make(
     "li",
     { className: "tile" },
@@ -80,5 +83,5 @@ function again(image, hit) {
     return;
   }
   image.dataset.again = "yes";
-  setTimeout(() => { image.src = `${hit.thumbnail}?side=320`; }, AGAIN_MS);
+  setTimeout(() => { image.src = thumbnail(hit, 320); }, AGAIN_MS);
 }

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { byId, make, percent } from "./dom.js";
 import { draw, ownGrid, strength } from "./heatmap.js";
-import { nameOf } from "./tiles.js";
+import { nameOf, thumbnail } from "./tiles.js";
 
 /** Shows results one at a time. `move(id)`, `close()` and `like(id)` say what the visitor wants. */
 export class Viewer {
@@ -77,7 +77,7 @@ export class Viewer {
     frame.classList.remove("is-missing");
     frame.style.setProperty("--ratio", hit.width && hit.height ? hit.width / hit.height : 1);
     frame.style.setProperty("--natural", `${hit.width ?? 1024}px`);
-    frame.style.backgroundImage = `url("${hit.thumbnail}?side=640")`; // until the picture itself is there
+    frame.style.backgroundImage = `url("${thumbnail(hit, 640)}")`; // until the picture itself is there
     this.#image.alt = nameOf(hit);
     this.#image.src = hit.image;
     byId("viewer-original").href = hit.image;

@@ -1,9 +1,9 @@
-"""Make the bundled model of a checkpoint: export, choose and calibrate on val, measure on test, write it all down.
+"""Make the bundled model from a checkpoint: export and calibrate on val, evaluate on test, and write the results down.
 
     python -m benchmarks.bundle runs/default/best --card recipes/default.card.json --out bundles/default
 
-Needs SIGHTLINE_DATA. The results are those of `sightline eval` on the bundle; they go into its `sightline.json` and,
-with the paired differences that reranking makes, into benchmarks/results/default/.
+Needs SIGHTLINE_DATA. The results go into the bundle's `sightline.json` and, with the paired gains of reranking, into
+benchmarks/results/default/.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import os
 import time
 from pathlib import Path
 
-from benchmarks.provenance import provenance
+from benchmarks.provenance import RESULTS, provenance, write_result
 from sightline.bundle import Bundle
 from sightline.bundle.spec import read_spec, write_spec
 from sightline.datasets import read_all
@@ -28,7 +28,6 @@ def main() -> None:
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("--card", type=Path, help="JSON with the provenance: recipe, data, initial weights, licences")
     parser.add_argument("--out", type=Path, default=Path("bundles/default"))
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results/default"))
     parser.add_argument("--as-is", action="store_true", help="measure the bundle in --out as it is")
     arguments = parser.parse_args()
     data = os.environ["SIGHTLINE_DATA"]
@@ -62,9 +61,7 @@ def main() -> None:
     }
     print("gain of reranking", gained, flush=True)
     whole = {"experiment": "bundle", **provenance(0, ["flickr8k-val", "flickr8k-test"]), "rows": results}
-    arguments.results.mkdir(parents=True, exist_ok=True)
-    path = arguments.results / "flickr8k-test.json"
-    path.write_text(json.dumps({**whole, "gain_of_reranking": gained}, indent=1) + "\n", encoding="utf-8")
+    write_result(RESULTS / "default" / "flickr8k-test.json", {**whole, "gain_of_reranking": gained})
 
 
 if __name__ == "__main__":

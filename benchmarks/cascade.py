@@ -1,12 +1,12 @@
 """Which cascade finds most in the same time: embed -> late@K -> match@k, or embed -> match@k alone.
 
-    python -m benchmarks.cascade --work runs/cascade                  measure; when stopped, the same again goes on
-    python -m benchmarks.cascade --work runs/try --limit 20 --json try.json      a little of it, to see that it runs
-    python -m benchmarks.cascade --write bundles/default              write the cascade that was found into a bundle
+    python -m benchmarks.cascade --work runs/cascade                  measure; continues an interrupted run
+    python -m benchmarks.cascade --work runs/try --limit 20 --json try.json      a small part, to see that it runs
+    python -m benchmarks.cascade --write bundles/default              write the chosen cascade into a bundle
 
-Needs SIGHTLINE_DATA and a bundle (the bundled one). The gallery is the test pictures of Flickr8k and distractors of
-COCO, indexed once below --work. What stages say of the best candidates of a caption is asked once, by the real runtime,
-and kept; every cascade of the grid is ranked from that. What stages cost is measured by searches of the same run.
+Needs SIGHTLINE_DATA. The gallery is Flickr8k's test images and distractors of COCO, indexed once below --work. The
+scores that each stage gives to a caption's best candidates are computed once and kept; all cascades of the grid are
+ranked from these. Times are those of searches in the same run.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 import sightline
-from benchmarks.provenance import provenance
+from benchmarks.provenance import RESULTS, provenance, write_result
 from sightline.bundle import Bundle
 from sightline.bundle.model import Defaults
 from sightline.bundle.spec import read_spec, write_spec
@@ -47,7 +47,6 @@ ADDED = (20.0, 40.0, 80.0, 160.0)  # weights of the cosine where late interactio
 MORE = 5  # candidates that are matched beyond the most that a cascade asks for, to compare at equal time
 RESAMPLES = 1000
 EQUAL = 1.02  # two times that differ by less are the same
-RESULTS = Path("benchmarks/results/cascade.json")
 
 
 class Question(NamedTuple):
@@ -266,7 +265,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="only the first so many test pictures, and distractors")
     parser.add_argument("--captions", type=int, default=1, help="questions a test picture")
     parser.add_argument("--timed", type=int, default=20, help="questions to measure times by")
-    parser.add_argument("--json", type=Path, default=RESULTS)
+    parser.add_argument("--json", type=Path, default=RESULTS / "cascade.json")
     parser.add_argument("--write", type=Path, metavar="BUNDLE", help="measure nothing: write what --json has chosen")
     arguments = parser.parse_args()
     if arguments.write:
@@ -276,15 +275,8 @@ def main() -> None:
         write_spec(arguments.write, dataclasses.replace(spec, defaults=defaults))
         return
     result = measure(arguments)
-    for row in result["rows"]:
-        recalls = [round(row["text_to_image"][f"R@{k}"], 1) for k in CUTOFFS]
-        more = row["alone"]["gain"]["sum"]
-        told = f"{more['value']:+.2f} [{more['low']:+.2f}, {more['high']:+.2f}]"
-        print(f"late@{row['late']} match@{row['rerank']}: {row['ms']:.0f} ms, {recalls}, {told} over match alone")
-    best = max(result["added"], key=lambda row: row["gain"]["low"])
-    print(f"added to the cosine, the best is {best}")
     print("chosen", result["chosen"])
-    arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(arguments.json, result)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How long a query takes that must hear from many shards: a simulation with measured service times."""
+"""How long a query takes when many shards must answer: a simulation with measured service times."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ Milliseconds = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Shards that each hold a part of all items; a query asks every one, and ends when the slowest has answered.
+    """Shards that all answer every query; a machine answers one query at a time.
 
-    shards: how many. copies: machines that hold the same shard; a query goes to the one that will be free soonest.
-    load: the share of its time that each machine is busy, on average. A machine answers one query at a time.
+    copies: machines that hold the same shard; a query goes to the one that is free soonest. load: the share of time
+    that each machine is busy, on average.
     """
 
     shards: int
@@ -24,9 +24,8 @@ class Cluster:
 def latencies(cluster: Cluster, service: Milliseconds, queries: int, seed: int = 0) -> Milliseconds:
     """Milliseconds from a query's arrival to its last answer, of each of so many queries [queries].
 
-    Queries arrive at random (Poisson), at the rate at which machines are as busy as `cluster.load` says. How long a
-    shard works on a query is drawn from `service`, the measured times, anew for each shard and query. The first tenth
-    of the queries, which find the machines idle, is left out.
+    Queries arrive at random (Poisson) at the rate that gives `cluster.load`. Service times are drawn from `service`
+    for each shard and query. The first tenth of the queries, which finds idle machines, is left out.
     """
     rng = np.random.default_rng(seed)
     warm_up = queries // 9

@@ -1,62 +1,37 @@
-"""How long a bundle takes on a GPU: one query, matching, pictures a second, a whole search, and an evaluation.
+"""How long a bundle takes on a GPU: one query, matching, encoding images, a whole search, and an evaluation.
 
     python -m benchmarks.gpu             writes benchmarks/results/gpu.json
     python -m benchmarks.gpu --device cpu --vectors 1000 --images 8 --batches 4    only shows that it runs
 
-Needs torch and Triton, and neither ONNX Runtime nor FAISS. Pictures, captions and vectors are made up, and of real
-sizes: JPEGs of 500 x 375, five captions an image, a million vectors. Everything is timed from numbers on the processor
-to an answer there. A floor is what the operations with weights take at the rate of a large product, or the bytes of the
-weights at the pace at which memory is read, whichever is longer; both are measured first.
+Needs torch and Triton, and neither ONNX Runtime nor FAISS. Timed from numbers in CPU memory to an answer there. A floor
+is what the operations with weights take at the rate of a large product, or reading the weights at the memory's
+bandwidth, whichever is longer; both are measured first.
 """
 
-import io
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 
+from benchmarks import samples
 from benchmarks.scan import made_up, measured_bandwidth, times
-from benchmarks.timing import options, write
+from benchmarks.timing import numbers, options, save
 from sightline.arrays import Arrays
 from sightline.bundle import Bundle
 from sightline.bundle.model import Graph
-from sightline.datasets import Record
 from sightline.evaluation import evaluate
 from sightline.kernels import graphs
 from sightline.kernels.graphs import TorchGraph
 from sightline.kernels.operators import OPERATORS, Attributes, Operator, Outputs, linear
 from sightline.kernels.scan import Scan
-from sightline.media import ImageBytes, blank
+from sightline.media import blank
 from sightline.registry.loader import locate
 
-RERANK, CAPTIONS, TEXT = 20, 5, "two children and a small dog are running on a beach"
-WORDS = ("a", "the", "dog", "child", "man", "red", "ball", "beach", "snow", "water", "running", "with", "on", "two")
-PHOTOS = 32  # pictures that differ; an evaluation reads them over and over, under other names
+RERANK, TEXT = 20, "two children and a small dog are running on a beach"
+PHOTOS = 32  # different photos; an evaluation repeats them under other names
 Rows = Iterator[dict[str, Any]]
-
-
-def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda", help="cpu only shows that it runs")
-    parser.add_argument("--model", default="default")
-    parser.add_argument("--vectors", type=int, help="by default a million, with --quick a hundred thousand")
-    parser.add_argument("--images", type=_numbers, help="evaluated on; by default 1000,5000, with --quick 1000")
-    parser.add_argument("--batches", type=_numbers, default=[1, 8, 32, 128, 256], help="of pictures")
-    parser.add_argument("--calls", type=int, default=200)
-    arguments = parser.parse_args()
-    vectors = arguments.vectors or (100_000 if arguments.quick else 1_000_000)
-    images = arguments.images or ([1_000] if arguments.quick else [1_000, 5_000])
-    bench = Bench(arguments.model, arguments.device, arguments.calls)
-    rows = [*bench.single(), *bench.pictures(arguments.batches), *bench.searches(vectors), *bench.evaluations(images)]
-    reached = {"bytes_per_second": bench.bandwidth, "operations_per_second": bench.rate}
-    write("gpu", arguments, ["made up"], rows, ratios(rows), model=bench.bundle.name, **reached)
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
 
 
 class Bench:
@@ -133,7 +108,7 @@ class Bench:
 
     def evaluations(self, sizes: list[int]) -> Rows:
         """Whole evaluations with reranking, from JPEGs to ranks."""
-        records = test_set(max(sizes))
+        records = samples.records(max(sizes), PHOTOS)
         evaluate(self.bundle, records[:RERANK], rerank=RERANK)  # what is new to this machine is compiled
         for size in sizes:
             parts = evaluate(self.bundle, records[:size], rerank=RERANK).seconds
@@ -184,26 +159,6 @@ def measured_rate(device: str) -> float:
     return 2.0 * side**3 / (min(times(lambda: one @ one, 20, device)) / 1000)
 
 
-def test_set(images: int) -> list[Record]:
-    """So many images with five captions each, as large and as long as photos and captions are."""
-    chance = np.random.default_rng(0)
-    photos = [photo(chance) for _ in range(PHOTOS)]
-    records = []
-    for number in range(images):
-        said = tuple(" ".join(chance.choice(WORDS, chance.integers(6, 15))) for _ in range(CAPTIONS))
-        records.append(Record(f"{number:05}", ImageBytes(f"{number:05}.jpg", photos[number % PHOTOS]), {"en": said}))
-    return records
-
-
-def photo(chance: np.random.Generator) -> bytes:
-    """A JPEG of 500 x 375 with as much in it as a photo has."""
-    rough = Image.fromarray(chance.integers(0, 256, (12, 16, 3), dtype=np.uint8)).resize((500, 375))
-    noisy = np.asarray(rough, dtype=np.float32) + chance.normal(0, 12, (375, 500, 3))
-    file = io.BytesIO()
-    Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(file, "JPEG", quality=90)
-    return file.getvalue()
-
-
 def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
     """What the targets speak of, and how far the rest is from its floor."""
     found: dict[str, float] = {}
@@ -220,6 +175,22 @@ def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
     found["pictures a second"] = best["pictures_per_second"]
     found["pictures a second, share of the floor's"] = best["pictures_per_second"] / best["floor_per_second"]
     return found
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda", help="cpu only shows that it runs")
+    parser.add_argument("--vectors", type=int, help="by default a million, with --quick a hundred thousand")
+    parser.add_argument("--images", type=numbers, help="evaluated on; by default 1000,5000, with --quick 1000")
+    parser.add_argument("--batches", type=numbers, default=[1, 8, 32, 128, 256], help="of pictures")
+    parser.add_argument("--calls", type=int, default=200)
+    arguments = parser.parse_args()
+    vectors = arguments.vectors or (100_000 if arguments.quick else 1_000_000)
+    images = arguments.images or ([1_000] if arguments.quick else [1_000, 5_000])
+    bench = Bench(arguments.model, arguments.device, arguments.calls)
+    rows = [*bench.single(), *bench.pictures(arguments.batches), *bench.searches(vectors), *bench.evaluations(images)]
+    reached = {"bytes_per_second": bench.bandwidth, "operations_per_second": bench.rate}
+    save("gpu", arguments, ["random", samples.data()], rows, ratios(rows), model=bench.bundle.name, **reached)
 
 
 if __name__ == "__main__":

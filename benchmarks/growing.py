@@ -2,80 +2,77 @@
 
     python -m benchmarks.growing
 
-Needs SIGHTLINE_DATA and a bundle (the bundled one). An exponent of 1 is time in proportion to the data, 0 is time that
-does not depend on it. Collections are made up (see searching.py). Pictures are indexed with most of the model's work
-left out (see memory.py): that is the same for every picture, and would hide how the rest grows. Ranking a test set
-compares every caption with every image, so its data are pairs of these. The best of a few rounds counts.
+An exponent of 1 is time in proportion to the data, 0 is constant time. Collections are made up (see samples.py). Images
+are indexed with the model's work left out after the first batch: it is the same for every image, and would hide how the
+rest grows. Ranking compares every caption with every image, so its data are pairs. The best of a few rounds counts.
 """
 
-import argparse
-import os
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks import samples
 from benchmarks.evaluation import unit
-from benchmarks.growth import exponent
-from benchmarks.memory import Repeating, write_pictures
-from benchmarks.searching import encoded_photos, make
-from benchmarks.timing import best, options, write
+from benchmarks.timing import best, numbers, options, save, seconds_of
 from sightline.bundle import Bundle, Encoded
 from sightline.collection import Collection, index
 from sightline.collection.collection import VECTORS_FOLDER
-from sightline.datasets import read_all
 from sightline.evaluation import ranks_from_embeddings
 from sightline.media import blank
 from sightline.registry.loader import locate
-from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
 
-MATCHED, INTERACTED, KEPT = (25, 50, 100), (100, 200, 400), 2_000
+MATCHED, INTERACTED, ITEMS = (25, 50, 100), (100, 200, 400), 2_000
 TEST_SETS = (500, 1_000, 2_000)
 Timed = tuple[str, str, float, float]
 """A stage, what its data are, how many of them, and seconds."""
 
 
+def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
+    """The power of the size that the time follows: the slope of the least-squares line through the logarithms."""
+    if len(sizes) != len(seconds) or len(set(sizes)) < 2 or min(*sizes, *seconds) <= 0:
+        raise ValueError(f"no growth can be fitted to sizes {list(sizes)} and times {list(seconds)}")
+    x, y = np.log(sizes), np.log(seconds)
+    x -= x.mean()
+    return float((x * y).sum() / (x * x).sum())
+
+
 def indexing(bundle: Bundle, sizes: Sequence[int], folder: Path) -> Iterator[Timed]:
-    """Index pictures; then again, when nothing has changed."""
-    repeating: Any = Repeating(bundle)
-    repeating.encode_images(np.repeat(blank(bundle.preprocess), 32, axis=0))
+    """Index images; then again, when nothing has changed."""
+    repeating: Any = samples.Repeating(bundle, np.repeat(blank(bundle.preprocess), 32, axis=0))
     for count in sizes:
-        pictures, at = folder / f"pictures-{count}", folder / f"indexed-{count}"
-        pictures.mkdir()
-        write_pictures(pictures, count)
+        images, at = folder / f"images-{count}", folder / f"indexed-{count}"
+        images.mkdir()
+        samples.write_thumbnails(images, count)
         for stage in ("index", "index, nothing changed"):
-            began = time.perf_counter()
-            index(pictures, at=at, model=repeating)
-            yield stage, "pictures", count, time.perf_counter() - began
+            took = seconds_of(lambda images=images, at=at: index(images, at=at, model=repeating))  # type: ignore[misc]
+            yield stage, "pictures", count, took
 
 
 def searching(bundle: Bundle, photos: Encoded, sizes: Sequence[int], text: str, folder: Path) -> Iterator[Timed]:
-    """Open a collection of embeddings, retrieve from it, and give back the space of a tenth of its items."""
+    """Open a collection of embeddings, retrieve from it, and compact it after deleting a tenth."""
     for count in sizes:
         at = folder / f"bare-{count}" / ".sightline"
-        make(at, bundle, photos, count, bare=True)
+        samples.make_collection(at, bundle, photos, count, bare=True)
         yield "open", "items", count, best(lambda at=at: Collection.open(at, bundle).close(), 5)  # type: ignore[misc]
         with Collection.open(at, bundle) as collection:
             took = [collection.search(text, k=20, rerank=0, duplicates="show").took_ms["retrieve"] for _ in range(12)]
         yield "retrieve", "items", count, min(took) / 1000
-        store = LocalStore.open(at / VECTORS_FOLDER, Shape(photos.embedding.shape[1]), write=True)
+        store = LocalStore.open(at / VECTORS_FOLDER, samples.shape_of(photos, bare=True), write=True)
         store.delete(np.arange(1, count, 10))
-        began = time.perf_counter()
-        store.compact()
-        yield "compact", "items", count, time.perf_counter() - began
+        yield "compact", "items", count, seconds_of(store.compact)
         store.close()
         shutil.rmtree(at.parent)
 
 
 def reranking(bundle: Bundle, photos: Encoded, text: str, folder: Path) -> Iterator[Timed]:
-    """Match candidates, and rescore them by late interaction."""
+    """Match candidates, and compare them by late interaction."""
     at = folder / "whole" / ".sightline"
-    make(at, bundle, photos, KEPT)
+    samples.make_collection(at, bundle, photos, ITEMS)
     stages = {"match": ("rerank", MATCHED), "interact": ("late", INTERACTED)}
     with Collection.open(at, bundle) as collection:
         for stage, (option, counts) in stages.items():
@@ -88,9 +85,9 @@ def reranking(bundle: Bundle, photos: Encoded, text: str, folder: Path) -> Itera
 def ranking(dim: int = 512) -> Iterator[Timed]:
     """Rank all captions and images of a test set by their embeddings."""
     for images in TEST_SETS:
-        captions = 5 * images
-        texts, pictures, image_of = unit(captions, dim, 0), unit(images, dim, 1), np.repeat(np.arange(images), 5)
-        seconds = best(lambda t=texts, p=pictures, i=image_of: ranks_from_embeddings(t, p, i), 3)  # type: ignore[misc]
+        captions, image_of = 5 * images, np.repeat(np.arange(images), 5)
+        vectors = unit(captions, dim, 0), unit(images, dim, 1), image_of
+        seconds = best(lambda vectors=vectors: ranks_from_embeddings(*vectors), 3)  # type: ignore[misc]
         yield "rank a test set", "pairs", images * captions, seconds
 
 
@@ -104,36 +101,25 @@ def fitted(found: Sequence[Timed]) -> list[dict[str, Any]]:
     return rows
 
 
-def sizes_of(arguments: argparse.Namespace) -> tuple[Sequence[int], Sequence[int]]:
-    """How many pictures are indexed, and how many items are searched."""
-    pictures = (500, 1_500, 4_500) if arguments.quick else (1_000, 5_000, 25_000)
-    items = (20_000, 60_000, 180_000) if arguments.quick else (100_000, 300_000, 1_000_000)
-    return arguments.pictures or pictures, arguments.items or items
-
-
 def main() -> None:
-    def numbers(text: str) -> list[int]:
-        return [int(number) for number in text.split(",")]
-
     parser = options(__doc__)
-    parser.add_argument("--pictures", type=numbers)
-    parser.add_argument("--items", type=numbers)
+    parser.add_argument("--pictures", type=numbers, help="how many images are indexed")
+    parser.add_argument("--items", type=numbers, help="how many items are searched")
     parser.add_argument("--photos", type=int, default=16, help="that collections are made of")
-    parser.add_argument("--model", default="default")
     arguments = parser.parse_args()
-    bundle = Bundle.open(locate(arguments.model))
-    records = read_all([os.environ["SIGHTLINE_DATA"] + "/flickr8k-test.tar"])[: arguments.photos]
-    photos, text = encoded_photos(bundle, records), records[0].captions_in("en")[0]
-    pictures, items = sizes_of(arguments)
+    images = arguments.pictures or ((500, 1_500, 4_500) if arguments.quick else (1_000, 5_000, 25_000))
+    items = arguments.items or ((20_000, 60_000, 180_000) if arguments.quick else (100_000, 300_000, 1_000_000))
+    bundle, records = Bundle.open(locate(arguments.model)), samples.records(arguments.photos)
+    photos, text = samples.encode(bundle, records), samples.captions(records)[0]
     with tempfile.TemporaryDirectory(prefix="sightline-growing-") as name:
         folder = Path(name)
-        found = list(indexing(bundle, pictures, folder))
+        found = list(indexing(bundle, images, folder))
         found += searching(bundle, photos, items, text, folder)
         found += reranking(bundle, photos, text, folder)
     found += ranking()
     rows = fitted(found)
     ratios = {f"exponent of {row['stage']}, in {row['of']}": row["exponent"] for row in rows}
-    write("growing", arguments, ["made up", "flickr8k-test"], rows, ratios, model=bundle.name)
+    save("growing", arguments, ["random", samples.data()], rows, ratios, model=bundle.name)
 
 
 if __name__ == "__main__":

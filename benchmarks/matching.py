@@ -1,30 +1,24 @@
-"""How many pairs a second the matcher judges, against sentence-transformers' CrossEncoder of the same shape.
+"""How many pairs a second the matcher scores, against a CrossEncoder of sentence-transformers of the same shape.
 
     python -m benchmarks.matching
 
-Needs SIGHTLINE_DATA, a bundle (the bundled one) and, for the peer, `pip install 'sightline[bench]'`.
-
-Sightline is measured as a search runs it: the stage that reads what a collection keeps of the best candidates, and
-matches each with the query. The CrossEncoder is a BERT with a head for one score, in float32 under torch, with random
-weights and as many layers, heads and numbers as the bundled matcher (SHAPE). It reads as many positions: the same
-words, and one token for each part of the picture that the matcher reads. Making tokens of its texts is part of its
-work, as it is whenever one is used; what a picture is encoded into was made when it was indexed. Both have all
-processors, take turns in one process, and get the same numbers of pairs; medians count.
+For the alternative: `pip install 'sightline[bench]'`. Sightline is measured as the stage of a search: read what the
+collection stores of the candidates, and match each with the query. The CrossEncoder is a BERT with random weights, in
+float32 under torch, of the bundled matcher's shape. It reads as many positions: the same words, and one token for each
+part of the image that the matcher reads. It tokenizes its texts, as it always has to. Both have all cores and take
+turns in one process; medians count.
 """
 
-import os
 import tempfile
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.searching import encoded_photos, make
-from benchmarks.timing import in_turns, options, write
+from benchmarks import samples
+from benchmarks.encoders import Task
+from benchmarks.timing import in_turns, options, save
 from sightline.bundle import Bundle
 from sightline.collection import Collection
-from sightline.datasets import read_all
 from sightline.registry.loader import locate
 
 SHAPE = {"hidden_size": 384, "num_hidden_layers": 3, "num_attention_heads": 12, "intermediate_size": 1536}
@@ -33,85 +27,77 @@ ITEMS = 200
 
 
 class Peer:
-    """A CrossEncoder with random weights, and a text as long as a picture has parts."""
+    """A CrossEncoder with random weights, and a text as long as an image has parts."""
 
     def __init__(self, folder: Path, bundle: Bundle, fragments: int) -> None:
         from sentence_transformers import CrossEncoder
-        from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+        from transformers import BertConfig, BertForSequenceClassification
 
-        marks = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep")}
-        self.tokenizer = PreTrainedTokenizerFast(
-            tokenizer_file=str(bundle.folder / bundle.spec.text.tokenizer),
-            model_max_length=bundle.spec.text.max_length + fragments,
-            **marks,
-        )
+        self.tokenizer = Task("transformers", "texts", "", str(bundle.folder), SHAPE).tokenizer()
+        self.tokenizer.model_max_length = bundle.spec.text.max_length + fragments
         self.tokenizer.save_pretrained(folder)
         config = BertConfig(vocab_size=len(self.tokenizer), num_labels=1, **SHAPE)
         BertForSequenceClassification(config).save_pretrained(folder)
         self.model = CrossEncoder(str(folder), device="cpu")
         mark = self.positions("dog", "dog") - self.positions("dog") - 1  # after the second text
-        self.picture = " ".join(["dog"] * (fragments - mark))
+        self.image = " ".join(["dog"] * (fragments - mark))
 
     def positions(self, *texts: str) -> int:
-        """How many tokens it reads of a text, or of two."""
+        """How many tokens it reads of one or two texts."""
         return len(self.tokenizer(*texts)["input_ids"])
 
-    def judge(self, caption: str, pairs: int) -> None:
-        """Score a caption with so many pictures."""
-        self.model.predict([(caption, self.picture)] * pairs, show_progress_bar=False)
+    def score(self, text: str, pairs: int) -> None:
+        """Score a text with so many images."""
+        self.model.predict([(text, self.image)] * pairs, show_progress_bar=False)
 
 
-def peer_or_none(folder: Path, bundle: Bundle, fragments: int) -> Peer | None:
-    """The peer, where it is installed."""
-    try:
-        return Peer(folder, bundle, fragments)
-    except ModuleNotFoundError:
-        return None
+def measure(collection: Collection, bundle: Bundle, peer: Peer | None, text: str, rounds: int) -> list[dict[str, Any]]:
+    """Pairs a second for one caption with 20 and 100 images, of both."""
+    rows = []
+    for pairs in PAIRS:
 
+        def stage(pairs: int = pairs) -> float:
+            found = collection.search(text, k=pairs, rerank=pairs, model=bundle, duplicates="show")
+            return found.took_ms["match"] / 1000
 
-def measure(
-    collection: Collection, bundle: Bundle, peer: Peer | None, caption: str, pairs: int, rounds: int
-) -> dict[str, Any]:
-    """Pairs a second for one caption, with as many pictures as `pairs` says at once, of both."""
-
-    def stage() -> float:
-        found = collection.search(caption, k=pairs, rerank=pairs, model=bundle, duplicates="show")
-        return found.took_ms["match"] / 1000
-
-    ways: dict[str, Callable[[], float | None]] = {"sightline": stage}
-    if peer is not None:
-        ways["cross_encoder"] = partial(peer.judge, caption, pairs)
-    row: dict[str, Any] = {"pairs": pairs, "rounds": rounds}
-    for name, seconds in in_turns(ways, rounds).items():
-        row[name] = {"p50_ms": 1000 * median(seconds), "pairs_per_second": pairs / median(seconds)}
-    if peer is None:
-        return row | {"cross_encoder": "sentence-transformers is not installed"}
-    return row | {"times": row["sightline"]["pairs_per_second"] / row["cross_encoder"]["pairs_per_second"]}
+        ways: dict[str, Any] = {"sightline": stage}
+        if peer is not None:
+            ways["cross_encoder"] = lambda peer=peer, pairs=pairs: peer.score(text, pairs)
+        row: dict[str, Any] = {"pairs": pairs, "rounds": rounds}
+        row |= {
+            name: {"p50_ms": 1000 * median(seconds), "pairs_per_second": pairs / median(seconds)}
+            for name, seconds in in_turns(ways, rounds).items()
+        }
+        rows.append({"cross_encoder": "sentence-transformers is not installed"} | row)
+    return rows
 
 
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--photos", type=int, default=16, help="that the collection is made of")
     parser.add_argument("--rounds", type=int)
-    parser.add_argument("--model", default="default")
     arguments = parser.parse_args()
-    bundle = Bundle.open(locate(arguments.model))
-    records = read_all([os.environ["SIGHTLINE_DATA"] + "/flickr8k-test.tar"])[: arguments.photos]
-    captions = sorted((text for record in records for text in record.captions_in("en")), key=len)
-    caption = captions[len(captions) // 2]
-    photos, rounds = encoded_photos(bundle, records), arguments.rounds or (8 if arguments.quick else 40)
+    bundle, records = Bundle.open(locate(arguments.model)), samples.records(arguments.photos)
+    captions = sorted(samples.captions(records), key=len)
+    caption, photos = captions[len(captions) // 2], samples.encode(bundle, records)
+    rounds, fragments = arguments.rounds or (8 if arguments.quick else 40), photos.mask.shape[1]
     with tempfile.TemporaryDirectory(prefix="sightline-matching-") as name:
-        at, fragments = Path(name) / ".sightline", photos.mask.shape[1]
-        make(at, bundle, photos, ITEMS)
-        peer = peer_or_none(Path(name) / "peer", bundle, fragments)
+        at, peer = Path(name) / ".sightline", None
+        samples.make_collection(at, bundle, photos, ITEMS)
+        try:
+            peer = Peer(Path(name) / "peer", bundle, fragments)
+        except ModuleNotFoundError as error:
+            print(f"without the CrossEncoder: {error}")
         with Collection.open(at, bundle) as collection:
-            rows = [measure(collection, bundle, peer, caption, pairs, rounds) for pairs in PAIRS]
-    positions = {"sightline": int(bundle.tokenizer([caption]).mask.sum()) + fragments}
+            rows = measure(collection, bundle, peer, caption, rounds)
+    positions, ratios = {"sightline": int(bundle.tokenizer([caption]).mask.sum()) + fragments}, {}
     if peer is not None:
-        positions["cross_encoder"] = peer.positions(caption, peer.picture)
-    ratios = {f"pairs a second, {row['pairs']} at once, times a CrossEncoder": row["times"] for row in rows if peer}
-    shape = {"model": bundle.name, "shape": SHAPE, "positions": positions}
-    write("matching", arguments, ["flickr8k-test"], rows, ratios, **shape)
+        positions["cross_encoder"] = peer.positions(caption, peer.image)
+        for row in rows:
+            times = row["sightline"]["pairs_per_second"] / row["cross_encoder"]["pairs_per_second"]
+            ratios[f"pairs a second, {row['pairs']} at once, times a CrossEncoder"] = times
+    more = {"model": bundle.name, "shape": SHAPE, "positions": positions}
+    save("matching", arguments, [samples.data()], rows, ratios, **more)
 
 
 if __name__ == "__main__":

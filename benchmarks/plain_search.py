@@ -1,9 +1,8 @@
-"""What one would write instead of Sightline: a text tower of transformers under torch, and a dot product in numpy.
+"""What you would write instead of Sightline: a text tower of transformers under torch, and a dot product in numpy.
 
     python -m benchmarks.plain_search FOLDER "a dog on a beach"
 
-FOLDER holds a model and its tokenizer as transformers saves them, `vectors.npy`, and `names.txt`. end_to_end.py makes
-one, and measures this beside Sightline.
+FOLDER holds a model and its tokenizer as transformers saves them, `vectors.npy` and `names.txt` (see end_to_end.py).
 """
 
 import sys
@@ -15,7 +14,7 @@ from transformers import AutoModel, AutoTokenizer
 
 
 class PlainSearch:
-    """A model, and the vectors of pictures."""
+    """A model, and the vectors of images."""
 
     def __init__(self, folder: Path) -> None:
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -24,7 +23,7 @@ class PlainSearch:
         self.names = (folder / "names.txt").read_text().splitlines()
 
     def search(self, text: str, k: int = 20) -> list[tuple[str, float]]:
-        """The names of the k nearest pictures and their cosines, best first."""
+        """The names of the k nearest images and their cosines, best first."""
         with torch.inference_mode():
             states = self.model(**self.tokenizer(text, return_tensors="pt")).last_hidden_state
         vector = states[0].mean(dim=0).numpy()

@@ -1,17 +1,12 @@
-"""How the server bears many clients at once, and what answering their queries together gains.
+"""How the server copes with many clients, and what encoding waiting queries together gains.
 
     python -m benchmarks.serve
 
-Needs SIGHTLINE_DATA and a bundle (the bundled one). Serves a made-up collection (see searching.py) from processes of
-their own, and asks over as many connections as there are clients, each with one request under way. No query is asked
-twice: they are made up, of 2 to 15 words, as people ask for pictures. The clients share the machine with the server.
-Made-up items look alike, so duplicates are shown, not folded.
-
-What answering together gains is measured in short blocks that take turns, so that what else the machine does meets all
-ways alike: queries that wait together answered together (as the server does); each alone, by as many threads; one at a
-time. Then come the long runs: queries without a rerank, with one, and without one while other clients ask for one.
-Besides the answers a second there is the processor time that the server spends on one, which says more where the
-machine is shared. serve_page.py writes the results into docs/serve.md.
+Serves a made-up collection (see samples.py) and asks over as many connections as there are clients, each with one
+request under way; clients share the machine with the server. Queries are made up, of 2 to 15 words, none asked twice.
+What encoding together gains is measured in short blocks that take turns: waiting queries together (as the server
+does), each alone on as many threads, and one at a time. Then come the long runs: without a rerank, with one, and both
+at once. benchmarks/pages/serve.py writes the results into docs/serve.md.
 """
 
 import argparse
@@ -21,7 +16,6 @@ import json
 import os
 import random
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,10 +29,9 @@ from urllib.parse import quote
 
 import numpy as np
 
-from benchmarks.provenance import provenance
-from benchmarks.searching import encoded_photos, make
+from benchmarks import samples
+from benchmarks.timing import options, percentiles, save
 from sightline.bundle import Bundle
-from sightline.datasets import read_all
 from sightline.registry.loader import locate
 from sightline.server.limits import Limits
 from sightline.server.run import serve
@@ -48,28 +41,22 @@ EDGE = 10.0  # seconds at either end of a long run whose memory is compared
 TOGETHER, ALONE, ONE = "together", "each alone", "one at a time"
 WAYS: dict[str, dict[str, int]] = {TOGETHER: {}, ALONE: {"batch": 1}, ONE: {"batch": 1, "encoders": 1}}
 
-KINDS = "|brown|small|big|wet|striped|spotted|lonely|tiny|colourful|quiet|elegant|curious|red|blue|green|yellow|grey"
-KINDS += "|new|beautiful|strange|famous|shiny|wooden|huge|lovely|pale|modern|ancient|round|tall|dark|bright|funny"
-THINGS = "dog|cat|horse|bird|puppy|kitten|duck|cow|sheep|goat|rabbit|squirrel|butterfly|fish|car|bus|train|boat|kite"
-THINGS += "|bicycle|motorbike|balloon|ball|umbrella|hat|guitar|piano|house|church|bridge|tower|castle|tent|bench|tree"
-THINGS += "|flower|garden|river|waterfall|mountain|cloud|rainbow|statue|market|street|station|window|door|cake|table"
-PARTS = {
-    "does": "seen from behind|in the foreground|with two children|and a woman in a red coat|with people around it"
-    "|and a man with a camera|being photographed|all alone|far away|close up|next to a yellow car|with its reflection",
-    "where": "on the beach|in the snow|in front of a church|at the airport|under a tree|in a crowded market|by the lake"
-    "|on a mountain trail|in the kitchen|at a birthday party|in the park|on a stage|in the old town|behind a fence",
-    "when": "at night|at sunset|in winter|in the rain|on a sunny day|last summer|in black and white|from above|at dawn",
-}
-PATTERNS = ("", "does", "where", "when", "does where", "where when", "does where when")
+ADJECTIVES = "brown small big wet striped lonely tiny quiet red blue green yellow new strange wooden huge old dark"
+THINGS = "dog cat horse bird duck cow sheep rabbit fish car bus train boat bicycle kite ball umbrella hat guitar house"
+THINGS += " church bridge tower castle tent bench tree flower garden river mountain cloud statue market street door"
+PARTS = (
+    "|seen from behind|with two children|and a woman in a red coat|with people around it|all alone|far away|close up",
+    "|on the beach|in the snow|in front of a church|at the airport|under a tree|in a crowded market|by the lake",
+    "|at night|at sunset|in winter|in the rain|on a sunny day|last summer|in black and white|from above|at dawn",
+)
 
 
 def queries(seed: int) -> Iterator[str]:
-    """Queries for ever, no two the same: a thing, with some, all or none of what it does, where and when."""
+    """Queries without end, no two the same: a thing, with some, all or none of what, where and when."""
     chosen, asked = random.Random(seed), set()
     while True:
-        thing = f"a {chosen.choice(KINDS.split('|'))} {chosen.choice(THINGS.split('|'))}".replace("  ", " ")
-        more = [chosen.choice(PARTS[part].split("|")) for part in chosen.choice(PATTERNS).split()]
-        text = " ".join([thing, *more])
+        words = ["a", chosen.choice(ADJECTIVES.split()), chosen.choice(THINGS.split())]
+        text = " ".join([*words, *filter(None, (chosen.choice(part.split("|")) for part in PARTS))])
         if text not in asked:
             asked.add(text)
             yield text
@@ -97,8 +84,7 @@ class Load:
 
     def row(self) -> dict[str, Any]:
         """What is written of it: all that came after the warm-up."""
-        times = np.array([1000 * took for at, took in self.answers if at >= self.warm_up])
-        p50, p99 = (float(np.percentile(times, share)) for share in (50, 99))
+        times = [1000 * took for at, took in self.answers if at >= self.warm_up]
         (began, before), *_, (ended, after) = [(at, so_far) for at, so_far in self.spent if at >= self.warm_up]
         meanwhile = sum(began <= at <= ended for at, _ in self.answers)
         return {
@@ -107,9 +93,7 @@ class Load:
             "first_errors": self.errors[:3],
             "queries_per_second": len(times) / self.seconds,
             "server_cpu_ms_per_query": 1000 * (after - before) / meanwhile,
-            "p50_ms": p50,
-            "p99_ms": p99,
-            "p99_over_p50": p99 / p50,
+            **percentiles(times),
         }
 
     def memory_row(self) -> dict[str, float]:
@@ -140,17 +124,8 @@ class Server:
 @contextmanager
 def running(at: Path, model: str, changes: dict[str, int]) -> Iterator[Server]:
     """Serve a collection while the block runs, with some limits changed."""
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.serve",
-        "--serve",
-        str(at),
-        "--model",
-        model,
-        "--limits",
-        json.dumps(changes),
-    ]
+    command = [sys.executable, "-m", "benchmarks.serve", "--serve", str(at), "--model", model]
+    command += ["--limits", json.dumps(changes)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
@@ -221,7 +196,7 @@ def in_turns(at: Path, model: str, clients: int, blocks: int, seconds: float) ->
             for way in WAYS if number % 2 else reversed(WAYS):
                 (load,) = asyncio.run(put_under_load(servers[way], texts, seconds, {0: clients}))
                 rows.append({"block": number, "way": way, **load.row()})
-                told(rows[-1])
+                print(rows[-1], flush=True)
     return [row for row in rows if row["block"] >= 0]
 
 
@@ -246,25 +221,18 @@ def long_runs(at: Path, model: str, clients: int, seconds: float) -> Iterator[di
             row = {**run, **load.row(), **load.memory_row()}
             if count < clients:
                 del row["server_cpu_ms_per_query"]  # it cannot be told what was spent on whom
-            told(row)
+            print(row, flush=True)
             yield row
 
 
-def told(row: dict[str, Any]) -> None:
-    shown = ((name, f"{value:.3f}" if isinstance(value, float) else value) for name, value in row.items())
-    print(", ".join(f"{name} {value}" for name, value in shown), flush=True)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--items", type=int, default=10_000)
     parser.add_argument("--photos", type=int, default=32)
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each long run; 0 for none")
     parser.add_argument("--blocks", type=int, default=8)
     parser.add_argument("--block-seconds", type=float, default=5.0)
-    parser.add_argument("--model", default="default")
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/serve.json"))
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--limits", type=json.loads, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -272,21 +240,17 @@ def main() -> None:
         serve_here(arguments.serve, arguments.model, arguments.limits)
         return
     bundle = Bundle.open(locate(arguments.model))
-    records = read_all([os.environ["SIGHTLINE_DATA"] + "/flickr8k-test.tar"])[: arguments.photos]
-    folder = Path(tempfile.mkdtemp(prefix="sightline-serve-"))
-    at, load = folder / ".sightline", (arguments.model, arguments.clients)
-    result: dict[str, Any] = {"experiment": "serve", **provenance(0, ["flickr8k-test"]), "model": bundle.name}
-    try:
-        make(at, bundle, encoded_photos(bundle, records), arguments.items)
+    load = (arguments.model, arguments.clients)
+    with tempfile.TemporaryDirectory(prefix="sightline-serve-") as folder:
+        at, photos = Path(folder) / "photos" / ".sightline", samples.encode(bundle, samples.records(arguments.photos))
+        samples.make_collection(at, bundle, photos, arguments.items)
         blocks = in_turns(at, *load, arguments.blocks, arguments.block_seconds)
-        gained = gains(blocks)
-        print("together, times as many answers a second as", gained)
         runs = list(long_runs(at, *load, arguments.seconds)) if arguments.seconds else []
-    finally:
-        shutil.rmtree(folder)
-    result |= {"items": arguments.items, "clients": arguments.clients}
-    result |= {"gain_of_together_over": gained, "blocks": blocks, "runs": runs}
-    arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+    gained = gains(blocks)
+    ratios = {f"answers a second together, times {way}": gain["median"] for way, gain in gained.items()}
+    more = {"model": bundle.name, "items": arguments.items, "clients": arguments.clients}
+    more |= {"gain_of_together_over": gained, "blocks": blocks, "runs": runs}
+    save("serve", arguments, [samples.data()], [], ratios, **more)
 
 
 if __name__ == "__main__":

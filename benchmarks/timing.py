@@ -1,30 +1,36 @@
-"""What speed benchmarks have in common: their options, ways that are timed in turns, and the file that they write."""
+"""What speed benchmarks share: their options, alternatives timed in turns, and the result file."""
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.provenance import provenance
+import numpy as np
 
-RESULTS = Path(__file__).resolve().parent / "results"
+from benchmarks.provenance import RESULTS, provenance, write_result
 
 
-def options(description: str | None) -> argparse.ArgumentParser:
+def options(description: str | None, model: bool = True) -> argparse.ArgumentParser:
     """The options that every speed benchmark has."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a smaller case, in a minute or so")
-    parser.add_argument("--json", type=Path, help="by default in benchmarks/results, or its folder quick")
+    parser.add_argument("--json", type=Path, help="result file; by default in benchmarks/results, or its folder quick")
+    if model:
+        parser.add_argument("--model", default="default")
     return parser
 
 
-def in_turns(ways: Mapping[str, Callable[[], float | None]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each way, in so many rounds, one after the other so that noise meets all alike.
+def numbers(text: str) -> list[int]:
+    """`1000,5000` as a list, for options."""
+    return [int(part) for part in text.split(",")]
 
-    A way may give the seconds that count; otherwise those of the whole call do. Every other round goes backwards. A
-    round before the first, which loads what the others need, does not count.
+
+def in_turns(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each alternative in so many rounds, taking turns so that noise hits all alike.
+
+    An alternative may return the seconds that count; otherwise the whole call counts. Every other round runs backwards;
+    a warm-up round does not count.
     """
     names = list(ways)
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -33,22 +39,29 @@ def in_turns(ways: Mapping[str, Callable[[], float | None]], rounds: int) -> dic
             began = time.perf_counter()
             own = ways[name]()
             if number >= 0:
-                seconds[name].append(time.perf_counter() - began if own is None else own)
+                seconds[name].append(own if isinstance(own, float) else time.perf_counter() - began)
     return seconds
 
 
 def best(run: Callable[[], object], rounds: int) -> float:
-    """The least seconds of a few calls, after one that loads what they need."""
+    """The least seconds of a few calls, after a warm-up."""
+    return min(in_turns({"": run}, rounds)[""])
+
+
+def seconds_of(run: Callable[[], object]) -> float:
+    """Seconds of one call."""
+    began = time.perf_counter()
     run()
-    seconds = []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - began)
-    return min(seconds)
+    return time.perf_counter() - began
 
 
-def write(
+def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
+    """The median and the 99th percentile."""
+    p50, p99 = np.percentile(milliseconds, (50, 99)).tolist()
+    return {"p50_ms": p50, "p99_ms": p99}
+
+
+def save(
     name: str,
     arguments: argparse.Namespace,
     data: Sequence[str],
@@ -56,13 +69,13 @@ def write(
     ratios: Mapping[str, float],
     **more: Any,
 ) -> None:
-    """Write the result file of a benchmark, and print the one line that says what came of it.
+    """Write the result file of a benchmark, and print its ratios in one line.
 
-    rows: what was measured. ratios: what follows from it, by what it is in plain words.
+    rows: what was measured. ratios: what follows from it, described in words.
     """
-    path: Path = arguments.json or (RESULTS / "quick" if arguments.quick else RESULTS) / f"{name}.json"
-    result = {"experiment": name, **provenance(0, list(data)), "quick": arguments.quick, **more}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**result, "rows": rows, "ratios": ratios}, indent=1) + "\n", encoding="utf-8")
+    quick = bool(getattr(arguments, "quick", False))
+    path: Path = arguments.json or (RESULTS / "quick" if quick else RESULTS) / f"{name}.json"
+    result = {"experiment": name, **provenance(0, list(data)), "quick": quick, **more, "rows": rows, "ratios": ratios}
+    write_result(path, result)
     told = "; ".join(f"{what}: {ratio:.3g}" for what, ratio in ratios.items())
     print(f"{name}: {told or 'nothing to compare with'}", flush=True)

@@ -1,20 +1,17 @@
-"""How many steps a second training takes, and how much memory, with a batch encoded at once and in chunks.
+"""Steps a second and memory of training, with a batch encoded at once and in chunks.
 
-    python -m benchmarks.training           a small model, on the processor
+    python -m benchmarks.training           a small model, on the CPU
     python -m benchmarks.training --gpu     one of the bundled model's shape, on a GPU (writes training-gpu.json)
 
-A step is what the trainer does with a batch: encode texts and pictures, take the contrastive loss of all pairs, send
-its gradients back, move the weights. Encoding in chunks (`optimizer.chunk`) gives the same gradients: every chunk
-but the last is encoded once without a graph for the loss, and once more for the gradients. Arithmetic says what that
-costs: a step is a way there and a way back that takes twice as long, so a second way there makes 4 of 3, of all chunks
-but one: about three quarters of the steps.
-Pictures and texts are random numbers. On the processor each way has a process of its own, in turns, and memory is what
-the steps add to the most that the process ever had; on a GPU, the most that torch had allotted.
+A step is what the trainer does with a batch: encode texts and images, take the contrastive loss of all pairs, go back,
+update. Chunks (`optimizer.chunk`) give the same gradients for a second forward pass of all chunks but the last, so
+about three quarters of the steps a second are to be expected. Inputs are random. Each way runs in its own process, in
+turns; memory is what the steps add to the peak of the process, or of torch's allocations on a GPU.
 """
 
 import argparse
-import dataclasses
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -22,7 +19,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from benchmarks.timing import options, write
+from benchmarks.encoders import IMAGE_TOWER, TEXT_TOWER
+from benchmarks.timing import options, save
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,55 +35,43 @@ class Case:
     words: int = 16
 
 
-SMALL = Case(
-    "small",
-    {"hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4}
-    | {"image_size": 112, "patch_size": 16, "projection_dim": 64},
-    {"hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4},
-    batch=1024,
-    chunk=64,
-)
-BUNDLED = Case(
-    "the bundled model's shape",
-    {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
-    | {"image_size": 224, "patch_size": 16, "projection_dim": 512},
-    {"hidden_size": 384, "intermediate_size": 1536, "num_hidden_layers": 6, "num_attention_heads": 12},
-    batch=1024,
-    chunk=128,
-)
+_SMALL = {"hidden_size": 128, "intermediate_size": 512, "num_attention_heads": 4}
+_SMALL_IMAGES = {"num_hidden_layers": 4, "image_size": 112, "patch_size": 16, "projection_dim": 64}
+CASES = {
+    "cpu": Case("small", _SMALL | _SMALL_IMAGES, _SMALL | {"num_hidden_layers": 2}, batch=1024, chunk=64),
+    "cuda": Case("the bundled model's shape", IMAGE_TOWER, TEXT_TOWER, batch=1024, chunk=128),
+}
 WAYS = {"at once": False, "in chunks": True}
 
 
-def run(case: Case, chunked: bool, steps: int, device: str) -> dict[str, float]:
-    """Seconds of a step, the median, and the megabytes that steps take beyond the model and the batch."""
+def run(case: Case, batch: int, chunked: bool, steps: int, device: str) -> dict[str, float]:
+    """Median seconds of a step, and the megabytes that steps take beyond the model and the batch."""
     import torch
 
     from sightline.losses import Contrastive
+    from sightline.models.retriever import Tokens
     from sightline.training.gradients import Side, backward
 
     torch.manual_seed(0)
     model, objective = _model(case).to(device).train(), Contrastive().to(device)
     optimizer = torch.optim.AdamW([*model.parameters(), *objective.parameters()], lr=1e-4)
-    texts, images = _batch(case, model, device)
-    ids = torch.arange(case.batch, device=device)
-    before, seconds = _memory(device), []
+    size, rows = case.vision["image_size"], torch.arange(batch, device=device)
+    ids = torch.randint(1000, 20000, (batch, case.words), device=device)
+    mask, pixels = torch.ones_like(ids, dtype=torch.bool), torch.randn(batch, 3, size, size, device=device)
+    texts = Side(lambda some: model.encode_texts(Tokens(ids[some], mask[some])), rows)
+    images = Side(lambda some: model.encode_images(pixels[some]), rows)
+    before, seconds = _peak_mb(device), []
     for number in range(steps + 1):
         began = time.perf_counter()
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-            backward(
-                model,
-                {"embed": (objective, 1.0)},
-                Side(texts, ids),
-                Side(images, ids),
-                seed=number,
-                chunk=case.chunk if chunked else 0,
-            )
+            chunk = case.chunk if chunked else 0
+            backward(model, {"embed": (objective, 1.0)}, texts, images, seed=number, chunk=chunk)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if device == "cuda":
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - began)
-    return {"seconds": median(seconds[1:]), "MB": _memory(device) - before}
+    return {"seconds": median(seconds[1:]), "MB": _peak_mb(device) - before}
 
 
 def _model(case: Case) -> Any:
@@ -106,78 +92,37 @@ def _model(case: Case) -> Any:
     )
 
 
-def _batch(case: Case, model: Any, device: str) -> tuple[Any, Any]:
-    """How to encode some rows of a batch of texts, and of pictures."""
-    import torch
-
-    from sightline.models.retriever import Tokens
-
-    size = case.vision["image_size"]
-    ids = torch.randint(1000, 20000, (case.batch, case.words), device=device)
-    mask, pixels = torch.ones_like(ids, dtype=torch.bool), torch.randn(case.batch, 3, size, size, device=device)
-    return (
-        lambda rows: model.encode_texts(Tokens(ids[rows], mask[rows])),
-        lambda rows: model.encode_images(pixels[rows]),
-    )
-
-
-def _memory(device: str) -> float:
-    """The most megabytes so far."""
+def _peak_mb(device: str) -> float:
     if device == "cuda":
         import torch
 
         return torch.cuda.max_memory_allocated() / 1e6
-    import resource
-
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def on_gpu(steps: int) -> dict[str, list[dict[str, float]]]:
-    """Both ways on a GPU, one after the other; a way that does not fit is left out."""
-    import torch
-
-    found: dict[str, list[dict[str, float]]] = {}
-    for name, chunked in WAYS.items():
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        try:
-            found[name] = [run(BUNDLED, chunked, steps, "cuda")]
-        except torch.cuda.OutOfMemoryError:
-            print(f"a batch of {BUNDLED.batch} {name} does not fit", file=sys.stderr)
-    return found
-
-
-def in_processes(case: Case, steps: int, rounds: int) -> dict[str, list[dict[str, float]]]:
-    """Both ways on the processor, each time in a process of its own."""
+def in_processes(device: str, batch: int, steps: int, rounds: int) -> dict[str, list[dict[str, float]]]:
+    """Both ways, each time in its own process; one that does not fit into memory is left out."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in WAYS}
     for number in range(rounds):
         for name in WAYS if number % 2 else reversed(WAYS):
-            command = [
-                sys.executable,
-                "-m",
-                "benchmarks.training",
-                "--way",
-                name,
-                "--steps",
-                str(steps),
-                "--batch",
-                str(case.batch),
-            ]
-            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-            found[name].append(json.loads(done.stdout.splitlines()[-1]))
+            command = [sys.executable, "-m", "benchmarks.training", "--way", name, "--steps", str(steps)]
+            command += ["--batch", str(batch), *(["--gpu"] if device == "cuda" else [])]
+            done = subprocess.run(command, check=device == "cpu", stdout=subprocess.PIPE, text=True)
+            found[name] += [json.loads(done.stdout.splitlines()[-1])] if done.returncode == 0 else []
     return found
 
 
-def summary(case: Case, found: dict[str, list[dict[str, float]]]) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """Rows, and what they come to: what chunks cost in steps a second, and gain in memory."""
+def summary(
+    case: Case, batch: int, found: dict[str, list[dict[str, float]]]
+) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Rows, and what chunks cost in steps a second and gain in memory."""
     rows = []
     for name in WAYS:
-        row: dict[str, Any] = {"model": case.name, "batch": case.batch, "encoded": name}
-        if WAYS[name]:
-            row["chunk"] = case.chunk
+        row: dict[str, Any] = {"model": case.name, "batch": batch, "encoded": name}
+        row |= {"chunk": case.chunk} if WAYS[name] else {}
         if runs := found.get(name):
-            rows.append(row | {of: median(run[of] for run in runs) for of in ("seconds", "MB")})
-            rows[-1]["steps_per_second"] = 1 / rows[-1]["seconds"]
+            row |= {of: median(one[of] for one in runs) for of in ("seconds", "MB")}
+            rows.append(row | {"steps_per_second": 1 / row["seconds"]})
         else:
             rows.append(row | {"note": "does not fit into memory"})
     whole, chunked = rows
@@ -190,24 +135,22 @@ def summary(case: Case, found: dict[str, list[dict[str, float]]]) -> tuple[list[
 
 
 def main() -> None:
-    parser = options(__doc__)
+    parser = options(__doc__, model=False)
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--steps", type=int)
     parser.add_argument("--batch", type=int)
-    parser.add_argument("--rounds", type=int, help="on the processor")
+    parser.add_argument("--rounds", type=int)
     parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    batch = arguments.batch or (256 if arguments.quick else SMALL.batch)
-    rounds = arguments.rounds or (1 if arguments.quick else 3)
-    small = dataclasses.replace(SMALL, batch=batch)
+    device, steps = ("cuda", 20) if arguments.gpu else ("cpu", 3)
+    case, steps = CASES[device], arguments.steps or steps
+    batch = arguments.batch or (256 if arguments.quick else case.batch)
     if arguments.way:
-        print(json.dumps(run(small, WAYS[arguments.way], arguments.steps, "cpu")))
+        print(json.dumps(run(case, batch, WAYS[arguments.way], steps, device)))
         return
-    if arguments.gpu:
-        rows, ratios = summary(BUNDLED, on_gpu(arguments.steps or 20))
-    else:
-        rows, ratios = summary(small, in_processes(small, arguments.steps or 3, rounds))
-    write("training-gpu" if arguments.gpu else "training", arguments, ["made up"], rows, ratios)
+    rounds = arguments.rounds or (1 if arguments.quick or arguments.gpu else 3)
+    rows, ratios = summary(case, batch, in_processes(device, batch, steps, rounds))
+    save("training-gpu" if arguments.gpu else "training", arguments, ["random"], rows, ratios)
 
 
 if __name__ == "__main__":

@@ -135,9 +135,9 @@ class Bench:
         run, out = RUNS[name], self.folder(name, seed)
         if run.teacher:
             self.trained(run.teacher, seed)
-        return train_once(run.recipe, self._changes(run, seed), out)
+        return train_once(run.recipe, self.changes_of(run, seed), out)
 
-    def _changes(self, run: Run, seed: int) -> list[str]:
+    def changes_of(self, run: Run, seed: int) -> list[str]:
         """What is changed in the recipe of a run; nothing is validated on the way, but all measured at the end."""
         losses = filter(None, [loss_of(run, self.variant)])
         teacher = [f'teacher.model="{self.folder(run.teacher, seed) / "best"}"'] if run.teacher else []

@@ -13,6 +13,7 @@ from benchmarks.provenance import RESULTS, ROOT, read_result, read_results
 from replication.claims import NOT_MEASURED, NOT_TESTABLE, Verdict, judge, read_papers, tally
 from replication.estimates import Estimate
 from replication.systems import RECALLS, Systems, read_systems
+from sightline.bundle.spec import read_spec
 from sightline.evaluation.report import compare
 
 TEMPLATE = Path(__file__).with_name("results.md")
@@ -166,15 +167,15 @@ def _reranking(results: Path) -> dict[str, str]:
 
 
 def _bundle(results: Path, bundle: Path) -> dict[str, str]:
-    spec, measured = read_result(bundle / "sightline.json"), read_result(results / "default" / "flickr8k-test.json")
+    spec, measured = read_spec(bundle), read_result(results / "default" / "flickr8k-test.json")
     gains = [
         [way.replace("_", " "), name, f"{gain['value']:+.2f}", f"[{gain['low']:+.2f}, {gain['high']:+.2f}]"]
         for way, gains in measured["gain_of_reranking"].items()
         for name, gain in gains.items()
     ]
-    fitted = [[stage, f"{fit['scale']:.3g}", f"{fit['bias']:.3g}"] for stage, fit in spec["calibration"].items()]
+    fitted = [[stage, f"{fit.scale:.3g}", f"{fit.bias:.3g}"] for stage, fit in spec.relevance.items()]
     return {
-        "bundle results": compare(spec["results"]).rstrip(),
+        "bundle results": compare(spec.results).rstrip(),
         "bundle gains": table(["direction", "recall", "gain", "interval"], gains, words=2),
         "bundle calibration": table(["stage", "scale", "bias"], fitted),
         "bundle sources": sources([measured], "default/flickr8k-test.json"),

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.evaluation import PAPER
 from benchmarks.markdown import MISSING, fill, machine_of, table
 from benchmarks.pages import plots
 from benchmarks.pages.targets import TARGETS
 from benchmarks.provenance import RESULTS, ROOT, read_result
-from benchmarks.table4 import PAPER
 
 TEMPLATE, PLOTS = Path(__file__).with_name("performance.md"), Path("plots", "speed")
 Results = Mapping[str, Mapping[str, Any]]

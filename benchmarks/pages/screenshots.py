@@ -1,4 +1,4 @@
-"""Photograph the page of `sightline serve` over the demo's pictures, for the README.
+"""Take the screenshots of README.md: the page of `sightline serve` over the demo's images.
 
 python -m benchmarks.pages.screenshots
 """
@@ -16,16 +16,16 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import sightline
+from benchmarks.provenance import ROOT
 from sightline.demo import PICTURES
 
-ROOT = Path(__file__).resolve().parents[2]
 SIZE = {"width": 1240, "height": 760}
 MOST_BYTES = 250_000
 
 
 @contextmanager
 def served(at: Path) -> Iterator[str]:
-    """Serve a collection by the command itself; gives its address."""
+    """Serve a collection with the command; gives its address."""
     command = [sys.executable, "-m", "sightline", "serve", "--at", str(at), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -40,7 +40,7 @@ def served(at: Path) -> Iterator[str]:
 
 
 def window(browser: Browser, address: str, scheme: str) -> Page:
-    """The page with all of its results, thumbnails too."""
+    """The page, when all results and thumbnails are loaded."""
     options = {"viewport": SIZE, "device_scale_factor": 1.25, "color_scheme": scheme, "reduced_motion": "reduce"}
     page = browser.new_context(**options).new_page()  # type: ignore[arg-type]
     page.goto(address)
@@ -49,10 +49,10 @@ def window(browser: Browser, address: str, scheme: str) -> Page:
     return page
 
 
-def photograph(page: Page, path: Path) -> None:
+def screenshot(page: Page, path: Path) -> None:
     page.screenshot(path=path, type="jpeg", quality=78)
     if path.stat().st_size > MOST_BYTES:
-        raise SystemExit(f"{path} has {path.stat().st_size:,} bytes; {MOST_BYTES:,} is the most.")
+        raise SystemExit(f"{path} has {path.stat().st_size:,} bytes, more than {MOST_BYTES:,}.")
 
 
 def main() -> None:
@@ -65,14 +65,14 @@ def main() -> None:
         sightline.index(PICTURES, at=Path(folder))
         with served(Path(folder)) as address, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=browser_at, args=["--no-sandbox"])
-            window(browser, f"{address}?q=a+dog", "light")  # the first search of all loads what it needs
-            photograph(window(browser, f"{address}?q=a+cat", "light"), out / "page-grid.jpg")
+            window(browser, f"{address}?q=a+dog", "light")  # loads the model
+            screenshot(window(browser, f"{address}?q=a+cat", "light"), out / "page-grid.jpg")
             page = window(browser, f"{address}?q=drums+and+a+guitar", "dark")
             page.locator(".tile .open").first.click()
             page.get_by_role("button", name="guitar", exact=True).hover()
             page.wait_for_selector("#heat:not([hidden])")
             page.wait_for_load_state("networkidle")
-            photograph(page, out / "page-heat.jpg")
+            screenshot(page, out / "page-heat.jpg")
             browser.close()
 
 

@@ -1,46 +1,118 @@
-"""The steps of measuring a way of retrieval: build it, tune it, ask it, filter it, change it."""
+"""The steps of measuring an index, each in its own process: build it, tune it, search it. Results are kept in files."""
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.photo_vectors import Longs, Singles, around, blocks, recall
-from benchmarks.vector_search.case import SHARES, Case
-from benchmarks.vector_search.indexes import OURS, Index, Way
+from benchmarks.photo_vectors import Ids, Real, Vectors, around, blocks, real, recall, truth
+from benchmarks.provenance import write_whole
+from benchmarks.timing import percentiles
+from benchmarks.vector_search.indexes import OURS, Index, Kind, vectors_of
 
-LEAST_RECALL, ALL = 0.97, 0.999  # whoever finds so much finds all of it
+LEAST_RECALL, ALL = 0.97, 0.999  # more than ALL is not asked of anyone
 EQUAL, LEAST = "finding as much as Sightline", f"at a recall of {LEAST_RECALL}"
-CHANGED_UP_TO = 1_000_000  # a copy of more, to be changed, takes too much room
-NEW = 1_000
-Ask = Callable[[Singles], Longs]
 
 
-def build(case: Case, way: Way) -> dict[str, float]:
-    """Build what a way needs; the seconds, without those in which vectors were made or read, and the room it takes."""
-    begun, done = case.at / f"{way.folder}-begun", case.at / way.folder
+@dataclass(frozen=True)
+class Settings:
+    """Of a run: photos and queries, the care that graphs take when built, seconds for a figure, cores."""
+
+    model: str
+    photos: int
+    queries: int
+    care: int
+    seconds: float
+    cores: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """So many vectors, in a work folder."""
+
+    work: Path
+    size: int
+    settings: Settings
+
+    @property
+    def at(self) -> Path:
+        """Where what was built lies."""
+        return self.work / f"{self.size}"
+
+    def real(self) -> Real:
+        """Embeddings of photos and captions."""
+        return real(self.work / "embeddings.npz", self.settings.model, self.settings.photos)
+
+    def queries(self) -> Vectors:
+        """Captions [queries, dim], taken evenly out of all."""
+        captions = self.real().captions
+        evenly: Vectors = captions[np.linspace(0, len(captions) - 1, self.settings.queries).astype(int)]
+        return evenly
+
+    def right(self) -> Ids:
+        """The right answers [queries, TOP], found once by comparing everything."""
+        file = self.at / "right.npy"
+        if not file.exists():
+            np.save(file, truth(vectors_of(self.at / OURS.folder), self.queries()))
+        found: Ids = np.load(file)
+        return found
+
+    def note(self, name: str) -> Path:
+        """The file of a result of this case."""
+        return self.work / "notes" / f"{self.size}-{name}.json"
+
+
+def open_case(work: Path, size: int, settings: Settings | None = None) -> Case:
+    """A case in a work folder; a new folder keeps the settings, and one with other settings or files is refused."""
+    file = work / "settings.json"
+    if settings is None:
+        return Case(work, size, Settings(**json.loads(file.read_text())))
+    wanted = json.dumps(asdict(settings))
+    work.mkdir(parents=True, exist_ok=True)
+    if file.exists() and file.read_text() != wanted:
+        raise SystemExit(f"{work} was started with other settings: {file.read_text()}. Choose another, or delete it.")
+    if not file.exists() and any(work.iterdir()):
+        raise SystemExit(f"{work} holds other files. Choose an empty or new folder.")
+    file.write_text(wanted)
+    return Case(work, size, settings)
+
+
+def run_step(case: Case, step: str, kind: Kind, cores: int, name: str) -> None:
+    """Build or search an index, and keep the result."""
+    result = build(case, kind) if step == "build" else search(case, kind, cores)
+    write_whole(case.note(name), json.dumps(result).encode())
+
+
+def build(case: Case, kind: Kind) -> dict[str, float]:
+    """Build an index; the seconds, without those in which vectors were made or read, and its size on disk."""
+    begun, done = case.at / f"{kind.folder}-begun", case.at / kind.folder
     for left_behind in (begun, done):
         shutil.rmtree(left_behind, ignore_errors=True)
     begun.mkdir(parents=True)
-    parts = Waiting(around(case.real(), case.size) if way is OURS else blocks(case.vectors()))
+    parts = Waiting(
+        around(case.real(), case.size) if kind.folder == OURS.folder else blocks(vectors_of(case.at / OURS.folder))
+    )
     started = time.perf_counter()
-    way.build(iter(parts), begun, case.settings.care)
+    kind.build(iter(parts), begun, case.settings.care)
     seconds = time.perf_counter() - started - parts.seconds
     begun.rename(done)
     return {"build_seconds": seconds, "MB_on_disk": sum(file.stat().st_size for file in done.iterdir()) / 1e6}
 
 
 class Waiting:
-    """Blocks of vectors that count the seconds for which they are waited for."""
+    """Blocks of vectors, and the seconds that they were waited for."""
 
-    def __init__(self, parts: Iterable[Singles]) -> None:
+    def __init__(self, parts: Iterable[Vectors]) -> None:
         self._parts, self.seconds = parts, 0.0
 
-    def __iter__(self) -> Iterator[Singles]:
+    def __iter__(self) -> Iterator[Vectors]:
         parts = iter(self._parts)
         while True:
             began = time.perf_counter()
@@ -51,45 +123,36 @@ class Waiting:
             yield some
 
 
-def ask(case: Case, way: Way, cores: int) -> dict[str, Any]:
-    """What a way finds, how long that takes, and in how much memory: at both aims, with filters, after changes."""
-    before = resident()
-    index = way.open(case.at / way.folder, cores)
-    queries, right = case.queries(), case.right(None)
-    efforts = aims(case, way, cores, partial(least_effort, index, queries[::2], right[::2]), index.efforts() is None)
+def search(case: Case, kind: Kind, cores: int) -> dict[str, Any]:
+    """What an index finds and how long it takes, tuned on every other query for each aim, measured on the rest."""
+    with closing(kind.open(case.at / kind.folder, cores)) as index:
+        return measure_aims(case, kind, index, cores)
+
+
+def measure_aims(case: Case, kind: Kind, index: Index, cores: int) -> dict[str, Any]:
+    """Tune and measure an open index."""
+    queries, right = case.queries(), case.right()
+    tuned = partial(least_effort, index, queries[::2], right[::2])
+    efforts: dict[str, int | None] = {EQUAL: None}
+    if index.efforts() is not None:
+        if kind is not OURS:
+            ours = json.loads(case.note(f"{OURS.key}-{cores}").read_text())[EQUAL]["recall@20"]
+            efforts[EQUAL] = tuned(max(min(ours, ALL), LEAST_RECALL))
+        efforts[LEAST] = tuned(LEAST_RECALL)
     measured = partial(measure, queries[1::2], case.settings.seconds)
-    result: dict[str, Any] = {
-        aim: {"effort": effort, **measured(partial(index.ask, effort=effort), right[1::2])}
+    return {
+        aim: {"effort": effort, **measured(partial(index.search, effort=effort), right[1::2])}
         for aim, effort in efforts.items()
     }
-    result |= {name: megabytes - before[name] for name, megabytes in resident().items()}
-    for share in SHARES:
-        among = np.flatnonzero(case.allowed(share))
-        asking = partial(index.ask, effort=efforts[EQUAL], among=among)
-        result[f"among {share}"] = measured(asking, case.right(share)[1::2])
-    index.close()
-    if cores == case.settings.cores and case.size <= CHANGED_UP_TO and way.key == way.folder:
-        result |= change(case, lambda at: way.open(at, cores), way.folder, efforts[EQUAL], measured)
-    return result
 
 
-def aims(case: Case, way: Way, cores: int, tuned: Callable[[float], int], is_exact: bool) -> dict[str, int | None]:
-    """The effort for each aim. Sightline's own is the first aim, and a way that compares everything has but that."""
-    if is_exact:
-        return {EQUAL: None}
-    if way is OURS:
-        return {EQUAL: None, LEAST: tuned(LEAST_RECALL)}
-    ours = case.noted(f"{OURS.key}-{cores}")[EQUAL]["recall@20"]
-    return {EQUAL: tuned(max(min(ours, ALL), LEAST_RECALL)), LEAST: tuned(LEAST_RECALL)}
-
-
-def least_effort(index: Index, queries: Singles, right: Longs, target: float) -> int:
-    """The least effort that finds the target, within a sixteenth, or the greatest that there is."""
+def least_effort(index: Index, queries: Vectors, right: Ids, target: float) -> int:
+    """The least effort that reaches a recall, within a sixteenth, or the greatest there is."""
     limits = index.efforts()
     assert limits is not None
 
     def is_enough(effort: int) -> bool:
-        return recall([index.ask(query, effort) for query in queries], right) >= target
+        return recall([index.search(query, effort) for query in queries], right) >= target
 
     low = high = limits[0]
     while high < limits[1] and not is_enough(high):
@@ -100,13 +163,13 @@ def least_effort(index: Index, queries: Singles, right: Longs, target: float) ->
     return high
 
 
-def measure(queries: Singles, seconds: float, one: Ask, right: Longs) -> dict[str, float]:
-    """Recall, and milliseconds a query: the median and the 99th percentile over as many rounds as there is time for.
+def measure(queries: Vectors, seconds: float, one: Callable[[Vectors], Ids], right: Ids) -> dict[str, float]:
+    """Recall, and milliseconds a query over as many rounds as there is time for.
 
-    The first round may take four times as long; what it has not asked by then, if it has asked ten, it does not.
+    The first round may take four times as long; after that it stops early, if it has asked ten.
     """
     one(queries[0])
-    answers: list[Longs] = []
+    answers: list[Ids] = []
     took: list[float] = []
     began = time.perf_counter()
     while len(took) < len(queries) or time.perf_counter() - began < seconds:
@@ -116,39 +179,4 @@ def measure(queries: Singles, seconds: float, one: Ask, right: Longs) -> dict[st
         if len(took) >= 10 and time.perf_counter() - began > 4 * seconds:
             break
     first = answers[: len(queries)]
-    p50, p99 = np.percentile(took, (50, 99)).tolist()
-    return {"recall@20": recall(first, right[: len(first)]), "p50_ms": p50, "p99_ms": p99}
-
-
-def change(
-    case: Case, open_at: Callable[[Path], Index], folder: str, effort: int | None, measured: Callable[..., Any]
-) -> dict[str, Any]:
-    """In a copy, delete a half, ask again, and add a thousand; the seconds until each would survive a crash."""
-    copy = case.at / "changed"
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(case.at / folder, copy)
-    index = open_at(copy)
-    gone, new = np.flatnonzero(~case.allowed(SHARES[-1])), next(around(case.real(), NEW, seed=1))
-    result: dict[str, Any] = {}
-    try:
-        result["delete_half_seconds"] = seconds_of(partial(index.delete, gone))
-        result["with_half_deleted"] = measured(partial(index.ask, effort=effort), case.right(SHARES[-1])[1::2])
-    except NotImplementedError as error:
-        result["delete"] = str(error)
-    result["add_1000_seconds"] = seconds_of(partial(index.add, new))
-    index.close()
-    shutil.rmtree(copy)
-    return result
-
-
-def seconds_of(call: Callable[[], None]) -> float:
-    began = time.perf_counter()
-    call()
-    return time.perf_counter() - began
-
-
-def resident() -> dict[str, float]:
-    """Megabytes that this process has for itself, and those of files that it reads through the system's memory."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    kilobytes = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith("Rss")}
-    return {"MB_of_its_own": int(kilobytes["RssAnon"]) / 1000, "MB_of_files": int(kilobytes["RssFile"]) / 1000}
+    return {"recall@20": recall(first, right[: len(first)]), **percentiles(took)}

@@ -1,15 +1,15 @@
-"""What follows from the rows of benchmarks/retrieval.py: ratios, growth, and the distance from the memory's floor."""
+"""What follows from the rows of retrieval.py: ratios, growth, and the distance from the floor of the memory."""
 
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from benchmarks.growth import exponent
+from benchmarks.growing import exponent
 from benchmarks.photo_vectors import TOP
-from benchmarks.vector_search.indexes import OURS, WAYS, Way
+from benchmarks.timing import best
+from benchmarks.vector_search.indexes import KINDS, OURS, Kind
 from benchmarks.vector_search.steps import EQUAL, LEAST, LEAST_RECALL
 from sightline.stores.local_search import Effort
 from sightline.stores.sign_codes import code_bytes
@@ -23,14 +23,14 @@ Row = Mapping[str, Any]
 def ratios(rows: Sequence[Row], cores: int, floors: Mapping[int, float]) -> dict[str, float]:
     """Sightline beside each way at the largest size that it was measured at, with all cores, and how each grows.
 
-    floors: by size, the least milliseconds of Sightline's search; see `floor_ms`.
+    floors: by size, the least milliseconds of Sightline's search.
     """
     measured = {
-        way.name: {row["items"]: row for row in rows if row["way"] == way.name and "cores" in row} for way in WAYS
+        way.name: {row["items"]: row for row in rows if row["way"] == way.name and "cores" in row} for way in KINDS
     }
     ours = measured[OURS.name]
     found: dict[str, float] = {}
-    for way in WAYS:
+    for way in KINDS:
         if way is not OURS and measured[way.name]:
             size = max(measured[way.name])
             found |= beside(ours[size], measured[way.name][size], way, cores)
@@ -43,7 +43,7 @@ def ratios(rows: Sequence[Row], cores: int, floors: Mapping[int, float]) -> dict
     return found | growth(measured, cores)
 
 
-def beside(ours: Row, other: Row, way: Way, cores: int) -> dict[str, float]:
+def beside(ours: Row, other: Row, way: Kind, cores: int) -> dict[str, float]:
     """How much quicker Sightline is than another way of the same size, at each aim that the other reaches."""
     found, where = {}, f"at {other['items']:,}"
     for aim in (EQUAL, LEAST):
@@ -75,25 +75,16 @@ def growth(measured: Mapping[str, Mapping[int, Row]], cores: int) -> dict[str, f
     return found
 
 
-def floor_ms(size: int, dim: int, bandwidth: float) -> float:
-    """Milliseconds in which the memory could give what Sightline's search must read, at so many bytes a second."""
-    effort = Effort()
-    whole = 2 * dim
+def bytes_read(size: int, dim: int) -> float:
+    """Bytes that Sightline's search must read from memory."""
+    effort, whole = Effort(), 2 * dim
     if effort.is_exact(size):
-        return 1000 * size * whole / bandwidth
-    return 1000 * (size * code_bytes(dim) + effort.candidates_for(size, TOP, dim) * whole) / bandwidth
+        return size * whole
+    return size * code_bytes(dim) + effort.candidates_for(size, TOP, dim) * whole
 
 
 def bandwidth(cores: int, megabytes: int = 400, rounds: int = 9) -> float:
-    """Bytes a second that so many threads read from memory together: the best of a few rounds of products.
-
-    A sum reads a third of that, because it waits for itself.
-    """
+    """Bytes a second that so many threads read from memory together: the best of a few rounds of dot products."""
     parts = np.ones((cores, 2, megabytes * 125_000 // cores), dtype=np.float32)
-    seconds = []
     with ThreadPoolExecutor(cores) as pool:
-        for _ in range(rounds):
-            began = time.perf_counter()
-            list(pool.map(lambda part: float(part[0] @ part[1]), parts))
-            seconds.append(time.perf_counter() - began)
-    return parts.nbytes / min(seconds)
+        return parts.nbytes / best(lambda: list(pool.map(lambda part: float(part[0] @ part[1]), parts)), rounds)

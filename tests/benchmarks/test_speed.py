@@ -1,176 +1,215 @@
-"""The benchmarks of speed run on tiny models, and write what the table and the page read."""
+"""Every speed benchmark runs on a tiny model and made-up photos, and its ratios follow from what it measured."""
 
-import dataclasses
+import importlib
+import importlib.util
 import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
-from benchmarks.scripts import script
-from server.samples import picture
-from sightline.datasets import Record
-from sightline.media import ImageBytes
+from benchmarks import floors, growing, samples, scan, timing
+from benchmarks.encoders import Task, ready
+from benchmarks.encoding import Worker
+from benchmarks.evaluation import Rates, table4
+from benchmarks.fan_out import Cluster, latencies, summary
+from benchmarks.pages.targets import TARGETS
+from benchmarks.provenance import ROOT
+from benchmarks.training import CASES
+from benchmarks.training import summary as training_summary
 
-CAPTIONS = ("a red dog on the grass", "two cats in the snow", "a child with a ball")
+TOWER = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
+IMAGE_TOWER = TOWER | {"image_size": 32, "patch_size": 16, "projection_dim": 8}
 PROVENANCE = {"experiment", "command", "commit", "data", "seed", "machine", "quick", "rows", "ratios"}
 Run = Callable[..., dict[str, Any]]
 
 
-def records(*_: object) -> list[Record]:
-    return [Record(f"{n}", ImageBytes(f"{n}.png", picture(n)), {"en": CAPTIONS}) for n in range(4)]
-
-
 @pytest.fixture
-def run(
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Run:
-    """Run a script as a command on four made-up pictures; gives the result, of which the one line printed speaks."""
+def run(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a script without SIGHTLINE_DATA; patches: constants of its module."""
 
-    def ran(module: ModuleType, *options: str, model: bool = True) -> dict[str, Any]:
+    def ran(name: str, *options: str, model: bool = True, **patches: Any) -> dict[str, Any]:
+        module = importlib.import_module(f"benchmarks.{name}")
+        for constant, value in patches.items():
+            monkeypatch.setattr(module, constant, value)
         path = tmp_path / "folder" / "result.json"
-        words = [*options, "--json", str(path)]
-        if model:
-            words += ["--model", str(request.getfixturevalue("tiny_bundle"))]
-        monkeypatch.setattr("sys.argv", ["script.py", *words])
-        monkeypatch.setenv("SIGHTLINE_DATA", "nowhere")
-        monkeypatch.setattr(module, "read_all", records, raising=False)
+        words = ["--model", str(request.getfixturevalue("tiny_bundle"))] if model else []
+        monkeypatch.setattr("sys.argv", [f"{ROOT}/benchmarks/{name}.py", *options, *words, "--json", str(path)])
+        monkeypatch.delenv("SIGHTLINE_DATA", raising=False)
+        monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'src'}")
         module.main()
         result: dict[str, Any] = json.loads(path.read_text())
         assert result.keys() >= PROVENANCE
-        (line,) = capsys.readouterr().out.splitlines()
-        assert line.startswith(f"{result['experiment']}: ")
-        assert all(what in line for what in result["ratios"])
+        assert result["command"].startswith(f"python -m benchmarks.{name} ")
+        assert all(np.isfinite(value) for value in result["ratios"].values())
         return result
 
     return ran
 
 
-def test_ways_take_turns_and_the_first_round_does_not_count() -> None:
+def test_alternatives_take_turns_and_the_warm_up_does_not_count() -> None:
     told: list[str] = []
-    ways = {"a": lambda: told.append("a"), "b": lambda: told.append("b") or 7.0}
-    seconds = script("benchmarks.timing").in_turns(ways, 2)
+    ways: dict[str, Any] = {"a": lambda: told.append("a"), "b": lambda: told.append("b") or 7.0}
+    seconds = timing.in_turns(ways, 2)
     assert told == ["a", "b", "b", "a", "a", "b"]
-    assert seconds["b"] == [7.0, 7.0], "a way may say what counts"
+    assert seconds["b"] == [7.0, 7.0], "one may say what counts"
     assert len(seconds["a"]) == 2
     assert max(seconds["a"]) < 1
 
 
-def test_matching_stands_beside_a_cross_encoder_that_reads_as_much(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed: sightline[bench]")
-    matching = script("benchmarks.matching")
-    shape = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
-    monkeypatch.setattr(matching, "SHAPE", shape)
-    monkeypatch.setattr(matching, "PAIRS", (3,))
-    monkeypatch.setattr(matching, "ITEMS", 5)
-    result = run(matching, "--quick", "--rounds", "1")
-    assert result["positions"]["sightline"] == result["positions"]["cross_encoder"]
+def test_indexing_is_compared_with_one_core_and_a_plain_loop(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import indexing
+
+    monkeypatch.setattr(indexing, "IMAGE_TOWER", IMAGE_TOWER)
+    monkeypatch.setattr(indexing, "in_a_process", lambda way, folder, model, cores: (
+        indexing.loop if way == "loop" else indexing.indexed)(folder, model))  # fmt: skip
+    result = run("indexing", "--quick", "--photos", "3")
+    rates = {row["way"]: row["photos_per_second"] for row in result["rows"]}
+    assert result["data"] == ["made up"]
+    assert result["ratios"][TARGETS[0].ratio] == pytest.approx(rates["index"] / rates["loop"])
+
+
+def test_encoding_is_compared_with_alternatives_that_are_installed(run: Run) -> None:
+    class InThisProcess:
+        def __init__(self, task: Task) -> None:
+            self.run, self.peak_mb = ready(task), 100.0
+
+        def __call__(self) -> float:
+            return timing.seconds_of(self.run)
+
+        def close(self) -> None: ...
+
+    def find_spec(name: str) -> object:
+        return None if name == "sentence_transformers" else importlib.util.find_spec(name)
+
+    patches: dict[str, Any] = {"Worker": InThisProcess, "find_spec": find_spec}
+    result = run("encoding", "--quick", "--photos", "2", IMAGE_TOWER=IMAGE_TOWER, TEXT_TOWER=TOWER, **patches)
+    rows = {(row["of"], row.get("way")): row for row in result["rows"]}
+    assert "not installed" in rows["images", "sentence-transformers"]["missing"]
+    for kind in ("images", "texts"):
+        ours, loop = rows[kind, "Sightline"], rows[kind, "a plain transformers loop"]
+        ratio = result["ratios"][f"{kind} a second, times a plain transformers loop"]
+        assert ratio == pytest.approx(ours["per_second"] / loop["per_second"])
+    assert rows["stages", None]["ms"].keys() == {"read", "decode", "size and normalise", "encode"}
+
+
+def test_a_process_encodes_each_time_it_is_asked(tiny_bundle: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'src'}")
+    samples.write_photos(samples.made_up(1), tmp_path)
+    worker = Worker(Task("sightline", "images", str(tmp_path), str(tiny_bundle), {}))
+    assert (worker() > 0, worker() > 0) == (True, True)
+    worker.close()
+    assert worker.peak_mb > 10
+
+
+def test_matching_is_compared_with_a_cross_encoder_that_reads_as_much(run: Run) -> None:
+    result = run("matching", "--rounds", "1", "--photos", "2", SHAPE=TOWER, PAIRS=(3,), ITEMS=5)
     (row,) = result["rows"]
     assert row["sightline"]["pairs_per_second"] == pytest.approx(3000 / row["sightline"]["p50_ms"])
+    if isinstance(row["cross_encoder"], str):
+        assert (row["cross_encoder"], result["ratios"]) == ("sentence-transformers is not installed", {})
+        return
+    assert result["positions"]["sightline"] == result["positions"]["cross_encoder"]
     (ratio,) = result["ratios"].values()
     assert ratio == pytest.approx(row["cross_encoder"]["p50_ms"] / row["sightline"]["p50_ms"])
 
 
-def test_matching_goes_on_without_the_peer_and_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    matching = script("benchmarks.matching")
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    monkeypatch.setattr(matching, "PAIRS", (3,))
-    monkeypatch.setattr(matching, "ITEMS", 5)
-    result = run(matching, "--rounds", "1")
-    assert result["rows"][0]["cross_encoder"] == "sentence-transformers is not installed"
-    assert result["rows"][0]["sightline"]["p50_ms"] > 0
-    assert result["ratios"] == {}
-
-
-def test_end_to_end_is_measured_cold_and_warm_beside_a_plain_script(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    end_to_end = script("benchmarks.end_to_end")
-    tower = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
-    monkeypatch.setattr(end_to_end, "TOWER", tower)
-    (tmp_path / "plain.py").write_text("print('instead of one that loads torch')")
-    monkeypatch.setattr(end_to_end, "SCRIPT", tmp_path / "plain.py")
-    result = run(end_to_end, "--items", "40", "--runs", "1", "--rounds", "2", "--photos", "2")
+def test_end_to_end_is_measured_cold_and_warm_beside_a_plain_script(run: Run) -> None:
+    script = [sys.executable, "-c", "print('instead of one that loads torch')"]
+    options = ("--items", "40", "--runs", "1", "--rounds", "2", "--photos", "2")
+    result = run("end_to_end", *options, TOWER=TOWER, SCRIPT=script)
     rows = {(row["start"], row["way"]): row for row in result["rows"]}
     ways = ("sightline, none matched", "sightline, 20 matched", "plain script")
     assert set(rows) == {(start, way) for start in ("cold", "warm") for way in ways}
     stages = {matched: rows["warm", f"sightline, {matched} matched"]["stages_ms"] for matched in ("none", "20")}
     assert stages["none"]["match"] == 0 < stages["20"]["match"]
-    assert min(stages["20"][stage] for stage in ("encode", "retrieve", "http")) > 0
-    quick = "cold command, none matched, times as quick as a plain script"
-    assert result["ratios"][quick] == pytest.approx(
-        rows["cold", "plain script"]["p50_seconds"] / rows["cold", "sightline, none matched"]["p50_seconds"]
-    )
+    ratio = result["ratios"]["cold command, none matched, times as quick as a plain script"]
+    assert ratio == pytest.approx(rows["cold", ways[2]]["p50_seconds"] / rows["cold", ways[0]]["p50_seconds"])
 
 
-def test_table_4_follows_from_the_rates_of_a_few_pictures(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluation = script("benchmarks.evaluation")
-    for name, value in {"IMAGES": 8, "CAPTIONS": 40, "BLOCK": 10}.items():
-        monkeypatch.setattr(evaluation, name, value)
-    monkeypatch.setattr(evaluation.table4, "read_all", records)
-    result = run(evaluation, "--quick", "--photos", "6")
-    assert result["rates"]["measured_on"] == {"images": 6, "captions": 18, "pairs": 108}
-    rates = evaluation.table4.Rates(images=10.0, captions=100.0, pairs=1000.0, measured_on={})
-    assert rates.seconds(1000, ranking=2.0) == {"embed": 152.0, "rerank 20": 272.0, "match all": 5150.0}
-    (small, large) = evaluation.table4.extrapolated(rates, product_seconds=50.0)
-    assert small["seconds"]["embed"] == 152.0
-    assert large["seconds"]["embed"] == 500 + 250 + 50
+def test_table_4_follows_from_the_rates_of_a_few_photos(run: Run) -> None:
+    result = run("evaluation", "--quick", "--photos", "3", IMAGES=8, CAPTIONS=40, BLOCK=10)
+    assert result["rates"]["measured_on"].keys() == {"images", "captions", "pairs"}
     assert "evaluation of 1,000 images, rerank 20, times as quick as paper 1 on a V100" in result["ratios"]
+    rates = Rates(images=10.0, captions=100.0, pairs=1000.0, measured_on={})
+    assert rates.seconds(1000, ranking=2.0) == {"embed": 152.0, "rerank 20": 272.0, "match all": 5150.0}
+    small, large = table4(rates, ranking=50.0)
+    assert (small["seconds"]["embed"], large["seconds"]["embed"]) == (152.0, 500 + 250 + 50)
 
 
-def test_training_is_measured_at_once_and_in_chunks(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    training = script("benchmarks.training")
-    tower = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    sizes = {"image_size": 28, "patch_size": 4, "projection_dim": 8}
-    monkeypatch.setattr(training, "SMALL", dataclasses.replace(training.SMALL, vision=tower | sizes, text=tower))
-
-    really = subprocess.run
-
-    def in_this_process(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-        if "--way" not in command:
-            return really(command, **options)
-        way, batch = command[command.index("--way") + 1], int(command[command.index("--batch") + 1])
-        found = training.run(dataclasses.replace(training.SMALL, batch=batch), training.WAYS[way], 1, "cpu")
-        return subprocess.CompletedProcess(command, 0, json.dumps(found | {"MB": found["MB"] + 1}))
-
-    monkeypatch.setattr(training.subprocess, "run", in_this_process)
-    result = run(training, "--batch", "66", "--steps", "1", "--rounds", "1", model=False)
-    whole, chunked = result["rows"]
-    assert ("chunk" in whole, chunked["chunk"]) == (False, 64)
-    ratio = result["ratios"]["steps a second in chunks, times at once"]
-    assert ratio == pytest.approx(whole["seconds"] / chunked["seconds"])
-    rows, ratios = training.summary(training.BUNDLED, {"in chunks": [{"seconds": 2.0, "MB": 5.0}]})
-    assert rows[0]["note"] == "does not fit into memory"
-    assert rows[1]["steps_per_second"] == 0.5
-    assert ratios == {}
+def test_training_is_measured_at_once_and_in_chunks() -> None:
+    whole, chunked = {"seconds": 1.0, "MB": 80.0}, {"seconds": 2.0, "MB": 20.0}
+    rows, ratios = training_summary(CASES["cpu"], 66, {"at once": [whole], "in chunks": [chunked] * 2})
+    assert ("chunk" in rows[0], rows[1]["chunk"]) == (False, 64)
+    assert list(ratios.values()) == [0.5, 4.0]
+    rows, ratios = training_summary(CASES["cuda"], 66, {"in chunks": [chunked]})
+    assert (rows[0]["note"], ratios) == ("does not fit into memory", {})
 
 
-def test_growth_is_fitted_for_every_stage(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    growing = script("benchmarks.growing")
-    for name, value in {"MATCHED": (2, 4), "INTERACTED": (3, 6), "KEPT": 12, "TEST_SETS": (4, 8)}.items():
-        monkeypatch.setattr(growing, name, value)
-    result = run(growing, "--quick", "--pictures", "3,6", "--items", "20,40", "--photos", "2")
-    assert [row["stage"] for row in result["rows"]] == [
-        *("index", "index, nothing changed", "open", "retrieve", "compact", "match", "interact", "rank a test set")
-    ]
-    promised = {target.ratio for target in script("benchmarks.pages.targets").TARGETS if target.experiment == "growing"}
-    assert set(result["ratios"]) == promised
-    (row,) = growing.fitted([("a", "b", 10, 1.0), ("a", "b", 100, 10.0), ("a", "b", 1000, 100.0)])
-    assert row["exponent"] == pytest.approx(1)
+def test_growth_is_fitted_for_every_stage(run: Run) -> None:
+    small: dict[str, Any] = {"MATCHED": (2, 4), "INTERACTED": (3, 6), "ITEMS": 12, "TEST_SETS": (4, 8)}
+    result = run("growing", "--quick", "--pictures", "3,6", "--items", "20,40", "--photos", "2", **small)
+    assert set(result["ratios"]) == {target.ratio for target in TARGETS if target.experiment == "growing"}
 
 
-def test_a_floor_is_what_takes_longer_of_bytes_and_operations(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    floors = script("benchmarks.floors")
+@pytest.mark.parametrize("power", [0.0, 0.3, 1.0, 2.0])
+def test_the_exponent_is_the_power_that_times_follow(power: float) -> None:
+    sizes = [1_000, 10_000, 50_000, 1_000_000]
+    assert growing.exponent(sizes, [1e-3 * size**power for size in sizes]) == pytest.approx(power, abs=1e-12)
+    with pytest.raises(ValueError, match="sizes"):
+        growing.exponent([10, 10], [1.0, 2.0])
+
+
+def test_late_interaction_is_compared_with_numpy(run: Run) -> None:
+    result = run("late", "--quick", "--candidates", "5", PATCHES=3, DIM=8, EMBEDDING=16, POOL=4, BATCH=10_000)
+    assert [row["words"] for row in result["candidates"]] == [8, 16, 32]
+    assert result["all"][0]["peak_memory_mb"] > 0
+    assert list(result["ratios"]) == ["late interaction of 5 candidates, times plain numpy"]
+
+
+def test_a_floor_is_what_takes_longer_of_bytes_and_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     assert floors.transformer(1, 2, 4, 8) == 2 * (2 * (4 * 16 + 2 * 32) + 4 * 4)
-    monkeypatch.setattr(floors, "bandwidth", lambda *_, **__: 1e9)
-    monkeypatch.setattr(floors, "rate", lambda *_: 1e12)
     monkeypatch.setattr(floors, "WORK", (floors.Work("read", 1e6, 1e6), floors.Work("count", 1e3, 1e10)))
-    result = run(floors, model=False)
-    assert [(row["floor_ms"], row["bound_by"]) for row in result["rows"]] == [(1, "bytes"), (10, "operations")]
+    assert [(row["floor_ms"], row["bound_by"]) for row in floors.rows(1e9, 1e12)] == [(1, "bytes"), (10, "operations")]
+
+
+def test_a_scan_is_compared_with_plain_torch_and_a_wrong_answer_is_noticed(run: Run) -> None:
+    result = run("scan", "--device", "cpu", "--sizes", "100,300", "--dim", "32", "--calls", "2", model=False)
+    assert result["ratios"]["share of the searches that were right"] == 1
+    assert "times the floor, one query over 300 vectors in float16" in result["ratios"]
+    vectors, queries = scan.made_up(500, 16, "cpu")
+    right = scan.Scan(vectors, device="cpu")
+    assert scan.is_right(right, vectors, queries)
+    assert not scan.is_right(right, vectors.flip(0), queries)
+
+
+def test_the_gpu_benchmark_needs_neither_onnx_runtime_nor_faiss(tmp_path: Path, tiny_bundle: Path) -> None:
+    blocked = "import sys, runpy; sys.modules.update(dict.fromkeys(('onnxruntime', 'faiss')));"
+    code = f"{blocked} sys.argv.pop(0); runpy.run_module('benchmarks.gpu', run_name='__main__', alter_sys=True)"
+    sizes = ["--vectors", "300", "--images", "3", "--batches", "1,2", "--calls", "2", "--device", "cpu"]
+    words = ["gpu", *sizes, "--model", str(tiny_bundle), "--json", str(tmp_path / "gpu.json")]
+    done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "gpu.json").read_text())
+    assert {"ms, retrieve from 300 and rerank 20", "seconds, evaluate 3 images with rerank 20"} <= set(result["ratios"])
+
+
+def test_a_single_shard_is_the_queue_of_the_textbooks() -> None:
+    """Random arrivals and exponential service: the mean is the service time over the share of idle time."""
+    service = np.random.default_rng(1).exponential(10.0, 100_000)
+    for load in (0.3, 0.7):
+        assert latencies(Cluster(1, load=load), service, 30_000).mean() == pytest.approx(10 / (1 - load), rel=0.08)
+
+
+def test_more_shards_and_more_load_are_slower_and_copies_faster() -> None:
+    service = np.random.default_rng(2).lognormal(2, 0.5, 1_000)
+    one, many, busy, copied = (
+        summary(latencies(cluster, service, 3_000))["p99_ms"]
+        for cluster in (Cluster(1), Cluster(100), Cluster(100, load=0.8), Cluster(100, copies=2))
+    )
+    assert one < many < busy
+    assert copied < many

@@ -1,5 +1,6 @@
 """The scripts of papers 2, 3 and 4 as they are called: a few steps of tiny models, and what they leave."""
 
+import importlib
 import io
 import json
 import sys
@@ -12,7 +13,6 @@ import torch
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 
 import tiny
-from benchmarks.scripts import script
 from training import shapes
 
 VISION = {**tiny.VISION, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 12, "num_attention_heads": 2}
@@ -72,7 +72,7 @@ PARTS = {"paper2": ["result"], "paper3": ["result"], "paper4": ["test", "full", 
 def test_a_call_leaves_a_result_a_run_and_the_same_call_trains_and_measures_nothing(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module: Any = script(f"replication.{name}")
+    module: Any = importlib.import_module(f"replication.{name}")
     folders = ["--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
     monkeypatch.setattr(sys, "argv", [name, "--brief", *CALLS[name], *folders])
     module.main()
@@ -86,7 +86,7 @@ def test_a_call_leaves_a_result_a_run_and_the_same_call_trains_and_measures_noth
     assert found[run]["gain_over"][other].keys() == {"rSum", "low", "high"}
     assert "runs left: 0" in capsys.readouterr().out
     monkeypatch.setattr(module.TorchModel, "open", None)
-    monkeypatch.setattr(sys.modules["replication.training_runs"], "train", None)
+    monkeypatch.setattr(importlib.import_module("replication.training_runs"), "train", None)
     module.main()
     again = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "out").iterdir()}
     assert again[run] == found[run]

@@ -1,0 +1,153 @@
+"""What to measure with: photos of Flickr8k's test set where SIGHTLINE_DATA has it, else made up; and collections."""
+
+import dataclasses
+import io
+import os
+import time
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from sightline.bundle import Bundle, Encoded
+from sightline.datasets import Record, read_all
+from sightline.media import ImageBytes, load_pixels, open_image
+from sightline.stores.base import Shape
+
+SHARD, MADE_UP = "flickr8k-test", "made up"
+WORDS = ("a", "the", "dog", "child", "man", "red", "ball", "beach", "snow", "water", "running", "with", "on", "two")
+BATCH = 5_000  # items added to a collection at a time
+
+
+def data() -> str:
+    """The name of the photos that `records` gives."""
+    there = Path(os.environ.get("SIGHTLINE_DATA", "nowhere"), f"{SHARD}.tar").is_file()
+    return SHARD if there else MADE_UP
+
+
+def records(count: int, distinct: int | None = None) -> list[Record]:
+    """So many captioned photos, each with its own key; repeated where there are fewer, or from `distinct` on."""
+    if data() == MADE_UP:
+        found = made_up(min(count, distinct or count))
+    else:
+        found = read_all([f"{os.environ['SIGHTLINE_DATA']}/{SHARD}.tar"])[:distinct]
+    repeated = islice(cycle(found), count)
+    return [dataclasses.replace(record, key=f"{number:05}") for number, record in enumerate(repeated)]
+
+
+def made_up(count: int) -> list[Record]:
+    """JPEGs of 500 x 375 with as much detail as photos have, and five captions of 6 to 14 words each."""
+    rng = np.random.default_rng(0)
+    found = []
+    for number in range(count):
+        coarse = Image.fromarray(rng.integers(0, 256, (12, 16, 3), dtype=np.uint8)).resize((500, 375))
+        noisy = np.asarray(coarse, dtype=np.float32) + rng.normal(0, 12, (375, 500, 3))
+        file = io.BytesIO()
+        Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(file, "JPEG", quality=90)
+        captions = tuple(" ".join(rng.choice(WORDS, rng.integers(6, 15))) for _ in range(5))
+        found.append(Record(f"{number:05}", ImageBytes(f"{number:05}.jpg", file.getvalue()), {"en": captions}))
+    return found
+
+
+def captions(records: list[Record]) -> list[str]:
+    """The English captions of all records."""
+    return [caption for record in records for caption in record.captions_in("en")]
+
+
+def write_photos(records: list[Record], folder: Path, size: tuple[int, int] | None = None) -> None:
+    """Write photos as JPEG files, resized to `size` if given."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, record in enumerate(records):
+        photo = open_image(record.image)
+        (photo.resize(size) if size else photo).save(folder / f"{number:04}.jpg", quality=90)
+
+
+def write_thumbnails(folder: Path, count: int) -> None:
+    """Write JPEGs of 96 x 96, no two alike, a thousand in a folder."""
+    rng = np.random.default_rng(0)
+    for number in range(count):
+        at = folder / f"{number // 1000:04}"
+        at.mkdir(exist_ok=True)
+        coarse = rng.integers(0, 256, (4, 4, 3), dtype=np.uint8)
+        Image.fromarray(coarse).resize((96, 96)).save(at / f"{number:06}.jpg")
+
+
+class Repeating:
+    """A bundle that encodes the first batch of images, and returns copies of that for all others."""
+
+    def __init__(self, bundle: Bundle, pixels: Any) -> None:
+        self._bundle, self._first = bundle, bundle.encode_images(pixels)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bundle, name)
+
+    def with_threads(self, threads: int = 1) -> "Repeating":
+        """The same."""
+        return self
+
+    prefer_gpu = with_threads
+
+    def encode_images(self, pixels: Any) -> Encoded:
+        """As many copies as there are images."""
+        count, first = len(pixels), self._first
+        fragments, states = (None if part is None else part[:count] for part in (first.fragments, first.states))
+        return Encoded(first.embedding[:count].copy(), first.mask[:count], fragments, states)
+
+
+def encode(bundle: Bundle, records: list[Record]) -> Encoded:
+    """The photos of records, encoded."""
+    pixels = [loaded.pixels for loaded in load_pixels([record.image for record in records], bundle.preprocess)]
+    parts = [bundle.encode_images(one[None]) for one in pixels if one is not None]
+    return Encoded(
+        np.concatenate([part.embedding for part in parts]),
+        np.concatenate([part.mask for part in parts]),
+        np.concatenate([part.fragments for part in parts if part.fragments is not None]),
+        np.concatenate([part.states for part in parts if part.states is not None]),
+    )
+
+
+def around(photos: Encoded, count: int, rng: np.random.Generator, bare: bool) -> Encoded:
+    """Items between two photos each, with noise; they have the fragments and states of the first, unless `bare`."""
+    first, second = rng.integers(0, len(photos), (2, count))
+    share = rng.uniform(0.5, 1.0, (count, 1)).astype(np.float32)
+    vectors = share * photos.embedding[first] + (1 - share) * photos.embedding[second]
+    vectors += rng.standard_normal(vectors.shape).astype(np.float32) * 0.3 / np.sqrt(vectors.shape[1])
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    if bare or photos.fragments is None or photos.states is None:
+        return Encoded(vectors, np.zeros((count, 0), dtype=np.bool_))
+    return Encoded(vectors, photos.mask[first], photos.fragments[first], photos.states[first])
+
+
+def shape_of(photos: Encoded, bare: bool = False) -> Shape:
+    """Of a store of such items."""
+    widths = (0, 0) if bare else tuple(0 if p is None else p.shape[-1] for p in (photos.fragments, photos.states))
+    return Shape(photos.embedding.shape[1], *widths)
+
+
+def make_collection(at: Path, bundle: Bundle, photos: Encoded, count: int, bare: bool = False) -> float:
+    """Make a collection of so many items around photos, without files; returns the seconds it took."""
+    from sightline.collection.catalog.database import Catalog
+    from sightline.collection.catalog.files import Facts, PendingFile, Stamp
+    from sightline.collection.collection import VECTORS_FOLDER
+    from sightline.collection.manifest import FORMAT, Manifest, write_manifest
+    from sightline.stores.local import LocalStore
+
+    started, shape, rng = time.perf_counter(), shape_of(photos, bare), np.random.default_rng(0)
+    at.mkdir(parents=True)
+    write_manifest(at, Manifest(FORMAT, "images", bundle.name, bundle.sha256, shape))
+    catalog, store = Catalog.open(at, write=True), LocalStore.open(at / VECTORS_FOLDER, shape, write=True)
+    for start in range(0, count, BATCH):
+        numbers = range(start, min(start + BATCH, count))
+        facts = [Facts(hash=number.to_bytes(32, "big"), width=500, height=375) for number in numbers]
+        with catalog.transaction():
+            root, ids = catalog.root(at.parent), catalog.add_contents(facts)
+            store.add(np.array(ids, dtype=np.int64), around(photos, len(ids), rng, bare))
+            for number, id in zip(numbers, ids, strict=True):
+                path = f"{number // 1000:04}/{number:07}.jpg"
+                catalog.write(PendingFile(root, path.encode(), path, at.parent / path, Stamp(1, 1)), id)
+        store.flush()
+    store.close()
+    catalog.close()
+    return time.perf_counter() - started

@@ -1,0 +1,152 @@
+"""The runs of papers 2, 3 and 4 train by recipes that say what their rows say."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from replication import paper2, paper3, paper4
+from replication.ranks import gain
+from replication.training_runs import RECIPES
+from sightline.evaluation import Evaluation
+from sightline.evaluation.result import FoldRanks
+from sightline.losses import Distill, MaskedFragments, MaskedWords, Relation, Triplet
+from sightline.models import DualStreamConfig
+from sightline.training.recipe import Recipe, read_recipe
+from sightline.training.setup import make_objectives
+
+
+@pytest.fixture(autouse=True)
+def folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIGHTLINE_DATA", "data")
+    monkeypatch.setenv("SIGHTLINE_PRETRAINED", "pretrained")
+
+
+def recipe2(name: str) -> Recipe:
+    return read_recipe(RECIPES / f"{paper2.RUNS[name].recipe}.toml", paper2.RUNS[name].changes)
+
+
+def test_paper_2_trains_every_run_alike() -> None:
+    base = recipe2("base")
+    for name, run in paper2.RUNS.items():
+        found = recipe2(name)
+        assert (found.schedule, found.data.train, found.data.batch_size) == (
+            base.schedule, base.data.train, base.data.batch_size,
+        ), name  # fmt: skip
+        assert ("relation" in found.objectives) == (run.recipe != "hrem-base"), name
+    assert all(part in paper2.RUNS for parts in paper2.ENSEMBLES.values() for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("fusion", {}),
+        ("standalone", {"mechanism": "standalone"}),
+        ("intra", {"among": "intra", "regularisation": 0.0}),
+        ("inter", {"among": "inter"}),
+        ("no-connection", {"share": 1.0}),
+        ("no-relevance", {"relevance": 0.0, "regularisation": 0.0}),
+        ("no-consistency", {"consistent": False}),
+        ("no-regularisation", {"regularisation": 0.0}),
+        ("lambda-2", {"relevance": 2.0}),
+        ("k-5", {"k": 5}),
+        ("tau-0.25", {"share": 0.25}),
+        ("bigru", {}),
+        ("no-visual", {"image": False}),
+        ("no-textual", {"text": False}),
+        ("no-fragments", {"image": False, "text": False}),
+    ],
+)
+def test_a_run_of_paper_2_changes_what_its_row_says_and_nothing_else(name: str, changed: dict[str, Any]) -> None:
+    relation, config = make_objectives(recipe2(name))["relation"], recipe2(name).model_config()
+    assert isinstance(relation, Relation)
+    assert isinstance(config, DualStreamConfig)
+    assert config.relations is not None
+    found = {"mechanism": relation.mechanism, "among": relation.among, "consistent": relation.consistent,
+             "relevance": relation.relevance, "regularisation": relation.regularisation, "share": relation.graph.share,
+             "k": relation.graph.k, "image": config.relations.image, "text": config.relations.text}  # fmt: skip
+    usual = {"mechanism": "fusion", "among": "all", "consistent": True, "relevance": 1.0, "regularisation": 10.0,
+             "share": 0.5, "k": 10, "image": True, "text": True}  # fmt: skip
+    assert found == usual | changed
+
+
+def test_a_curve_is_the_mean_of_equal_parts_of_the_steps_with_relations(tmp_path: Path) -> None:
+    parts = [{"step": step, "parts": {"relation": {"initial": step, "enhanced": 0.5}}} for step in range(11, 21)]
+    (tmp_path / "log").write_text("".join(json.dumps(entry) + "\n" for entry in [{"step": 1}, *parts]))
+    assert [(point["step"], point["initial"]) for point in paper2.curve(tmp_path / "log")] == [
+        (step, step) for step in range(11, 21)
+    ]
+
+
+def recipe3(name: str, variant: str) -> Recipe:
+    bench = object.__new__(paper3.Bench)
+    bench.variant, bench.changes, bench.work = variant, (), Path("work")
+    return read_recipe(RECIPES / f"{paper3.RUNS[name].recipe}.toml", bench.changes_of(paper3.RUNS[name], 3))
+
+
+@pytest.mark.parametrize("variant", paper3.VARIANTS)
+def test_every_run_of_paper_3_trains_the_model_that_its_row_names(variant: str) -> None:
+    for name, run in paper3.RUNS.items():
+        found = recipe3(name, variant)
+        (objective,), config = make_objectives(found).values(), found.model_config()
+        by_embedding = run.kind in ("fast", "shrink-fast")
+        assert objective.needs == {"embedding" if by_embedding else "fragments"}, name
+        assert config.codes == run.codes, name
+        assert run.fragments == (1 if by_embedding else config.fragments or config.pool_to + config.codes), name
+        assert (found.teacher is not None) == bool(run.teacher) == objective.asks_teacher, name
+        assert (config.pool, config.pool_to, config.text_pooling) == ("kmeans", 32, "first"), name
+        assert (config.text.layer_step, found.optimizer.rates["image"], found.augment) == (2, 0, None), name
+
+
+def test_margins_and_temperatures_are_those_of_paper_3() -> None:
+    for name, margin in (("F", 0.2), ("B", 0.6), ("I64", 0.6), ("L1", 0.2), ("L8", 0.6)):
+        (objective,) = make_objectives(recipe3(name, "paper")).values()
+        assert isinstance(objective, Triplet)
+        assert (objective.margin, objective.negatives) == (margin, "sum"), name
+    for name, printed in (("I-B", (12, 12)), ("B-F", (2, 12)), ("I-B-F", (2, 12)), ("B-L8", (12, 12))):
+        divisors, factors = (make_objectives(recipe3(name, variant))["shrink"] for variant in ("paper", "factors"))
+        assert isinstance(divisors, Distill)
+        assert isinstance(factors, Distill)
+        assert (divisors.teacher_temperature, divisors.student_temperature) == printed, name
+        inverse = 1 / factors.teacher_temperature, 1 / factors.student_temperature
+        assert inverse == pytest.approx(printed, rel=1e-3), name
+
+
+@pytest.mark.parametrize(
+    ("name", "drawn", "fused"),
+    [
+        ("cmr", {"cmr"}, True),
+        ("vmlm", {"cmr", "vmlm"}, True),
+        ("smrm", {"cmr", "smrfr", "smrc"}, True),
+        ("mlm-mrm", {"cmr", "vmlm", "smrfr", "smrc"}, False),
+        ("vmlm-smrm", {"cmr", "vmlm", "smrfr", "smrc"}, True),
+    ],
+)
+def test_every_run_of_paper_4_has_the_tasks_of_its_name(
+    name: str, drawn: set[str], fused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[Recipe] = []
+    monkeypatch.setattr(paper4, "train_once", lambda recipe, changes, out: trained.append(
+        read_recipe(RECIPES / f"{recipe}.toml", changes)) or {})  # fmt: skip
+    paper4.Bench("minilm", [], False, Path("work")).trained(name, 3)
+    before, after = trained
+    assert {task for task, weight in before.weights.items() if weight} == drawn
+    objectives = [make_objectives(before)[task] for task in drawn - {"cmr"}]
+    assert all(isinstance(one, MaskedWords | MaskedFragments) and one.fused == fused for one in objectives)
+    assert (list(after.objectives), after.start) == (["cmr"], f"work/{name}-pretrain-minilm-3/best")
+
+
+def test_a_gain_is_the_difference_of_two_sums_and_its_interval_holds_it() -> None:
+    def evaluated(to_image: Any, to_text: Any) -> Evaluation:
+        folds = (FoldRanks(to_image, np.repeat(np.arange(200), 2), to_text, np.arange(200)),)
+        return Evaluation("it", "it", "en", "karpathy", ("embed",), None, None, 0, folds, "same", {}, {}, 0)
+
+    random = np.random.default_rng(0)
+    ranks = random.integers(1, 30, 400), random.integers(1, 30, 200)
+    before, after = evaluated(*ranks), evaluated(*(np.maximum(1, one - 3) for one in ranks))
+    found = gain(before, after)
+    assert found["rSum"] == pytest.approx(after.r_sum - before.r_sum, abs=1e-3)
+    assert 0 < found["low"] < found["rSum"] < found["high"]
+    assert gain(before, before) == {"rSum": 0, "low": 0, "high": 0}

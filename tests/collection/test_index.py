@@ -11,6 +11,8 @@ from PIL import Image
 from collection.made_up import LONG_AGO, Instant, contents, digest, picture, put, vectors
 from sightline.bundle import Bundle, Encoded
 from sightline.collection import Collection, FileProblem, index
+from sightline.collection.indexing import scan
+from sightline.collection.locks import write_lock
 from sightline.errors import CollectionError
 from sightline.media import ImageFile, open, to_pixels
 
@@ -202,15 +204,15 @@ def test_a_picture_that_breaks_is_no_longer_found(photos: Path, model: Instant) 
 def test_a_file_that_could_not_be_read_is_tried_at_every_run(
     photos: Path, model: Instant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_bytes = Path.read_bytes
+    opened = os.open
 
-    def denied(path: Path) -> bytes:
-        if path.name == "0.png":
+    def denied(path: object, *options: int) -> int:
+        if str(path).endswith("0.png"):
             raise PermissionError(13, "Permission denied")
-        return read_bytes(path)
+        return opened(path, *options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_bytes", denied)
+        patch.setattr(os, "open", denied)
         report = index(photos, model=model)
     assert [problem.reason for problem in report.broken] == ["may not be read by you"]
     assert (index(photos, model=model).broken, len(contents(at_of(photos)))) == ([], 6)
@@ -423,3 +425,42 @@ def test_a_tiny_bundle_indexes_with_all_its_parts(photos: Path, tiny_bundle: Pat
                 found = collection.store.fetch(np.array([id]), part)
                 expected = getattr(encoded, part).reshape(found.values.shape)
                 assert np.abs(found.values - expected).max() < 0.02 * np.abs(expected).max()
+
+
+def test_a_file_that_was_changed_without_a_trace_in_size_and_time_is_read_again(photos: Path, model: Instant) -> None:
+    path = photos / "town" / "0.png"
+    index(photos, model=model)
+    before = path.stat()
+    data = bytearray(picture(0, format="BMP"))
+    put(path, bytes(data), before.st_mtime_ns)
+    index(photos, model=model)
+    data[-1] ^= 0xFF
+    put(path, bytes(data), before.st_mtime_ns)
+    assert index(photos, model=model).changed == 1
+
+
+def test_an_image_that_becomes_a_pipe_does_not_stop_a_run(
+    photos: Path, model: Instant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = scan.find_images
+
+    def replaced(*arguments: object) -> object:
+        paths = list(found(*arguments))
+        paths[0].unlink()
+        os.mkfifo(paths[0])
+        return iter(paths)
+
+    monkeypatch.setattr(scan, "find_images", replaced)
+    report = index(photos, model=model)
+    assert report.new == 5
+    assert "not a regular file" in report.broken[0].reason
+
+
+def test_a_lock_file_that_is_deleted_keeps_nobody_out_and_lets_nobody_in(photos: Path, model: Instant) -> None:
+    index(photos, model=model)
+    at = photos / ".sightline"
+    with write_lock(at):
+        (at / "lock").unlink()
+        with pytest.raises(CollectionError, match="is being written to"):
+            index(photos, model=model, wait=False)
+    assert index(photos, model=model, wait=False).unchanged == 6

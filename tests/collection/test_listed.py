@@ -1,6 +1,8 @@
 """Pictures in shards and at the URLs of a list are indexed, found again and forgotten like those of a folder."""
 
+import io
 import sqlite3
+import tarfile
 from contextlib import closing
 from pathlib import Path
 
@@ -137,3 +139,18 @@ def test_a_place_of_no_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CollectionError, match=r"neither a folder, a shard \(\.tar\), a list of URLs") as caught:
         index(put(tmp_path / "photos.zip", b"PK"))
     assert caught.value.way_out == "Give the folder that a picture is in."
+
+
+def test_names_in_an_archive_that_lead_elsewhere_stay_below_it(model: Instant, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for number, name in enumerate(["/etc/passwd.png", "../../up.png", "./plain.png"]):
+            info = tarfile.TarInfo(name)
+            data = picture(number)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    at = index(tmp_path / "a.tar", model=model).at
+    with Collection.open(at, model) as collection:
+        hits = collection.search("anything", rerank=0).hits
+        assert {hit.path for hit in hits} == {"etc/passwd.png", "_/_/up.png", "plain.png"}
+        assert all(hit.file.is_relative_to(tmp_path / "a.tar") for hit in hits)
+        assert {source_of(file).read() for file in collection.files()} == {picture(number) for number in range(3)}

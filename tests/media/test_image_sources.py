@@ -45,7 +45,7 @@ def test_a_file_too_large_for_any_picture_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "disk image.jpg"
     with path.open("wb") as file:
         os.truncate(file.fileno(), 5 << 30)
-    with pytest.raises(MediaError, match="too large for a picture"):
+    with pytest.raises(MediaError, match="too large for an image"):
         ImageFile(path).read()
 
 

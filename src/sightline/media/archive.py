@@ -11,8 +11,8 @@ SHARD_SUFFIX = ".tar"
 _FAULTS = (tarfile.TarError, OSError, EOFError, ValueError)  # all that a damaged archive may raise
 
 
-class Part(NamedTuple):
-    """A picture in an archive: `size` bytes from `offset`, called `member` there."""
+class ArchiveMember(NamedTuple):
+    """An image in an archive: `size` bytes from `offset`, called `member` there."""
 
     member: str
     offset: int
@@ -33,7 +33,7 @@ class StrictMember(tarfile.TarInfo):
             raise tarfile.ReadError(f"{error} at byte {tar.offset}") from error
 
 
-def images_in(file: BinaryIO, name: str) -> Iterator[Part]:
+def images_in(file: BinaryIO, name: str) -> Iterator[ArchiveMember]:
     """Every picture of an archive, known by its suffix, in the archive's order; only headers are read.
 
     name: how messages call the archive. One that is damaged or cut off raises a `MediaError` where the damage is met.
@@ -45,12 +45,18 @@ def images_in(file: BinaryIO, name: str) -> Iterator[Part]:
                 tar.members.clear()  # type: ignore[attr-defined]
                 if member.size < 0:
                     raise tarfile.ReadError(f"{member.name!r} claims {member.size} bytes")
-                if member.isfile() and not member.issparse() and _is_picture(member.name):
-                    yield Part(member.name.removeprefix("./"), member.offset_data, member.size)
+                if member.isfile() and not member.issparse() and _is_image(member.name):
+                    yield ArchiveMember(_below(member.name), member.offset_data, member.size)
     except _FAULTS as error:
         raise MediaError(name, f"the archive is damaged or cut off: {error}", "Copy or download it again.") from error
 
 
-def _is_picture(member: str) -> bool:
+def _below(name: str) -> str:
+    """A member's name as a path below the archive, even if it begins with / or goes up with .. there."""
+    names = [part for part in name.split("/") if part not in ("", ".")]
+    return "/".join("_" if part == ".." else part for part in names)
+
+
+def _is_image(member: str) -> bool:
     base = member.rpartition("/")[2]
     return not base.startswith(".") and f".{base.rpartition('.')[2].lower()}" in IMAGE_SUFFIXES

@@ -1,4 +1,4 @@
-"""Every way a picture can store its colours, brought to 8-bit red, green and blue."""
+"""Convert every colour mode to 8-bit RGB."""
 
 import numpy as np
 import numpy.typing as npt
@@ -6,14 +6,20 @@ from PIL import ExifTags, Image
 
 _WHITE = (255, 255, 255, 255)
 _USUAL_RANGES = (1, 255, 65535)
+_STRIP = 1 << 20  # pixels that are put over white at once
+_REUSABLE = ("JPEG", "PNG", "WEBP", "BMP")  # formats whose metadata is all in `info`
 
 
-def to_rgb(image: Image.Image) -> Image.Image:
-    """Make an RGB picture of its own, with transparent parts over white, as a page or a screen would show them.
+def to_rgb(image: Image.Image, *, may_reuse: bool = False) -> Image.Image:
+    """Convert to RGB, with transparent parts over white, as a page or a screen would show them.
 
-    Bare of metadata, so that nobody downstream turns it a second time.
+    The result has no metadata, so that no caller rotates it again.
+
+    may_reuse: the image itself may be returned, without its metadata; a copy doubles the memory of a large image.
     """
-    if image.mode.startswith("I") or image.mode == "F":
+    if may_reuse and image.mode == "RGB" and image.format in _REUSABLE and not image.has_transparency_data:
+        rgb = image
+    elif image.mode.startswith("I") or image.mode == "F":
         rgb = _from_deep_gray(image).convert("RGB")
     elif image.mode == "LAB":
         rgb = _from_lab(image)
@@ -26,9 +32,15 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _over_white(image: Image.Image) -> Image.Image:
+    """Put an image over white, a strip at a time: the whole would take several copies of it."""
     straight = image.convert("LA") if image.mode == "La" else image
-    rgba = straight.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", rgba.size, _WHITE), rgba).convert("RGB")
+    rgb = Image.new("RGB", image.size)
+    step = max(1, _STRIP // image.width)
+    for top in range(0, image.height, step):
+        strip = straight.crop((0, top, image.width, min(top + step, image.height)))
+        rgba = strip.convert("RGBA")
+        rgb.paste(Image.alpha_composite(Image.new("RGBA", rgba.size, _WHITE), rgba).convert("RGB"), (0, top))
+    return rgb
 
 
 def _from_lab(image: Image.Image) -> Image.Image:

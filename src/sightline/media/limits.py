@@ -1,10 +1,10 @@
-"""How many pixels a picture will take, known from its header, and Pillow's own opinion on that kept in its place.
+"""Limits on what an image may cost to decode, checked before any pixel is decoded.
 
-Pillow warns about pictures above `PIL.Image.MAX_IMAGE_PIXELS` and refuses those above twice that. Sightline has a
-limit of its own, which the caller chooses, and leaves Pillow's as the application around it has set it: changing it
-for the length of a call would change it for every other thread too.
+Pillow warns about images above `PIL.Image.MAX_IMAGE_PIXELS` and refuses those above twice that. Sightline has its own
+limit, which the caller chooses. Pillow's stays as the application has set it: it applies to all threads.
 """
 
+import re
 import threading
 import warnings
 from collections.abc import Iterator
@@ -14,42 +14,71 @@ from PIL import Image
 
 from sightline.errors import MediaError
 
+MAX_SCANS = 100
+"""Scans of a progressive JPEG. Cameras and programs write about ten; each costs as much time as the whole image."""
+
+_START_OF_SCAN, _END_OF_IMAGE = 0xDA, 0xD9
+_NEXT_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")  # in the data of a scan, nothing else follows 0xff
+_BYTES = {"1": 1, "L": 1, "P": 1, "LA": 4, "I;16": 2, "I;16B": 2, "I;16L": 2, "I;16N": 2}
 _one_at_a_time = threading.RLock()
 
 
 def check_pixels(name: str, size: tuple[int, int], max_pixels: int) -> None:
-    """Refuse a picture whose header promises more pixels than the caller allows, before any is decoded."""
+    """Refuse an image whose header promises more pixels than the caller allows."""
     width, height = size
     if width * height > max_pixels:
         raise too_many_pixels(name, f"{width} x {height} pixels", max_pixels)
 
 
 def too_many_pixels(name: str, amount: str, max_pixels: int) -> MediaError:
-    """Say what is wrong with a picture above the limit, whoever noticed it."""
+    """The error for an image above the limit."""
     reason = f"has too many pixels: {amount}, where {max_pixels:,} are allowed"
     return MediaError(name, reason, "Save it smaller, or raise max_pixels if you trust where it comes from.")
 
 
+def check_scans(name: str, data: bytes) -> None:
+    """Refuse a JPEG with so many scans that decoding it would take minutes."""
+    if data.count(b"\xff\xda") > MAX_SCANS and _scans(data) > MAX_SCANS:
+        reason = f"is a JPEG with more than {MAX_SCANS} scans, which would take very long to decode"
+        raise MediaError(name, reason, "Save it again as a plain JPEG, or leave it out.")
+
+
+def _scans(data: bytes) -> int:
+    """Number of scans of the first image in a JPEG file, counted to just above the limit."""
+    count, at = 0, 2
+    while count <= MAX_SCANS and (found := _NEXT_MARKER.search(data, at)):
+        marker, at = data[found.start() + 1], found.end()
+        if marker == _END_OF_IMAGE:
+            break
+        count += marker == _START_OF_SCAN
+        at += int.from_bytes(data[at : at + 2], "big")
+    return count
+
+
+def decoded_bytes(mode: str, size: tuple[int, int]) -> int:
+    """Memory that Pillow takes to decode an image of a mode and size and to convert it to RGB."""
+    width, height = size
+    copies = 0 if mode == "RGB" else 4
+    return width * height * (_BYTES.get(mode, 4) + copies)
+
+
 def pillow_would_warn(size: tuple[int, int]) -> bool:
-    """Whether a picture is allowed here but large enough for Pillow to warn about while it loads."""
+    """Whether an image is large enough for Pillow to warn about while it loads."""
     return Image.MAX_IMAGE_PIXELS is not None and size[0] * size[1] > Image.MAX_IMAGE_PIXELS
 
 
 @contextmanager
 def warnings_ignored() -> Iterator[None]:
-    """No warning of this thread or any other while this lasts, for Python keeps one list of filters for all threads.
-
-    So it is for rare pictures only, and one at a time.
-    """
+    """Ignore warnings in all threads, because Python has one list of filters; for rare images, one at a time."""
     with _one_at_a_time, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def gif_size(data: bytes) -> tuple[int, int]:
-    """Measure the canvas of a GIF with its first frame, which may reach beyond it.
+    """Size of a GIF's canvas together with its first frame, which may reach beyond it.
 
-    Pillow measures this while it opens the file, and would warn before anybody could ask for the size.
+    Pillow finds this out while it opens the file, and would warn before anyone can ask for the size.
     """
     width, height = (int.from_bytes(data[at : at + 2], "little") for at in (6, 8))
     at = 13

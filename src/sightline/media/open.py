@@ -15,7 +15,15 @@ from sightline.media.completeness import is_cut_off
 from sightline.media.diagnosis import CONVERT, COPY_AGAIN, diagnose
 from sightline.media.file_types import FileType, detect_type
 from sightline.media.frame import FramedImage
-from sightline.media.limits import check_pixels, gif_size, pillow_would_warn, warnings_ignored
+from sightline.media.limits import (
+    check_pixels,
+    check_scans,
+    decoded_bytes,
+    gif_size,
+    pillow_would_warn,
+    warnings_ignored,
+)
+from sightline.media.memory import decoding
 from sightline.media.source import ImageSource
 
 MAX_PIXELS = 256_000_000
@@ -45,7 +53,8 @@ def open_image(source: ImageSource, *, at_least: int | None = None, max_pixels: 
     Whatever is wrong with the picture is a `MediaError`: missing, empty, cut short, no picture at all, broken, too
     large, or of a kind that needs another package.
     """
-    return open_framed(source, at_least, max_pixels).image
+    with decoding.scope():
+        return open_framed(source, at_least, max_pixels).image
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +89,13 @@ def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> F
     kind = detect_type(data)
     decoder = _decoder(source.name, kind)
     try:
-        try:
-            return _decode(source.name, decoder, data, at_least, max_pixels)
-        except Warning:
-            # Pillow warns of sloppy metadata in a good picture; where the application has made warnings errors, that
-            # must not cost the picture.
-            with warnings_ignored():
+        with decoding.scope():
+            try:
                 return _decode(source.name, decoder, data, at_least, max_pixels)
+            except Warning:
+                # Pillow warns of sloppy metadata in a good image, also where the application makes warnings errors.
+                with warnings_ignored():
+                    return _decode(source.name, decoder, data, at_least, max_pixels)
     except MediaError:
         raise
     except Exception as error:
@@ -125,16 +134,19 @@ def _decode(name: str, decoder: _Decoder, data: bytes, at_least: int | None, max
     with _quiet_if_huge(gif_size(data) if data.startswith(b"GIF8") else (0, 0)):
         image = decoder(io.BytesIO(data), "")
     check_pixels(name, image.size, max_pixels)
+    is_jpeg = image.format in ("JPEG", "MPO")
+    if is_jpeg:
+        check_scans(name, data)
     if is_cut_off(image.format or "", data):
         raise EOFError("its end marker is missing")
-    sides, scaled = image.size, None
-    with _quiet_if_huge(image.size):
-        if at_least is not None and image.format in ("JPEG", "MPO"):
-            scaled = image.draft(None, (at_least, at_least))
+    sides = image.size
+    scaled = image.draft(None, (at_least, at_least)) if at_least is not None and is_jpeg else None
+    decoding.reserve(decoded_bytes(image.mode, image.size))
+    with _quiet_if_huge(sides):
         image.load()
-    rgb = to_rgb(image)
-    framed = FramedImage(rgb, sides, scaled[1]) if scaled else FramedImage.whole(rgb)
     exif = _exif(image)
+    rgb = to_rgb(image, may_reuse=not exif)
+    framed = FramedImage(rgb, sides, scaled[1]) if scaled else FramedImage.whole(rgb)
     return replace(framed, exif=exif).upright(_orientation(exif))
 
 

@@ -11,6 +11,7 @@ from PIL import Image
 
 from sightline.errors import ModelError
 from sightline.media.frame import Box, FramedImage
+from sightline.media.memory import decoding
 from sightline.media.open import MAX_PIXELS, open_framed
 from sightline.media.source import ImageSource
 
@@ -140,7 +141,8 @@ def to_pixels(source: ImageSource, preprocess: Preprocess, max_pixels: int = MAX
     rule then still shrinks it to half or less, so that the rule's own filter decides what remains and not the decoder's
     coarser one: the result stays within a few gray levels of full decoding, at a third of the time.
     """
-    return framed_to_pixels(open_for_model(source, preprocess, max_pixels), preprocess)
+    with decoding.scope():
+        return framed_to_pixels(open_for_model(source, preprocess, max_pixels), preprocess)
 
 
 def open_for_model(source: ImageSource, preprocess: Preprocess, max_pixels: int = MAX_PIXELS) -> FramedImage:

@@ -1,8 +1,11 @@
 """Where a picture's bytes come from: a file of its own, a slice of an archive, or memory."""
 
+import errno
+import os
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,12 +40,13 @@ class ImageFile:
         return str(self.path)
 
     def read(self) -> bytes:
-        """Read all of the file, unless it is so large that it can only be something else, such as a disk image."""
+        """Read all of the file, unless it is too large to be an image."""
         try:
-            size = self.path.stat().st_size
-            if size > _LARGEST_FILE:
-                raise MediaError(self.name, f"is {size:,} bytes, too large for a picture", "Leave it out.")
-            return self.path.read_bytes()
+            with _open(self.path) as file:
+                size = os.fstat(file.fileno()).st_size
+                if size > _LARGEST_FILE:
+                    raise MediaError(self.name, f"is {size:,} bytes, too large for an image", "Leave it out.")
+                return file.read(_LARGEST_FILE)
         except (OSError, ValueError) as error:  # ValueError: a path with a zero byte in it
             raise _unreadable(self.name, error) from error
 
@@ -68,7 +72,7 @@ class ImageSlice:
     def read(self) -> bytes:
         """Read the slice alone; the rest of the archive stays on disk."""
         try:
-            with self.archive.open("rb") as file:
+            with _open(self.archive) as file:
                 file.seek(self.offset)
                 data = file.read(self.size)
         except (OSError, ValueError) as error:
@@ -101,6 +105,15 @@ class PreparedImage:
     def read(self) -> bytes:
         """Only the input of the model is left of it."""
         raise MediaError(self.name, "has been decoded already")
+
+
+def _open(path: Path) -> IO[bytes]:
+    """Open a regular file, or a link to one; a pipe or a device, which might never end, is an error."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(handle, "rb")
 
 
 def _unreadable(name: str, error: OSError | ValueError) -> MediaError:

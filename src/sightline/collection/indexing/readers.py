@@ -16,6 +16,7 @@ from sightline.collection.indexing.report import FileProblem
 from sightline.collection.indexing.texts import text_hash
 from sightline.errors import MediaError, MissingDecoderError
 from sightline.media import ImageBytes, ImageFile, ImageInput, RegionConfig, to_input
+from sightline.media.memory import decoding
 from sightline.media.pixels import framed_to_pixels, open_for_model
 from sightline.media.remote import ImageURL
 from sightline.parallel import usable_cpus
@@ -90,13 +91,17 @@ def _read(found: PendingFile, preprocess: ImageInput, known: Container[bytes]) -
     digest = hashlib.blake2b(data, digest_size=32).digest()
     if digest in known:
         return Outcome(found, Facts(digest))
-    here = ImageBytes(source.name, data)
     try:
-        if isinstance(preprocess, RegionConfig):
-            return Outcome(found, Facts(digest), to_input(here, preprocess))
-        picture = open_for_model(here, preprocess)
+        with decoding.scope():
+            return _decode(found, ImageBytes(source.name, data), digest, preprocess)
     except MediaError as error:
         return Outcome(found, problem=error.reason, permanent=not isinstance(error, MissingDecoderError))
-    width, height = picture.sides
-    facts = Facts(digest, width, height, taken(picture.exif), place(picture.exif))
-    return Outcome(found, facts, framed_to_pixels(picture, preprocess))
+
+
+def _decode(found: PendingFile, source: ImageBytes, digest: bytes, preprocess: ImageInput) -> Outcome:
+    if isinstance(preprocess, RegionConfig):
+        return Outcome(found, Facts(digest), to_input(source, preprocess))
+    image = open_for_model(source, preprocess)
+    width, height = image.sides
+    facts = Facts(digest, width, height, taken(image.exif), place(image.exif))
+    return Outcome(found, facts, framed_to_pixels(image, preprocess))

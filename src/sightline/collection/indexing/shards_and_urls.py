@@ -20,7 +20,7 @@ from sightline.datasets.files import numbered_lines
 from sightline.datasets.regions.store import is_region_store
 from sightline.errors import DataError, MediaError
 from sightline.media import ImageFile, ImageSlice, ImageSource
-from sightline.media.archive import SHARD_SUFFIX, Part, images_in
+from sightline.media.archive import SHARD_SUFFIX, ArchiveMember, images_in
 from sightline.media.remote import ImageURL, look, open_url
 
 _UNCHANGING = Stamp(0, 0)  # of a picture at a URL, which nobody asks whether it has changed
@@ -60,7 +60,7 @@ def source_of(file: File) -> ImageSource:
     if span is not None:
         url = _shard_of(os.fsencode(file.path)) if _is_list(file.root) else b""
         member = file.path[len(url) + 1 if url else 0 :]
-        return _Shard(file.root, os.fsdecode(url)).source(Part(member, span.offset, span.size))
+        return _Shard(file.root, os.fsdecode(url)).source(ArchiveMember(member, span.offset, span.size))
     return ImageURL(file.path) if _is_list(file.root) else ImageFile(file.where)
 
 
@@ -125,7 +125,7 @@ class _Shard:
     def open(self, size: int) -> BinaryIO:
         return open_url(self.url, size) if self.url else self.place.open("rb")
 
-    def source(self, part: Part) -> ImageSource:
+    def source(self, part: ArchiveMember) -> ImageSource:
         return ImageURL(self.url, *part) if self.url else ImageSlice(self.place, *part)
 
 
@@ -186,13 +186,13 @@ def _in_shard(root: int, shard: _Shard, rows: _Rows) -> list[PendingFile]:
     return found
 
 
-def _known_parts(shard: _Shard, rows: _Rows, stamp: Stamp) -> list[Part] | None:
+def _known_parts(shard: _Shard, rows: _Rows, stamp: Stamp) -> list[ArchiveMember] | None:
     """The pictures of a shard as the catalog knows them; None where it does not know all, or the shard has changed."""
     spans = {raw: Span.parse(row.key) for raw, row in rows.items() if _is_same(row.stamp, stamp)}
     if not spans or any(span is None or span.of != len(spans) for span in spans.values()):
         return None
     start = len(os.fsencode(shard.prefix))
-    return [Part(os.fsdecode(raw[start:]), span.offset, span.size) for raw, span in spans.items() if span]
+    return [ArchiveMember(os.fsdecode(raw[start:]), span.offset, span.size) for raw, span in spans.items() if span]
 
 
 def _is_same(one: Stamp | None, other: Stamp | None) -> bool:

@@ -9,7 +9,7 @@ PEERS := $(VENV)/.peers
 
 MILVUS := .milvus/.ready
 
-.PHONY: help demo test milvus lint results readme card screenshots bench clean
+.PHONY: help demo test milvus lint results readme card model screenshots bench clean
 
 help:
 	@echo "make demo         set up and show what Sightline does"
@@ -19,6 +19,7 @@ help:
 	@echo "make results      regenerate the result pages in docs/ from benchmarks/results"
 	@echo "make readme       regenerate the demo output and speed plots in README.md"
 	@echo "make card         regenerate the bundled model's card"
+	@echo "make model        train, export and measure the bundled model (needs a GPU)"
 	@echo "make screenshots  take the screenshots of README.md"
 	@echo "make milvus       install a Milvus server for tests/scale, in its own environment"
 	@echo "make clean        remove environments and caches"
@@ -68,6 +69,12 @@ readme: $(READY)
 	$(BIN)/python -m benchmarks.pages.readme
 
 card: $(READY)
+	$(BIN)/python -m benchmarks.pages.model_card bundles/default
+
+# Goes on where it stopped: MODEL_MINUTES=9 make model, as often as it takes.
+model: $(READY)
+	@test -n "$$SIGHTLINE_DATA" -a -n "$$SIGHTLINE_PRETRAINED" || { echo "Set SIGHTLINE_DATA and SIGHTLINE_PRETRAINED"; exit 2; }
+	$(BIN)/python -m benchmarks.bundle recipes/default.model.toml --out bundles/default $(if $(MODEL_MINUTES),--minutes $(MODEL_MINUTES))
 	$(BIN)/python -m benchmarks.pages.model_card bundles/default
 
 screenshots: $(READY)

@@ -1,67 +1,222 @@
-"""Make the bundled model from a checkpoint: export and calibrate on val, evaluate on test, and write the results down.
+"""Make the bundle that ships, from nothing: train by its recipes, export, calibrate, measure.
 
-    python -m benchmarks.bundle runs/default/best --card recipes/default.card.json --out bundles/default
+    python -m benchmarks.bundle recipes/default.model.toml --out bundles/default --minutes 9
 
-Needs SIGHTLINE_DATA. The results go into the bundle's `sightline.json` and, with the paired gains of reranking, into
-benchmarks/results/default/.
+`make model` runs this. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and, for the training, a GPU. Finished stages are
+skipped and an interrupted one goes on, so repeat the command until it says that the bundle is done; --minutes stops it
+cleanly before then. What the bundle says of itself comes from the runs' own folders.
 """
 
 import argparse
 import dataclasses
+import hashlib
 import json
-import os
+import shutil
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
-from benchmarks.provenance import RESULTS, provenance, write_result
-from sightline.bundle import Bundle
-from sightline.bundle.spec import read_spec, write_spec
-from sightline.datasets import read_all
-from sightline.evaluation import evaluate
+import sightline
+from benchmarks.provenance import provenance, write_result
+from sightline import settings
+from sightline.bundle.layout import SPEC_FILE
+from sightline.bundle.spec import BundleSpec, read_spec, write_spec
+from sightline.datasets import Record, read_all
+from sightline.errors import RecipeError
+from sightline.evaluation import Evaluation, evaluate_names
 from sightline.models import checkpoint
 from sightline.onnx_export.exporter import export
 from sightline.onnx_export.static_ranges import pictures_of
+from sightline.training.recipe import Recipe, expanded, read_recipe, read_toml
+from sightline.training.run_folder import RunFolder
+from sightline.training.trainer import train
+
+RESULTS = Path("benchmarks/results/default")
+
+
+@dataclass(frozen=True, slots=True)
+class TestRecipe:
+    """A set to measure the bundle on: by its embeddings, and reranked where `rerank` says how many.
+
+    kind: "captions" for recalls, "names" for zero-shot names.
+    """
+
+    name: str
+    data: tuple[str, ...]
+    rerank: int = 0
+    kind: Literal["captions", "names"] = "captions"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRecipe:
+    """How to make a bundle: recipes in order, held-out data to finish it by, tests, and everybody's terms.
+
+    licences: of the model and of initial weights, by the name of their folder. terms: of every source of the recipes.
+    """
+
+    name: str
+    recipes: tuple[str, ...]
+    calibrate: tuple[str, ...]
+    licences: Mapping[str, str]
+    terms: Mapping[str, str]
+    tests: tuple[TestRecipe, ...] = ()
+    precision: Literal["float32", "int8"] = "int8"
+    runs: str = "runs"
+
+
+class OutOfTimeError(Exception):
+    """The time is up, and there is more to do."""
+
+
+@dataclass(slots=True)
+class ModelBuild:
+    """The making of one bundle, stage by stage.
+
+    file: the model recipe; its recipes are beside it. expired: says when to stop. report: told what is done.
+    """
+
+    file: Path
+    out: Path
+    results: Path
+    expired: Callable[[], bool] = lambda: False
+    report: Callable[[str], None] = print
+    asked: ModelRecipe = field(init=False)
+
+    def __post_init__(self) -> None:
+        data = expanded(read_toml(self.file), str(self.file))
+        self.asked = settings.parse(ModelRecipe, data, str(self.file), RecipeError)
+
+    def make(self) -> None:
+        """Run every stage that is not finished; `OutOfTimeError` where the time did not do for all."""
+        recipes = {path: read_recipe(path) for path in (self.file.parent / name for name in self.asked.recipes)}
+        runs = {path: RunFolder(Path(self.asked.runs) / recipe.name) for path, recipe in recipes.items()}
+        for path, recipe in recipes.items():
+            self._train(path, recipe, runs[path])
+        described = {path.stem: _described(path, run) for path, run in runs.items()}
+        made_of = {"recipes": described, **self._terms(described)}
+        built = Path(self.asked.runs) / f"{self.asked.name}-bundle"
+        held_out = read_all(self.asked.calibrate)
+        made_of["calibrated_on"] = {"files": [Path(one).name for one in self.asked.calibrate], "images": len(held_out)}
+        self._export(runs[path].best, built, made_of, held_out)
+        measured = [result for test in self.asked.tests for result in self._measure(built, test)]
+        self._publish(built, measured)
+
+    def _train(self, path: Path, recipe: Recipe, run: RunFolder) -> None:
+        run.check(recipe, resume=True)
+        if run.is_finished():
+            self.report(f"{path.name}: trained")
+            return
+        self._check_time()
+        self.report(f"{path.name}: training in {run.path}")
+        try:
+            train(recipe, run.path, resume=True, stop=self.expired)
+        except KeyboardInterrupt:
+            if not self.expired():
+                raise
+            raise OutOfTimeError(f"{path.name} stopped, saved") from None
+
+    def _terms(self, described: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Give the terms of everything that the runs used; one that nobody wrote down is an error."""
+        sources = {name for run in described.values() for name in run["sources"]}
+        weights = {one["name"] for run in described.values() for one in run["initial_weights"].values()} - {"best"}
+        for kind, used, known in (("terms", sources, self.asked.terms), ("licences", weights, self.asked.licences)):
+            if lacking := sorted(used - set(known)):
+                raise RecipeError(f"{self.file}: {kind} says nothing of {', '.join(lacking)}", "Add what holds for it.")
+        return {
+            "licences": {name: self.asked.licences[name] for name in ("model", *sorted(weights))},
+            "terms_of_data": {name: self.asked.terms[name] for name in sorted(sources)},
+        }
+
+    def _export(self, best: Path, built: Path, made_of: dict[str, Any], held_out: list[Record]) -> None:
+        made_of["checkpoint"] = _fingerprint(best)
+        if (built / SPEC_FILE).is_file() and read_spec(built).provenance == made_of:
+            self.report("exported")
+            return
+        self._check_time()
+        self.report(f"exporting {best}")
+        retriever, tokenizer = checkpoint.load(best)
+        pictures = pictures_of(held_out, retriever.preprocess) if self.asked.precision == "int8" else None
+        export(
+            retriever,
+            tokenizer,
+            built,
+            name=self.asked.name,
+            precision=self.asked.precision,
+            pictures=pictures,
+            provenance=made_of,
+            held_out=held_out,
+        )
+
+    def _measure(self, built: Path, test: TestRecipe) -> list[dict[str, Any]]:
+        """Measure the bundle on one test, or take what was measured of this very bundle before."""
+        path = built.with_name(f"{built.name}-{test.name}.json")
+        identity = _fingerprint(built)
+        if path.is_file() and (found := json.loads(path.read_text(encoding="utf-8")))["bundle"] == identity:
+            self.report(f"{test.name}: measured")
+            return list(found["rows"])
+        self._check_time()
+        self.report(f"{test.name}: measuring")
+        records, bundle = read_all(test.data), sightline.load(built)
+        measure = evaluate_names if test.kind == "names" else sightline.evaluate
+        embed = measure(bundle, records, data=test.name)
+        rows, more = [embed.to_json()], {}
+        if test.rerank:
+            reranked = measure(bundle, records, data=test.name, rerank=test.rerank, batch_size=20)
+            rows.append(reranked.to_json())
+            if isinstance(embed, Evaluation) and isinstance(reranked, Evaluation):
+                gain = embed.gain_of(reranked)
+                more = {way: {name: dataclasses.asdict(one) for name, one in gain[way].items()} for way in gain}
+        whole = {"experiment": "bundle", **provenance(0, [Path(one).stem for one in test.data]), "rows": rows}
+        write_result(path, {"bundle": identity, **whole, "gain_of_reranking": more})
+        write_result(self.results / f"{test.name}.json", {**whole, "gain_of_reranking": more})
+        return rows
+
+    def _publish(self, built: Path, measured: list[dict[str, Any]]) -> None:
+        """Put the bundle with its results in place; files beside it, such as licences, stay."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        spec: BundleSpec = dataclasses.replace(read_spec(built), results=tuple(measured))
+        for name in spec.files:
+            shutil.copyfile(built / name, self.out / name)
+        write_spec(self.out, spec)
+        self.report(f"{self.out}: done")
+
+    def _check_time(self) -> None:
+        if self.expired():
+            raise OutOfTimeError("stopped")
+
+
+def _described(path: Path, run: RunFolder) -> dict[str, Any]:
+    """Give what a run says of itself, with the hash of its recipe and how it did on the validation data."""
+    found = run.validation() or {}
+    sets = {name: one.get("rSum", one.get("names")) for name, one in found.get("sets", {}).items()}
+    recipe = {"file": f"{path.parent.name}/{path.name}", "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    validation = {"best_step": found.get("step"), "rSum": found.get("rSum"), **({"sets": sets} if sets else {})}
+    return {**recipe, **(run.provenance() or {}), "validated": validation}
+
+
+def _fingerprint(folder: Path) -> str:
+    """Hash the files of a checkpoint or bundle, by name and content."""
+    whole = hashlib.sha256()
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        whole.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
+    return whole.hexdigest()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkpoint", type=Path)
-    parser.add_argument("--card", type=Path, help="JSON with the provenance: recipe, data, initial weights, licences")
+    parser.add_argument("recipe", type=Path)
     parser.add_argument("--out", type=Path, default=Path("bundles/default"))
-    parser.add_argument("--as-is", action="store_true", help="measure the bundle in --out as it is")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop cleanly after so long")
     arguments = parser.parse_args()
-    data = os.environ["SIGHTLINE_DATA"]
-    if not arguments.as_is:
-        retriever, tokenizer = checkpoint.load(arguments.checkpoint)
-        card = json.loads(arguments.card.read_text(encoding="utf-8")) if arguments.card else {}
-        held_out = read_all([f"{data}/flickr8k-val.tar"])
-        made = export(
-            retriever,
-            tokenizer,
-            arguments.out,
-            name="default",
-            precision="int8",
-            pictures=pictures_of(held_out, retriever.preprocess),
-            provenance=card,
-            held_out=held_out,
-        )
-        print("calibration", made.relevance, flush=True)
-    bundle = Bundle.open(arguments.out)
-    records = read_all([f"{data}/flickr8k-test.tar"])
-    started = time.perf_counter()
-    embed = evaluate(bundle, records, data="flickr8k-test")
-    print("embed", embed.text_to_image, embed.image_to_text, round(time.perf_counter() - started), "s", flush=True)
-    rerank = evaluate(bundle, records, data="flickr8k-test", rerank=20, batch_size=20)
-    print("rerank", rerank.text_to_image, rerank.image_to_text, round(time.perf_counter() - started), "s", flush=True)
-    results = [embed.to_json(), rerank.to_json()]
-    write_spec(arguments.out, dataclasses.replace(read_spec(arguments.out), results=tuple(results)))
-    gained = {
-        way: {name: dataclasses.asdict(gain) for name, gain in recalls.items()}
-        for way, recalls in embed.gain_of(rerank).items()
-    }
-    print("gain of reranking", gained, flush=True)
-    whole = {"experiment": "bundle", **provenance(0, ["flickr8k-val", "flickr8k-test"]), "rows": results}
-    write_result(RESULTS / "default" / "flickr8k-test.json", {**whole, "gain_of_reranking": gained})
+    end = time.monotonic() + 60 * arguments.minutes
+    build = ModelBuild(arguments.recipe, arguments.out, arguments.results, lambda: time.monotonic() > end)
+    try:
+        build.make()
+    except OutOfTimeError as error:
+        raise SystemExit(f"{error}: out of time. The same command goes on from here.") from None
 
 
 if __name__ == "__main__":

@@ -61,7 +61,18 @@ def _results(spec: BundleSpec) -> str:
         "Recalls in per cent, by `sightline eval`: how often the right item is among the first 1, 5 or 10, from text "
         "to image (t2i) and from image to text (i2t)."
     )
-    return f"{words}\n\n{compare(spec.results).strip()}"
+    recalls = [result for result in spec.results if "names" not in result]
+    names = [result for result in spec.results if "names" in result]
+    parts = [words, compare(recalls).strip()] if recalls else []
+    if names:
+        rows = [(one["data"], str(one["names"]["labels"]), ", ".join(one["stages"]), *_tops(one)) for one in names]
+        parts.append("How often the right name of all names of a set comes first, or is among the first five.")
+        parts.append(table(("data", "names", "stages", "top 1", "top 5"), rows, words=3))
+    return "\n\n".join(parts)
+
+
+def _tops(result: Mapping[str, Any]) -> tuple[str, str]:
+    return f"{result['names']['top1']:.1f}", f"{result['names']['top5']:.1f}"
 
 
 def _calibration(spec: BundleSpec) -> str:

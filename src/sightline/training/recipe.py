@@ -125,21 +125,25 @@ def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
 
     `data.train=…` takes the place of `data.sources`, and the other way round.
     """
-    path = Path(path)
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise RecipeError(f"{path}: no such recipe") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise RecipeError(f"{path}: cannot be read: {error}") from error
+    data = read_toml(Path(path))
     for change in changes:
         _change(data, change)
     return parse_recipe(data, str(path))
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file, or say why it cannot be."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RecipeError(f"{path}: no such recipe") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RecipeError(f"{path}: cannot be read: {error}") from error
+
+
 def parse_recipe(data: Mapping[str, Any], where: str) -> Recipe:
     """Check a recipe's contents, with ${NAME} replaced by environment variables."""
-    return settings.parse(Recipe, _expanded(data, where), where, RecipeError)
+    return settings.parse(Recipe, expanded(data, where), where, RecipeError)
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
@@ -169,7 +173,7 @@ def _change(data: dict[str, Any], change: str) -> None:
         data.pop(_EITHER[last], None)
 
 
-def _expanded(value: Any, where: str) -> Any:
+def expanded(value: Any, where: str) -> Any:
     """Replace ${NAME} in every text by the environment variable of that name."""
 
     def variable(found: re.Match[str]) -> str:
@@ -181,7 +185,7 @@ def _expanded(value: Any, where: str) -> Any:
     if isinstance(value, str):
         return re.sub(r"\$\{(\w+)\}", variable, value)
     if isinstance(value, Mapping):
-        return {key: _expanded(item, where) for key, item in value.items()}
+        return {key: expanded(item, where) for key, item in value.items()}
     if isinstance(value, list):
-        return [_expanded(item, where) for item in value]
+        return [expanded(item, where) for item in value]
     return value

@@ -1,6 +1,7 @@
 """The folder of a run: its recipe, its log, its best checkpoint and its last state.
 
 recipe.json    what the run was told to do
+provenance.json  what it was made of: data, initial weights, and the code and machine of each of its parts
 log.jsonl      a line for every step
 best/          the checkpoint that did best on the validation data, and how well (validation.json)
 last/          the state to go on from
@@ -15,12 +16,14 @@ from sightline import settings
 from sightline.bundle.layout import BEST_FOLDER
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import RecipeError, SightlineError
+from sightline.files import write_atomic
 from sightline.models import checkpoint
 from sightline.training.recipe import Recipe
-from sightline.training.state import find_state, find_whole, put_in_place
+from sightline.training.state import find_state, find_whole, put_in_place, saved_step
 from sightline.training.validation import Validated
 
 VALIDATION_FILE = "validation.json"
+PROVENANCE_FILE = "provenance.json"
 _SHOWN = 5  # differences between two recipes, of perhaps dozens
 
 
@@ -66,6 +69,22 @@ class RunFolder:
             best.rename(self.best)
         lines = self._log.read_text(encoding="utf-8").splitlines(keepends=True) if self._log.exists() else []
         self._log.write_text("".join(lines[:step]), encoding="utf-8")
+
+    def describe(self, made_of: Mapping[str, Any], machine: Mapping[str, Any], step: int) -> None:
+        """Write down what the run is made of, and that from `step` on it has this code and machine."""
+        parts = [part for part in (self.provenance() or {}).get("parts", []) if part["step"] < step]
+        described = {**made_of, "parts": [*parts, {"step": step, **machine}]}
+        write_atomic(self.path / PROVENANCE_FILE, json.dumps(described, indent=2, ensure_ascii=False) + "\n")
+
+    def provenance(self) -> dict[str, Any] | None:
+        """Return what the run is made of, as JSON; None where it has not begun."""
+        path = self.path / PROVENANCE_FILE
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+    def is_finished(self) -> bool:
+        """Whether the run has taken all of its steps."""
+        made_of = self.provenance()
+        return made_of is not None and saved_step(self.last) >= made_of["steps"] and self.best.exists()
 
     def log(self, entry: Mapping[str, Any]) -> None:
         """Add one step's line."""

@@ -18,6 +18,7 @@ from sightline.training.gradients import backward
 from sightline.training.mixture import TrainingBatches
 from sightline.training.neighbours import Neighbours
 from sightline.training.optimizer import make_optimizer
+from sightline.training.provenance import describe, machine
 from sightline.training.recipe import Recipe
 from sightline.training.region_images import RegionImages
 from sightline.training.run_folder import RunFolder
@@ -119,6 +120,8 @@ class _Run:
             self.teacher = find_teacher(recipe, records, self.corpus, device, world, before)
         if world.leads:
             self.folder.open(recipe, self.standing.step)
+            made_of = describe(recipe, sources, self.validation.sets, self.steps)
+            self.folder.describe(made_of, machine(), self.standing.step)
 
     def to_the_end(
         self, report: StepReport | None, save_every: int, stop_after: int | None, stop: Callable[[], bool]

@@ -91,14 +91,14 @@ class Validation:
 
     def __init__(self, recipe: Recipe, model: Retriever, tokenizer: Tokenizer, device: torch.device) -> None:
         self._recipe, self._model, self._tokenizer, self._device = recipe, model, tokenizer, device
-        self._sets = {name: records for name, records in validation_records(recipe).items() if records}
+        self.sets = {name: records for name, records in validation_records(recipe).items() if records}
         self._weights = {one.name: one.weight for one in recipe.data.validation_sets}
         self._names = {one.name for one in recipe.data.validation_sets if one.kind == "names"}
         asked = recipe.validation
         self._plan = Plan(asked.late or None, asked.rerank or None, asked.fusion, asked.weight)
-        if self._sets:
+        if self.sets:
             self._plan.check(self._runnable())
-        for name, records in self._sets.items():
+        for name, records in self.sets.items():
             if name in self._names:
                 labels_of(records)
             else:
@@ -106,7 +106,7 @@ class Validation:
 
     def evaluate(self) -> Validated | None:
         """Evaluate on every set, in the language of the run or in each of several; None without data."""
-        found = {name: self._evaluate(name, records) for name, records in self._sets.items()}
+        found = {name: self._evaluate(name, records) for name, records in self.sets.items()}
         only = next(iter(found.values()), None)
         if len(found) > 1 or isinstance(only, NamesEvaluation):
             return ValidationResults(found, self._weights)

@@ -1,0 +1,77 @@
+"""Where a run's model comes from: code, machine, data, initial weights. Written into the run's folder by the run."""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sightline import __version__
+from sightline.bundle.spec import sha256
+from sightline.datasets import Record, captions_in_any
+from sightline.datasets.paths import files_of
+from sightline.training.recipe import Recipe
+
+
+def describe(
+    recipe: Recipe, sources: Sequence[Sequence[Record]], validation: Mapping[str, Sequence[Record]], steps: int
+) -> dict[str, Any]:
+    """Describe what a run starts from: JSON values, and names of files without their folders."""
+    return {
+        "recipe": recipe.name,
+        "seed": recipe.seed,
+        "steps": steps,
+        "sources": {
+            source.name: {
+                "files": _names(source.train),
+                "images": len(records),
+                "captions": sum(len(captions_in_any(record, recipe.data.lang)) for record in records),
+            }
+            for source, records in zip(recipe.data.mixture, sources, strict=True)
+        },
+        "validation": {
+            one.name: {"files": _names(one.data), "images": len(validation.get(one.name, ()))}
+            for one in recipe.data.validation_sets
+        },
+        "initial_weights": {
+            part: {"name": Path(source).name, **_hash(Path(source))} for part, source in _weights(recipe).items()
+        },
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Describe the code and the machine that a part of a run has: a run may go on elsewhere."""
+    gpu = {"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
+    return {"sightline": __version__, "commit": commit(), "torch": torch.__version__, **gpu}
+
+
+def commit() -> str:
+    """Return the commit of the checkout that runs; SIGHTLINE_COMMIT says it where there is no history."""
+    if "SIGHTLINE_COMMIT" in os.environ:
+        return os.environ["SIGHTLINE_COMMIT"]
+    folder = Path(__file__).parent
+    try:
+        found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=False)
+    except OSError:
+        return "unknown"
+    return found.stdout.strip() or "unknown"
+
+
+def _names(paths: Sequence[str]) -> list[str]:
+    return [file.name for path in paths for file in files_of(path)]
+
+
+def _weights(recipe: Recipe) -> dict[str, str]:
+    """Name the checkpoints that a model begins with, by part: one to go on from, or one of each encoder."""
+    if recipe.start:
+        return {"model": recipe.start}
+    towers = {name: value for name, value in recipe.model.items() if isinstance(value, Mapping)}
+    return {name: str(value["source"]) for name, value in towers.items() if value.get("source")}
+
+
+def _hash(folder: Path) -> dict[str, str]:
+    """Return the hash of a folder's weights, where they are in one file here."""
+    path = folder / "model.safetensors"
+    return {"sha256": sha256(path)} if path.is_file() else {}

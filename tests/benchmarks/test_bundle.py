@@ -1,0 +1,138 @@
+"""`make model` in small: two recipes, an export and two tests on a CPU, in one go and in pieces."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sightline
+from benchmarks.bundle import ModelBuild, OutOfTimeError
+from benchmarks.pages.model_card import card
+from sightline.bundle.spec import read_spec
+from sightline.errors import RecipeError
+from training import shapes
+
+
+def toml(value: Any) -> str:
+    """A value as TOML writes it on one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value)
+
+
+def write(path: Path, tables: dict[str, Any]) -> Path:
+    path.write_text("".join(f"{key} = {toml(value)}\n" for key, value in tables.items()))
+    return path
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model recipe with its two recipes beside it, and data."""
+    folder = tmp_path_factory.mktemp("plan")
+    data = shapes.write(folder / "pictures", shapes.cards(seed=0))
+    lines = [json.loads(line) for line in data.read_text().splitlines()]
+    named = folder / "pictures" / "names.jsonl"
+    named.write_text("".join(json.dumps({**line, "label": line["image"].split("-")[1]}) + "\n" for line in lines))
+    first = shapes.recipe(data, data, hidden=16, schedule={"steps": 4}, name="first")
+    first["data"] = {"sources": [{"name": "cards", "train": [str(data)]}], "val": [str(data)], "batch_size": 8}
+    second = {**first, "name": "second", "model": {"start": str(folder / "runs" / "first" / "best")}}
+    second["objectives"] = {"match": {"loss": "matching"}}
+    for recipe in (first, second):
+        write(folder / f"{recipe['name']}.toml", recipe)
+    tests = [
+        {"name": "cards", "data": [str(data)], "rerank": 3},
+        {"name": "colours", "data": [str(named)], "kind": "names"},
+    ]
+    return write(
+        folder / "tiny.model.toml",
+        {
+            "name": "tiny",
+            "recipes": ["first.toml", "second.toml"],
+            "calibrate": [str(data)],
+            "precision": "float32",
+            "runs": str(folder / "runs"),
+            "tests": tests,
+            "licences": {"model": "Apache-2.0"},
+            "terms": {"cards": "made for this test"},
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def made(plan: Path) -> tuple[Path, list[str]]:
+    """The bundle, made with a clock that runs out after every stage or few steps, and what was reported."""
+    told: list[str] = []
+    out = plan.parent / "bundle"
+    for _ in range(20):
+        asked = itertools.count()
+        build = ModelBuild(plan, out, plan.parent / "results", lambda: next(asked) > 2, told.append)  # noqa: B023
+        try:
+            build.make()
+        except OutOfTimeError:
+            continue
+        return out, told
+    raise AssertionError("it was never done")
+
+
+def test_it_is_made_in_pieces_each_of_which_goes_on_with_the_last(made: tuple[Path, list[str]], plan: Path) -> None:
+    out, told = made
+    assert sum("training in" in line for line in told) > 2, "a run should have been stopped in the middle"
+    assert told[-1] == f"{out}: done"
+    log = (plan.parent / "runs" / "first" / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in log] == [1, 2, 3, 4]
+
+
+def test_the_bundle_says_where_it_comes_from_as_the_runs_wrote_it(made: tuple[Path, list[str]], plan: Path) -> None:
+    found = read_spec(made[0]).provenance
+    first, second = found["recipes"]["first"], found["recipes"]["second"]
+    assert first["sources"] == {"cards": {"files": ["captions.jsonl"], "images": 24, "captions": 48}}
+    assert (first["steps"], first["seed"]) == (4, 0)
+    assert len(first["parts"]) > 1
+    assert first["parts"][0]["commit"]
+    assert len(first["sha256"]) == 64
+    assert first["validated"]["rSum"] > 0
+    assert second["initial_weights"]["model"]["name"] == "best"
+    assert found["terms_of_data"] == {"cards": "made for this test"}
+    assert found["calibrated_on"]["images"] == 24
+    assert str(plan.parent) not in json.dumps(found), "folders of whoever made it are nobody's business"
+
+
+def test_the_bundle_searches_and_carries_its_results(made: tuple[Path, list[str]], plan: Path) -> None:
+    bundle = sightline.load(made[0])
+    assert bundle.abilities == {"embed", "fragments", "match"}
+    rows = read_spec(made[0]).results
+    assert [row["stages"] for row in rows] == [["embed"], ["embed", "match@3"], ["embed"]]
+    assert rows[2]["names"]["labels"] == 6
+    saved = json.loads((plan.parent / "results" / "cards.json").read_text())
+    assert saved["rows"] == json.loads(json.dumps(rows[:2]))
+    assert set(saved["gain_of_reranking"]) == {"text_to_image", "image_to_text"}
+    assert "| top 1 |" in card(made[0], "# Tiny\n\nFor tests.\n").replace("  ", " ")
+
+
+def test_to_make_it_again_is_to_do_nothing(made: tuple[Path, list[str]], plan: Path) -> None:
+    told: list[str] = []
+    ModelBuild(plan, made[0], plan.parent / "results", report=told.append).make()
+    assert [line.split(": ")[-1] for line in told] == ["trained", "trained", "exported", "measured", "measured", "done"]
+
+
+def test_a_changed_recipe_is_not_taken_for_the_one_that_made_the_runs(made: tuple[Path, list[str]], plan: Path) -> None:
+    path = plan.parent / "first.toml"
+    before = path.read_text()
+    path.write_text(before.replace('"lr" = 0.002', '"lr" = 0.001'))
+    assert path.read_text() != before
+    try:
+        with pytest.raises(RecipeError, match=r"begun with another recipe. optimizer\.lr"):
+            ModelBuild(plan, made[0], plan.parent / "results").make()
+    finally:
+        path.write_text(before)
+
+
+def test_data_without_terms_is_refused(made: tuple[Path, list[str]], plan: Path) -> None:
+    other = plan.with_name("other.model.toml")
+    other.write_text(plan.read_text().replace('"cards" = "made for this test"', ""))
+    with pytest.raises(RecipeError, match="terms says nothing of cards"):
+        ModelBuild(other, made[0], plan.parent / "results").make()

@@ -79,7 +79,13 @@ def test_training_that_was_stopped_goes_on_and_ends_with_the_same_weights(
     assert parts["seconds"] > 90 > whole["seconds"], "the seconds of both parts"
     one, other = (checkpoint.load(tmp_path / name / "best")[0].state_dict() for name in ("whole", "parts"))
     assert all(torch.equal(one[key], other[key]) for key in one)
-    assert sorted(path.name for path in (tmp_path / "parts").iterdir()) == ["best", "done", "log.jsonl", "recipe.json"]
+    assert sorted(path.name for path in (tmp_path / "parts").iterdir()) == [
+        "best",
+        "done",
+        "log.jsonl",
+        "provenance.json",
+        "recipe.json",
+    ]
 
 
 def test_what_is_trained_is_not_trained_again_nor_taken_for_something_else(

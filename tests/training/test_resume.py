@@ -137,7 +137,13 @@ def test_a_run_killed_while_it_replaces_a_folder_keeps_the_one_before(
         run(few, out)
     run(few, out, resume=True)
     assert_same_run(out, undisturbed)
-    assert sorted(path.name for path in out.iterdir()) == ["best", "last", "log.jsonl", "provenance.json", "recipe.json"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "best",
+        "last",
+        "log.jsonl",
+        "provenance.json",
+        "recipe.json",
+    ]
 
 
 def test_a_folder_half_written_is_never_taken_for_a_whole_one(tmp_path: Path) -> None:

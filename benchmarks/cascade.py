@@ -33,18 +33,16 @@ from sightline.evaluation.cascade import Shortlist
 from sightline.evaluation.metrics import CUTOFFS, summary
 from sightline.registry.loader import locate
 from sightline.retrieval.cascade import Cascade
-from sightline.retrieval.costs import Costs, fit
+from sightline.retrieval.costs import Costs
 from sightline.retrieval.late import Late
 from sightline.retrieval.plan import Plan
 from sightline.retrieval.query import ask, encode
 from sightline.retrieval.retrieval import retrieve
 from sightline.retrieval.scoring import fuse
 
-Longs = npt.NDArray[np.int64]
-Doubles = npt.NDArray[np.float64]
-LATES, RERANKS = (25, 50, 100, 200, 400), (5, 10, 20, 30)
-ADDED = (20.0, 40.0, 80.0, 160.0)  # weights of the cosine where late interaction is added to it
-MORE = 5  # candidates that are matched beyond the most that a cascade asks for, to compare at equal time
+Ids = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float64]
+LATES, RERANKS = (25, 50, 100, 200), (5, 10, 20, 30)
 RESAMPLES = 1000
 EQUAL = 1.02  # two times that differ by less are the same
 
@@ -64,21 +62,18 @@ class Judged:
     logits: of each question, by item, those that any cascade may want matched. right, picture: [questions].
     """
 
-    items: Longs
-    embed: Doubles
-    late: Doubles
+    items: Ids
+    embed: Scores
+    late: Scores
     logits: list[dict[int, float]]
-    right: Longs
-    picture: Longs
+    right: Ids
+    picture: Ids
 
-    def ranks(self, late: int, rerank: int, joined: Defaults, cosine: float = 0.0) -> Doubles:
-        """Rank [questions] of the right item after a cascade, infinite beyond the candidates; ties count against it.
-
-        cosine: the weight of the embedding's score in that of late interaction.
-        """
+    def ranks(self, late: int, rerank: int, joined: Defaults) -> Scores:
+        """Rank [questions] of the right item after a cascade, infinite beyond the candidates; ties count against it."""
         found = Shortlist.of(self.items, self.embed)
         if late:
-            found = found.reranked(self.late[:, :late] + cosine * self.embed[:, :late])
+            found = found.reranked(self.late[:, :late])
         if rerank:
             rows = zip(self.logits, found.items[:, :rerank].tolist(), strict=True)
             logits = np.array([[known[item] for item in row] for known, row in rows])
@@ -138,10 +133,9 @@ def _judged(cascade: Cascade, text: str) -> dict[str, Any]:
     assert asked.across is not None
     assert asked.across.states is not None
     late = Late(cascade.store, asked.across, "images").scores(found.ids)
-    wanted = {*found.ids[: max(RERANKS) + MORE].tolist()}
-    for k, weight in product(LATES, (0.0, *ADDED)):
-        scores = late[:k] + weight * found.embed[:k]
-        wanted |= {*found.ids[:k][np.argsort(-scores, kind="stable")][: max(RERANKS)].tolist()}
+    wanted = {*found.ids[: max(RERANKS)].tolist()}
+    for k in LATES:
+        wanted |= {*found.ids[:k][np.argsort(-late[:k], kind="stable")][: max(RERANKS)].tolist()}
     ids = np.array(sorted(wanted))
     stored, count = cascade.store.fetch(ids, "states"), len(ids)
     words, mask = np.repeat(asked.across.states, count, axis=0), np.repeat(asked.across.mask, count, axis=0)
@@ -168,49 +162,24 @@ def costs(cascade: Cascade, texts: Sequence[str]) -> dict[str, Any]:
     return {**medians, "encode": median(medians["encode"].values()), "retrieve": median(medians["retrieve"].values())}
 
 
-def milliseconds(stages: dict[str, Any], late: int, rerank: int) -> float:
-    """How long a cascade takes; of as many matches as were not measured, by the line through those that were."""
-    each = fit(list(stages["match"].items()))
-    match = stages["match"].get(rerank, each.fixed + each.each * rerank if rerank else 0.0)
-    return float(stages["encode"] + stages["retrieve"] + stages["interact"][late] + match)
-
-
 def rows(judged: Judged, stages: dict[str, Any], joined: Defaults) -> Iterator[dict[str, Any]]:
-    """Every cascade of the grid: what it finds and takes, against matching alone in the same time, and the usual."""
-    usual = judged.ranks(0, Defaults().rerank, joined)
-    first = judged.picture % 2 == 0
-    for late in (0, *LATES):
-        for rerank in RERANKS:
-            found, ms = judged.ranks(late, rerank, joined), milliseconds(stages, late, rerank)
-            alone = max(k for k in range(rerank, rerank + MORE + 1) if milliseconds(stages, 0, k) <= ms or k == rerank)
-            rival = judged.ranks(0, alone, joined)
-            yield {
-                "late": late,
-                "rerank": rerank,
-                "ms": ms,
-                "text_to_image": summary(found),
-                "alone": {
-                    "rerank": alone,
-                    "ms": milliseconds(stages, 0, alone),
-                    "text_to_image": summary(rival),
-                    "gain": gain(rival, found, judged.picture),
-                },
-                "over_usual": {
-                    "first_half": gain(usual[first], found[first], judged.picture[first]),
-                    "second_half": gain(usual[~first], found[~first], judged.picture[~first]),
-                },
-            }
+    """Every cascade of the grid: what it finds and takes, against matching alone, and against the default."""
+    usual, first = judged.ranks(0, Defaults().rerank, joined), judged.picture % 2 == 0
+    for late, rerank in product((0, *LATES), RERANKS):
+        found, alone = judged.ranks(late, rerank, joined), judged.ranks(0, rerank, joined)
+        ms = stages["encode"] + stages["retrieve"] + stages["interact"][late] + stages["match"][rerank]
+        halves = {"first_half": first, "second_half": ~first}
+        yield {
+            "late": late,
+            "rerank": rerank,
+            "ms": ms,
+            "text_to_image": summary(found),
+            "gain": gain(alone, found, judged.picture)["sum"],
+            "over_usual": {name: gain(usual[h], found[h], judged.picture[h]) for name, h in halves.items()},
+        }
 
 
-def added(judged: Judged, joined: Defaults) -> Iterator[dict[str, Any]]:
-    """What cascades find where late interaction is added to the cosine, beside as many matched without it."""
-    for late, rerank, weight in product(LATES, RERANKS, ADDED):
-        found, rival = judged.ranks(late, rerank, joined, weight), judged.ranks(0, rerank, joined)
-        more = gain(rival, found, judged.picture)["sum"]
-        yield {"late": late, "rerank": rerank, "weight": weight, "text_to_image": summary(found), "gain": more}
-
-
-def gain(before: Doubles, after: Doubles, picture: Longs) -> dict[str, dict[str, float]]:
+def gain(before: Scores, after: Scores, picture: Ids) -> dict[str, dict[str, float]]:
     """How much higher recalls and their sum are after than before, with 95 % intervals of drawing pictures."""
     members = np.unique(picture, return_inverse=True)[1]
     count = int(members.max()) + 1
@@ -251,10 +220,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         asked = questions(collection, records, arguments.captions)
         judged = judge(cascade, asked, arguments.work / "judged.jsonl")
         stages = costs(cascade, [question.text for question in asked[: arguments.timed]])
-        found, summed = list(rows(judged, stages, model.defaults)), list(added(judged, model.defaults))
+        found = list(rows(judged, stages, model.defaults))
         items = len(collection)
     result = {"experiment": "cascade", **provenance(0, names), "load_average": os.getloadavg()[0], "model": model.name}
-    result |= {"items": items, "questions": len(asked), "stages": stages, "rows": found, "added": summed}
+    result |= {"items": items, "questions": len(asked), "stages": stages, "rows": found}
     return {**result, "chosen": dict(zip(("late", "rerank"), chosen(result), strict=True))}
 
 

@@ -27,7 +27,6 @@ import numpy as np
 from benchmarks import samples
 from benchmarks.encoders import TEXT_TOWER, Task
 from benchmarks.plain_search import PlainSearch
-from benchmarks.searching import command
 from benchmarks.serve import Server, running
 from benchmarks.timing import in_turns, options, percentiles, save
 from sightline.bundle import Bundle
@@ -49,6 +48,13 @@ def make_plain(folder: Path, bundle: Bundle, items: int) -> None:
     vectors = np.random.default_rng(0).standard_normal((items, TOWER["hidden_size"]), dtype=np.float32)
     np.save(folder / "vectors.npy", vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
     (folder / "names.txt").write_text("".join(f"{number:07}.jpg\n" for number in range(items)))
+
+
+def command(at: Path, model: str, text: str, rerank: int) -> list[str]:
+    """The command line of a search."""
+    words = [str(Path(sys.executable).with_name("sightline")), "search", text, "--at", str(at)]
+    words += ["--rerank", str(rerank), "--duplicates", "show", "--json"]
+    return words + (["--model", model] if model != "default" else [])
 
 
 def cold(at: Path, plain: Path, model: str, texts: Iterator[str], runs: int) -> list[dict[str, Any]]:

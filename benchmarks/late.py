@@ -1,13 +1,12 @@
-"""How long late interaction takes: over a few hundred candidates, over whole collections, and on a GPU.
+"""How long late interaction takes: over a few hundred candidates, and over all images on a GPU.
 
     python -m benchmarks.late                  on the CPU
     python -m benchmarks.late --gpu            on a GPU, with torch and Triton (writes late-gpu.json)
 
-Collections are made up: fragments of random directions. How well int8 fragments keep the order is measured on photos.
+Fragments are random.
 """
 
 import tempfile
-import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,12 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import samples
-from benchmarks.timing import in_turns, numbers, options, save, seconds_of
-from sightline.bundle import Bundle, Encoded
-from sightline.registry.loader import locate
-from sightline.retrieval.late import Late, rank_all
-from sightline.retrieval.query import Asked
+from benchmarks.timing import in_turns, options, save
+from sightline.bundle import Encoded
+from sightline.retrieval.late import Late
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
 
@@ -92,42 +88,6 @@ def over_candidates(count: int, rounds: int, rng: np.random.Generator) -> list[d
     return rows
 
 
-def over_all(sizes: list[int], rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Seconds to rank a whole collection, the first time and the median after, and the memory that it takes."""
-    rows = []
-    for size in sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            store, text = filled(Path(folder), size, rng), query(rng, 16)
-            asked = Asked(text.embedding[0], text, None, np.empty((0, EMBEDDING), dtype=np.float32))
-            rank = partial(rank_all, Late(store, text, "images"), asked, 20)
-            first, *others = [seconds_of(rank) for _ in range(4)]
-            tracemalloc.start()
-            rank()
-            peak = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
-            store.close()
-        rows.append({"items": size, "fragments": PATCHES, "words": 16, "first_seconds": first})
-        rows[-1] |= {"seconds": median(others), "peak_memory_mb": peak / 1e6}
-    return rows
-
-
-def agreement(model: str, photos: int, k: int = 20) -> dict[str, Any]:
-    """How many of the k best by float32 fragments are among the k best by stored ones, for captions of photos."""
-    bundle, records = Bundle.open(locate(model)), samples.records(photos)
-    images, shares = samples.encode(bundle, records), []
-    with tempfile.TemporaryDirectory() as folder:
-        store, ids = LocalStore.open(Path(folder), samples.shape_of(images), write=True), np.arange(len(images))
-        store.add(ids, images)
-        for record in records:
-            text = bundle.encode_texts([record.captions_in("en")[0]])
-            assert text.fragments is not None
-            exact, rounded = einsum(text.fragments[0], images.fragments), Late(store, text, "images").scores(ids)
-            shares.append(len(set(np.argsort(-exact)[:k]) & set(np.argsort(-rounded)[:k])) / k)
-        store.close()
-    found: dict[str, Any] = {"model": bundle.name, "photos": len(ids), "k": k}
-    return found | {"mean": float(np.mean(shares)), "least": min(shares)}
-
-
 def on_gpu(bandwidth: float, rounds: int) -> list[dict[str, Any]]:
     """Milliseconds of the fused kernel over all images, and the least that reading their fragments takes."""
     import torch
@@ -166,24 +126,20 @@ def on_gpu(bandwidth: float, rounds: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = options(__doc__)
+    parser = options(__doc__, model=False)
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--bandwidth", type=float, default=4.8e12, help="of the GPU's memory, bytes a second (H200)")
     parser.add_argument("--candidates", type=int, default=200)
-    parser.add_argument("--sizes", type=numbers, default=[10_000, 100_000])
-    parser.add_argument("--photos", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=100)
     arguments = parser.parse_args()
     if arguments.gpu:
         found = on_gpu(arguments.bandwidth, arguments.rounds)
         save("late-gpu", arguments, ["random"], [], {}, bandwidth=arguments.bandwidth, gpu=found)
         return
-    rng, quick = np.random.default_rng(0), arguments.quick
-    candidates = over_candidates(arguments.candidates, 20 if quick else arguments.rounds, rng)
-    more = {"candidates": candidates, "all": over_all([10_000] if quick else arguments.sizes, rng)}
-    more["int8"] = None if quick else agreement(arguments.model, arguments.photos)  # type: ignore[assignment]
+    rounds = 20 if arguments.quick else arguments.rounds
+    found = over_candidates(arguments.candidates, rounds, np.random.default_rng(0))
     what = f"late interaction of {arguments.candidates} candidates, times plain numpy"
-    save("late", arguments, ["random", samples.data()], [], {what: candidates[-1]["ratio"]["p50_ms"]}, **more)
+    save("late", arguments, ["random"], [], {what: found[-1]["ratio"]["p50_ms"]}, candidates=found)
 
 
 if __name__ == "__main__":

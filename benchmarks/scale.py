@@ -50,6 +50,15 @@ def service_times(photos: Encoded, queries: Any, items: int) -> dict[str, Any]:
     return {"items": items, "wall_ms": wall[warm:], "processor_ms": cpu[warm:]}
 
 
+def collection(bundle: Bundle, photos: Encoded, items: int) -> dict[str, Any]:
+    """Seconds to write so many items with fragments and states, and their bytes."""
+    with tempfile.TemporaryDirectory(prefix="sightline-scale-") as folder:
+        at = Path(folder) / "photos" / ".sightline"
+        seconds = samples.make_collection(at, bundle, photos, items)
+        size = sum(path.stat().st_size for path in at.rglob("*") if path.is_file())
+    return {"items": items, "make_seconds": seconds, "bytes": size}
+
+
 def simulated(service: dict[str, Any]) -> list[dict[str, Any]]:
     """What a query over many such shards takes, for each number of shards, load and number of copies."""
     rows = []
@@ -74,6 +83,7 @@ def main() -> None:
     widths |= {name: list(part.shape[1:]) for name, part in parts.items() if part is not None}
     more = {"load_average": os.getloadavg()[0], "model": bundle.name, "widths": widths, "services": services}
     more |= {"simulated_queries": SIMULATED, "simulation": simulated(services[-1])}
+    more["collection"] = collection(bundle, photos, SIZES[0])
     ratios = {f"CPU ms over {one['items']:,} items": float(np.median(one["processor_ms"])) for one in services}
     save("scale", arguments, [samples.data()], [], ratios, **more)
 

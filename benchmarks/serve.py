@@ -64,15 +64,14 @@ def queries(seed: int) -> Iterator[str]:
 
 @dataclass
 class Load:
-    """What clients saw: when each answer came and how long it took, failures, and what the server used meanwhile."""
+    """Answers that clients got, failures, and what the server used meanwhile, each with its time."""
 
     seconds: float
     warm_up: float
     began: float = field(default_factory=time.perf_counter)
     answers: list[tuple[float, float]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    memory: list[tuple[float, float]] = field(default_factory=list)
-    spent: list[tuple[float, float]] = field(default_factory=list)
+    usage: list[tuple[float, float, float]] = field(default_factory=list)
 
     def now(self) -> float:
         """Seconds since it began."""
@@ -83,42 +82,37 @@ class Load:
         return self.now() >= self.warm_up + self.seconds
 
     def row(self) -> dict[str, Any]:
-        """What is written of it: all that came after the warm-up."""
+        """Everything after the warm-up; memory growth compares the last seconds with the first."""
         times = [1000 * took for at, took in self.answers if at >= self.warm_up]
-        (began, before), *_, (ended, after) = [(at, so_far) for at, so_far in self.spent if at >= self.warm_up]
-        meanwhile = sum(began <= at <= ended for at, _ in self.answers)
+        usage = [one for one in self.usage if one[0] >= self.warm_up]
+        (began, before, _), (ended, after, _) = usage[0], usage[-1]
+        edge = min(EDGE, self.seconds / 2)
+        first = np.mean([memory for at, _, memory in usage if at < self.warm_up + edge])
+        last = np.mean([memory for at, _, memory in usage if at >= self.warm_up + self.seconds - edge])
         return {
             "answers": len(times),
             "errors": len(self.errors),
             "first_errors": self.errors[:3],
             "queries_per_second": len(times) / self.seconds,
-            "server_cpu_ms_per_query": 1000 * (after - before) / meanwhile,
+            "server_cpu_ms_per_query": 1000 * (after - before) / sum(began <= at <= ended for at, _ in self.answers),
             **percentiles(times),
+            "memory_mb": float(last) / 1e6,
+            "memory_growth": float(last / first - 1),
         }
-
-    def memory_row(self) -> dict[str, float]:
-        """How the server's memory at the end compares to that at the beginning."""
-        edge = min(EDGE, self.seconds / 2)
-        first = np.mean([size for at, size in self.memory if self.warm_up <= at < self.warm_up + edge])
-        last = np.mean([size for at, size in self.memory if at >= self.warm_up + self.seconds - edge])
-        return {"memory_mb": float(last) / 1e6, "memory_growth": float(last / first - 1)}
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server in a process of its own."""
+    """A server in its own process."""
 
     port: int
     pid: int
 
-    def cpu_seconds(self) -> float:
-        """The processor time that it has spent so far."""
+    def usage(self) -> tuple[float, float]:
+        """CPU seconds so far, and bytes in use, with pages of the collection's files."""
         ticks = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
-
-    def memory(self) -> float:
-        """The bytes that it has in use, pages of the collection's files that it has read included."""
-        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextmanager
@@ -171,8 +165,7 @@ async def client(server: Server, texts: Iterator[str], rerank: int, load: Load) 
 
 async def watch(server: Server, load: Load) -> None:
     while not load.is_over():
-        load.memory.append((load.now(), server.memory()))
-        load.spent.append((load.now(), server.cpu_seconds()))
+        load.usage.append((load.now(), *server.usage()))
         await asyncio.sleep(0.25)
 
 
@@ -218,7 +211,7 @@ def long_runs(at: Path, model: str, clients: int, seconds: float) -> Iterator[di
             loads = asyncio.run(put_under_load(server, queries(number), seconds, groups, LONG_WARM_UP))
         for (rerank, count), load in zip(groups.items(), loads, strict=True):
             run = {"rerank": rerank, "clients": count, "other_clients": clients - count, "seconds": seconds}
-            row = {**run, **load.row(), **load.memory_row()}
+            row = {**run, **load.row()}
             if count < clients:
                 del row["server_cpu_ms_per_query"]  # it cannot be told what was spent on whom
             print(row, flush=True)

@@ -5,6 +5,7 @@ in k, in the fusion, or in the gallery alone. The ranks and intervals come from 
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,6 +56,12 @@ class Cascades:
         self.images = _half(embedder, matcher, [*q.images, *q.distractors], is_image=True)
         self.texts = _half(embedder, matcher, list(q.captions), is_image=False)
         self._logits: dict[tuple[int, int], tuple[Direction, Direction, Singles, Singles]] = {}
+
+    def with_halves(self, texts: Half, images: Half) -> "Cascades":
+        """The same test set with other encodings."""
+        changed = copy(self)
+        changed.texts, changed.images, changed._logits = texts, images, {}
+        return changed
 
     def embed(self, distractors: int = 0) -> Evaluation:
         """By embedding alone."""

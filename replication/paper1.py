@@ -13,9 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from benchmarks.provenance import provenance
+from benchmarks.provenance import RESULTS, ROOT, provenance, write_result
 from replication.cascades import Cascades
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
@@ -24,7 +22,7 @@ from sightline.models.torch_model import TorchModel
 from sightline.training.recipe import read_recipe
 from sightline.training.trainer import train
 
-RECIPES = Path(__file__).parent.parent / "recipes"
+RECIPES = ROOT / "recipes"
 COCO = ['data.train=["${SIGHTLINE_DATA}/coco-train-*.tar"]', 'data.val=["${SIGHTLINE_DATA}/coco-val.tar"]']
 VARIANTS: dict[str, list[str]] = {
     "full": [],
@@ -80,9 +78,8 @@ def main() -> None:
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--everything", action="store_true", help="also match every pair (CE, JOINT+CE)")
     parser.add_argument("--work", type=Path, default=Path("runs/paper1"), help="where checkpoints are kept")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/paper1"))
+    parser.add_argument("--out", type=Path, default=RESULTS / "paper1")
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
     data = os.environ["SIGHTLINE_DATA"]
     records = read_all([f"{data}/flickr8k-test.tar"])
     distractors = read_all([f"{data}/coco-distractors.tar", f"{data}/coco-val.tar"])
@@ -113,14 +110,10 @@ def main() -> None:
             "training": {run: cost for run, (_, cost) in models.items()},
             "rows": [{"row": name, **evaluation.to_json()} for name, found in rows for evaluation in found],
         }
-        path = arguments.out / f"{arguments.variant}-{'-'.join(runs)}-seed{seed}.json"
-        path.write_text(json.dumps(result, indent=1) + "\n")
-        for row in result["rows"]:
-            recalls = [round(row[way][f"R@{k}"], 1) for way in ("text_to_image", "image_to_text") for k in (1, 5, 10)]
-            how = [row["row"], *row["stages"], row["fusion"], row["weight"], row["distractors"]]
-            print(path.name, *how, recalls, round(row["rSum"], 1), flush=True)
-    if torch.cuda.is_available():
-        print("peak GPU memory", torch.cuda.max_memory_allocated() >> 20, "MiB")
+        name = f"{arguments.variant}-{'-'.join(runs)}-seed{seed}"
+        write_result(arguments.out / f"{name}.json", result)
+        for label, found in rows:
+            print(name, label, *(f"{evaluation.r_sum:.1f}" for evaluation in found), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,12 @@
-"""The tables and figures of paper 3 at our scale: train its models, measure them, one JSON file a run.
+"""Paper 3 (inflate and shrink) at our scale: train its models and measure them, one JSON file per run.
 
     python -m replication.paper3 --runs F,B,I32,B-F,I-F,I-B,I-B-F --seeds 0,1,2      Table 2
     python -m replication.paper3 --runs F,B,I16,I32,I64 --seeds 0,1,2                Table 1
-    python -m replication.paper3 --runs L1,L2,L4,L8,L16,B --seeds 0                  Table 6
-    python -m replication.paper3 --runs B-L1,B-L2,B-L4,B-L8,B-L16 --seeds 0          Figure 3, with those above
+    python -m replication.paper3 --runs L1,L2,L4,L8,L16,B,B-L1,B-L2,B-L4,B-L8,B-L16  Table 6, Figure 3
 
-A run that learns from another trains that first, or takes it from --work. --variant factors multiplies by the
-temperatures of shrinking, softmax(2 s) and softmax(12 s), where equation 6 divides by them; tuned has the contrastive
-loss in place of the triplet loss, and temperatures fit for it. Choose between variants with --split val.
-
-Needs SIGHTLINE_DATA (shards) and SIGHTLINE_PRETRAINED (a CLIP image tower and MiniLM), and a GPU to be quick. --brief
-takes two steps of four images, which is enough to see on a CPU, with shards of a few images, that all of it runs. When
-stopped, the same call goes on; what is in --work is trained and measured no second time.
+A run trains its teacher first. --variant factors multiplies by the temperatures of shrinking where equation 6 divides;
+tuned has a contrastive loss instead of the triplet loss, and temperatures that fit it. Choose between variants with
+--split val. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same call continues a stopped run.
 """
 
 import os
@@ -24,11 +19,11 @@ import numpy as np
 import torch
 
 from benchmarks.provenance import provenance
-from replication.ranks import gain, ranked
+from replication.ranks import encode_test_set, gain, ranked
 from replication.training_runs import NOTE, Measured, measure_once, options, train_once, write_results
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
-from sightline.evaluation.encodings import Encodings, Needs, encode_images, encode_texts
+from sightline.evaluation.encodings import Encodings, Needs
 from sightline.evaluation.metrics import image_to_text_ranks, text_to_image_ranks
 from sightline.evaluation.ranking import ranks_from_embeddings
 from sightline.evaluation.test_set import Questions
@@ -51,6 +46,11 @@ class Run:
     fragments: int = 32
     model: tuple[str, ...] = ()
     teacher: str = ""
+
+    @property
+    def by_embedding(self) -> bool:
+        """Whether it scores by one vector an item."""
+        return self.kind.endswith("fast")
 
 
 def _first(count: int, teacher: str = "") -> Run:
@@ -117,7 +117,6 @@ class Bench:
     def __init__(self, variant: str, split: str, changes: Sequence[str], work: Path) -> None:
         self.variant, self.changes, self.work, self.data = variant, tuple(changes), work, f"flickr8k-{split}"
         self.questions = Questions.of(read_all([f"{os.environ['SIGHTLINE_DATA']}/{self.data}.tar"]), "en")
-        self._measured: dict[tuple[str, int], Evaluation] = {}
 
     def folder(self, name: str, seed: int) -> Path:
         """Where a run's checkpoint and cost are kept."""
@@ -144,46 +143,38 @@ class Bench:
         return [*losses, *run.model, *teacher, f"seed={seed}", "data.val=[]", "validation.late=0", *self.changes]
 
     def measured(self, name: str, seed: int) -> Evaluation:
-        """How a trained run ranks the test set, by what it was trained for; see `kept`."""
-        if (name, seed) not in self._measured:
-            found = self.kept(name, seed).arrays
-            stage = "embed" if RUNS[name].kind in ("fast", "shrink-fast") else "late@all"
-            ranks = found["to_image"], found["to_text"]
-            self._measured[name, seed] = ranked(self.questions, ranks, f"{self.label(name)}-{seed}", self.data, stage)
-        return self._measured[name, seed]
+        """How a trained run ranks the test set, by what it was trained for."""
+        found = self.kept(name, seed).arrays
+        stage = "embed" if RUNS[name].by_embedding else "late@all"
+        ranks = found["to_image"], found["to_text"]
+        return ranked(self.questions, ranks, f"{self.label(name)}-{seed}", self.data, stage)
 
     def kept(self, name: str, seed: int) -> Measured:
         """The ranks of the test set by a trained run, found once: by one vector an item, or by late interaction."""
 
         def rank() -> Measured:
-            by_embedding = RUNS[name].kind in ("fast", "shrink-fast")
-            model = TorchModel.open(self.folder(name, seed) / "best")
-            needs = Needs(fragments=not by_embedding)
-            images, readable = encode_images(model, self.questions.images, needs, 256)
-            if len(readable) < len(self.questions.images):
-                raise SystemExit("some test images cannot be read")
-            texts, _ = encode_texts(model, self.questions.captions, needs, 256)
-            ranks = self._by_embedding(texts, images) if by_embedding else self._by_fragments(texts, images)
+            model, by_embedding = TorchModel.open(self.folder(name, seed) / "best"), RUNS[name].by_embedding
+            texts, images = encode_test_set(model, self.questions, Needs(fragments=not by_embedding))
+            if by_embedding:
+                ranks = ranks_from_embeddings(texts.embedding, images.embedding, self.questions.image_of)
+            else:
+                ranks = rank_by_fragments(texts, images, self.questions.image_of)
             return Measured(provenance(seed, [self.data]), dict(zip(("to_image", "to_text"), ranks, strict=True)))
 
         return measure_once(self.folder(name, seed) / f"{self.data}.npz", rank)
 
-    def _by_embedding(self, texts: Encodings, images: Encodings) -> tuple[Any, Any]:
-        return ranks_from_embeddings(texts.embedding, images.embedding, self.questions.image_of)
 
-    @torch.inference_mode()
-    def _by_fragments(self, texts: Encodings, images: Encodings) -> tuple[Any, Any]:
-        """Rank by late interaction of every text with every image, on the device there is."""
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        sides = []
-        for side in (texts, images):
-            if side.fragments is None:
-                raise SystemExit("the model has no fragments")
-            padded, mask = side.fragments.padded(np.arange(len(side)))
-            sides += [torch.from_numpy(padded).to(device), torch.from_numpy(mask).to(device)]
-        scores = maxsim(sides[0], sides[1], sides[2], sides[3], chunk=32).cpu().numpy()
-        image_of = self.questions.image_of
-        return text_to_image_ranks(scores, image_of), image_to_text_ranks(scores, image_of)
+@torch.inference_mode()
+def rank_by_fragments(texts: Encodings, images: Encodings, image_of: Any) -> tuple[Any, Any]:
+    """Rank by late interaction of every text with every image, on the device there is."""
+    device, sides = "cuda" if torch.cuda.is_available() else "cpu", []
+    for side in (texts, images):
+        if side.fragments is None:
+            raise SystemExit("the model has no fragments")
+        padded, mask = side.fragments.padded(np.arange(len(side)))
+        sides += [torch.from_numpy(padded).to(device), torch.from_numpy(mask).to(device)]
+    scores = maxsim(sides[0], sides[1], sides[2], sides[3], chunk=32).cpu().numpy()
+    return text_to_image_ranks(scores, image_of), image_to_text_ranks(scores, image_of)
 
 
 RIVALS: dict[str, tuple[str, ...]] = {

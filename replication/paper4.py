@@ -1,17 +1,12 @@
-"""The tables of paper 4 at our scale: pre-train, fine-tune, measure; one JSON file a run.
+"""Paper 4 (LightningDOT) at our scale: pre-train, fine-tune and measure, one JSON file per run.
 
     python -m replication.paper4 --runs none,cmr,mlm-mrm,vmlm-smrm --seeds 0,1,2     Tables 2 and 5
     python -m replication.paper4 --runs languages                                    mR by language
 
-Every run of Table 5 is fine-tuned alike on Flickr8k. It is measured on the test images: by themselves; among the images
-and captions of all splits (Table 2); and among all images at hand, those of COCO too. --start minilm begins both
-transformers with MiniLM's six layers, instead of twelve at random. Translate-test (Table 6) is left to a translator:
---translate COMMAND, as in `sightline eval`, measures the runs in the other languages through it.
-
-Needs SIGHTLINE_DATA (shards) and SIGHTLINE_PRETRAINED (a CLIP image tower and MiniLM), and a GPU to be quick. --brief
-takes two steps of a few images, which is enough to see on a CPU, with shards of a few images, that it all runs. When
-stopped, the same call goes on; when called again, it takes what is there from --work, and the gains over runs that were
-trained meanwhile (by another process, say) are added to the files.
+Runs are fine-tuned on Flickr8k and measured on its test images: by themselves, among all splits (Table 2), and among
+COCO's images too. --start minilm begins both transformers with MiniLM's six layers. --translate COMMAND measures other
+languages through a translator (Table 6). Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same call
+continues an interrupted run, and adds the gains over runs trained since.
 """
 
 import os

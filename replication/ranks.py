@@ -1,13 +1,23 @@
-"""The ranks of a test set's queries as an evaluation, and what one such evaluation gains over another."""
+"""Encoding a test set, its ranks as an evaluation, and what one evaluation gains over another."""
 
 import numpy as np
 
 from sightline.evaluation import Evaluation
+from sightline.evaluation.encodings import Encodings, Needs, encode_images, encode_texts
 from sightline.evaluation.metrics import CUTOFFS, Ranks, query_images
 from sightline.evaluation.result import FoldRanks
 from sightline.evaluation.test_set import Questions
+from sightline.models.torch_model import TorchModel
 
 RESAMPLES = 1000
+
+
+def encode_test_set(model: TorchModel, questions: Questions, needs: Needs) -> tuple[Encodings, Encodings]:
+    """Texts and images of a test set, all of which must be readable."""
+    images, readable = encode_images(model, questions.images, needs, 256)
+    if len(readable) < len(questions.images):
+        raise SystemExit("some test images cannot be read")
+    return encode_texts(model, questions.captions, needs, 256)[0], images
 
 
 def ranked(

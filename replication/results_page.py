@@ -187,18 +187,13 @@ def _cascade(results: Path) -> dict[str, str]:
     rows = []
     for row in found["rows"]:
         recalls = [number(row["text_to_image"][f"R@{k}"]) for k in (1, 5, 10)]
-        gain = row["alone"]["gain"]["sum"]
-        shown = f"{signed(gain['value'])} [{signed(gain['low'])}, {signed(gain['high'])}]" if row["late"] else MISSING
-        if row["rerank"] in (10, 20) or not row["late"]:
-            rows.append([str(row["late"]), str(row["rerank"]), f"{row['ms']:.0f}", *recalls, shown])
-    best = max(found["added"], key=lambda row: row["gain"]["low"])
-    gain = best["gain"]
+        gain = [signed(row["gain"][of]) for of in ("value", "low", "high")]
+        shown = "{} [{}, {}]".format(*gain) if row["late"] else MISSING
+        rows.append([str(row["late"]), str(row["rerank"]), f"{row['ms']:.0f}", *recalls, shown])
     return {
         "cascade": table(["late", "match", "ms", "R@1", "R@5", "R@10", "gain over match alone"], rows, words=0),
         "cascade questions": f"{found['questions']:,}",
         "cascade items": f"{found['items']:,}",
-        "cascade added": f"{gain['value']:+.1f} [{gain['low']:+.1f}, {gain['high']:+.1f}] at late@{best['late']} and "
-        f"match@{best['rerank']}",
         "cascade chosen": f"late@{found['chosen']['late']} and match@{found['chosen']['rerank']}",
         "cascade sources": sources([found], "cascade.json"),
     }

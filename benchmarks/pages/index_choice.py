@@ -41,8 +41,6 @@ def page(result: dict[str, Any]) -> str:
         "store": table(["", *(f"{row['vectors']:,}" for row in result["store"])],
                        [[name, *(f"{row[key]:,}" for row in result["store"])] for key, name in STORE.items()]),
         "fetch ms": f"{result['fetch_200_ms']}",
-        "commands": ", ".join(f"`{run['command']}`" for run in result["runs"]),
-        "commit": result["commit"][:10],
         "machine": machine_of(result),
         "faiss": result["faiss"],
         "loads": f"{min(loads)} to {max(loads)}",

@@ -4,7 +4,7 @@ python -m benchmarks.pages.performance
 """
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ TEMPLATE, PLOTS = Path(__file__).with_name("performance.md"), Path("plots", "spe
 Results = Mapping[str, Mapping[str, Any]]
 USED = (
     *("indexing", "encoding", "retrieval", "late", "matching", "end_to_end", "evaluation", "training", "growing"),
-    *("floors", "gpu", "scan-gpu", "late-gpu", "training-gpu"),
+    *("gpu", "scan-gpu", "late-gpu", "training-gpu"),
 )
 
 
@@ -29,7 +29,7 @@ def read(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
 
 def page(results: Results, drawn: Mapping[str, str]) -> str:
     """The whole page; drawn: what each plot shows, by the name of its file."""
-    rates, floors = results["evaluation"]["rates"], results["floors"]
+    rates = results["evaluation"]["rates"]
     values = {
         "targets": _targets(results),
         "plots": "\n\n".join(f"![{title}]({(PLOTS / name).as_posix()})" for name, title in drawn.items()),
@@ -37,10 +37,6 @@ def page(results: Results, drawn: Mapping[str, str]) -> str:
         "scan": _scan(results["scan-gpu"]["rows"]),
         "late gpu": _late(results["late-gpu"]["gpu"]),
         "bundle gpu": _bundle(results["gpu"]["rows"]),
-        "pictures gpu": _pictures(results["gpu"]["rows"]),
-        "bandwidth": f"{floors['bytes_per_second'] / 1e9:.0f} GB/s",
-        "operations": f"{floors['operations_per_second'] / 1e9:.0f} GFLOP/s",
-        "floors": _floors(results),
         "growth": _growth(results["growing"]["rows"]),
         "rates": f"{rates['images']:.2f} images, {rates['captions']:.0f} captions and {rates['pairs']:.0f} pairs",
         "evaluation": _evaluation(results),
@@ -66,11 +62,7 @@ def _yes(is_so: bool) -> str:
 
 def _scan(rows: list[dict[str, Any]]) -> str:
     """Exact searches; below 1 in the last column, plain torch is faster."""
-    filtered = {
-        (row["vectors"], row["dtype"], row["given"]): row["p50_ms"]
-        for row in rows
-        if "filter" in row and row["told"] == "rows"
-    }
+    filtered = {(row["vectors"], row["dtype"], row["given"]): row["p50_ms"] for row in rows if "filter" in row}
     cells = []
     for row in rows:
         if "plain_torch" in row and row["batch"] in (1, 64):
@@ -95,59 +87,10 @@ def _late(rows: list[dict[str, Any]]) -> str:
 
 
 def _bundle(rows: list[dict[str, Any]]) -> str:
-    cells = [
-        [row["what"], *(f"{row[of]:.3g}" for of in ("p50_ms", "floor_ms", "launched_p50_ms"))]
-        for row in rows
-        if "launched_p50_ms" in row
-    ]
-    for row in rows:
-        if row["what"] == "retrieve and rerank":
-            cells.append([f"search {row['vectors']:,} vectors, match 20", f"{row['p50_ms']:.3g}", MISSING, MISSING])
-    return table(["what", "ms", "floor, ms", "without a CUDA graph, ms"], cells)
-
-
-def _pictures(rows: list[dict[str, Any]]) -> str:
-    ways = ("pictures_per_second", "on_device_per_second", "graph_per_second", "floor_per_second")
-    cells = [[f"{row['batch']}", *(f"{row[way]:,.0f}" for way in ways)] for row in rows if "floor_per_second" in row]
-    return table(["batch", "images a second", "pixels on the GPU", "graph alone", "floor"], cells)
-
-
-def _floors(results: Results) -> str:
-    cells = []
-    for row in results["floors"]["rows"]:
-        name, find = _MEASURED[row["path"]]
-        found = find(results[name])
-        shown = [f"{row['floor_ms']:,.1f} ({row['bound_by']})", f"{found:,.1f}", f"{found / row['floor_ms']:.1f}x"]
-        cells.append([row["path"], f"{row['bytes'] / 1e6:,.1f}", f"{row['operations'] / 1e9:,.2f}", *shown])
-    return table(["path", "MB", "GFLOP", "floor, ms", "measured, ms", "times the floor"], cells)
-
-
-def _stage(matched: str, stage: str) -> Callable[[Mapping[str, Any]], float]:
-    """A stage of a warm search, with `none` or `20` matched."""
-    way = f"sightline, {matched} matched"
-    return lambda result: next(
-        float(row["stages_ms"][stage]) for row in result["rows"] if row["start"] == "warm" and row["way"] == way
-    )
-
-
-_MEASURED: dict[str, tuple[str, Callable[[Mapping[str, Any]], float]]] = {
-    "encode a picture": ("indexing", lambda result: 1000 / result["ways"]["index"]["photos_per_second"]),
-    "encode a query": ("end_to_end", _stage("none", "encode")),
-    "retrieve from 10,000 items": ("end_to_end", _stage("none", "retrieve")),
-    "retrieve from 1,000,000 items": (
-        "retrieval",
-        lambda result: next(
-            plots.retrieval_ms(row) for row in result["rows"] if (row["way"], row["items"]) == ("Sightline", 10**6)
-        ),
-    ),
-    "interact with 200 candidates": ("late", lambda result: float(result["candidates"][1]["late"]["p50_ms"])),
-    "match 20 candidates": ("end_to_end", _stage("20", "match")),
-    "rank 5,000 images and 25,000 captions": (
-        "evaluation",
-        lambda result: 1000 * result["rows"][-1]["cpu_seconds"] / result["machine"]["cores"],
-    ),
-}
-"""The result file that says how long a path took, and where in it."""
+    cells = [[row["what"], f"{row['p50_ms']:.2f}"] for row in rows if "p50_ms" in row]
+    batches = [row for row in rows if "pictures_per_second" in row]
+    cells += [[f"images a second, {row['batch']} at once", f"{row['pictures_per_second']:,.0f}"] for row in batches]
+    return table(["what", "ms, or images a second"], cells)
 
 
 def _growth(rows: list[dict[str, Any]]) -> str:

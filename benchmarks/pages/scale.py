@@ -48,19 +48,17 @@ class Measured:
     @classmethod
     def read(cls, results: Path) -> "Measured":
         """Take the numbers out of the result files."""
-        scale, indexing, searching, late, served, choice = (
-            read_result(results / f"{name}.json")
-            for name in ("scale", "indexing", "searching", "late", "serve", "index_choice")
+        scale, indexing, late, served, choice = (
+            read_result(results / f"{name}.json") for name in ("scale", "indexing", "late", "serve", "index_choice")
         )
-        largest = [row for row in searching["rows"] if "rerank 20" in row][-1]  # with fragments and states
         small, large = scale["services"]
         runs = {run["rerank"]: run for run in served["runs"] if not run["other_clients"]}
         return cls(
             widths={name: (count, width) for name, (count, width) in scale["widths"].items()},
             core_rate=indexing["ways"]["one core"]["photos_per_second"],
             pair_rate=indexing["ways"]["index"]["photos_per_second"],
-            written=largest["items"] / largest["make_seconds"],
-            item_bytes=largest["bytes"] / largest["items"],
+            written=scale["collection"]["items"] / scale["collection"]["make_seconds"],
+            item_bytes=scale["collection"]["bytes"] / scale["collection"]["items"],
             scan_ms=mean(large["processor_ms"]),
             scan_ms_small=mean(small["processor_ms"]),
             query_ms=runs[0]["server_cpu_ms_per_query"],
@@ -142,8 +140,8 @@ def page(results: Path = RESULTS) -> str:
 def _inputs(m: Measured) -> str:
     rows = [
         ["r", "photos a second, indexed by one core", f"{m.core_rate:.2f}", "indexing.json, `ways.one core`"],
-        ["w", "items a second, stored by one writer", f"{m.written:,.0f}", "searching.json, `items / make_seconds`"],
-        ["b", "bytes of an item", f"{m.item_bytes:,.0f}", "searching.json, `bytes / items`"],
+        ["w", "items a second, stored by one writer", f"{m.written:,.0f}", "scale.json, `collection`"],
+        ["b", "bytes of an item", f"{m.item_bytes:,.0f}", "scale.json, `collection`"],
         ["s", f"CPU ms of a query over {SHARD:,} items", f"{m.scan_ms:.2f}", "scale.json, `services`"],
         ["q", "CPU ms of a server for a query", f"{m.query_ms:.1f}", "serve.json, `runs`, rerank 0"],
         ["m", "the same, with 20 candidates matched", f"{m.rerank_ms:.0f}", "serve.json, `runs`, rerank 20"],

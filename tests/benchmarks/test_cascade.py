@@ -21,7 +21,6 @@ def test_ranks_follow_from_the_scores_of_stages() -> None:
     assert judged.ranks(0, 0, alone).tolist() == [3, np.inf], "the second question's item is no candidate"
     assert judged.ranks(3, 0, alone)[0] == 1
     assert judged.ranks(0, 3, alone)[0] == 2
-    assert judged.ranks(3, 0, alone, cosine=100.0)[0] == 3, "added to a cosine that weighs more"
 
 
 def test_a_gain_is_of_the_same_questions_with_an_interval_that_holds_it() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import floors, growing, samples, scan, timing
+from benchmarks import growing, samples, scan, timing
 from benchmarks.encoders import Task, ready
 from benchmarks.encoding import Worker
 from benchmarks.evaluation import Rates, table4
@@ -165,16 +165,11 @@ def test_the_exponent_is_the_power_that_times_follow(power: float) -> None:
 
 
 def test_late_interaction_is_compared_with_numpy(run: Run) -> None:
-    result = run("late", "--quick", "--candidates", "5", PATCHES=3, DIM=8, EMBEDDING=16, POOL=4, BATCH=10_000)
+    result = run(
+        "late", "--quick", "--candidates", "5", model=False, PATCHES=3, DIM=8, EMBEDDING=16, POOL=4, BATCH=10_000
+    )
     assert [row["words"] for row in result["candidates"]] == [8, 16, 32]
-    assert result["all"][0]["peak_memory_mb"] > 0
     assert list(result["ratios"]) == ["late interaction of 5 candidates, times plain numpy"]
-
-
-def test_a_floor_is_what_takes_longer_of_bytes_and_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert floors.transformer(1, 2, 4, 8) == 2 * (2 * (4 * 16 + 2 * 32) + 4 * 4)
-    monkeypatch.setattr(floors, "WORK", (floors.Work("read", 1e6, 1e6), floors.Work("count", 1e3, 1e10)))
-    assert [(row["floor_ms"], row["bound_by"]) for row in floors.rows(1e9, 1e12)] == [(1, "bytes"), (10, "operations")]
 
 
 def test_a_scan_is_compared_with_plain_torch_and_a_wrong_answer_is_noticed(run: Run) -> None:

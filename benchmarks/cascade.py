@@ -29,16 +29,17 @@ from sightline.bundle.model import Defaults
 from sightline.bundle.spec import read_spec, write_spec
 from sightline.collection import Collection
 from sightline.datasets import Record, read_all
-from sightline.evaluation.cascade import Shortlist
 from sightline.evaluation.metrics import CUTOFFS, summary
+from sightline.evaluation.ranking import ranks_after_stages
 from sightline.registry.loader import locate
+from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.cascade import Cascade
 from sightline.retrieval.costs import Costs
-from sightline.retrieval.late import Late
-from sightline.retrieval.plan import Plan
-from sightline.retrieval.query import ask, encode
-from sightline.retrieval.retrieval import retrieve
-from sightline.retrieval.scoring import fuse
+from sightline.retrieval.first_stage import retrieve
+from sightline.retrieval.fusion import fuse
+from sightline.retrieval.late import LateScorer
+from sightline.retrieval.options import SearchOptions
+from sightline.retrieval.query import Query, encode
 
 Ids = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float64]
@@ -71,14 +72,14 @@ class Judged:
 
     def ranks(self, late: int, rerank: int, joined: Defaults) -> Scores:
         """Rank [questions] of the right item after a cascade, infinite beyond the candidates; ties count against it."""
-        found = Shortlist.of(self.items, self.embed)
+        found = Candidates.of(self.items, self.embed)
         if late:
-            found = found.reranked(self.late[:, :late])
+            found = found.reranked(self.late[:, :late], "late")
         if rerank:
-            rows = zip(self.logits, found.items[:, :rerank].tolist(), strict=True)
+            rows = zip(self.logits, found.ids[:, :rerank].tolist(), strict=True)
             logits = np.array([[known[item] for item in row] for known, row in rows])
-            found = found.reranked(fuse(joined.fusion, found.embed[:, :rerank], logits, joined.weight))
-        return found.ranks(found.items == self.right[:, None], np.full(len(self.right), np.inf))
+            found = found.reranked(fuse(joined.fusion, found.embed[:, :rerank], logits, joined.weight), "match")
+        return ranks_after_stages(found, found.ids == self.right[:, None], np.full(len(self.right), np.inf))
 
 
 def gallery(asked: Sequence[Record], others: Sequence[Record], model: Bundle, work: Path) -> Path:
@@ -128,11 +129,11 @@ def judge(cascade: Cascade, asked: Sequence[Question], kept: Path) -> Judged:
 
 def _judged(cascade: Cascade, text: str) -> dict[str, Any]:
     """What stages say of the best candidates of one text."""
-    asked = encode(ask(text), cascade.model, "images")
+    asked = encode(Query(text), cascade.model, "images")
     found = retrieve(cascade.store, asked, max(LATES))
     assert asked.across is not None
     assert asked.across.states is not None
-    late = Late(cascade.store, asked.across, "images").scores(found.ids)
+    late = LateScorer(cascade.store, asked.across, "images").scores(found.ids)
     wanted = {*found.ids[: max(RERANKS)].tolist()}
     for k in LATES:
         wanted |= {*found.ids[:k][np.argsort(-late[:k], kind="stable")][: max(RERANKS)].tolist()}
@@ -153,11 +154,13 @@ def costs(cascade: Cascade, texts: Sequence[str]) -> dict[str, Any]:
     took: dict[str, dict[int, list[float]]] = {"encode": {}, "retrieve": {}, "interact": {}, "match": {}}
     for text in texts:
         for late in (0, *LATES):
-            found = cascade.run(ask(text), Plan(10, late, 0)).took_ms
+            found = cascade.run(SearchOptions(text, late=late, rerank=0)).took_ms
             for part in ("encode", "retrieve", "interact"):
                 took[part].setdefault(late, []).append(found[part])
         for rerank in RERANKS:
-            took["match"].setdefault(rerank, []).append(cascade.run(ask(text), Plan(10, 0, rerank)).took_ms["match"])
+            took["match"].setdefault(rerank, []).append(
+                cascade.run(SearchOptions(text, rerank=rerank)).took_ms["match"]
+            )
     medians = {part: {k: median(times) for k, times in by_k.items()} for part, by_k in took.items()}
     return {**medians, "encode": median(medians["encode"].values()), "retrieve": median(medians["retrieve"].values())}
 

@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from benchmarks.timing import in_turns, options, save
 from sightline.bundle import Encoded
-from sightline.retrieval.late import Late
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
 
@@ -72,7 +71,7 @@ def over_candidates(count: int, rounds: int, rng: np.random.Generator) -> list[d
         for words in (8, 16, 32):
             text, ids = query(rng, words), rng.permutation(10_000)[:count]
             assert text.fragments is not None
-            asked, late = text.fragments[0], Late(store, text, "images")
+            asked, late = text.fragments[0], LateScorer(store, text, "images")
             ways: dict[str, Callable[[], Vectors]] = {
                 "late": partial(late.scores, ids),
                 "einsum": partial(einsum, asked, store.fetch(ids, "fragments").values),

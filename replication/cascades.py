@@ -14,16 +14,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sightline.bundle.model import FusionRule
 from sightline.datasets import Record
-from sightline.evaluation.cascade import Shortlist
 from sightline.evaluation.encodings import Encodings, Needs, encode_images, encode_texts
 from sightline.evaluation.metrics import image_to_text_ranks, query_images, text_to_image_ranks
-from sightline.evaluation.ranking import ranks_from_embeddings, top_k_from_embeddings
+from sightline.evaluation.pair_scores import PairScores
+from sightline.evaluation.ranking import candidates_from_embeddings, ranks_after_stages, ranks_from_embeddings
 from sightline.evaluation.result import Evaluation, FoldRanks
-from sightline.evaluation.stages import Direction, score_both
 from sightline.evaluation.test_set import Questions
 from sightline.models.torch_model import TorchModel
-from sightline.retrieval.scoring import Fusion, fuse
+from sightline.retrieval.candidates import Candidates
+from sightline.retrieval.stages import Stage
 
 Longs = npt.NDArray[np.int64]
 Singles = npt.NDArray[np.float32]
@@ -55,7 +56,8 @@ class Cascades:
         q = self.questions
         self.images = _half(embedder, matcher, [*q.images, *q.distractors], is_image=True)
         self.texts = _half(embedder, matcher, list(q.captions), is_image=False)
-        self._logits: dict[tuple[int, int], tuple[Direction, Direction, Singles, Singles]] = {}
+        self._best: dict[tuple[int, int], tuple[Candidates, Candidates]] = {}
+        self._logits = PairScores(self._match)
 
     def with_halves(self, texts: Half, images: Half) -> "Cascades":
         """The same test set with other encodings."""
@@ -70,20 +72,18 @@ class Cascades:
         return self._evaluation(("embed",), to_image, to_text, distractors=count)
 
     def rerank(
-        self, k: int, fusion: Fusion = "ce", weight: float = 0.5, distractors: int = 0, most: int = 50
+        self, k: int, fusion: FusionRule = "ce", weight: float = 0.5, distractors: int = 0, most: int = 50
     ) -> Evaluation:
-        """The k best by embedding, reranked by match; logits are computed once for the `most` best."""
+        """The k of the `most` best by embedding, reranked by match; every pair is matched once."""
         image_of = self.questions.image_of
+        texts, asked = np.arange(len(image_of)), query_images(image_of)
         images, count = self._gallery(distractors)
-        by_text, by_image, for_text, for_image = self._scored(most, distractors)
         to_image, to_text = ranks_from_embeddings(self.texts.embedding, images, image_of)
-        fused = []
-        for direction, logits in ((by_text, for_text), (by_image, for_image)):
-            scores = fuse(fusion, direction.shortlist.embed[:, :k], logits[:, :k], weight)
-            fused.append(direction.reranked(scores).shortlist)
-        right = fused[0].items == image_of[:, None]
-        to_image = fused[0].ranks(right, to_image)
-        to_text = fused[1].ranks(image_of[fused[1].items] == by_image.queries[:, None], to_text)
+        by_text, by_image = self._candidates(most, distractors)
+        found = Stage("match", k, self._logits.of_texts(texts), (fusion, weight)).run(by_text)
+        to_image = ranks_after_stages(found, found.ids == image_of[:, None], to_image)
+        found = Stage("match", k, self._logits.of_images(asked), (fusion, weight)).run(by_image)
+        to_text = ranks_after_stages(found, image_of[found.ids] == asked[:, None], to_text)
         return replace(
             self._evaluation(("embed", f"match@{k}"), to_image, to_text, distractors=count),
             fusion=fusion,
@@ -104,15 +104,13 @@ class Cascades:
         count = min(distractors, len(self.questions.distractors))
         return self.images.embedding[: len(self.questions.images) + count], count
 
-    def _scored(self, most: int, distractors: int) -> tuple[Direction, Direction, Singles, Singles]:
-        if (most, distractors) not in self._logits:
+    def _candidates(self, most: int, distractors: int) -> tuple[Candidates, Candidates]:
+        if (most, distractors) not in self._best:
             images, _ = self._gallery(distractors)
-            texts = self.texts.embedding
-            asked = query_images(self.questions.image_of)
-            by_text = Direction(np.arange(len(texts)), Shortlist.of(*top_k_from_embeddings(texts, images, most)))
-            by_image = Direction(asked, Shortlist.of(*top_k_from_embeddings(images[asked], texts, most)))
-            self._logits[most, distractors] = by_text, by_image, *score_both(by_text, by_image, most, self._match)
-        return self._logits[most, distractors]
+            texts, asked = self.texts.embedding, query_images(self.questions.image_of)
+            by_text = candidates_from_embeddings(texts, images, most)
+            self._best[most, distractors] = by_text, candidates_from_embeddings(images[asked], texts, most)
+        return self._best[most, distractors]
 
     @torch.inference_mode()
     def _match(self, text: Longs, image: Longs, batch: int = 4096) -> Singles:

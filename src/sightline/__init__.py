@@ -1,28 +1,48 @@
-"""Sightline finds images by words and words by images.
+"""Sightline finds images by text and text by images.
 
-The verbs are here; each loads what it needs when it is called, so that importing Sightline costs next to nothing.
+    load           open a model
+    index          index folders of images, or files of texts
+    open, search   search a collection, many times or once
+    explain        where in an image each word of a text is found
+    explain_codes  what the codes of a checkpoint attend to
+    evaluate       measure how well a model finds images and captions
+    train, export  train a model, and turn it into a bundle that searches without torch
+
+Every error that Sightline raises on purpose is a `SightlineError`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from sightline.api import explain as explain
-    from sightline.api import explain_codes as explain_codes
-    from sightline.api import open as open
-    from sightline.api import search as search
-    from sightline.collection.indexing.sync import index as index
-    from sightline.evaluation import evaluate as evaluate
-    from sightline.evaluation import evaluate_names as evaluate_names
-    from sightline.onnx_export.exporter import export as export
-    from sightline.registry.loader import load as load
-    from sightline.training.trainer import train as train
+from sightline.api import evaluate, explain, explain_codes, export, index, load, open, search, train
+from sightline.errors import (
+    BundleError,
+    CollectionError,
+    DataError,
+    EvaluationError,
+    MediaError,
+    ModelError,
+    OptionError,
+    QueryError,
+    RecipeError,
+    ServeError,
+    SightlineError,
+    StoreError,
+)
 
 __version__ = "0.1.0"
 __all__ = [
+    "BundleError",
+    "CollectionError",
+    "DataError",
+    "EvaluationError",
+    "MediaError",
+    "ModelError",
+    "OptionError",
+    "QueryError",
+    "RecipeError",
+    "ServeError",
+    "SightlineError",
+    "StoreError",
     "__version__",
     "evaluate",
-    "evaluate_names",
     "explain",
     "explain_codes",
     "export",
@@ -32,25 +52,6 @@ __all__ = [
     "search",
     "train",
 ]
-
-_VERBS = {
-    "evaluate": "sightline.evaluation",
-    "evaluate_names": "sightline.evaluation",
-    "explain": "sightline.api",
-    "explain_codes": "sightline.api",
-    "export": "sightline.onnx_export.exporter",
-    "index": "sightline.collection.indexing.sync",
-    "load": "sightline.registry.loader",
-    "open": "sightline.api",
-    "search": "sightline.api",
-    "train": "sightline.training.trainer",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _VERBS:
-        raise AttributeError(f"module 'sightline' has no attribute {name!r}")
-    return getattr(import_module(_VERBS[name]), name)
 
 
 def __dir__() -> list[str]:

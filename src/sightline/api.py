@@ -1,41 +1,123 @@
-"""The verbs of search, for a line of Python each."""
+"""The public functions. Each imports what it needs when it is called, so that importing Sightline is quick."""
 
+from __future__ import annotations
+
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from sightline.bundle.model import Model
-from sightline.collection.collection import Collection
-from sightline.errors import CollectionError
-from sightline.media import ImageFile
-from sightline.registry.loader import load
-from sightline.retrieval.explain import Explanation, explain_picture
-from sightline.retrieval.results import SearchResult
+from sightline.errors import CollectionError, SightlineError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from sightline.bundle.model import FusionRule, Model
+    from sightline.bundle.spec import BundleSpec
+    from sightline.collection.collection import Collection
+    from sightline.collection.indexing.report import Report
+    from sightline.datasets import Problem, Record
+    from sightline.evaluation.encodings import SharedImages
+    from sightline.evaluation.result import Evaluation
+    from sightline.evaluation.translation import Translator
+    from sightline.media import ImageLike
     from sightline.retrieval.codes import CodesExplained
+    from sightline.retrieval.explain import Explanation
+    from sightline.retrieval.results import SearchResult
+    from sightline.training.recipe import Recipe
+    from sightline.training.step_log import StepReport
+    from sightline.training.trainer import Trained
+
+
+def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
+    """Open a model, ready to encode and match.
+
+    model: `default` (the one that ships with Sightline), the folder of a bundle, of a checkpoint or of a published
+        model such as CLIP (the latter two need `sightline[train]`), or `hf:NAME` (any of these on the Hugging Face
+        hub, downloaded once).
+    prefer_gpu: run a bundle on the GPU, if there is one and torch is installed; pays off for jobs of minutes.
+
+    >>> import sightline
+    >>> model = sightline.load()
+    >>> model.encode_texts(["a dog on a beach"]).embedding.shape
+    (1, 512)
+    """
+    from sightline.registry.loader import load
+
+    return load(model, prefer_gpu=prefer_gpu)
 
 
 def open(at: str | Path | None = None, *, model: str | Path | Model | None = None) -> Collection:
-    """Open a collection to search in.
+    r"""Open a collection to search in.
 
-    at: the collection's folder, or the folder of pictures that it is of; by default the nearest to the current folder.
-    model: where the model is that made it, if it is neither where it was nor the bundled one.
+    at: the collection's folder, or the folder of images that it was made of; by default the nearest to the current
+        folder. On a machine that has not indexed it, the URL of its store.
+    model: the model that made it, if it is neither where it was nor the default one.
 
-    >>> import tempfile, sightline
-    >>> from PIL import Image
-    >>> photos = Path(tempfile.mkdtemp())
-    >>> for colour in ("red", "green", "blue"):
-    ...     Image.new("RGB", (40, 30), colour).save(photos / f"{colour}.png")
-    >>> sightline.index(photos, model=tiny_bundle).new
-    3
-    >>> with sightline.open(photos) as collection:
-    ...     result = collection.search("a red square", k=2)
-    >>> [hit.rank for hit in result]
-    [1, 2]
+    >>> import sightline, tempfile
+    >>> from pathlib import Path
+    >>> notes = Path(tempfile.mkdtemp()) / "notes.txt"
+    >>> _ = notes.write_text("two cats\na red bus\n")
+    >>> at = sightline.index(notes).at
+    >>> with sightline.open(at) as collection:
+    ...     print(len(collection), [hit.text for hit in collection.search("a bus", k=1)])
+    2 ['a red bus']
     """
+    from sightline.collection.collection import Collection
+
     return Collection.open(at, model)
+
+
+def index(
+    folders: Sequence[str | Path] | str | Path = (),
+    *,
+    at: str | Path | None = None,
+    model: str | Path | Model = "default",
+    progress: Callable[[int, int], None] | None = None,
+    wait: bool | float = True,
+    notify: Callable[[str], None] | None = None,
+    prune: bool = False,
+    retry: bool = False,
+    workers: str | None = None,
+    store: str | None = None,
+) -> Report:
+    """Index folders of images, or files of texts, into a collection; what has not changed is not read again.
+
+    folders: one or several; none for all that the collection at `at` was made of. Images may also be in shards
+        (`.tar`), or at the URLs of a list (`.urls`). Texts are the lines of a `.txt`, or of a `.jsonl` with `text` or
+        `caption` and perhaps `id`.
+    at: the collection's folder; by default `.sightline` in the folder that is indexed.
+    model: as for `load`.
+    progress: called with how many of the files to be read are done, and how many there are.
+    wait, notify: while another process indexes the same collection, wait for it (or so many seconds), and say so.
+    prune: remove missing files, even when a whole folder is missing.
+    retry: read again files that could not be read before.
+    workers: `ray` or `ray://HOST:PORT` to read and encode on a Ray cluster.
+    store: `milvus://HOST:PORT/NAME` to keep the vectors of a new collection on a Milvus server.
+
+    A file that cannot be read is listed in the report and never stops the run. Ctrl-C raises `IndexingInterrupted`
+    with the report so far; what is done is kept, and the next run goes on.
+
+    >>> import sightline, tempfile
+    >>> from PIL import Image
+    >>> folder = tempfile.mkdtemp()
+    >>> Image.new("RGB", (40, 30), "red").save(f"{folder}/red.png")
+    >>> sightline.index(folder).new
+    1
+    """
+    from sightline.collection.indexing.sync import index
+
+    return index(
+        folders,
+        at=at,
+        model=model,
+        progress=progress,
+        wait=wait,
+        notify=notify,
+        prune=prune,
+        retry=retry,
+        workers=workers,
+        store=store,
+    )
 
 
 def search(
@@ -43,69 +125,303 @@ def search(
     *,
     at: str | Path | None = None,
     model: str | Path | Model | None = None,
-    **options: Any,
+    image: ImageLike | None = None,
+    image_weight: float = 0.5,
+    not_: str | Sequence[str] = (),
+    where: str | None = None,
+    k: int = 10,
+    late: int | Literal["all"] | None = None,
+    late_fragments: int | None = None,
+    rerank: int | None = None,
+    fusion: FusionRule | None = None,
+    weight: float | None = None,
+    min_relevance: float | None = None,
+    budget_ms: float | None = None,
+    duplicates: Literal["fold", "show"] = "fold",
 ) -> SearchResult:
-    """Open a collection, search it once, and close it; `options` are those of `Collection.search`.
+    """Open a collection, search it once, and close it.
 
-    >>> import tempfile, sightline
-    >>> notes = Path(tempfile.mkdtemp()) / "notes.txt"
-    >>> _ = notes.write_text("two cats")
-    >>> report = sightline.index(notes, model=tiny_bundle)
-    >>> sightline.search("two cats", at=report.at)[0].text
-    'two cats'
+    at, model: as for `open`. For the options see `Collection.search`. To search more than once, `open` a collection.
+
+    >>> import sightline, tempfile
+    >>> from PIL import Image
+    >>> folder = tempfile.mkdtemp()
+    >>> for colour in ("red", "green", "blue"):
+    ...     Image.new("RGB", (40, 30), colour).save(f"{folder}/{colour}.png")
+    >>> _ = sightline.index(folder)
+    >>> sightline.search("something green", at=folder)[0].path
+    'green.png'
+    >>> sightline.search(image=Image.new("RGB", (50, 50), "red"), at=folder)[0].path
+    'red.png'
     """
     with open(at, model=model) as collection:
-        return collection.search(text, **options)
+        return collection.search(
+            text,
+            image=image,
+            image_weight=image_weight,
+            not_=not_,
+            where=where,
+            k=k,
+            late=late,
+            late_fragments=late_fragments,
+            rerank=rerank,
+            fusion=fusion,
+            weight=weight,
+            min_relevance=min_relevance,
+            budget_ms=budget_ms,
+            duplicates=duplicates,
+        )
 
 
 def explain(
     text: str,
-    picture: str | Path | int,
+    image: ImageLike | int,
     *,
     at: str | Path | None = None,
     model: str | Path | Model | None = None,
 ) -> Explanation:
-    """Compare each word of a text with each part of a picture; `search.heat.draw` makes a picture of that.
+    """Compare each word of a text with each part of an image; `retrieval.heat.draw` draws the result.
 
-    picture: a file, or the id of an item of the collection `at`. model: by default, for an item the collection's, and
-    for a file the bundled one.
+    image: a path, bytes, a PIL image or an array; or the id of an item of the collection `at`.
+    model: as for `load`. By default, for an item the collection's model, and for an image the default one.
 
-    >>> import tempfile, sightline
+    >>> import sightline
     >>> from PIL import Image
-    >>> photo = Path(tempfile.mkdtemp()) / "red.png"
-    >>> Image.new("RGB", (40, 30), "red").save(photo)
-    >>> [match.word for match in sightline.explain("a red square", photo, model=tiny_bundle).words]
-    ['a', 'red', 'square']
+    >>> found = sightline.explain("a red square", Image.new("RGB", (40, 30), "red"))
+    >>> [match.word for match in found.words], found.words[0].grid.shape
+    (['a', 'red', 'square'], (7, 7))
     """
-    from sightline.collection.indexing.shards_and_urls import (
-        source_of,  # brings every reader of captioned images, which no search needs
-    )
+    import numpy as np
 
-    if not isinstance(picture, int):
-        return explain_picture(text, ImageFile(Path(picture)), _opened(model or "default"))
+    from sightline.media import image_source
+    from sightline.retrieval.explain import explain_picture
+
+    if not isinstance(image, int):
+        return explain_picture(text, image_source(image), _opened(model or "default"))
+    from sightline.collection.indexing.shards_and_urls import source_of  # brings every reader of captioned images
+
     with open(at, model=model) as collection:
         if collection.kind != "images":
-            raise CollectionError(f"{collection.at}: its items are texts, which have no parts", "Give a picture.")
-        source = source_of(collection.item(picture).files[0])
-        stored = collection.store.fetch(np.array([picture], dtype=np.int64), "fragments")
+            raise CollectionError(f"{collection.at}: its items are texts, which have no parts", "Give an image.")
+        source = source_of(collection.item(image).files[0])
+        stored = collection.store.fetch(np.array([image], dtype=np.int64), "fragments")
         return explain_picture(text, source, collection.model, stored.values[0][stored.mask[0]])
 
 
 def explain_codes(
-    text: str, picture: str | Path | int, *, model: str | Path | Model, at: str | Path | None = None
-) -> "CodesExplained":
-    """Tell what each code of a checkpoint attends to in a text and in a picture; `search.codes.draw` draws it.
+    text: str, image: ImageLike | int, *, model: str | Path | Model, at: str | Path | None = None
+) -> CodesExplained:
+    """Say what each code of a checkpoint attends to in a text and in an image; `retrieval.codes.draw` draws it.
 
-    picture: a file, or the id of an item of the collection `at`. model: the checkpoint, of a model that has codes.
+    Needs torch: `pip install 'sightline[train]'`.
+
+    image: a path, bytes, a PIL image or an array; or the id of an item of the collection `at`.
+    model: the checkpoint of a model that has codes.
+
+    >>> import sightline, tempfile
+    >>> from PIL import Image
+    >>> from sightline.demo.training import tiny_recipe
+    >>> folder = tempfile.mkdtemp()
+    >>> trained = sightline.train(tiny_recipe(folder, codes=2), f"{folder}/run")
+    >>> found = sightline.explain_codes("a red square", Image.new("RGB", (16, 16), "red"), model=trained.folder)
+    >>> found.to_words.shape
+    (2, 3)
     """
-    from sightline.retrieval.codes import explain_codes as explain_codes_of
+    from sightline.media import ImageFile, image_source
+    from sightline.retrieval.codes import explain_codes
 
     opened = _opened(model)
-    if not isinstance(picture, int):
-        return explain_codes_of(text, ImageFile(Path(picture)), opened)
+    if not isinstance(image, int):
+        return explain_codes(text, image_source(image), opened)
     with open(at) as collection:
-        return explain_codes_of(text, ImageFile(collection.item(picture).files[0].where), opened)
+        return explain_codes(text, ImageFile(collection.item(image).files[0].where), opened)
+
+
+def evaluate(
+    model: Model,
+    records: Sequence[Record],
+    *,
+    data: str = "",
+    lang: str = "en",
+    protocol: str = "karpathy",
+    late: int | None = None,
+    rerank: int | None = None,
+    fusion: FusionRule | None = None,
+    weight: float | None = None,
+    distractors: Sequence[Record] = (),
+    skip_missing_language: bool = False,
+    seed: int = 0,
+    batch_size: int | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+    translate: Translator | None = None,
+    shared: SharedImages | None = None,
+    partner: Model | None = None,
+    matcher: Model | None = None,
+) -> Evaluation:
+    """Measure how well a model finds the images of captions and the captions of images.
+
+    records: captioned images, as `sightline.datasets.read_all` reads them.
+    data: the name of the data set in the result. lang: the language of the captions.
+    protocol: which images form a gallery: karpathy, coco-1k, coco-5k or full.
+    late, rerank: how many of the best late interaction, and then matching, rescore; by default none.
+    fusion, weight: how the matcher's score and the cosine are combined; by default as the model says.
+    distractors: records whose images, not captions, enlarge the gallery.
+    skip_missing_language: leave out records without captions in `lang`, and count them.
+    seed: of the bootstrap intervals.
+    batch_size: how many items are encoded at once; by default as many as suit the device.
+    progress: called with the part of the work, how much of it is done, and how much there is.
+    translate: translates captions from `lang` into the model's language.
+    shared: the images, if they are encoded already.
+    partner: a second model; rank by the mean similarity of both. matcher: another model that reranks.
+
+    An image that cannot be read is named in `unreadable`; it and its captions count as missed.
+
+    >>> import sightline
+    >>> from sightline.datasets import Record
+    >>> from sightline.media import image_source
+    >>> from PIL import Image
+    >>> images = {colour: image_source(Image.new("RGB", (40, 30), colour)) for colour in ("red", "green", "blue")}
+    >>> records = [Record(name, image, {"en": (f"a {name} image",)}) for name, image in images.items()]
+    >>> sightline.evaluate(sightline.load(), records).text_to_image["R@1"]
+    100.0
+    """
+    from sightline.evaluation.evaluator import evaluate
+
+    return evaluate(
+        model,
+        records,
+        data=data,
+        lang=lang,
+        protocol=protocol,
+        late=late,
+        rerank=rerank,
+        fusion=fusion,
+        weight=weight,
+        distractors=distractors,
+        skip_missing_language=skip_missing_language,
+        seed=seed,
+        batch_size=batch_size,
+        progress=progress,
+        translate=translate,
+        shared=shared,
+        partner=partner,
+        matcher=matcher,
+    )
+
+
+def train(
+    recipe: Recipe | Mapping[str, Any] | str | Path,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    report: StepReport | None = None,
+    before: Callable[[str, int, int], None] | None = None,
+    save_every: int = 500,
+    stop_after: int | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Trained:
+    """Train a model; the best checkpoint is left in `out/best`, the last state in `out/last`.
+
+    Needs torch: `pip install 'sightline[train]'`.
+
+    recipe: the path of a TOML file, or its contents as a mapping; see recipes/.
+    resume: go on from `out/last`, or begin if there is nothing yet.
+    report: called with the numbers of a step. before: called with the progress of what is computed before the first.
+    save_every: steps between two saved states. stop_after: leave off after this many steps in all, saved.
+    stop: called after every step; if it returns true, the run is saved and a KeyboardInterrupt raised.
+
+    >>> import sightline, tempfile
+    >>> from sightline.demo.training import tiny_recipe
+    >>> folder = tempfile.mkdtemp()
+    >>> trained = sightline.train(tiny_recipe(folder), f"{folder}/run")
+    >>> trained.steps
+    2
+    """
+    with _needs_torch("training"):
+        from sightline.training.recipe import Recipe, parse_recipe, read_recipe
+        from sightline.training.trainer import train
+    if isinstance(recipe, str | Path):
+        recipe = read_recipe(recipe)
+    elif not isinstance(recipe, Recipe):
+        recipe = parse_recipe(recipe, "recipe")
+    return train(
+        recipe,
+        out,
+        resume=resume,
+        report=report,
+        before=before,
+        save_every=save_every,
+        stop_after=stop_after,
+        stop=stop,
+    )
+
+
+def export(
+    checkpoint: str | Path,
+    out: str | Path,
+    *,
+    name: str | None = None,
+    quantize: Literal["int8"] | None = None,
+    four_bits: str = "",
+    calibrate: Sequence[Record] | None = None,
+    provenance: Mapping[str, Any] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+    on_problem: Callable[[Problem], None] | None = None,
+) -> BundleSpec:
+    """Turn a checkpoint into a bundle, which searches without torch. An earlier bundle at `out` is replaced at the end.
+
+    Needs torch: `pip install 'sightline[train]'`.
+
+    checkpoint: the folder of a checkpoint or of a published model such as CLIP, or `hf:NAME`.
+    out: the bundle's folder. name: the name in results; by default that of the folder.
+    quantize: `int8` makes it smaller and faster. four_bits: with int8, modules of this path take four bits a weight.
+    calibrate: captioned images not trained on, to choose the fusion and to calibrate relevance by; with int8, the
+        image tower also takes the ranges of its numbers from them, and is faster.
+    provenance: what the bundle says about its data, licences and recipe.
+    progress: called with the part of the work, how much of it is done, and how much there is.
+    on_problem: called for every image of `calibrate` that cannot be read.
+
+    >>> import sightline, tempfile
+    >>> from sightline.demo.training import tiny_recipe
+    >>> folder = tempfile.mkdtemp()
+    >>> trained = sightline.train(tiny_recipe(folder), f"{folder}/run")
+    >>> sightline.export(trained.folder, f"{folder}/bundle", name="mine").abilities
+    ('embed', 'fragments')
+    """
+    with _needs_torch("exporting"):
+        from sightline.models.torch_model import read
+        from sightline.onnx_export.exporter import export
+        from sightline.onnx_export.static_ranges import pictures_of
+    from sightline.bundle.layout import HUB_PREFIX
+    from sightline.registry.loader import locate
+
+    retriever, tokenizer = read(locate(checkpoint))
+    if provenance is None and str(checkpoint).startswith(HUB_PREFIX):
+        provenance = {"initial_weights": str(checkpoint)}
+    fixes_ranges = calibrate and quantize and retriever.reads_pixels
+    return export(
+        retriever,
+        tokenizer,
+        out,
+        name=name or Path(out).resolve().name,
+        precision=quantize or "float32",
+        four_bits=four_bits,
+        pictures=pictures_of(calibrate or [], retriever.preprocess) if fixes_ranges else None,
+        provenance=provenance,
+        held_out=calibrate,
+        progress=progress,
+        on_problem=on_problem,
+    )
 
 
 def _opened(model: str | Path | Model) -> Model:
     return load(model) if isinstance(model, str | Path) else model
+
+
+@contextmanager
+def _needs_torch(job: str) -> Iterator[None]:
+    """Say in one line how to install what is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise SightlineError(f"{job} needs torch: {error}", "pip install 'sightline[train]'") from error

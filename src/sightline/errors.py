@@ -69,7 +69,16 @@ class DamagedStoreError(StoreError):
 
 
 class QueryError(SightlineError):
-    """A question that cannot be asked: empty, contradictory, or with a filter that cannot be understood."""
+    """A query that cannot be answered: empty, contradictory, or with a filter that cannot be understood."""
+
+
+class OptionError(QueryError):
+    """An option with a value that cannot be used. `option` is its name in Python, `problem` says what is wrong."""
+
+    def __init__(self, option: str, problem: str, way_out: str = "") -> None:
+        super().__init__(f"{option} {problem}", way_out)
+        self.option = option
+        self.problem = problem
 
 
 class ServeError(SightlineError):

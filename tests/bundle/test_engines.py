@@ -26,7 +26,7 @@ from sightline.collection.indexing import batches, encode
 from sightline.doctor import examine
 from sightline.errors import SightlineError, UnknownOperatorError
 from sightline.evaluation.encodings import Needs, encode_images, encode_texts, usual_batch
-from sightline.evaluation.stages import match_scorer
+from sightline.evaluation.pair_scores import match_scores
 from sightline.kernels.graphs import TorchGraph
 from sightline.kernels.pairs import Pairs
 from sightline.media import ImageFile
@@ -166,15 +166,15 @@ def test_an_evaluation_matches_pairs_whose_states_stay_on_the_gpu(
     needs, sources = Needs(states=True), [ImageFile(path) for path in sorted(photos.iterdir())]
     images, texts = encode_images(bundle, sources, needs, 4)[0], encode_texts(bundle, TEXTS, needs, 4)[0]
     which = np.array([0, 1, 2, 2, 1]), np.array([4, 0, 3, 1, 1])
-    expected = match_scorer(bundle, texts, images, 2)(*which)
+    expected = match_scores(bundle, texts, images, 2)(*which)
     on_gpu = bundle.prefer_gpu()
     assert (usual_batch(bundle), usual_batch(on_gpu)) == (32, 256)
-    np.testing.assert_allclose(match_scorer(on_gpu, texts, images, 2)(*which), expected, atol=1e-4)
+    np.testing.assert_allclose(match_scores(on_gpu, texts, images, 2)(*which), expected, atol=1e-4)
     monkeypatch.setattr(Bundle, "match", None)  # not asked: the pairs were matched where the states are
-    match_scorer(on_gpu, texts, images, 2)(*which)
+    match_scores(on_gpu, texts, images, 2)(*which)
     monkeypatch.undo()
     monkeypatch.setattr(Pairs, "fit", lambda *given: False)
-    np.testing.assert_allclose(match_scorer(on_gpu, texts, images, 2)(*which), expected, atol=1e-4)
+    np.testing.assert_allclose(match_scores(on_gpu, texts, images, 2)(*which), expected, atol=1e-4)
 
 
 def test_the_command_evaluates_on_a_gpu(

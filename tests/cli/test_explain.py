@@ -114,5 +114,5 @@ def test_a_collection_is_ranked_by_late_interaction_alone(photos: Path) -> None:
 @pytest.mark.parametrize("late", ["some", "-3", "1.5", ""])
 def test_how_many_is_a_whole_number_or_all(photos: Path, late: str) -> None:
     done = run("search", "dog", "--at", photos, "--late", late)
-    assert done.exit_code == 2
-    assert "neither a whole number nor 'all'" in done.output
+    assert isinstance(done.exception, QueryError)
+    assert str(done.exception) == f"--late must be a whole number or all, not {late!r}"

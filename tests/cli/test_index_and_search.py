@@ -153,10 +153,13 @@ def test_the_nearest_collection_is_searched(photos: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["search"], "nothing is asked for"),
+        (["search"], "nothing to search for"),
         (["search", "a dog", "--where", "fodler = 'x'"], "^^^^^^"),
-        (["search", "a dog", "--image-weight", "2", "--image", "x.png"], "image weight"),
-        (["search", "a dog", "--min-relevance", "70"], "from 0 to 1"),
+        (
+            ["search", "a dog", "--image-weight", "2", "--image", "x.png"],
+            "--image-weight must be between 0 and 1, not 2",
+        ),
+        (["search", "a dog", "--min-relevance", "70"], "--min-relevance must be between 0 and 1, not 70"),
         (["search", "--image", "no-such.png"], "no such file"),
         (["search", "a dog", "--model", "no-such-model"], "no such folder"),
     ],

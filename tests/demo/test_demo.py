@@ -18,7 +18,7 @@ from sightline.bundle.spec import read_spec, write_spec
 from sightline.collection import Collection
 from sightline.errors import ModelError, SightlineError
 from sightline.registry import loader
-from sightline.retrieval.query import ask
+from sightline.retrieval.query import Query
 from sightline.retrieval.results import SearchResult
 
 ATTRIBUTIONS = (demo.PICTURES / "ATTRIBUTIONS.md").read_text(encoding="utf-8")
@@ -71,7 +71,7 @@ def test_what_the_demo_does_is_what_its_commands_would_do(
 
     def remembered(collection: Collection, text: str | None, **options: Any) -> SearchResult:
         done.append({"text": text, **options})
-        return SearchResult(ask("anything"), ())
+        return SearchResult(Query("anything"), ())
 
     monkeypatch.setattr(Collection, "search", remembered)
     list(demo.run(tmp_path / "collection", sure_of_itself))

@@ -7,7 +7,7 @@ from evaluation import slow_reference
 from evaluation.made_up import COUNTS, IMAGE_OF, MadeUp, made_up, record, records
 from sightline.errors import EvaluationError
 from sightline.evaluation import PROTOCOLS, Evaluation, Protocol, evaluate
-from sightline.retrieval.scoring import sigmoid
+from sightline.retrieval.fusion import sigmoid
 
 
 def cosines(model: MadeUp) -> np.ndarray:

@@ -5,7 +5,7 @@ import pytest
 
 from evaluation.made_up import COUNTS, IMAGE_OF, MadeUp, made_up, record, records
 from sightline.datasets import Record
-from sightline.errors import DataError, EvaluationError, MediaError, ModelError
+from sightline.errors import DataError, EvaluationError, MediaError, ModelError, OptionError
 from sightline.evaluation import evaluate
 from sightline.media import ImageBytes, open_image
 
@@ -133,20 +133,24 @@ def test_a_stage_the_model_lacks_is_refused_with_what_it_has() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rerank": 0}, "rerank 0"),
-        ({"late": -1}, "late -1"),
+        ({"rerank": -1}, "rerank must be at least 0, not -1"),
+        ({"late": -1}, "late must be at least 0, not -1"),
         ({"batch_size": 0}, "batches of 0"),
         ({"protocol": "coco-5k"}, "5,000 images; these are 8"),
         ({"protocol": "flickr"}, "no protocol"),
-        ({"fusion": "sum", "rerank": 2}, "no fusion"),
-        ({"fusion": "add", "weight": 2.0, "rerank": 2}, "weight 2"),
+        ({"fusion": "sum", "rerank": 2}, "fusion must be one of"),
+        ({"fusion": "add", "weight": 2.0, "rerank": 2}, "weight must be between 0"),
     ],
 )
 def test_what_cannot_work_is_refused_before_any_work(options: dict, message: str) -> None:
     model = made_up()
     model.images = model.texts = np.zeros((0, 0))  # encoding would fail
-    with pytest.raises(EvaluationError, match=message):
+    with pytest.raises((EvaluationError, OptionError), match=message):
         evaluate(model, records(), **options)
+
+
+def test_none_of_the_best_are_rescored_where_none_is_asked_for() -> None:
+    assert evaluate(made_up(), records(), late=0, rerank=0).stages == ("embed",)
 
 
 def test_an_unreadable_distractor_is_counted() -> None:

@@ -8,7 +8,7 @@ import pytest
 from evaluation.made_up import COUNTS, IMAGE_OF, made_up, record, records
 from evaluation.slow_reference import image_to_text, text_to_image
 from sightline.datasets import Record
-from sightline.errors import DataError, EvaluationError, ModelError
+from sightline.errors import DataError, ModelError, OptionError
 from sightline.evaluation import evaluate
 
 SPLITS = ["train", "test", "val", "test", "train", "test", "val", "train"]
@@ -77,7 +77,7 @@ def test_another_model_may_match_what_this_one_retrieved() -> None:
     embed = evaluate(retriever, split_records(), protocol="full")
     np.testing.assert_array_equal(few.ranks()[0], embed.ranks()[0])
     assert (found.model, found.stages) == ("fast + made-up", ("embed", f"match@{len(IMAGE_OF)}"))
-    with pytest.raises(EvaluationError, match="nothing is reranked"):
+    with pytest.raises(OptionError, match="nothing to rerank"):
         evaluate(retriever, split_records(), matcher=matcher)
     with pytest.raises(ModelError, match="fast has no matcher, so rerank"):
         evaluate(made_up(), split_records(), rerank=3, matcher=retriever)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -13,13 +13,13 @@ from evaluation import made_up as evaluated
 from retrieval.made_up import DIM, PIXEL, MadeUp, store_of, unit, units
 from sightline.bundle import Bundle
 from sightline.bundle.model import Calibration, Defaults
-from sightline.errors import EvaluationError, ModelError, QueryError
+from sightline.errors import ModelError, OptionError
 from sightline.evaluation import evaluate
 from sightline.media import to_pixels
 from sightline.retrieval.cascade import Cascade
 from sightline.retrieval.costs import Costs
-from sightline.retrieval.plan import Plan
-from sightline.retrieval.query import ask
+from sightline.retrieval.options import SearchOptions
+from sightline.retrieval.plan import resolve
 from sightline.retrieval.relevance import relevance, relevances
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
@@ -64,13 +64,15 @@ def test_ranks_are_those_of_an_evaluation_with_the_same_stages(tmp_path: Path, p
 
     to_image = []
     for caption, image in zip(captions, evaluated.IMAGE_OF, strict=True):
-        ranking = cascade(model, sides["images"]).run(ask(caption), Plan(k=len(photos), **wanted))
+        ranking = cascade(model, sides["images"]).run(SearchOptions(caption, k=len(photos), **wanted))
         to_image.append(1 + ranking.candidates.ids.tolist().index(image))
     assert to_image == result.ranks()[0].tolist()
 
     to_text = []
     for number, photo in enumerate(photos):
-        ranking = cascade(model, sides["texts"], "texts").run(ask(image=photo.image), Plan(k=len(captions), **wanted))
+        ranking = cascade(model, sides["texts"], "texts").run(
+            SearchOptions(image=photo.image, k=len(captions), **wanted)
+        )
         to_text.append(1 + [int(evaluated.IMAGE_OF[id]) for id in ranking.candidates.ids].index(number))
     assert to_text == result.ranks()[2].tolist()
     for store in sides.values():
@@ -90,8 +92,8 @@ def store(tmp_path: Path) -> Any:
 
 
 def test_the_usual_number_is_matched_and_the_rest_stays_behind(model: MadeUp, store: LocalStore) -> None:
-    plain = cascade(model, store).run(ask("dog"), Plan(k=30, rerank=0)).candidates
-    ranked = cascade(model, store).run(ask("dog"), Plan(k=30)).candidates
+    plain = cascade(model, store).run(SearchOptions("dog", k=30, rerank=0)).candidates
+    ranked = cascade(model, store).run(SearchOptions("dog", k=30)).candidates
     assert plain.stages == ("embed",) * 30
     assert ranked.stages == ("match",) * 20 + ("embed",) * 10
     assert ranked.ids[20:].tolist() == plain.ids[20:].tolist()
@@ -107,14 +109,14 @@ def test_the_usual_number_is_matched_and_the_rest_stays_behind(model: MadeUp, st
 def test_matching_is_for_words_with_pictures_only(
     model: MadeUp, store: LocalStore, text: str | None, image: Any, kind: str, matches: bool
 ) -> None:
-    found = cascade(model, store, kind).run(ask(text, image), Plan(rerank=5, late=7)).candidates
+    found = cascade(model, store, kind).run(SearchOptions(text, image, rerank=5, late=7)).candidates
     assert found.stages == (("match",) * 5 + ("late",) * 2 + ("embed",) * 3 if matches else ("embed",) * 10)
 
 
 def test_the_picture_still_counts_after_the_words_were_matched(model: MadeUp, store: LocalStore) -> None:
-    by_words = cascade(model, store).run(ask("dog"), Plan(k=20)).candidates
+    by_words = cascade(model, store).run(SearchOptions("dog", k=20)).candidates
     model.picture = store.fetch(by_words.ids[-1:], "embedding").values[0, 0]
-    both = {w: cascade(model, store).run(ask("dog", PIXEL, w), Plan(k=20)).candidates for w in (0.01, 0.9)}
+    both = {w: cascade(model, store).run(SearchOptions("dog", PIXEL, w, k=20)).candidates for w in (0.01, 0.9)}
     assert both[0.9].ids[0] == by_words.ids[-1]
     assert both[0.01].ids[0] != by_words.ids[-1]
 
@@ -123,43 +125,69 @@ def test_what_is_not_wanted_counts_in_every_stage(tmp_path: Path) -> None:
     model = MadeUp(words={"dog": unit(1), "snow": unit(0, 1)}, logits=np.array([2.0, 1.0, -8, -8, -8, -8]))
     others = [unit(0, 0, 1, number) for number in range(4)]
     store = store_of(tmp_path / "s", np.stack([unit(1, 0.6), unit(1), *others]))
-    for plan in (Plan(k=2, rerank=0), Plan(k=2, rerank=2), Plan(k=2, late=2, rerank=2)):
-        found = cascade(model, store).run(ask("dog", without="snow"), plan).candidates
-        assert found.ids.tolist() == [1, 0], plan
-    assert cascade(model, store).run(ask("dog"), Plan(k=2)).candidates.ids[:2].tolist() == [0, 1]
+    for stages in ({"rerank": 0}, {"rerank": 2}, {"late": 2, "rerank": 2}):
+        found = cascade(model, store).run(SearchOptions("dog", not_="snow", k=2, **stages)).candidates
+        assert found.ids.tolist() == [1, 0], stages
+    assert cascade(model, store).run(SearchOptions("dog", k=2)).candidates.ids[:2].tolist() == [0, 1]
     store.close()
 
 
 @pytest.mark.parametrize(
-    ("plan", "error"),
+    ("option", "value", "message"),
     [
-        (Plan(k=0), QueryError),
-        (Plan(rerank=-1), QueryError),
-        (Plan(late=-2), QueryError),
-        (Plan(budget_ms=0), QueryError),
-        (Plan(budget_ms=float("nan")), QueryError),
-        (Plan(fusion="sum"), EvaluationError),  # type: ignore[arg-type]
-        (Plan(fusion="add", weight=3), EvaluationError),
+        ("k", 0, "k must be at least 1, not 0"),
+        ("rerank", -1, "rerank must be at least 0, not -1"),
+        ("late", -2, "late must be at least 0, not -2"),
+        ("late", "some", "late must be a whole number or all, not 'some'"),
+        ("late_fragments", 0, "late_fragments must be at least 1, not 0"),
+        ("budget_ms", 0, "budget_ms must be more than 0, not 0"),
+        ("budget_ms", float("nan"), "budget_ms must be more than 0, not nan"),
+        ("fusion", "sum", "fusion must be one of ce, add, norm_add, logit_add, not 'sum'"),
+        ("min_relevance", 10, "min_relevance must be between 0 and 1, not 10"),
+        ("image_weight", 1.5, "image_weight must be between 0 and 1, not 1.5"),
+        ("duplicates", "hide", "duplicates must be fold or show, not 'hide'"),
     ],
 )
-def test_an_impossible_plan_is_refused(model: MadeUp, store: LocalStore, plan: Plan, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        cascade(model, store).run(ask("dog"), plan)
+def test_an_option_that_cannot_be_is_refused(option: str, value: Any, message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        SearchOptions("dog", **{option: value})
+    assert (caught.value.option, str(caught.value)) == (option, message)
+
+
+def test_a_weight_that_does_not_fit_its_fusion_is_refused(model: MadeUp, store: LocalStore) -> None:
+    with pytest.raises(OptionError, match="weight must be between 0"):
+        SearchOptions("dog", fusion="add", weight=3)
+    with pytest.raises(OptionError, match="weight must be a finite number"):
+        cascade(model, store).run(SearchOptions("dog", weight=float("inf")))
+
+
+def test_the_fusion_and_its_weight_come_from_the_model_unless_they_are_given() -> None:
+    @dataclasses.dataclass
+    class Tuned(MadeUp):
+        defaults: ClassVar = Defaults(late=7, rerank=9, fusion="logit_add", weight=30.0)
+
+    model = Tuned()
+    plan = resolve(SearchOptions("dog"), model)
+    assert (plan.late, plan.rerank, plan.fusion, plan.weight) == (7, 9, "logit_add", 30.0)
+    plan = resolve(SearchOptions("dog", rerank=3, fusion="add"), model)
+    assert (plan.late, plan.rerank, plan.fusion, plan.weight) == (0, 3, "add", 0.5)
+    plan = resolve(SearchOptions("dog", weight=2.0), model)
+    assert (plan.fusion, plan.weight) == ("logit_add", 2.0)
 
 
 def test_a_missing_ability_is_refused_only_where_it_was_asked_for(model: MadeUp, store: LocalStore) -> None:
     model.abilities = frozenset({"embed"})
-    assert cascade(model, store).run(ask("dog"), Plan()).candidates.stages == ("embed",) * 10
-    assert cascade(model, store).run(ask("dog"), Plan(rerank=0, late=0)).candidates.stages == ("embed",) * 10
-    for plan in (Plan(rerank=5), Plan(late=5)):
+    assert cascade(model, store).run(SearchOptions("dog")).candidates.stages == ("embed",) * 10
+    assert cascade(model, store).run(SearchOptions("dog", rerank=0, late=0)).candidates.stages == ("embed",) * 10
+    for stages in ({"rerank": 5}, {"late": 5}):
         with pytest.raises(ModelError, match=r"made-up has no (matcher|fragments)"):
-            cascade(model, store).run(ask("dog"), plan)
+            cascade(model, store).run(SearchOptions("dog", **stages))
 
 
 def test_a_matcher_that_fails_is_not_ranked_by(model: MadeUp, store: LocalStore) -> None:
     model.logits[:] = np.nan
     with pytest.raises(ModelError, match="not finite"):
-        cascade(model, store).run(ask("dog"), Plan())
+        cascade(model, store).run(SearchOptions("dog"))
 
 
 # Time
@@ -168,7 +196,7 @@ def test_a_matcher_that_fails_is_not_ranked_by(model: MadeUp, store: LocalStore)
 def spent(model: MadeUp, store: LocalStore, budget_ms: float, **plan: Any) -> tuple[float, tuple[str, ...]]:
     """Milliseconds by the model's clock, and the stages that judged the results."""
     began = model.clock()
-    stages = cascade(model, store).run(ask("dog"), Plan(k=10, budget_ms=budget_ms, **plan)).candidates.stages
+    stages = cascade(model, store).run(SearchOptions("dog", k=10, budget_ms=budget_ms, **plan)).candidates.stages
     return 1000 * (model.clock() - began), stages
 
 
@@ -220,7 +248,7 @@ def test_what_was_asked_for_is_an_upper_limit(model: MadeUp, store: LocalStore) 
 def test_a_search_without_a_limit_teaches_the_next_one(model: MadeUp, store: LocalStore) -> None:
     model.costs = (0.0, 0.01)
     for rerank in (5, 10, 20):
-        cascade(model, store).run(ask("dog"), Plan(rerank=rerank))
+        cascade(model, store).run(SearchOptions("dog", rerank=rerank))
     model.matched.clear()
     spent(model, store, 100)
     assert model.matched in ([8], [9])
@@ -287,19 +315,19 @@ def test_each_result_has_the_relevance_of_its_stage(tiny_bundle: Path, tmp_path:
     store = LocalStore.open(tmp_path / "s", Shape(16, 8, items.states.shape[2]), write=True)
     store.add(np.arange(12), items)
     run = cascade(bundle, store).run
-    found = run(ask("a dog"), Plan(k=12, rerank=4))
+    found = run(SearchOptions("a dog", k=12, rerank=4))
     expected = np.concatenate(
         [relevance(found.candidates.scores[:4], CALIBRATED["match"]),
          relevance(found.candidates.scores[4:], CALIBRATED["embed"])]
     )  # fmt: skip
     assert found.relevances is not None
     np.testing.assert_allclose(found.relevances, np.minimum.accumulate(expected))
-    other = run(ask("a dog"), Plan(k=12, rerank=4, fusion="ce"))
+    other = run(SearchOptions("a dog", k=12, rerank=4, fusion="ce"))
     assert other.relevances is not None, "scores joined in another way have no calibration: cosines stand in"
     assert other.relevances[0] == pytest.approx(relevance(other.candidates.embed[:1], CALIBRATED["embed"])[0])
-    assert run(ask(image=PIXEL), Plan()).relevances is None
-    assert cascade(bundle, store, "texts").run(ask("a dog"), Plan()).relevances is None
-    both = run(ask("a dog", PIXEL, 0.4), Plan(k=12, rerank=4))
+    assert run(SearchOptions(image=PIXEL)).relevances is None
+    assert cascade(bundle, store, "texts").run(SearchOptions("a dog")).relevances is None
+    both = run(SearchOptions("a dog", PIXEL, 0.4, k=12, rerank=4))
     assert both.relevances is not None
     assert both.relevances[0] == pytest.approx(relevance(both.candidates.fit[:1], CALIBRATED["match"])[0])
     assert both.candidates.fit[0] != both.candidates.scores[0]

@@ -1,5 +1,6 @@
 """Late interaction as a stage: of some items or of all, the same scores, within filters, in little memory."""
 
+import dataclasses
 import signal
 import threading
 import time
@@ -17,9 +18,9 @@ from sightline.errors import ModelError, QueryError
 from sightline.retrieval import late as stage
 from sightline.retrieval.cascade import Cascade, Ranking
 from sightline.retrieval.costs import Costs
-from sightline.retrieval.late import Late, rank_all
-from sightline.retrieval.plan import Plan
-from sightline.retrieval.query import Asked, ask
+from sightline.retrieval.late import LateScorer, rank_all
+from sightline.retrieval.options import SearchOptions
+from sightline.retrieval.query import EncodedQuery
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
 
@@ -56,8 +57,9 @@ def run(
     first: int | None = None,
     **options: Any,
 ) -> Ranking:
-    plan = Plan(k, late, rerank, late_fragments=first)
-    return Cascade(model, store, kind, Costs(model.name), model.clock).run(asked or ask("dog"), plan, **options)
+    changes = {"k": k, "late": late, "rerank": rerank, "late_fragments": first}
+    asked = dataclasses.replace(asked or SearchOptions("dog"), **changes)
+    return Cascade(model, store, kind, Costs(model.name), model.clock).run(asked, **options)
 
 
 def ragged(rng: np.random.Generator, count: int, longest: int = 5, dim: int = 6) -> Encoded:
@@ -79,25 +81,25 @@ def test_scores_are_those_of_the_fragments_as_they_are_fetched(tmp_path: Path, f
     words = own.fragments[0][own.mask[0]][:first]
     images = [maxsim(words, item[real]) for item, real in zip(values, mask, strict=True)]
     texts = [maxsim(item[real], words) for item, real in zip(values, mask, strict=True)]
-    np.testing.assert_allclose(Late(store, own, "images", first).scores(ids), images, rtol=1e-5)
-    np.testing.assert_allclose(Late(store, own, "texts", first).scores(ids), texts, rtol=1e-5)
-    assert Late(store, own, "images", first).scores(ids[:0]).shape == (0,)
+    np.testing.assert_allclose(LateScorer(store, own, "images", first).scores(ids), images, rtol=1e-5)
+    np.testing.assert_allclose(LateScorer(store, own, "texts", first).scores(ids), texts, rtol=1e-5)
+    assert LateScorer(store, own, "images", first).scores(ids[:0]).shape == (0,)
     store.close()
 
 
 ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
-    "words": (ask("dog"), {}),
-    "within a filter": (ask("dog"), {"allowed": np.arange(3, ITEMS, 3)}),
-    "within a filter that lets nothing through": (ask("dog"), {"allowed": np.empty(0, np.int64)}),
-    "a filter that names what is gone": (ask("dog"), {"allowed": np.array([5, 9, 10_000])}),
-    "but not": (ask("dog", without=["snow", "cat"]), {}),
-    "but not, within a filter": (ask("dog", without="snow"), {"allowed": np.arange(0, ITEMS, 2)}),
-    "words and a picture": (ask("dog", PIXEL, 0.7), {}),
-    "words and a picture, but not": (ask("dog", PIXEL, 0.3, "snow"), {}),
-    "some deleted meanwhile": (ask("dog"), {"there": lambda ids: {id for id in ids if id % 4}}),
-    "more than there are": (ask("dog"), {"k": ITEMS + 9}),
-    "and matched": (ask("dog"), {"rerank": 9}),
-    "the first fragment": (ask("dog"), {"first": 1}),
+    "words": (SearchOptions("dog"), {}),
+    "within a filter": (SearchOptions("dog"), {"allowed": np.arange(3, ITEMS, 3)}),
+    "within a filter that lets nothing through": (SearchOptions("dog"), {"allowed": np.empty(0, np.int64)}),
+    "a filter that names what is gone": (SearchOptions("dog"), {"allowed": np.array([5, 9, 10_000])}),
+    "but not": (SearchOptions("dog", not_=("snow", "cat")), {}),
+    "but not, within a filter": (SearchOptions("dog", not_="snow"), {"allowed": np.arange(0, ITEMS, 2)}),
+    "words and a picture": (SearchOptions("dog", PIXEL, 0.7), {}),
+    "words and a picture, but not": (SearchOptions("dog", PIXEL, 0.3, "snow"), {}),
+    "some deleted meanwhile": (SearchOptions("dog"), {"exists": lambda ids: {id for id in ids if id % 4}}),
+    "more than there are": (SearchOptions("dog"), {"k": ITEMS + 9}),
+    "and matched": (SearchOptions("dog"), {"rerank": 9}),
+    "the first fragment": (SearchOptions("dog"), {"first": 1}),
 }
 
 
@@ -106,7 +108,7 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
 def test_ranking_all_is_rescoring_as_many_as_there_are(model: MadeUp, store: LocalStore, case: str, kind: str) -> None:
     asked, options = ASKED[case]
     if kind == "texts":
-        asked = ask(None, PIXEL) if asked.image is None or not asked.text else asked
+        asked = SearchOptions(None, PIXEL) if asked.image is None or not asked.text else asked
     if options.get("rerank"):
         few = run(model, store, ITEMS, kind, asked, **{**options, "rerank": 0}).candidates.ids[:9]
     everything = run(model, store, "all", kind, asked, **options).candidates
@@ -117,7 +119,9 @@ def test_ranking_all_is_rescoring_as_many_as_there_are(model: MadeUp, store: Loc
     for name in ("scores", "fit", "embed", "beside", "penalty"):
         np.testing.assert_allclose(getattr(everything, name), getattr(some, name)[:count], atol=1e-5, err_msg=name)
     assert everything.stages == some.stages[:count]
-    assert everything.folded == some.folded[:count]
+    assert {id: everything.folded.get(id) for id in everything.ids.tolist()} == {
+        id: some.folded.get(id) for id in some.ids[:count].tolist()
+    }
     if options.get("rerank"):
         assert everything.stages[:9] == ("match",) * 9
         assert set(everything.ids[:9].tolist()) == set(few.tolist())
@@ -190,9 +194,9 @@ def test_memory_is_bounded_however_many_items_there_are(tmp_path: Path) -> None:
     store.add(np.arange(count), Encoded(units(rng, count, DIM), masks, units(rng, count, patches, dim)))
     store.flush()
     text = Encoded(units(rng, 1, DIM), np.ones((1, 8), dtype=np.bool_), units(rng, 1, 8, dim))
-    asked = Asked(text.embedding[0], text, None, np.empty((0, DIM), np.float32))
+    asked = EncodedQuery(text.embedding[0], text, None, np.empty((0, DIM), np.float32))
     tracemalloc.start()
-    rank_all(Late(store, text, "images"), asked, 10)
+    rank_all(LateScorer(store, text, "images"), asked, 10)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < count * patches * dim / 2  # all of it would be as many bytes as int8, and four times that as float32
@@ -204,14 +208,14 @@ def test_ctrl_c_ends_it_at_once(model: MadeUp, store: LocalStore, monkeypatch: p
     main = threading.main_thread().ident
     assert main is not None
 
-    def slow(late: Late, ids: np.ndarray) -> np.ndarray:
+    def slow(late: LateScorer, ids: np.ndarray) -> np.ndarray:
         judged.append(len(ids))
         if len(judged) == 3:
             signal.pthread_kill(main, signal.SIGINT)
         time.sleep(0.05)
         return np.zeros(len(ids), np.float32)
 
-    monkeypatch.setattr(Late, "scores", slow)
+    monkeypatch.setattr(LateScorer, "scores", slow)
     monkeypatch.setattr(stage, "usable_cpus", lambda: 2)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background, shells have it ignored
     try:
@@ -224,13 +228,8 @@ def test_ctrl_c_ends_it_at_once(model: MadeUp, store: LocalStore, monkeypatch: p
 
 
 def test_what_cannot_be_ranked_by_late_interaction_is_refused(model: MadeUp, store: LocalStore) -> None:
-    for plan, says in (
-        (Plan(late="all", budget_ms=50), "time limit"),
-        (Plan(late="some"), "late 'some'"),  # type: ignore[arg-type]
-        (Plan(late=5, late_fragments=0), "0 fragments"),
-    ):
-        with pytest.raises(QueryError, match=says):
-            Cascade(model, store, "images", Costs("m")).run(ask("dog"), plan)
+    with pytest.raises(QueryError, match="late cannot be all with a time limit"):
+        SearchOptions("dog", late="all", budget_ms=50)
     model.abilities = frozenset({"embed"})
     with pytest.raises(ModelError, match="fragments"):
         run(model, store, "all")
@@ -238,7 +237,7 @@ def test_what_cannot_be_ranked_by_late_interaction_is_refused(model: MadeUp, sto
 
 def test_embeddings_rank_where_nothing_can_interact(model: MadeUp, store: LocalStore, tmp_path: Path) -> None:
     """A picture among pictures, and a store that keeps no fragments."""
-    assert set(run(model, store, "all", asked=ask(None, PIXEL)).candidates.stages) == {"embed"}
+    assert set(run(model, store, "all", asked=SearchOptions(None, PIXEL)).candidates.stages) == {"embed"}
     bare = store_of(tmp_path / "bare", units(np.random.default_rng(6), 20, DIM), Shape(DIM))
     assert set(run(model, bare, "all").candidates.stages) == {"embed"}
     bare.close()

@@ -9,34 +9,42 @@ from PIL import Image
 
 from retrieval.made_up import PIXEL, MadeUp, unit
 from sightline.errors import MediaError, QueryError
-from sightline.retrieval.query import ask, encode
+from sightline.retrieval.options import SearchOptions
+from sightline.retrieval.query import encode
 
 MODEL = MadeUp(words={"a dog": unit(1, 1), "snow": unit(0, 1), "rain": unit(0, 0, 1)}, picture=unit(0, 0, 0, 1))
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [{}, {"text": "  "}, {"text": "a", "without": [" "]}, {"text": "a", "image_weight": 1.5}, {"without": "snow"},
-     {"text": "a", "image_weight": float("nan")}, {"image": Image.new("RGB", (3, 3))},
-     {"text": "d\udcffog"}, {"text": "a", "without": ["d\udcffog"]}],
+    [{}, {"text": "  "}, {"text": "a", "not_": [" "]}, {"text": "a", "image_weight": 1.5}, {"not_": "snow"},
+     {"text": "a", "image_weight": float("nan")},
+     {"text": "d\udcffog"}, {"text": "a", "not_": ["d\udcffog"]}],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_with_the_way_out(arguments: dict) -> None:  # type: ignore[type-arg]
     with pytest.raises(QueryError) as caught:
-        ask(**arguments)
-    assert caught.value.way_out
+        encode(SearchOptions(**arguments).query, MODEL, "images")
+    assert str(caught.value)
 
 
-def test_a_picture_may_be_a_path_bytes_or_a_source(tmp_path: Path) -> None:
+def test_an_image_may_be_a_path_bytes_a_source_a_pil_image_or_an_array(tmp_path: Path) -> None:
     data = io.BytesIO()
     Image.new("RGB", (3, 3)).save(data, "PNG")
     (tmp_path / "a.png").write_bytes(data.getvalue())
-    for picture in (tmp_path / "a.png", str(tmp_path / "a.png"), data.getvalue(), PIXEL):
-        assert encode(ask(image=picture), MODEL, "images").vector.tolist() == unit(0, 0, 0, 1).tolist()
+    for picture in (
+        tmp_path / "a.png",
+        str(tmp_path / "a.png"),
+        data.getvalue(),
+        PIXEL,
+        Image.open(data),
+        np.zeros((3, 3, 3), np.uint8),
+    ):
+        assert encode(SearchOptions(image=picture).query, MODEL, "images").vector.tolist() == unit(0, 0, 0, 1).tolist()
 
 
 def test_a_picture_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     with pytest.raises(MediaError, match="no such file"):
-        encode(ask(image=tmp_path / "missing.png"), MODEL, "images")
+        encode(SearchOptions(image=tmp_path / "missing.png").query, MODEL, "images")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +59,7 @@ def test_a_picture_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     ],
 )
 def test_only_the_part_of_another_kind_is_matched(text, image, kind, across) -> None:  # type: ignore[no-untyped-def]
-    found = encode(ask(text, image), MODEL, kind)
+    found = encode(SearchOptions(text, image).query, MODEL, kind)
     expected = {"words": unit(1, 1), "picture": unit(0, 0, 0, 1), None: None}[across]
     if expected is None:
         assert found.across is None
@@ -61,11 +69,11 @@ def test_only_the_part_of_another_kind_is_matched(text, image, kind, across) -> 
 
 
 def test_what_is_not_wanted_is_encoded_beside_the_rest() -> None:
-    found = encode(ask("a dog", without=["snow", "rain"]), MODEL, "images")
+    found = encode(SearchOptions("a dog", not_=("snow", "rain")).query, MODEL, "images")
     np.testing.assert_allclose(found.vector, unit(1, 1))
     np.testing.assert_allclose(found.without, [unit(0, 1), unit(0, 0, 1)])
 
 
 def test_opposite_words_and_picture_still_have_a_direction() -> None:
     model = MadeUp(words={"up": unit(1)}, picture=-unit(1))
-    assert np.isfinite(encode(ask("up", PIXEL), model, "images").vector).all()
+    assert np.isfinite(encode(SearchOptions("up", PIXEL).query, model, "images").vector).all()

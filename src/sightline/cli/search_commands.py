@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NoReturn
 import typer
 
 from sightline.cli.console import print_lines, results, tell, tell_at_once
-from sightline.errors import SightlineError
+from sightline.errors import OptionError, QueryError, SightlineError
 
 
 def index(
@@ -98,16 +98,14 @@ def _answering_ctrl_c() -> Iterator[None]:
 
 
 def search(
-    words: Annotated[list[str] | None, typer.Argument(metavar="QUERY", help="What to look for, in words.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="QUERY", help="What to find, in words.")] = None,
     at: Annotated[
         str | None,
         typer.Option(metavar="DIR|URL", help="The collection: its folder or store. By default the nearest .sightline."),
     ] = None,
-    image: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A picture to look for, alone or with words.")
-    ] = None,
+    image: Annotated[Path | None, typer.Option(metavar="FILE", help="Search by image, alone or with a text.")] = None,
     image_weight: Annotated[
-        float, typer.Option(metavar="W", help="With words and a picture: how much the picture counts, 0 to 1.")
+        float, typer.Option(metavar="W", help="With a text and an image: how much the image counts, 0 to 1.")
     ] = 0.5,
     without: Annotated[
         list[str] | None, typer.Option("--not", metavar="TEXT", help="What results should not show. May be repeated.")
@@ -115,68 +113,87 @@ def search(
     where: Annotated[
         str | None, typer.Option(metavar="EXPR", help="A filter: \"taken >= '2023-06-01' and path like 'holiday/%'\".")
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="How many results.")] = 10,
-    rerank: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="K", help="Look closely at the K best; 0 is fastest. By default as fits a model."),
-    ] = None,
+    k: Annotated[int, typer.Option("-k", help="How many results.")] = 10,
     late: Annotated[
         str | None, typer.Option(metavar="K|all", help="Rescore the K best by late interaction, or rank all by it.")
     ] = None,
     late_fragments: Annotated[
-        int | None, typer.Option(min=1, metavar="L", help="Only the first L fragments take part in late interaction.")
+        int | None, typer.Option(metavar="L", help="Only the first L fragments take part in late interaction.")
     ] = None,
+    rerank: Annotated[
+        int | None,
+        typer.Option(metavar="K", help="Rescore the K best by matching; 0 is fastest. By default the model decides."),
+    ] = None,
+    fusion: Annotated[
+        Literal["ce", "add", "norm_add", "logit_add"] | None,
+        typer.Option(help="How match and embed scores combine. By default as the model says."),
+    ] = None,
+    weight: Annotated[float | None, typer.Option(metavar="W", help="Weight of the embed score in the fusion.")] = None,
     min_relevance: Annotated[
-        float | None, typer.Option(metavar="P", help="Leave out what is less likely than this to be it, 0 to 1.")
+        float | None, typer.Option(metavar="P", help="Hide results below this relevance (0 to 1).")
     ] = None,
     budget_ms: Annotated[
-        float | None, typer.Option(metavar="N", help="Look as closely as can be done in N milliseconds.")
+        float | None, typer.Option(metavar="N", help="Rerank as much as fits into N milliseconds.")
     ] = None,
     duplicates: Annotated[
-        Literal["fold", "show"], typer.Option(help="Pictures that look the same: as one, or all.")
+        Literal["fold", "show"], typer.Option(help="Images that look the same: as one result, or all.")
     ] = "fold",
     model: Annotated[
         str | None, typer.Option(metavar="BUNDLE", help="The model that made the collection, if it was moved.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
-    paths: Annotated[
-        bool, typer.Option("--paths", help="Write the paths alone, a line each, for other commands.")
-    ] = False,
+    paths: Annotated[bool, typer.Option("--paths", help="Write only the paths, one per line.")] = False,
     null: Annotated[
         bool, typer.Option("--null", "-0", help="With --paths: end each with a zero byte, for xargs -0.")
     ] = False,
-    thumbnails: Annotated[bool, typer.Option(help="Show small pictures, where the terminal can.")] = True,
+    thumbnails: Annotated[bool, typer.Option(help="Show thumbnails, where the terminal can.")] = True,
 ) -> None:
-    """Find what fits QUERY best. Finding nothing is an answer too: the exit code is 0 unless something went wrong."""
+    """Find what fits QUERY best. The exit code is 0 even if nothing is found."""
     import sightline
     from sightline.cli.formatting import Form, show
+    from sightline.retrieval.options import SearchOptions
 
-    with sightline.open(at, model=model) as collection:
-        result = collection.search(
-            " ".join(words) if words else None,
-            k=k,
-            rerank=rerank,
-            late=_how_many(late),
-            late_fragments=late_fragments,
+    with _naming_options():
+        options = SearchOptions(
+            text=" ".join(words) if words else None,
             image=image,
             image_weight=image_weight,
-            not_=without or (),
+            not_=tuple(without or ()),
             where=where,
+            k=k,
+            late=_how_many(late),
+            late_fragments=late_fragments,
+            rerank=rerank,
+            fusion=fusion,
+            weight=weight,
             min_relevance=min_relevance,
             budget_ms=budget_ms,
             duplicates=duplicates,
         )
+        with sightline.open(at, model=model) as collection:
+            result = collection.run(options)
     form: Form = "json" if as_json else "null" if null else "paths" if paths else "lines"
     with results():
         show(result, form, min_relevance, thumbnails)
 
 
+@contextmanager
+def _naming_options() -> Iterator[None]:
+    """Name an option in an error as the command line does."""
+    try:
+        yield
+    except OptionError as error:
+        dashes = "-" if len(error.option) == 1 else "--"
+        name = dashes + error.option.rstrip("_").replace("_", "-")
+        raise QueryError(f"{name} {error.problem}", error.way_out) from error
+
+
 def _how_many(late: str | None) -> int | Literal["all"] | None:
-    if late is None:
-        return None
-    if late != "all" and not late.isdecimal():
-        raise typer.BadParameter(f"{late!r} is neither a whole number nor 'all'.", param_hint="--late")
-    return "all" if late == "all" else int(late)
+    if late is None or late == "all":
+        return late  # type: ignore[return-value]
+    if not late.isdecimal():
+        raise OptionError("late", f"must be a whole number or all, not {late!r}")
+    return int(late)
 
 
 def serve(

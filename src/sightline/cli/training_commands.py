@@ -182,33 +182,20 @@ def export(
     name: Annotated[str | None, typer.Option(help="Name of the bundle. By default that of its folder.")] = None,
 ) -> None:
     """Turn CHECKPOINT, one's own or a published model, into a bundle, which searches without torch."""
-    try:
-        import sightline
-        from sightline.models.torch_model import read
-        from sightline.onnx_export.static_ranges import pictures_of
-    except ImportError as error:
-        raise SightlineError(f"exporting needs torch: {error}", "pip install 'sightline[train]'") from error
-    from sightline.bundle.layout import HUB_PREFIX
+    import sightline
     from sightline.cli.progress import evaluating
     from sightline.datasets import read_all
     from sightline.datasets.record import Problem
-    from sightline.registry.loader import locate
 
-    retriever, tokenizer = read(locate(checkpoint))
-    held_out = read_all(calibrate) if calibrate else None
-    fixes_ranges = held_out and quantize and retriever.reads_pixels
     unreadable: list[Problem] = []
     with evaluating() as progress:
         spec = sightline.export(
-            retriever,
-            tokenizer,
+            checkpoint,
             out,
-            name=name or out.resolve().name,
-            precision=quantize or "float32",
+            name=name,
+            quantize=quantize,
             four_bits=four_bits,
-            pictures=pictures_of(held_out or [], retriever.preprocess) if fixes_ranges else None,
-            provenance={"initial_weights": checkpoint} if checkpoint.startswith(HUB_PREFIX) else None,
-            held_out=held_out,
+            calibrate=read_all(calibrate) if calibrate else None,
             progress=progress,
             on_problem=unreadable.append,
         )

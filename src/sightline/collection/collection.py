@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from sightline.bundle.model import Model
+from sightline.bundle.model import FusionRule, Model
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import File, Item
 from sightline.collection.catalog.hits import ItemCache, hits_of
@@ -15,14 +15,14 @@ from sightline.collection.locate import model_for_collection, resolve_location
 from sightline.collection.locks import ReadWriteLock
 from sightline.collection.manifest import Kind, Manifest, check_model, read_manifest, trusted_store
 from sightline.errors import CollectionError
+from sightline.media import ImageLike
 from sightline.retrieval.cascade import Cascade
 from sightline.retrieval.costs import Costs
-from sightline.retrieval.duplicates import Duplicates, check_duplicates
-from sightline.retrieval.plan import Plan, Watch
-from sightline.retrieval.query import Picture, ask
+from sightline.retrieval.duplicates import Duplicates
+from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.relevance import relevant
 from sightline.retrieval.results import SearchResult
-from sightline.retrieval.scoring import Fusion
+from sightline.retrieval.stopwatch import search_stopwatch
 from sightline.retrieval.where import compile_where
 from sightline.stores.base import Ids, Store
 from sightline.stores.local import LocalStore
@@ -92,6 +92,9 @@ class Collection:
     def __len__(self) -> int:
         return len(self.catalog)
 
+    def __repr__(self) -> str:
+        return f"Collection({str(self.at)!r}: {len(self):,} {self.kind}, model {self.manifest.model})"
+
     @property
     def kind(self) -> Kind:
         """Whether its items are images or texts."""
@@ -109,55 +112,71 @@ class Collection:
         self,
         text: str | None = None,
         *,
-        k: int = 10,
-        rerank: int | None = None,
-        late: int | Literal["all"] | None = None,
-        image: Picture | None = None,
+        image: ImageLike | None = None,
         image_weight: float = 0.5,
         not_: str | Sequence[str] = (),
         where: str | None = None,
+        k: int = 10,
+        late: int | Literal["all"] | None = None,
+        late_fragments: int | None = None,
+        rerank: int | None = None,
+        fusion: FusionRule | None = None,
+        weight: float | None = None,
         min_relevance: float | None = None,
         budget_ms: float | None = None,
         duplicates: Duplicates = "fold",
-        fusion: Fusion | None = None,
-        weight: float | None = None,
-        late_fragments: int | None = None,
         model: Model | None = None,
     ) -> SearchResult:
-        """Find the k items that fit words, a picture or both best.
+        """Find the k items that fit a text, an image or both best.
 
-        rerank: how many of the best are looked at closely, by matching; by default as many as the model's makers chose,
-            often 20. 0: none.
-        late: how many of the best are rescored by late interaction before that; `all` ranks everything by it. By
-            default, where `rerank` is left out too, as many as the model's makers chose, often none.
-        image: a path, the bytes of a file, or any `ImageSource`. With words, it counts for `image_weight`.
+        text, image: what to find. An image is a path, the bytes of a file, a PIL image or an array of uint8.
+        image_weight: with a text and an image, how much the image counts, 0 to 1.
         not_: what results should not show, in words; one or several.
-        where: a filter, such as `taken >= '2023-06-01' and path like 'holiday/%'`; see `search.where`.
-        min_relevance: leave out what is less likely than this to be what was asked for. That may be everything.
-        budget_ms: how long it may take; so many candidates are looked at closely as fit in. `rerank` and `late` are
-            then upper limits.
-        duplicates: `fold` shows pictures that look the same as one.
-        fusion, weight: how the scores of matching and embedding are joined, if not as the model's makers chose.
-        late_fragments: how many fragments of either side, the first ones, take part in late interaction; else all do.
-        model: the collection's model, opened already; one that was given to `open` need not be given again.
+        where: a filter, such as `taken >= '2023-06-01' and path like 'holiday/%'`.
+        late: rescore so many of the best by late interaction, or rank `all` by it. late_fragments: of either side,
+            only the first so many fragments take part.
+        rerank: rescore so many of the best by matching; 0 is fastest. By default the model chooses `late` and `rerank`.
+        fusion, weight: how the matcher's score and the cosine are combined. By default as the model says.
+        min_relevance: hide results below this relevance, 0 to 1.
+        budget_ms: how long the search may take; `late` and `rerank` are then upper limits.
+        duplicates: `fold` shows images that look the same as one result, `show` shows all.
+        model: the collection's model, if you have opened it.
 
-        Pictures are found by matching words with them, and texts by matching a picture; pictures like a picture, and
-        texts like a text, by their embeddings alone, and then nobody can say how relevant they are.
+        Images are matched with texts, and texts with images. For a query of the items' own kind, embeddings alone
+        decide, and the relevance is unknown.
         """
-        query = ask(text, image, image_weight, not_)
-        plan = Plan(k, late, rerank, budget_ms, fusion, weight, late_fragments)
+        options = SearchOptions(
+            text=text,
+            image=image,
+            image_weight=image_weight,
+            not_=(not_,) if isinstance(not_, str) else tuple(not_),
+            where=where,
+            k=k,
+            late=late,
+            late_fragments=late_fragments,
+            rerank=rerank,
+            fusion=fusion,
+            weight=weight,
+            min_relevance=min_relevance,
+            budget_ms=budget_ms,
+            duplicates=duplicates,
+        )
+        return self.run(options, model)
+
+    def run(self, options: SearchOptions, model: Model | None = None) -> SearchResult:
+        """Search with options that were made before; see `search`."""
+        query, where = options.query, options.where
         condition = None if where is None else compile_where(where)
-        fold = self._folds(duplicates)
-        cascade, watch = self._cascade(model), Watch(budget_ms=budget_ms)
+        cascade, watch = self._cascade(model), search_stopwatch(options.budget_ms)
         with self._lock.read():
-            there = ItemCache(self.catalog)
+            cache = ItemCache(self.catalog)
             with watch("retrieve"):
                 store, allowed = self._narrowed(where)
             ranking = replace(cascade, store=store).run(
-                query, plan, allowed=allowed, there=there, fold=fold, watch=watch
+                options, allowed=allowed, exists=cache, fold=self._folds(options.duplicates), watch=watch
             )
-            count = min(k, relevant(ranking.relevances, min_relevance, len(ranking.candidates)))
-            hits = hits_of(self.catalog, ranking, count, there.items, condition)
+            count = min(options.k, relevant(ranking.relevances, options.min_relevance, len(ranking.candidates)))
+            hits = hits_of(self.catalog, ranking, count, cache.items, condition)
         return SearchResult(query, hits, ranking.took_ms, where, ranking.best_relevance, ranking.truncated)
 
     def search_together(
@@ -169,19 +188,20 @@ class Collection:
         duplicates: Duplicates = "fold",
         model: Model | None = None,
     ) -> list[SearchResult]:
-        """Find for each of many texts what `search` finds without a rerank, in less time than one after the other.
+        """Find for each of many texts what `search` finds with `rerank=0`, in less time than one after the other.
 
         The texts are encoded in one batch. A bundle gives each the numbers that it gets alone; a checkpoint, which pads
         them to one length, slightly others.
         """
-        queries, fold, cascade = [ask(text) for text in texts], self._folds(duplicates), self._cascade(model)
+        options = [SearchOptions(text, k=k, min_relevance=min_relevance, duplicates=duplicates) for text in texts]
+        queries, cascade = [one.query for one in options], self._cascade(model)
         if not queries:
             return []
         with self._lock.read():
-            there = ItemCache(self.catalog)
-            rankings = cascade.run_together(queries, k, there=there, fold=fold)
+            cache = ItemCache(self.catalog)
+            rankings = cascade.run_together(texts, k, exists=cache, fold=self._folds(duplicates))
             counts = [min(k, relevant(one.relevances, min_relevance, len(one.candidates))) for one in rankings]
-            hits = [hits_of(self.catalog, *counted, there.items) for counted in zip(rankings, counts, strict=True)]
+            hits = [hits_of(self.catalog, *counted, cache.items) for counted in zip(rankings, counts, strict=True)]
         return [
             SearchResult(query, own, one.took_ms, None, one.best_relevance, one.truncated)
             for query, own, one in zip(queries, hits, rankings, strict=True)
@@ -192,7 +212,6 @@ class Collection:
         return (self.store, None) if where is None else self.catalog.narrowed(self.store, where)
 
     def _folds(self, duplicates: Duplicates) -> bool:
-        check_duplicates(duplicates)
         return duplicates == "fold" and self.kind == "images"
 
     def _cascade(self, model: Model | None) -> Cascade:

@@ -3,18 +3,15 @@
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from sightline.arrays import BoolArray, FloatArray, Int64Array
 from sightline.bundle.model import Calibration
 from sightline.errors import EvaluationError
+from sightline.retrieval.fusion import sigmoid
 from sightline.retrieval.relevance import relevance
-from sightline.retrieval.scoring import sigmoid
-
-Floats = npt.NDArray[np.floating]
-Bools = npt.NDArray[np.bool_]
 
 
-def fit_calibration(scores: Floats, right: Bools, steps: int = 100) -> Calibration:
+def fit_calibration(scores: FloatArray, right: BoolArray, steps: int = 100) -> Calibration:
     """Fit relevance = sigmoid(scale x score + bias) to scores [n] and whether each was right [n].
 
     Maximum likelihood by Newton's method (Platt scaling), on scores brought to zero mean and unit variance so that
@@ -43,7 +40,7 @@ def fit_calibration(scores: Floats, right: Bools, steps: int = 100) -> Calibrati
     return Calibration(float(scale), float(weights[1] - scale * middle))
 
 
-def cross_calibrated(scores: Floats, right: Bools, groups: npt.NDArray[np.integer], items: int) -> Calibration:
+def cross_calibrated(scores: FloatArray, right: BoolArray, groups: Int64Array, items: int) -> Calibration:
     """Fit to all scores [queries, candidates]; its `error` comes from fits to one half, judged on the other.
 
     groups: [queries], what must not be torn apart: the image that each query was written for. Even groups are one half.
@@ -59,7 +56,7 @@ def cross_calibrated(scores: Floats, right: Bools, groups: npt.NDArray[np.intege
     return replace(fitted, error=float(np.mean(errors)) if errors else None, items=items)
 
 
-def calibration_error(chances: Floats, right: Bools, bins: int = 15) -> float:
+def calibration_error(chances: FloatArray, right: BoolArray, bins: int = 15) -> float:
     """Expected calibration error: how far stated probabilities are from observed frequencies, on average, 0 to 1.
 
     Probabilities are put into bins of equal width; each bin counts by how many fall into it (Naeini et al. 2015).

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from sightline.arrays import Float32Array, Int64Array
 from sightline.bundle.encoded import Encoded
 from sightline.bundle.model import Model
 from sightline.bundle.ragged import Ragged, RaggedBuilder
@@ -17,7 +18,6 @@ from sightline.media import ImageSource, Loaded, load_pixels, stack_inputs
 Progress = Callable[[str, int, int], None]
 """Told what is being done (a key of `seconds`), how much of it is done, and how much there is."""
 
-Longs = npt.NDArray[np.int64]
 
 _AT_ONCE: dict[Device, int] = {"cpu": 32, "gpu": 256}
 _LEAST_AHEAD = 32  # pictures that are decoded while others are encoded
@@ -39,14 +39,14 @@ class Encodings:
     """
 
     names: npt.NDArray[np.object_]
-    embedding: npt.NDArray[np.float32]
+    embedding: Float32Array
     fragments: Ragged | None
     states: Ragged | None
 
     def __len__(self) -> int:
         return len(self.embedding)
 
-    def taken(self, items: Longs) -> "Encodings":
+    def taken(self, items: Int64Array) -> "Encodings":
         """Give the items in this order; fragments and states are shared, not copied."""
         return Encodings(
             self.names[items],
@@ -68,7 +68,7 @@ def encode_images(
     batch_size: int,
     progress: Progress | None = None,
     on_problem: Report | None = None,
-) -> tuple[Encodings, Longs]:
+) -> tuple[Encodings, Int64Array]:
     """Encode all pictures that can be read, and say which: indices into `sources`, ascending.
 
     The others, of which `on_problem` is told, are for the caller to count: a picture that cannot be read is a picture
@@ -120,7 +120,7 @@ class SharedImages:
         row = {sources[index].name: row for row, index in enumerate(readable)}
         return SharedImages(encodings, row, {problem.place: problem for problem in found})
 
-    def taken(self, sources: Sequence[ImageSource], on_problem: Report | None = None) -> tuple[Encodings, Longs]:
+    def taken(self, sources: Sequence[ImageSource], on_problem: Report | None = None) -> tuple[Encodings, Int64Array]:
         """Give what `encode_images` would give of these pictures, and tell what it would tell."""
         for source in sources:
             if on_problem and source.name in self.unreadable:
@@ -156,7 +156,7 @@ class _Gathered:
 
     needs: Needs
     names: list[str] = field(default_factory=list)
-    embeddings: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    embeddings: list[Float32Array] = field(default_factory=list)
     fragments: RaggedBuilder = field(default_factory=lambda: RaggedBuilder("fragments"))
     states: RaggedBuilder = field(default_factory=lambda: RaggedBuilder("states"))
 

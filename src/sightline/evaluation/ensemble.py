@@ -8,8 +8,8 @@ import numpy as np
 from sightline.bundle.model import Model
 from sightline.errors import EvaluationError
 from sightline.evaluation.encodings import Encodings, Needs, Progress, encode_images, encode_texts
-from sightline.evaluation.plan import Plan
 from sightline.media import ImageSource
+from sightline.retrieval.plan import Plan
 
 
 def check_partner(partner: Model, plan: Plan) -> None:

@@ -1,21 +1,36 @@
 """From a model and captioned images to recalls: encode everything, rank by stages, count."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from sightline.bundle.model import DEFAULT_WEIGHT, Model
+from sightline.bundle.model import FusionRule, Model
 from sightline.datasets import Problem, Record
 from sightline.errors import EvaluationError
-from sightline.evaluation.clock import Clock
 from sightline.evaluation.encodings import Needs, Progress, SharedImages, encode_images, encode_texts, usual_batch
 from sightline.evaluation.ensemble import beside, check_partner, encode_again, with_states
 from sightline.evaluation.galleries import Ranker
-from sightline.evaluation.plan import Plan
 from sightline.evaluation.protocols import protocol_named
 from sightline.evaluation.result import Evaluation
 from sightline.evaluation.test_set import Questions
 from sightline.evaluation.translation import Translator, translated
-from sightline.retrieval.scoring import Fusion
+from sightline.retrieval.options import SearchOptions
+from sightline.retrieval.plan import Plan, resolve
+from sightline.retrieval.stopwatch import Stopwatch
+
+PARTS = ("encode_images", "encode_texts", "rank", "late", "match")
+"""What the seconds of a result are counted for."""
+
+
+def evaluation_plan(
+    model: Model,
+    *,
+    late: int | None = None,
+    rerank: int | None = None,
+    fusion: FusionRule | None = None,
+    weight: float | None = None,
+    matcher: Model | None = None,
+) -> Plan:
+    """The stages of an evaluation: those that are named, and the model's own fusion and weight unless others are."""
+    return resolve(SearchOptions(late=late or 0, rerank=rerank or 0, fusion=fusion, weight=weight), model, matcher)
 
 
 def evaluate(
@@ -27,7 +42,7 @@ def evaluate(
     protocol: str = "karpathy",
     late: int | None = None,
     rerank: int | None = None,
-    fusion: Fusion | None = None,
+    fusion: FusionRule | None = None,
     weight: float | None = None,
     distractors: Sequence[Record] = (),
     skip_missing_language: bool = False,
@@ -56,12 +71,8 @@ def evaluate(
     Nothing is dropped in silence: an image that cannot be read is counted in `problems` and named in `unreadable`, and
     it and its captions count as missed. What can be refused is refused before the first image is opened.
     """
-    own = (matcher or model).defaults
-    fusion = fusion or own.fusion
-    weight = weight if weight is not None else own.weight if fusion == own.fusion else DEFAULT_WEIGHT
-    plan = Plan(late, rerank, fusion, weight)
-    plan.check(model, matcher)
-    needs = plan.needs if matcher is None else replace(plan.needs, states=False)
+    plan = evaluation_plan(model, late=late, rerank=rerank, fusion=fusion, weight=weight, matcher=matcher)
+    needs = Needs(fragments=bool(plan.late), states=bool(plan.rerank) and matcher is None)
     if partner is not None:
         check_partner(partner, plan)
     batch_size = usual_batch(model) if batch_size is None else batch_size
@@ -70,7 +81,7 @@ def evaluate(
     chosen = protocol_named(protocol)
     questions = Questions.of(records, lang, distractors, skip_missing_language, chosen.asks)
     galleries = chosen.galleries(len(questions.images))
-    clock = Clock()
+    clock = Stopwatch(PARTS)
     unreadable: list[Problem] = []
     with clock("encode_images"):
         sources = (*questions.images, *questions.distractors)
@@ -100,8 +111,8 @@ def evaluate(
         lang=lang,
         protocol=protocol,
         stages=plan.names,
-        fusion=fusion if rerank else None,
-        weight=weight if rerank and fusion != "ce" else None,
+        fusion=plan.fusion if plan.rerank else None,
+        weight=plan.weight if plan.rerank and plan.fusion != "ce" else None,
         distractors=len(sources) - questions.asked,
         folds=tuple(ranker.ranks(gallery) for gallery in galleries),
         fingerprint=questions.fingerprint,

@@ -1,30 +1,29 @@
 """The ranks of one gallery's queries, stage by stage, in both directions."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from sightline.arrays import Int64Array
 from sightline.bundle.model import Model
-from sightline.evaluation.cascade import Shortlist
-from sightline.evaluation.clock import Clock
 from sightline.evaluation.encodings import Encodings, Progress
 from sightline.evaluation.metrics import Ranks, query_images
-from sightline.evaluation.plan import Plan
-from sightline.evaluation.ranking import ranks_from_embeddings, top_k_from_embeddings
+from sightline.evaluation.pair_scores import PairScores, late_scores, match_scores
+from sightline.evaluation.ranking import candidates_from_embeddings, ranks_after_stages, ranks_from_embeddings
 from sightline.evaluation.result import FoldRanks
-from sightline.evaluation.stages import Direction, late_scorer, match_scorer, score_both
 from sightline.evaluation.test_set import Questions
-from sightline.retrieval.scoring import fuse
-
-Longs = npt.NDArray[np.int64]
+from sightline.retrieval.candidates import Candidates
+from sightline.retrieval.plan import Plan
+from sightline.retrieval.stages import Score
+from sightline.retrieval.stopwatch import Stopwatch
 
 
 @dataclass(frozen=True, slots=True)
 class Ranker:
     """All that was encoded, ready to rank one gallery after another.
 
-    texts: all captions. images: the pictures that could be read. readable: [images], which those are, counting the
+    texts: all captions. images: the images that could be read. readable: [images], which those are, counting the
     questions' images first and then the distractors.
     """
 
@@ -33,16 +32,16 @@ class Ranker:
     questions: Questions
     texts: Encodings
     images: Encodings
-    readable: Longs
+    readable: Int64Array
     batch_size: int
-    clock: Clock
+    clock: Stopwatch
     progress: Progress | None = None
 
-    def ranks(self, gallery: Longs) -> FoldRanks:
+    def ranks(self, gallery: Int64Array) -> FoldRanks:
         """Rank the captions and images of a gallery (indices of the questions' images, ascending).
 
-        An image that could not be read is not there to be found: its captions, and it itself, have infinite ranks. Of
-        images that are not asked about, nothing is ranked: their captions are wrong answers to every image.
+        An image that could not be read cannot be found: its captions, and it itself, have infinite ranks. Images that
+        are not asked about are not ranked: their captions are wrong answers to every image.
         """
         captions = np.flatnonzero(np.isin(self.questions.image_of, gallery))
         caption_of = self.questions.image_of[captions]
@@ -57,43 +56,34 @@ class Ranker:
         to_text[place[asked] >= 0] = found
         return FoldRanks(to_image[asks], caption_of[asks], to_text, asked)
 
-    def _cascade(self, texts: Encodings, images: Encodings, image_of: Longs) -> tuple[Ranks, Ranks]:
+    def _cascade(self, texts: Encodings, images: Encodings, image_of: Int64Array) -> tuple[Ranks, Ranks]:
         """Rank everything by embedding; then let the later stages rescore the best of every query."""
         with self.clock("rank"):
             to_image, to_text = ranks_from_embeddings(texts.embedding, images.embedding, image_of)
-            if not self.plan.longest:
-                return to_image, to_text
-            by_text = _direction(texts, images, np.flatnonzero(image_of >= 0), self.plan.longest)
-            by_image = _direction(images, texts, query_images(image_of), self.plan.longest)
+        if not self.plan.longest:
+            return to_image, to_text
+        asking, asked = np.flatnonzero(image_of >= 0), query_images(image_of)
+        pairs = self._pairs(texts, images)
+        found = self._best(texts, images, asking, {name: one.of_texts(asking) for name, one in pairs.items()})
+        to_image[asking] = ranks_after_stages(found, found.ids == image_of[asking, None], to_image[asking])
+        found = self._best(images, texts, asked, {name: one.of_images(asked) for name, one in pairs.items()})
+        return to_image, ranks_after_stages(found, image_of[found.ids] == asked[:, None], to_text)
+
+    def _pairs(self, texts: Encodings, images: Encodings) -> dict[str, PairScores]:
+        pairs = {}
         if self.plan.late:
-            with self.clock("late"):
-                by_text, by_image = self._late(texts, images, by_text, by_image, self.plan.late)
+            pairs["late"] = late_scores(texts, images, self.progress)
         if self.plan.rerank:
-            with self.clock("match"):
-                by_text, by_image = self._match(texts, images, by_text, by_image, self.plan.rerank)
-        right_images = by_text.shortlist.items == image_of[by_text.queries, None]
-        to_image[by_text.queries] = by_text.shortlist.ranks(right_images, to_image[by_text.queries])
-        right_texts = image_of[by_image.shortlist.items] == by_image.queries[:, None]
-        return to_image, by_image.shortlist.ranks(right_texts, to_text)
+            pairs["match"] = match_scores(self.model, texts, images, self.batch_size, self.progress)
+        return pairs
 
-    def _late(
-        self, texts: Encodings, images: Encodings, by_text: Direction, by_image: Direction, k: int
-    ) -> tuple[Direction, Direction]:
-        for_text, for_image = score_both(by_text, by_image, k, late_scorer(texts, images, self.progress))
-        return by_text.reranked(for_text), by_image.reranked(for_image)
-
-    def _match(
-        self, texts: Encodings, images: Encodings, by_text: Direction, by_image: Direction, k: int
-    ) -> tuple[Direction, Direction]:
-        scorer = match_scorer(self.model, texts, images, self.batch_size, self.progress)
-        for_text, for_image = score_both(by_text, by_image, k, scorer)
-        return self._fused(by_text, for_text), self._fused(by_image, for_image)
-
-    def _fused(self, direction: Direction, logits: npt.NDArray[np.float32]) -> Direction:
-        """Join the logits with the cosines of the first stage, whether or not a late stage stood between them."""
-        embed = direction.shortlist.embed[:, : logits.shape[1]]
-        return direction.reranked(fuse(self.plan.fusion, embed, logits, self.plan.weight))
-
-
-def _direction(queries: Encodings, gallery: Encodings, asked: Longs, k: int) -> Direction:
-    return Direction(asked, Shortlist.of(*top_k_from_embeddings(queries.embedding[asked], gallery.embedding, k)))
+    def _best(
+        self, queries: Encodings, gallery: Encodings, asked: Int64Array, scores: Mapping[str, Score]
+    ) -> Candidates:
+        """The best of the gallery for the queries asked, after all stages."""
+        with self.clock("rank"):
+            found = candidates_from_embeddings(queries.embedding[asked], gallery.embedding, self.plan.longest)
+        for stage in self.plan.stages(scores):
+            with self.clock(stage.name):
+                found = stage.run(found)
+        return found

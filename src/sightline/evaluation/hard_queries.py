@@ -6,18 +6,19 @@ them is there. (The paper says of both that their average is high, which for the
 """
 
 import numpy as np
-import numpy.typing as npt
 
-from sightline.evaluation.metrics import CUTOFFS, Floats, Ints, Ranks, query_images, recall
+from sightline.arrays import Float64Array, FloatArray, Int64Array
+from sightline.evaluation.metrics import CUTOFFS, Ranks, query_images, recall
 from sightline.evaluation.result import Evaluation
 
-Doubles = npt.NDArray[np.float64]
 Recalls = dict[str, dict[str, dict[str, float]]]
 """By kind ("hardest", "infrequent"), by percentage ("5%") and by cut-off ("R@1")."""
 PERCENT = (5, 10, 20)
 
 
-def average_similarities(texts: Floats, images: Floats, image_of: Ints) -> tuple[Doubles, Doubles]:
+def average_similarities(
+    texts: FloatArray, images: FloatArray, image_of: Int64Array
+) -> tuple[Float64Array, Float64Array]:
     """Average of each caption with the images it does not belong to, and of each query image with others' captions.
 
     texts: [captions, dim]; images: [images, dim]; image_of: [captions], as in `metrics`. Since similarities are dot
@@ -34,7 +35,7 @@ def average_similarities(texts: Floats, images: Floats, image_of: Ints) -> tuple
     return of_texts, of_images
 
 
-def special_recalls(evaluation: Evaluation, of_texts: Doubles, of_images: Doubles) -> dict[str, Recalls]:
+def special_recalls(evaluation: Evaluation, of_texts: Float64Array, of_images: Float64Array) -> dict[str, Recalls]:
     """R@K of the hardest and the most infrequent 5, 10 and 20 % of queries, in both directions.
 
     of_texts: [captions], of_images: [query images], in the order of `Evaluation.ranks`. To compare two models, choose
@@ -44,7 +45,7 @@ def special_recalls(evaluation: Evaluation, of_texts: Doubles, of_images: Double
     return {"text_to_image": _recalls(to_image, of_texts), "image_to_text": _recalls(to_text, of_images)}
 
 
-def _recalls(ranks: Ranks, averages: Doubles) -> Recalls:
+def _recalls(ranks: Ranks, averages: Float64Array) -> Recalls:
     order = np.argsort(averages, kind="stable")
     found: Recalls = {"hardest": {}, "infrequent": {}}
     for percent in PERCENT:

@@ -94,7 +94,7 @@ def evaluate_languages(
     for lang in languages:
         Questions.of(records, lang, distractors, skip_missing_language=True, asks=asks)  # refused before it takes time
     sources = [record.image for record in (*records, *distractors)]
-    needs = Needs(fragments=late is not None, states=rerank is not None and options.get("matcher") is None)
+    needs = Needs(fragments=bool(late), states=bool(rerank) and options.get("matcher") is None)
     batch_size = usual_batch(model) if batch_size is None else batch_size
     shared = SharedImages.of(model, sources, needs, batch_size, progress)
     options |= {"late": late, "rerank": rerank, "distractors": distractors, "batch_size": batch_size}

@@ -15,18 +15,16 @@ The rules, where codebases differ (and numbers with them):
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
+from sightline.arrays import Float64Array, FloatArray, Int64Array
 from sightline.errors import EvaluationError
 
-Floats = npt.NDArray[np.floating]
-Ints = npt.NDArray[np.integer]
-Ranks = npt.NDArray[np.float64]
+Ranks = Float64Array
 
 CUTOFFS = (1, 5, 10)
 
 
-def text_to_image_ranks(scores: Floats, image_of: Ints) -> Ranks:
+def text_to_image_ranks(scores: FloatArray, image_of: Int64Array) -> Ranks:
     """Rank [captions] of every caption's image among all images, from scores [captions, images]."""
     check_scores(scores)
     check_image_of(image_of, *scores.shape)
@@ -37,7 +35,7 @@ def text_to_image_ranks(scores: Floats, image_of: Ints) -> Ranks:
     return ranks
 
 
-def image_to_text_ranks(scores: Floats, image_of: Ints) -> Ranks:
+def image_to_text_ranks(scores: FloatArray, image_of: Int64Array) -> Ranks:
     """Rank of every query image's best caption among all captions, from scores [captions, images].
 
     One rank for each image of `query_images(image_of)`, in that order.
@@ -53,7 +51,7 @@ def image_to_text_ranks(scores: Floats, image_of: Ints) -> Ranks:
     return ranks
 
 
-def query_images(image_of: Ints) -> npt.NDArray[np.int64]:
+def query_images(image_of: Int64Array) -> Int64Array:
     """List the images that have captions, in ascending order: those that image-to-text asks about."""
     return np.unique(image_of[image_of >= 0]).astype(np.int64)
 
@@ -86,7 +84,7 @@ def mean_recall(text_to_image: Mapping[str, float], image_to_text: Mapping[str, 
     return r_sum(text_to_image, image_to_text) / (2 * len(CUTOFFS))
 
 
-def check_scores(scores: Floats) -> None:
+def check_scores(scores: FloatArray) -> None:
     """Refuse scores that are not finite: comparisons with NaN are false, which would pass for a perfect rank."""
     finite = np.isfinite(scores)
     if not finite.all():
@@ -98,7 +96,7 @@ def check_scores(scores: Floats) -> None:
         )
 
 
-def check_image_of(image_of: Ints, captions: int, images: int) -> None:
+def check_image_of(image_of: Int64Array, captions: int, images: int) -> None:
     """Refuse a mapping that does not name an image (or -1) for every caption."""
     if image_of.shape != (captions,):
         raise EvaluationError(f"image_of has shape {image_of.shape} for {captions} captions")

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sightline.arrays import Float32Array, Int64Array
-from sightline.bundle.model import DEFAULT_WEIGHT, FusionRule, Model, check_ability
+from sightline.bundle.model import FusionRule, Model
 from sightline.datasets import Problem, Record
 from sightline.errors import EvaluationError
-from sightline.evaluation.clock import Clock
 from sightline.evaluation.encodings import Encodings, Needs, Progress, encode_images, encode_texts, usual_batch
-from sightline.retrieval.scoring import check_fusion, fuse
+from sightline.evaluation.evaluator import PARTS, evaluation_plan
+from sightline.evaluation.metrics import Ranks
+from sightline.evaluation.pair_scores import match_scores
+from sightline.evaluation.ranking import candidates_from_embeddings, ranks_after_stages
+from sightline.retrieval.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -46,7 +49,7 @@ class NamesEvaluation:
     fusion: str | None
     weight: float | None
     labels: tuple[str, ...] = field(repr=False)
-    ranks: Float32Array = field(repr=False)
+    ranks: Ranks = field(repr=False)
     prompts: tuple[str, ...] = PROMPTS
     seconds: Mapping[str, float] = field(default_factory=dict)
     unreadable: tuple[Problem, ...] = ()
@@ -116,19 +119,13 @@ def evaluate_names(
     An image that cannot be read counts as missed and is named in `unreadable`. Ties count against the model.
     """
     _check_prompts(prompts)
-    own = model.defaults
-    fusion = fusion or own.fusion
-    weight = weight if weight is not None else own.weight if fusion == own.fusion else DEFAULT_WEIGHT
-    check_ability(model, "embed", "naming")
-    if rerank is not None:
-        check_ability(model, "match", "rerank")
-        check_fusion(fusion, weight)
+    plan = evaluation_plan(model, rerank=rerank, fusion=fusion, weight=weight)
     of_records = labels_of(records)
     labels = tuple(dict.fromkeys(of_records))
     number = {label: index for index, label in enumerate(labels)}
     right = np.array([number[label] for label in of_records], dtype=np.int64)
     batch = batch_size or usual_batch(model)
-    clock, states = Clock(), Needs(states=rerank is not None)
+    clock, states = Stopwatch(PARTS), Needs(states=bool(plan.rerank))
     unreadable: list[Problem] = []
     with clock("encode_images"):
         sources = [record.image for record in records]
@@ -139,21 +136,21 @@ def evaluate_names(
     with clock("rank"):
         scores = images.embedding @ vectors.T
         found = _ranks(scores, right[readable])
-    if rerank is not None:
+    if plan.rerank:
         with clock("match"):
-            best = np.argsort(-scores, axis=1, kind="stable")[:, : min(rerank, len(labels))]
-            logits = _matched(model, texts, images, best, batch, progress)
-            fused = fuse(fusion, np.take_along_axis(scores, best, axis=1), logits, weight)
-            found = _reranked(found, best, fused, right[readable])
-    ranks = np.full(len(records), np.inf, dtype=np.float32)
+            pairs = match_scores(model, texts, images, batch, progress).of_images(np.arange(len(images)))
+            best = candidates_from_embeddings(images.embedding, vectors, plan.longest)
+            for stage in plan.stages({"match": pairs}):
+                best = stage.run(best)
+            found = ranks_after_stages(best, best.ids == right[readable, None], found)
+    ranks = np.full(len(records), np.inf)
     ranks[readable] = found
-    stages = ("embed",) if rerank is None else ("embed", f"match@{rerank}")
     return NamesEvaluation(
         model=model.name,
         data=data,
-        stages=stages,
-        fusion=None if rerank is None else fusion,
-        weight=None if rerank is None or fusion == "ce" else weight,
+        stages=plan.names,
+        fusion=plan.fusion if plan.rerank else None,
+        weight=plan.weight if plan.rerank and plan.fusion != "ce" else None,
         labels=labels,
         ranks=ranks,
         prompts=tuple(prompts),
@@ -225,35 +222,8 @@ def _label_vectors(
     return total / np.linalg.norm(total, axis=1, keepdims=True).clip(min=1e-12)  # type: ignore[no-any-return]
 
 
-def _ranks(scores: Float32Array, right: Int64Array) -> Float32Array:
+def _ranks(scores: Float32Array, right: Int64Array) -> Ranks:
     """Return the rank [images] of the right label by scores [images, labels]."""
     own = np.take_along_axis(scores, right[:, None], axis=1)
-    ranks: Float32Array = np.count_nonzero(scores >= own, axis=1).astype(np.float32)
+    ranks: Ranks = np.count_nonzero(scores >= own, axis=1).astype(np.float64)
     return ranks
-
-
-def _matched(
-    model: Model, texts: Encodings, images: Encodings, best: Int64Array, batch_size: int, progress: Progress | None
-) -> Float32Array:
-    """Return the matcher's logits of every image with its best labels, [images, k]."""
-    if texts.states is None or images.states is None:
-        raise EvaluationError(f"{model.name} gave no states to match")
-    match = model.pair_matcher(texts.states, images.states)
-    label, image = best.ravel(), np.repeat(np.arange(len(best)), best.shape[1])
-    order = np.lexsort((label, texts.states.lengths[label]))
-    logits = np.empty(len(label), dtype=np.float32)
-    for start in range(0, len(order), batch_size):
-        some = order[start : start + batch_size]
-        logits[some] = match(label[some], image[some])
-        if progress:
-            progress("match", start + len(some), len(order))
-    return logits.reshape(best.shape)
-
-
-def _reranked(ranks: Float32Array, best: Int64Array, fused: np.ndarray, right: Int64Array) -> Float32Array:
-    """Replace the ranks of labels that the matcher rescored by those of their fused scores."""
-    hit = best == right[:, None]
-    own = np.where(hit, fused, -np.inf).max(axis=1, keepdims=True)
-    again = np.count_nonzero(fused >= own, axis=1)
-    found: Float32Array = np.where(hit.any(axis=1), again, np.maximum(ranks, best.shape[1] + 1)).astype(np.float32)
-    return found

@@ -13,8 +13,8 @@ paper 1, is how a search holds up among more images.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from sightline.arrays import Int64Array
 from sightline.errors import EvaluationError
 
 
@@ -30,7 +30,7 @@ class Protocol:
     images: int | None = None
     asks: str | None = None
 
-    def galleries(self, images: int) -> list[npt.NDArray[np.int64]]:
+    def galleries(self, images: int) -> list[Int64Array]:
         """Give the image indices of every gallery, consecutive images together, as the published splits have them."""
         if self.images is not None and images != self.images:
             raise EvaluationError(

@@ -9,13 +9,11 @@ of the time of the products.
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from sightline.arrays import BoolArray, Float32Array, FloatArray, Int64Array
 from sightline.errors import EvaluationError
-from sightline.evaluation.metrics import Floats, Ints, Ranks, check_image_of, query_images
-
-Singles = npt.NDArray[np.float32]
-Longs = npt.NDArray[np.int64]
+from sightline.evaluation.metrics import Ranks, check_image_of, query_images
+from sightline.retrieval.candidates import Candidates
 
 # Two float32 products of the same unit vectors, summed in another order, differ by up to 1e-6. Scores closer than this
 # are ties, and ties count against the model: else rounding would decide between an image and its copy.
@@ -26,13 +24,15 @@ _WIDTH = 8  # a block has this many times more columns than rows
 _STRIP = 64  # rows counted at a time
 
 
-def ranks_from_embeddings(texts: Floats, images: Floats, image_of: Ints, *, chunk: int = CHUNK) -> tuple[Ranks, Ranks]:
+def ranks_from_embeddings(
+    texts: FloatArray, images: FloatArray, image_of: Int64Array, *, chunk: int = CHUNK
+) -> tuple[Ranks, Ranks]:
     """Ranks of both directions under the rules of `metrics`: those of all captions, and of `query_images(image_of)`.
 
     texts: [captions, dim], images: [images, dim], compared by dot product. At most `chunk` by 8 `chunk` scores are
     held at once.
     """
-    texts, images = as_singles(texts), as_singles(images)
+    texts, images = _contiguous(texts), _contiguous(images)
     check_image_of(image_of, len(texts), len(images))
     tie = TIE * _largest_norm(texts, "text embeddings") * _largest_norm(images, "image embeddings")
     right = _right_scores(texts, images, image_of) - np.float32(tie)
@@ -46,7 +46,9 @@ def ranks_from_embeddings(texts: Floats, images: Floats, image_of: Ints, *, chun
     return 1 + wrong_images, 1 + wrong_texts[query_images(image_of)]
 
 
-def top_k_from_embeddings(queries: Floats, gallery: Floats, k: int, *, chunk: int = CHUNK) -> tuple[Longs, Singles]:
+def top_k_from_embeddings(
+    queries: FloatArray, gallery: FloatArray, k: int, *, chunk: int = CHUNK
+) -> tuple[Int64Array, Float32Array]:
     """Find the k best of the gallery for every query: indices and scores [queries, k], best first.
 
     Of equal scores the lower index comes first, so that the same input gives the same list. A gallery smaller than k
@@ -54,7 +56,7 @@ def top_k_from_embeddings(queries: Floats, gallery: Floats, k: int, *, chunk: in
     """
     if k < 1:
         raise EvaluationError(f"the best {k} of a gallery", "Ask for at least one.")
-    queries, gallery = as_singles(queries), as_singles(gallery)
+    queries, gallery = _contiguous(queries), _contiguous(gallery)
     _largest_norm(queries, "query embeddings"), _largest_norm(gallery, "gallery embeddings")
     width = min(k, len(gallery))
     indices, scores = np.empty((len(queries), width), dtype=np.int64), np.empty((len(queries), width), dtype=np.float32)
@@ -71,12 +73,33 @@ def top_k_from_embeddings(queries: Floats, gallery: Floats, k: int, *, chunk: in
     return indices, scores
 
 
-def as_singles(embeddings: Floats) -> Singles:
+def candidates_from_embeddings(queries: FloatArray, gallery: FloatArray, k: int) -> Candidates:
+    """The k best of the gallery for every query, as candidates [queries, k] for later stages."""
+    return Candidates.of(*top_k_from_embeddings(queries, gallery, k))
+
+
+def ranks_after_stages(found: Candidates, right: BoolArray, otherwise: Ranks) -> Ranks:
+    """Rank [queries] of the best right candidate; where a list has none, the rank of the first stage.
+
+    right: [queries, k], which candidates are right; they do not stand in each other's way. otherwise: [queries],
+    ranks over the whole gallery by the first stage. Ties with wrong candidates count against the model.
+    """
+    if not right.size:
+        return otherwise
+    stage = np.cumsum([a != b for a, b in zip(("", *found.stages[:-1]), found.stages, strict=True)])
+    column = right.argmax(axis=1)[:, None]
+    score = np.take_along_axis(found.scores, column, axis=1)
+    ahead = (stage < stage[column]) | ((stage == stage[column]) & (found.scores >= score))
+    listed: Ranks = 1.0 + np.count_nonzero(ahead & ~right, axis=1).astype(np.float64)
+    return np.where(right.any(axis=1), listed, otherwise)
+
+
+def _contiguous(embeddings: FloatArray) -> Float32Array:
     """Float32 rows without gaps, as the matrix product wants them; no copy where they are that already."""
     return np.ascontiguousarray(embeddings, dtype=np.float32)
 
 
-def _blocks(texts: Singles, images: Singles, chunk: int) -> Iterator[tuple[slice, slice, Singles]]:
+def _blocks(texts: Float32Array, images: Float32Array, chunk: int) -> Iterator[tuple[slice, slice, Float32Array]]:
     """Scores of some texts with some images, block after block, all in the same memory: use one before the next."""
     if chunk < 1:
         raise EvaluationError(f"chunks of {chunk} rows", "Give at least 1.")
@@ -91,7 +114,7 @@ def _blocks(texts: Singles, images: Singles, chunk: int) -> Iterator[tuple[slice
             yield slice(top, top + len(some_texts)), slice(left, left + len(some_images)), scores
 
 
-def _right_scores(texts: Singles, images: Singles, image_of: Ints) -> Singles:
+def _right_scores(texts: Float32Array, images: Float32Array, image_of: Int64Array) -> Float32Array:
     """Score of every caption with its own image; infinite, hence reached by nothing, for one without."""
     right = np.full(len(texts), np.inf, dtype=np.float32)
     for start in range(0, len(texts), CHUNK):
@@ -100,13 +123,13 @@ def _right_scores(texts: Singles, images: Singles, image_of: Ints) -> Singles:
     return right
 
 
-def _hide_right(scores: Singles, own: Ints) -> None:
+def _hide_right(scores: Float32Array, own: Int64Array) -> None:
     """Take each text's own image (its column in this block) out of the running, so that only wrong pairs count."""
     rows = np.flatnonzero((own >= 0) & (own < scores.shape[1]))
     scores[rows, own[rows]] = -np.inf
 
 
-def _count_above(scores: Singles, right: Singles, best: Singles, images: Ranks, texts: Ranks) -> None:
+def _count_above(scores: Float32Array, right: Float32Array, best: Float32Array, images: Ranks, texts: Ranks) -> None:
     """Add to `images` how many of each row reach `right`, and to `texts` how many of each column reach `best`.
 
     A strip of rows stays in the cache for both comparisons, and columns are added up in bytes, which cannot overflow
@@ -122,7 +145,7 @@ def _count_above(scores: Singles, right: Singles, best: Singles, images: Ranks, 
         texts += np.add.reduce(reached.view(np.uint8), axis=0, dtype=np.uint8)
 
 
-def _best_columns(scores: Singles, k: int) -> tuple[Longs, Singles]:
+def _best_columns(scores: Float32Array, k: int) -> tuple[Int64Array, Float32Array]:
     """Find the k best columns of each row, best first, the lower index first among equals."""
     least = np.partition(scores, scores.shape[1] - k, axis=1)[:, -k, None]
     rows, columns = np.nonzero(scores >= least)
@@ -134,17 +157,17 @@ def _best_columns(scores: Singles, k: int) -> tuple[Longs, Singles]:
     return np.take_along_axis(columns.reshape(-1, k), order, 1), np.take_along_axis(values.reshape(-1, k), order, 1)
 
 
-def _without_surplus(rows: Longs, tied: npt.NDArray[np.bool_], k: int) -> npt.NDArray[np.bool_]:
+def _without_surplus(rows: Int64Array, tied: BoolArray, k: int) -> BoolArray:
     """Keep k of each row's candidates: all that are better than the k-th, and of its equals the first ones."""
     starts = np.searchsorted(rows, np.arange(rows[-1] + 1))
-    ties_before: Longs = np.cumsum(tied, dtype=np.int64) - tied
+    ties_before: Int64Array = np.cumsum(tied, dtype=np.int64) - tied
     place = ties_before - ties_before[starts[rows]]
     better = np.add.reduceat(~tied, starts, dtype=np.int64)
-    kept: npt.NDArray[np.bool_] = ~tied | (place < k - better[rows])
+    kept: BoolArray = ~tied | (place < k - better[rows])
     return kept
 
 
-def _largest_norm(embeddings: Singles, what: str) -> float:
+def _largest_norm(embeddings: Float32Array, what: str) -> float:
     squares = np.einsum("nd,nd->n", embeddings, embeddings)
     broken = np.flatnonzero(~np.isfinite(squares))
     if len(broken):

@@ -11,13 +11,12 @@ a thousand resamples are one matrix product, not a thousand loops.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from sightline.arrays import Float64Array, Int64Array
 from sightline.errors import EvaluationError
-from sightline.evaluation.metrics import CUTOFFS, Ints, Ranks
+from sightline.evaluation.metrics import CUTOFFS, Ranks
 
 Interval = tuple[float, float]
-Doubles = npt.NDArray[np.float64]
 
 RESAMPLES = 1000
 # Draws made at once: few enough to be counted within a processor's cache, which halves the time.
@@ -39,7 +38,7 @@ class Difference:
 
 
 def bootstrap(
-    ranks: Ranks, clusters: Ints | None = None, *, seed: int, resamples: int = RESAMPLES
+    ranks: Ranks, clusters: Int64Array | None = None, *, seed: int, resamples: int = RESAMPLES
 ) -> dict[str, Interval]:
     """95 % intervals of R@1, R@5 and R@10 in percent.
 
@@ -53,9 +52,9 @@ def bootstrap(
 
 def bootstrap_both(
     text_to_image: Ranks,
-    caption_of: Ints,
+    caption_of: Int64Array,
     image_to_text: Ranks,
-    query_of: Ints,
+    query_of: Int64Array,
     *,
     seed: int,
     resamples: int = RESAMPLES,
@@ -81,7 +80,7 @@ def bootstrap_both(
 
 
 def paired_difference(
-    ranks_a: Ranks, ranks_b: Ranks, clusters: Ints | None = None, *, seed: int, resamples: int = RESAMPLES
+    ranks_a: Ranks, ranks_b: Ranks, clusters: Int64Array | None = None, *, seed: int, resamples: int = RESAMPLES
 ) -> dict[str, Difference]:
     """How much higher the recalls of system b are than those of a on the same queries in the same order.
 
@@ -101,7 +100,7 @@ def paired_difference(
     }
 
 
-def _clusters(clusters: Ints | None, queries: int) -> npt.NDArray[np.int64]:
+def _clusters(clusters: Int64Array | None, queries: int) -> Int64Array:
     """Give the clusters numbers from 0 without gaps, so that no draw falls on one without queries."""
     if not queries:
         raise EvaluationError("no queries to resample")
@@ -112,14 +111,14 @@ def _clusters(clusters: Ints | None, queries: int) -> npt.NDArray[np.int64]:
     return np.unique(clusters, return_inverse=True)[1].astype(np.int64)
 
 
-def _sums(ranks: Ranks, members: npt.NDArray[np.int64], count: int | None = None) -> Doubles:
+def _sums(ranks: Ranks, members: Int64Array, count: int | None = None) -> Float64Array:
     """Hits at each cutoff, and queries, of each cluster: [clusters, cutoffs + 1]."""
     length = count or int(members.max()) + 1
     weights = [*((ranks <= k).astype(np.float64) for k in CUTOFFS), np.ones(len(ranks))]
     return np.stack([np.bincount(members, weight, length) for weight in weights], axis=1)
 
 
-def _resampled(sums: Doubles, seed: int, resamples: int) -> Doubles:
+def _resampled(sums: Float64Array, seed: int, resamples: int) -> Float64Array:
     """Add up [clusters, columns] over draws of as many clusters with replacement: [resamples, columns]."""
     clusters = len(sums)
     random = np.random.default_rng(seed)
@@ -135,10 +134,10 @@ def _resampled(sums: Doubles, seed: int, resamples: int) -> Doubles:
     return drawn
 
 
-def _named(recalls: Doubles) -> dict[str, Interval]:
+def _named(recalls: Float64Array) -> dict[str, Interval]:
     return {f"R@{k}": _interval(column) for k, column in zip(CUTOFFS, recalls.T, strict=True)}
 
 
-def _interval(values: Doubles) -> Interval:
+def _interval(values: Float64Array) -> Interval:
     low, high = np.quantile(values, [0.025, 0.975])
     return float(low), float(high)

@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sightline.arrays import Int64Array
 from sightline.datasets.record import Problem
 from sightline.errors import EvaluationError
 from sightline.evaluation.metrics import Ranks, mean_recall, r_sum, summary
 from sightline.evaluation.resampling import Difference, Interval, bootstrap_both, paired_difference
-
-Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +22,9 @@ class FoldRanks:
     """
 
     text_to_image: Ranks
-    caption_of: Longs
+    caption_of: Int64Array
     image_to_text: Ranks
-    image: Longs
+    image: Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,7 @@ class Evaluation:
         text_to_image, caption_of, image_to_text, image = self.ranks()
         return bootstrap_both(text_to_image, caption_of, image_to_text, image, seed=self.seed)
 
-    def ranks(self) -> tuple[Ranks, Longs, Ranks, Longs]:
+    def ranks(self) -> tuple[Ranks, Int64Array, Ranks, Int64Array]:
         """Ranks of all captions and the image of each, ranks of all images and which they are, in record order."""
         return (
             np.concatenate([fold.text_to_image for fold in self.folds]),

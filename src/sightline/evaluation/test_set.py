@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from sightline.arrays import Int64Array
 from sightline.datasets import Record
 from sightline.errors import DataError
 from sightline.media import ImageSource
@@ -22,7 +22,7 @@ class Questions:
 
     images: tuple[ImageSource, ...]
     captions: tuple[str, ...]
-    image_of: npt.NDArray[np.int64]
+    image_of: Int64Array
     distractors: tuple[ImageSource, ...]
     skipped: int
     fingerprint: str

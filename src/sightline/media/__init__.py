@@ -1,5 +1,6 @@
 """Pictures coming in: find them, open them safely, bring them to the size and range a model reads."""
 
+from sightline.media.image_like import ImageLike, image_source
 from sightline.media.inputs import ImageInput, blank, require_pixels, split_padding, stack_inputs, to_input
 from sightline.media.loader import Loaded, load_pixels
 from sightline.media.open import open_image
@@ -13,6 +14,7 @@ __all__ = [
     "ImageBytes",
     "ImageFile",
     "ImageInput",
+    "ImageLike",
     "ImageSlice",
     "ImageSource",
     "Loaded",
@@ -21,6 +23,7 @@ __all__ = [
     "blank",
     "find_images",
     "fit",
+    "image_source",
     "load_pixels",
     "normalise",
     "open_image",

@@ -1,29 +1,29 @@
 """The last touches to a bundle, on captions it was not trained on: how its scores combine, and what they are worth."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from sightline.arrays import BoolArray, Int64Array
 from sightline.bundle import Bundle
-from sightline.bundle.model import check_ability
+from sightline.bundle.model import FusionRule, check_ability
 from sightline.bundle.spec import BundleSpec, read_spec, write_spec
 from sightline.datasets import Record
 from sightline.datasets.record import Report
 from sightline.evaluation.calibration import cross_calibrated
-from sightline.evaluation.cascade import Shortlist
 from sightline.evaluation.encodings import Needs, Progress, encode_images, encode_texts
 from sightline.evaluation.metrics import query_images
-from sightline.evaluation.ranking import top_k_from_embeddings
-from sightline.evaluation.stages import Direction, match_scorer, score_both
+from sightline.evaluation.pair_scores import match_scores
+from sightline.evaluation.ranking import candidates_from_embeddings
 from sightline.evaluation.test_set import Questions
-from sightline.retrieval.scoring import fuse
+from sightline.retrieval.candidates import Candidates
+from sightline.retrieval.stages import Score, Stage
 
 WEIGHTS = (0.0, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 80.0, 100.0, 150.0, 200.0)
 CANDIDATES = 20
-Singles = npt.NDArray[np.float32]
+FUSION: FusionRule = "logit_add"
 
 
 def finish(
@@ -51,49 +51,36 @@ def finish(
     place = np.full(len(questions.images), -1, dtype=np.int64)
     place[readable] = np.arange(len(readable))
     image_of = place[questions.image_of]
-    by_text = Direction(np.arange(len(texts)), _best(texts.embedding, images.embedding))
-    by_image = Direction(query_images(image_of), _best(images.embedding[query_images(image_of)], texts.embedding))
-    right_images = by_text.shortlist.items == image_of[:, None]
-    right_texts = image_of[by_image.shortlist.items] == by_image.queries[:, None]
-    calibration = {"embed": cross_calibrated(by_text.shortlist.embed, right_images, image_of, len(images))}
+    asked = query_images(image_of)
+    by_text = candidates_from_embeddings(texts.embedding, images.embedding, CANDIDATES)
+    by_image = candidates_from_embeddings(images.embedding[asked], texts.embedding, CANDIDATES)
+    relevance = {"embed": cross_calibrated(by_text.scores, by_text.ids == image_of[:, None], image_of, len(images))}
     defaults = bundle.defaults
     if matches:
-        scorer = match_scorer(bundle, texts, images, 32, progress)
-        for_text, for_image = score_both(by_text, by_image, CANDIDATES, scorer)
-        defaults = replace(
-            defaults,
-            fusion="logit_add",
-            weight=_weight(by_text, for_text, right_images, by_image, for_image, right_texts),
-        )
-        fused = fuse(defaults.fusion, by_text.shortlist.embed, for_text, defaults.weight)
-        calibration["match"] = cross_calibrated(fused, right_images, image_of, len(images))
-    spec = replace(read_spec(folder), defaults=defaults, relevance=calibration)
+        pairs = match_scores(bundle, texts, images, 32, progress)
+        to_image = _Direction(by_text, pairs.of_texts(np.arange(len(texts))), lambda ids: ids == image_of[:, None])
+        to_text = _Direction(by_image, pairs.of_images(asked), lambda ids: image_of[ids] == asked[:, None])
+        weight = max(WEIGHTS, key=lambda weight: to_image.recalls(weight) + to_text.recalls(weight))
+        defaults = replace(defaults, fusion=FUSION, weight=weight)
+        found = to_image.reranked(weight)
+        relevance["match"] = cross_calibrated(found.scores, found.ids == image_of[:, None], image_of, len(images))
+    spec = replace(read_spec(folder), defaults=defaults, relevance=relevance)
     write_spec(folder, spec)
     return spec
 
 
-def _best(queries: Singles, gallery: Singles) -> Shortlist:
-    return Shortlist.of(*top_k_from_embeddings(queries, gallery, min(CANDIDATES, len(gallery))))
+@dataclass(frozen=True, slots=True)
+class _Direction:
+    """The candidates of the queries of one direction, what matches them, and which ids [queries, k] are right."""
 
+    candidates: Candidates
+    score: Score
+    right: Callable[[Int64Array], BoolArray]
 
-def _weight(
-    by_text: Direction,
-    for_text: Singles,
-    right_images: npt.NDArray[np.bool_],
-    by_image: Direction,
-    for_image: Singles,
-    right_texts: npt.NDArray[np.bool_],
-) -> float:
-    """The weight with the highest sum of R@1, R@5 and R@10 of both directions."""
+    def reranked(self, weight: float) -> Candidates:
+        return Stage("match", CANDIDATES, self.score, (FUSION, weight)).run(self.candidates)
 
-    def total(weight: float) -> float:
-        found = 0.0
-        sides = ((by_text, for_text, right_images), (by_image, for_image, right_texts))
-        for direction, logits, right in sides:
-            scores = fuse("logit_add", direction.shortlist.embed, logits, weight)
-            order = np.argsort(-scores, axis=1, kind="stable")
-            hits = np.take_along_axis(right, order, axis=1)
-            found += sum(float(hits[:, :k].any(axis=1).mean()) for k in (1, 5, 10))
-        return found
-
-    return max(WEIGHTS, key=total)
+    def recalls(self, weight: float) -> float:
+        """The sum of R@1, R@5 and R@10."""
+        hits = self.right(self.reranked(weight).ids)
+        return sum(float(hits[:, :k].any(axis=1).mean()) for k in (1, 5, 10))

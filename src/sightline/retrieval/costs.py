@@ -3,13 +3,13 @@
 import threading
 import time
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from sightline.cache import load_cached, save_cached
+from sightline.retrieval.stages import StageName
 
-Stage = Literal["late", "match"]
 Sample = tuple[int, float]
 """How many items a stage judged, and in how many seconds."""
 
@@ -59,13 +59,13 @@ class Costs:
         self._samples: dict[str, list[Sample]] | None = None
         self._saved = -_SAVE_SECONDS
 
-    def of(self, stage: Stage) -> Cost | None:
+    def of(self, stage: StageName) -> Cost | None:
         """What a stage costs; None where it has never been measured."""
         with self._lock:
             samples = self._known().get(stage)
             return fit(samples) if samples else None
 
-    def affordable(self, stage: Stage, seconds: float) -> int | None:
+    def affordable(self, stage: StageName, seconds: float) -> int | None:
         """How many items a stage can judge in so much time; None where it has never been measured.
 
         Where it has only ever judged that many, one more is tried, once: the cost of each item can be told from what
@@ -78,7 +78,7 @@ class Costs:
             count = fit(samples).affordable(seconds)
             return count + 1 if {items for items, _ in samples} == {count} else count
 
-    def note(self, stage: Stage, items: int, seconds: float) -> None:
+    def note(self, stage: StageName, items: int, seconds: float) -> None:
         """Take in that a stage judged so many items in so much time."""
         if items < 1:
             return

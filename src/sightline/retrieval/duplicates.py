@@ -7,12 +7,11 @@ by patch, copies agree with a mean cosine of 0.8 to 0.95, and other pictures, ho
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from sightline.errors import QueryError
 from sightline.stores.base import Ids, Singles, Store
 
 Duplicates = Literal["fold", "show"]
@@ -25,12 +24,6 @@ ALIKE = 0.75
 
 IDENTICAL = 0.95
 """Cosine of embeddings from which pictures count as the same where nothing is stored of their patches."""
-
-
-def check_duplicates(choice: str) -> None:
-    """Refuse what is neither `fold` nor `show`."""
-    if choice not in get_args(Duplicates):
-        raise QueryError(f"duplicates {choice!r}", f"Give one of {', '.join(get_args(Duplicates))}.")
 
 
 def leaders(embeddings: Singles, least: float, is_same: IsSame | None = None) -> Ids:

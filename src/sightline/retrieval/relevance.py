@@ -3,16 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from sightline.arrays import Float64Array, FloatArray
 from sightline.bundle.model import Calibration
-from sightline.errors import QueryError
-from sightline.retrieval.scoring import Floats, sigmoid
-
-Doubles = npt.NDArray[np.float64]
+from sightline.errors import OptionError
+from sightline.retrieval.fusion import sigmoid
 
 
-def relevance(scores: Floats, calibration: Calibration, items: int | None = None) -> Doubles:
+def relevance(scores: FloatArray, calibration: Calibration, items: int | None = None) -> Float64Array:
     """The probability that each score's item is what was asked for, out of so many items.
 
     Among ten times as many items as the calibration was fitted on, ten times as many that are wrong get as high a
@@ -30,11 +28,11 @@ def relevance(scores: Floats, calibration: Calibration, items: int | None = None
 
 def relevances(
     stages: Sequence[str],
-    scores: Floats,
-    embed: Floats,
+    scores: FloatArray,
+    embed: FloatArray,
     calibrations: Mapping[str, Calibration],
     items: int | None = None,
-) -> Doubles | None:
+) -> Float64Array | None:
     """The probability of each result [n], best first, by the stage that judged it last; None without calibrations.
 
     scores: [n], by that stage. embed: [n], by the first; they stand in where a later stage has no calibration.
@@ -49,19 +47,18 @@ def relevances(
     for place, stage in enumerate(stages):
         if stage != "embed" and stage in calibrations:
             chances[place] = relevance(scores[place : place + 1], calibrations[stage], items)[0]
-    capped: Doubles = np.minimum.accumulate(chances)
+    capped: Float64Array = np.minimum.accumulate(chances)
     return capped
 
 
-def relevant(chances: Doubles | None, least: float | None, count: int) -> int:
+def relevant(chances: Float64Array | None, least: float | None, count: int) -> int:
     """How many of `count` results, best first, are at least so relevant."""
     if least is None:
         return count
-    if not 0 <= least <= 1:
-        raise QueryError(f"a relevance of at least {least}", "Give a probability, from 0 to 1.")
     if chances is None:
-        raise QueryError(
-            "how relevant results are is not known here, so none can be left out for it",
-            "Ask in words for pictures, with a model that is calibrated, or leave out the least relevance.",
+        raise OptionError(
+            "min_relevance",
+            "is unavailable: the relevance of these results is unknown",
+            "Search images by text with a calibrated model, or leave it out.",
         )
     return int(np.count_nonzero(chances >= least))

@@ -40,6 +40,10 @@ class Hit:
     height: int | None = None
     taken: str | None = None
 
+    def __repr__(self) -> str:
+        said = f"score={self.score:.3f}" if self.relevance is None else f"relevance={self.relevance:.2f}"
+        return f"Hit({self.rank}, {(self.text or self.path)!r}, {said}, stage={self.stage!r})"
+
     def to_json(self) -> dict[str, Any]:
         """What `sightline search --json` writes of it; what is not known or empty is left out."""
         found: dict[str, Any] = {
@@ -77,6 +81,10 @@ class SearchResult:
     where: str | None = None
     best_relevance: float | None = None
     truncated: bool = False
+
+    def __repr__(self) -> str:
+        shown = ", ".join(repr(hit) for hit in self.hits[:3])
+        return f"SearchResult({str(self.query)!r}, {len(self)} hits: {shown}{', …' if len(self) > 3 else ''})"
 
     def __len__(self) -> int:
         return len(self.hits)

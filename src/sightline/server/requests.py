@@ -8,8 +8,10 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from starlette.datastructures import UploadFile
 
+from sightline.bundle.model import FusionRule
 from sightline.errors import MediaError
-from sightline.media import ImageBytes
+from sightline.media import ImageBytes, ImageSource
+from sightline.retrieval.options import SearchOptions
 from sightline.server.limits import Limits
 from sightline.server.problems import RefusedError
 
@@ -21,7 +23,7 @@ Base64 = Annotated[str, Field(min_length=1, description="The file of a picture, 
 
 
 class Search(BaseModel):
-    """A search by words; all but `q` may be left out."""
+    """A search by text; all but `q` may be left out."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, populate_by_name=False)
 
@@ -30,30 +32,42 @@ class Search(BaseModel):
     where: Annotated[str, StringConstraints(max_length=2000)] | None = Field(
         default=None, description="A filter, such as: taken >= '2023-06' and folder = 'holiday'"
     )
-    k: int = Field(default=10, ge=1, le=_LIMITS.results, description="How many results are wanted.")
-    rerank: int | None = Field(default=None, ge=0, le=_LIMITS.rerank, description="How many of the best are matched.")
+    k: int = Field(default=10, ge=1, le=_LIMITS.results, description="How many results.")
     late: Annotated[int, Field(ge=0, le=_LIMITS.late)] | Literal["all"] | None = Field(
-        default=None, description="How many of the best are rescored by their parts before that, or all."
+        default=None, description="Rescore so many of the best by late interaction, or rank all by it."
     )
-    min_relevance: float | None = Field(default=None, ge=0, le=1, description="Leave out what is less relevant.")
+    late_fragments: int | None = Field(
+        default=None, ge=1, le=4096, description="Only the first so many fragments take part in late interaction."
+    )
+    rerank: int | None = Field(
+        default=None, ge=0, le=_LIMITS.rerank, description="Rescore so many of the best by matching."
+    )
+    fusion: FusionRule | None = Field(default=None, description="How the matcher's score and the cosine are combined.")
+    weight: float | None = Field(default=None, ge=-1e6, le=1e6, description="Weight of the cosine in the fusion.")
+    min_relevance: float | None = Field(default=None, ge=0, le=1, description="Hide results below this relevance.")
     budget_ms: float | None = Field(default=None, gt=0, le=30_000, description="How long the search may take.")
-    duplicates: Literal["fold", "show"] = Field(default="fold", description="Pictures that look the same as one.")
+    duplicates: Literal["fold", "show"] = Field(
+        default="fold", description="Images that look the same: as one result, or all."
+    )
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is asked but words: such searches can be made many at once."""
+        """Whether only a text is asked for: such searches can be made many at once."""
         return bool(self.q) and not self.not_ and self.where is None and self.budget_ms is None
 
-    def options(self) -> dict[str, Any]:
-        """What `Collection.search` takes besides words and picture."""
-        return self.model_dump(include=set(Search.model_fields) - {"q"})
+    def options(self, image: ImageSource | None = None) -> SearchOptions:
+        """The options of the search that is asked for."""
+        given = self.model_dump(exclude={"q", "not_"})
+        return SearchOptions(text=self.q, image=image, not_=tuple(self.not_), **given)
 
 
 class PictureSearch(Search):
-    """A search by words, a picture, or both."""
+    """A search by text, an image, or both."""
 
     q: Text | None = Field(default=None, description="What to find, in words.")  # type: ignore[assignment]
-    image_weight: float = Field(default=0.5, ge=0, le=1, description="How much the picture counts beside the words.")
+    image_weight: float = Field(
+        default=0.5, ge=0, le=1, description="With a text and an image: how much the image counts."
+    )
 
 
 class Embed(BaseModel):

@@ -13,9 +13,9 @@ from sightline.media import ImageBytes, ImageSource, RegionConfig, require_pixel
 from sightline.media.source import PreparedImage
 from sightline.parallel import usable_cpus
 from sightline.retrieval.explain import explain, seen_box
-from sightline.retrieval.plan import Plan
+from sightline.retrieval.fusion import fuse
+from sightline.retrieval.plan import resolve
 from sightline.retrieval.relevance import relevance
-from sightline.retrieval.scoring import fuse
 from sightline.server import responses
 from sightline.server.batcher import Batcher
 from sightline.server.current_collection import CurrentCollection
@@ -24,7 +24,7 @@ from sightline.server.images import ImageContent, Thumbnails, content_hash, etag
 from sightline.server.limits import Limits
 from sightline.server.metrics import Metrics
 from sightline.server.problems import RefusedError, not_found
-from sightline.server.requests import Embed, Match, PictureSearch, Search, decoded
+from sightline.server.requests import Embed, Match, Search, decoded
 from sightline.server.shared_model import SharedModel
 from sightline.server.similar import similar
 from sightline.server.worker_pool import BatchedPool, WorkerPool
@@ -79,18 +79,16 @@ class Service:
 
     def pool_of(self, search: Search, image: ImageBytes | None = None) -> WorkerPool:
         """Where a search belongs: slow if a matcher, late interaction or a picture takes part in it."""
-        late, rerank = Plan(late=search.late, rerank=search.rerank).stages(self.model)
-        matches = rerank and "match" in self.model.abilities
-        return self.slow if matches or late or image else self.quick
+        plan = resolve(search.options(image), self.model)
+        return self.slow if plan.late or plan.rerank or image else self.quick
 
     def search(self, asked: Search, image: ImageBytes | None = None) -> dict[str, Any]:
         """Search by words, a picture or both."""
-        weight = asked.image_weight if isinstance(asked, PictureSearch) else 0.5
         prepared = None if image is None else self._prepared(image)
         with self.current.use() as collection:
             if asked.late == "all" and len(collection) > self.limits.late_all:
                 raise RefusedError(422, f"late all of {len(collection):,} items", f"Give at most {self.limits.late:,}.")
-            result = collection.search(asked.q, image=prepared, image_weight=weight, **asked.options())
+            result = collection.run(asked.options(prepared))
             self.metrics.search(result.took_ms)
             return responses.search_answer(result, collection)
 

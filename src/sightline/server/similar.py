@@ -7,31 +7,33 @@ import numpy as np
 from sightline.collection import Collection, Item
 from sightline.collection.catalog.hits import hits_of
 from sightline.errors import StoreError
-from sightline.retrieval.cascade import Ranking, Watch
-from sightline.retrieval.query import Asked
+from sightline.retrieval.candidates import Candidates
+from sightline.retrieval.cascade import Ranking
+from sightline.retrieval.first_stage import retrieve
+from sightline.retrieval.query import EncodedQuery
 from sightline.retrieval.results import Hit
-from sightline.retrieval.retrieval import Candidates, retrieve
+from sightline.retrieval.stopwatch import search_stopwatch
 from sightline.server.problems import not_found
 from sightline.stores.base import Singles
 
 
 def similar(collection: Collection, id: int, k: int) -> tuple[tuple[Hit, ...], dict[str, float]]:
     """The k items most like one of them, which is left out with all that show the same picture; and the time taken."""
-    watch = Watch()
+    watch = search_stopwatch()
     found: dict[int, Item] = {}
 
-    def there(ids: Sequence[int]) -> dict[int, Item]:
+    def exists(ids: Sequence[int]) -> dict[int, Item]:
         found.update(collection.items(ids))
         return found
 
     with watch("retrieve"):
         vector = _embedding(collection, id)
-        asked = Asked(vector, across=None, beside=None, without=np.empty((0, len(vector)), np.float32))
+        query = EncodedQuery(vector, across=None, beside=None, without=np.empty((0, len(vector)), np.float32))
         fold = collection.kind == "images"
-        nearest = retrieve(collection.store, asked, k + 1, there=there, fold=fold)
+        nearest = retrieve(collection.store, query, k + 1, exists=exists, fold=fold)
         others = _without(nearest, id)
     count = min(k, len(others))
-    return hits_of(collection.catalog, Ranking(others, None, watch.took_ms), count, found), watch.took_ms
+    return hits_of(collection.catalog, Ranking(others, None, watch.milliseconds), count, found), watch.milliseconds
 
 
 def _embedding(collection: Collection, id: int) -> Singles:
@@ -47,6 +49,6 @@ def _embedding(collection: Collection, id: int) -> Singles:
 
 def _without(candidates: Candidates, id: int) -> Candidates:
     """All but the one that an id stands for or is folded into."""
-    groups = zip(candidates.ids.tolist(), candidates.folded, strict=True)
-    kept = [place for place, (leader, folded) in enumerate(groups) if leader != id and id not in folded]
+    leaders = candidates.ids.tolist()
+    kept = [place for place, one in enumerate(leaders) if id not in (one, *candidates.folded.get(one, ()))]
     return candidates.taken(np.array(kept, dtype=np.int64))

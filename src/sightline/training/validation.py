@@ -9,8 +9,8 @@ import torch
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.datasets import Record
 from sightline.evaluation import Evaluation, Languages, NamesEvaluation, evaluate, evaluate_languages, evaluate_names
+from sightline.evaluation.evaluator import evaluation_plan
 from sightline.evaluation.names import labels_of
-from sightline.evaluation.plan import Plan
 from sightline.models.retriever import Retriever
 from sightline.models.torch_model import TorchModel
 from sightline.training.recipe import Recipe
@@ -95,9 +95,14 @@ class Validation:
         self._weights = {one.name: one.weight for one in recipe.data.validation_sets}
         self._names = {one.name for one in recipe.data.validation_sets if one.kind == "names"}
         asked = recipe.validation
-        self._plan = Plan(asked.late or None, asked.rerank or None, asked.fusion, asked.weight)
+        self._stages: dict[str, Any] = {
+            "late": asked.late,
+            "rerank": asked.rerank,
+            "fusion": asked.fusion,
+            "weight": asked.weight,
+        }
         if self.sets:
-            self._plan.check(self._runnable())
+            evaluation_plan(self._runnable(), **self._stages)
         for name, records in self.sets.items():
             if name in self._names:
                 labels_of(records)
@@ -113,17 +118,15 @@ class Validation:
         return only
 
     def _evaluate(self, name: str, records: list[Record]) -> OneSet:
-        plan, lang = self._plan, self._recipe.data.lang
+        lang = self._recipe.data.lang
         options: dict[str, Any] = {
             "data": name,
-            "rerank": plan.rerank,
-            "fusion": plan.fusion,
-            "weight": plan.weight,
+            **{name: value for name, value in self._stages.items() if name != "late"},
             "batch_size": 256 if self._device.type == "cuda" else 32,
         }
         if name in self._names:
             return evaluate_names(self._runnable(), records, **options)
-        options["late"] = plan.late
+        options["late"] = self._stages["late"]
         if isinstance(lang, str):
             return evaluate(self._runnable(), records, lang=lang, **options)
         return evaluate_languages(self._runnable(), records, lang, **options)

@@ -42,7 +42,7 @@ def _hit(place: int, ranking: Ranking, items: Mapping[int, Item], asked_for: set
     candidates = ranking.candidates
     item = items[int(candidates.ids[place])]
     file, *others = sorted(item.files, key=lambda file: (item.id, file.root, file.path) not in asked_for)
-    folded = [other for id in candidates.folded[place] for other in items[id].files]
+    folded = [other for id in candidates.folded.get(item.id, ()) for other in items[id].files]
     return Hit(
         rank=place + 1,
         id=item.id,

@@ -9,15 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval.made_up import DIM, MadeUp, encoded, store_of, unit, units
-from sightline.retrieval.query import Asked, ask, encode
-from sightline.retrieval.retrieval import retrieve, retrieve_together
+from sightline.retrieval.first_stage import retrieve, retrieve_together
+from sightline.retrieval.options import SearchOptions
+from sightline.retrieval.query import EncodedQuery, encode
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
 
 
-def asked(vector: np.ndarray, *without: np.ndarray) -> Asked:
+def asked(vector: np.ndarray, *without: np.ndarray) -> EncodedQuery:
     rows = np.array(without, np.float32).reshape(len(without), DIM)
-    return Asked(vector, encoded(vector[None]), None, rows)
+    return EncodedQuery(vector, encoded(vector[None]), None, rows)
 
 
 @given(seed=st.integers(0, 10_000), n=st.integers(1, 30), unwanted=st.integers(0, 2))
@@ -47,14 +48,14 @@ def test_questions_asked_together_find_what_each_finds_alone(
     store = store_of(tmp_path_factory.mktemp("store"), vectors, Shape(DIM))
     gone, told = set(rng.integers(0, 200, 20).tolist()), []
 
-    def there(ids: Sequence[int]) -> set[int]:
+    def exists(ids: Sequence[int]) -> set[int]:
         told.append(ids)
         return set(ids) - gone
 
     every = [asked(vector) for vector in units(rng, questions, DIM)]
-    together = retrieve_together(store, every, n, there=there, fold=fold)
+    together = retrieve_together(store, every, n, exists=exists, fold=fold)
     for one, found in zip(every, together, strict=True):
-        alone = retrieve(store, one, n, there=there, fold=fold)
+        alone = retrieve(store, one, n, exists=exists, fold=fold)
         assert found.ids.tolist() == alone.ids.tolist()
         assert found.folded == alone.folded
         np.testing.assert_allclose(found.scores, alone.scores, atol=1e-6)
@@ -85,7 +86,7 @@ def test_enough_different_pictures_are_found_behind_many_copies(tmp_path: Path) 
     assert found.ids[0] < 300
     assert (found.ids[1:] >= 300).all()
     assert len(found) == 4
-    assert len(found.folded[0]) == 299
+    assert len(found.folded[int(found.ids[0])]) == 299
     assert len(retrieve(store, asked(unit(1)), 10, fold=True)) == 6
     store.close()
 
@@ -98,7 +99,7 @@ def test_pictures_that_only_seem_alike_are_not_folded(tmp_path: Path) -> None:
     store.add(np.arange(3), items)
     found = retrieve(store, asked(unit(1)), 3, fold=True)
     assert found.ids.tolist() == [0, 2]
-    assert found.folded == ((1,), ())
+    assert found.folded == {0: (1,)}
     store.close()
 
 
@@ -108,7 +109,7 @@ def test_only_what_is_allowed_and_still_there_is_found(tmp_path: Path) -> None:
     query = units(rng, DIM)
     allowed = np.arange(0, 50, 2)
     gone = {int(id) for id in retrieve(store, asked(query), 3, allowed=allowed).ids}
-    found = retrieve(store, asked(query), 3, allowed=allowed, there=lambda ids: set(ids) - gone)
+    found = retrieve(store, asked(query), 3, allowed=allowed, exists=lambda ids: set(ids) - gone)
     assert not gone & set(found.ids.tolist())
     assert (found.ids % 2 == 0).all()
     store.close()
@@ -119,7 +120,7 @@ def test_deleted_items_do_not_cost_results(tmp_path: Path) -> None:
     store = store_of(tmp_path / "s", units(rng, 60, DIM))
     query = units(rng, DIM)
     best = retrieve(store, asked(query), 40).ids.tolist()
-    found = retrieve(store, asked(query), 5, there=lambda ids: set(ids) & set(best[30:]))
+    found = retrieve(store, asked(query), 5, exists=lambda ids: set(ids) & set(best[30:]))
     assert found.ids.tolist() == best[30:35]
     store.close()
 
@@ -138,7 +139,7 @@ def test_words_and_a_picture_are_weighed_against_each_other(tmp_path: Path) -> N
     store = store_of(tmp_path / "s", np.stack([unit(1), unit(0, 1), unit(1, 1)]))
     best = {}
     for weight in (0, 0.1, 0.5, 0.9, 1):
-        found = encode(ask("snow", PIXEL, weight), model, "images")
+        found = encode(SearchOptions("snow", PIXEL, weight).query, model, "images")
         assert np.linalg.norm(found.vector) == pytest.approx(1, abs=1e-6)
         best[weight] = int(retrieve(store, found, 1).ids[0])
     assert best == {0: 1, 0.1: 1, 0.5: 2, 0.9: 0, 1: 0}

@@ -13,9 +13,9 @@ from sightline.datasets import read_all
 from sightline.errors import ModelError
 from sightline.media import to_pixels
 from sightline.registry.loader import locate
-from sightline.retrieval import interaction
-from sightline.retrieval.interaction import patches_with_texts, words_with_images
-from sightline.retrieval.late import Late
+from sightline.retrieval import maxsim as interaction
+from sightline.retrieval.late import LateScorer
+from sightline.retrieval.maxsim import patches_with_texts, words_with_images
 from sightline.stores.base import QuantizedRows, Shape
 from sightline.stores.local import LocalStore
 
@@ -64,7 +64,7 @@ def test_products_stay_below_what_wakes_other_threads() -> None:
 def test_without_fragments_there_is_nothing_to_compare() -> None:
     stored = rows_of(np.random.default_rng(2), [2, 1], 4)
     for score in (words_with_images, patches_with_texts):
-        with pytest.raises(ModelError, match="question has no fragments"):
+        with pytest.raises(ModelError, match="query has no fragments"):
             score(np.empty((0, 4), np.float32), stored)
         with pytest.raises(ModelError, match=r"stored (image|text) has no fragments"):
             score(np.ones((1, 4), np.float32), stored._replace(lengths=np.array([3, 0])))
@@ -79,7 +79,7 @@ def shared(fragments: np.ndarray, words: list[np.ndarray], folder: Path, k: int 
     for own in words:
         text = Encoded(np.ones((1, 4), np.float32), np.ones((1, len(own)), dtype=np.bool_), own[None])
         exact = (own @ fragments.transpose(0, 2, 1)).max(axis=2).sum(axis=1)
-        rounded = Late(store, text, "images").scores(np.arange(count))
+        rounded = LateScorer(store, text, "images").scores(np.arange(count))
         shares.append(len(set(np.argsort(-exact)[:k]) & set(np.argsort(-rounded)[:k])) / k)
     store.close()
     return float(np.mean(shares))

@@ -4,21 +4,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval.slow_reference import maxsim
-from sightline.errors import EvaluationError
-from sightline.retrieval.scoring import FUSIONS, cosine, fuse, maxsim_texts, sigmoid
+from sightline.bundle.model import FUSIONS
+from sightline.errors import EvaluationError, OptionError
+from sightline.retrieval.fusion import fuse, sigmoid
+from sightline.retrieval.maxsim import maxsim_texts
 
 
 def units(rng: np.random.Generator, *shape: int) -> np.ndarray:
     vectors = rng.standard_normal(shape)
     return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
-
-
-def test_cosine_of_unit_vectors_is_their_dot_product() -> None:
-    rng = np.random.default_rng(0)
-    texts, images = units(rng, 3, 8), units(rng, 5, 8)
-    expected = [[float(np.dot(t, i)) for i in images] for t in texts]
-    np.testing.assert_allclose(cosine(texts, images), expected, atol=1e-6)
-    assert cosine(texts.astype(np.float16), images.astype(np.float16)).dtype == np.float32
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(1, 5), st.integers(1, 6), st.integers(0, 999))
@@ -63,7 +57,7 @@ def test_ce_ranks_by_the_matcher_alone() -> None:
 def test_ce_tells_confident_logits_apart_where_their_probabilities_are_equal() -> None:
     logits = np.array([[50.0, 60.0]], np.float32)
     assert len(set(sigmoid(logits)[0])) == 1
-    assert fuse("ce", np.zeros_like(logits), logits).argmax() == 1
+    assert fuse("ce", np.zeros_like(logits), logits, 0.5).argmax() == 1
 
 
 def test_add_is_the_weighted_sum_of_cosine_and_probability() -> None:
@@ -103,11 +97,11 @@ def test_no_logit_makes_a_fusion_overflow(rule, logits: list[float], weight: flo
 
 
 def test_what_cannot_be_fused_is_refused_with_a_way_out() -> None:
-    with pytest.raises(EvaluationError, match="ce, add, norm_add, logit_add"):
-        fuse("sum", EMBED, LOGITS)  # type: ignore[arg-type]
-    with pytest.raises(EvaluationError, match=r"weight 1\.5 for add"):
+    with pytest.raises(OptionError, match="ce, add, norm_add, logit_add"):
+        fuse("sum", EMBED, LOGITS, 0.5)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match=r"weight must be between 0 .* and 1 .* for add, not 1\.5"):
         fuse("add", EMBED, LOGITS, 1.5)
-    with pytest.raises(EvaluationError, match="weight nan"):
+    with pytest.raises(OptionError, match="weight must be a finite number, not nan"):
         fuse("logit_add", EMBED, LOGITS, float("nan"))
     with pytest.raises(EvaluationError, match=r"\(2, 2\)"):
-        fuse("ce", EMBED[:, :2], LOGITS)
+        fuse("ce", EMBED[:, :2], LOGITS, 0.5)

@@ -1,0 +1,85 @@
+"""The items that may be what a query asks for, best first: what every stage takes and returns."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sightline.arrays import Float64Array, FloatArray, Int64Array
+from sightline.errors import EvaluationError
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The best items of one query [n] or of many [queries, n], best first.
+
+    A stage's scores say nothing about items that it has not judged: an item that a later stage has judged stands
+    before all that it has not.
+
+    scores: by the stage that judged the item last. stages: [n], the name of that stage, by place.
+    fit: the same without what `beside` adds, which later stages cannot read.
+    embed: the cosine with the part of the query that later stages read.
+    beside: what the rest of a query of text and image adds to that cosine.
+    penalty: 0 or more: how much, in cosines, an item shows of what is not wanted.
+    folded: by id, the ids of items that show the same image.
+    """
+
+    ids: Int64Array
+    scores: Float64Array
+    fit: Float64Array
+    stages: tuple[str, ...]
+    embed: Float64Array
+    beside: Float64Array
+    penalty: Float64Array
+    folded: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(ids: Int64Array, cosines: FloatArray, stage: str = "embed") -> "Candidates":
+        """What the first stage found, with its scores."""
+        scores = cosines.astype(np.float64)
+        none = np.broadcast_to(np.zeros(()), scores.shape)
+        return Candidates(ids, scores, scores, (stage,) * ids.shape[-1], scores, none, none)
+
+    def __len__(self) -> int:
+        """How many there are of each query."""
+        return int(self.ids.shape[-1])
+
+    def reranked(self, judged: FloatArray, stage: str, cosine_value: float = 0.0) -> "Candidates":
+        """Put the first k in the order of a stage's scores [..., k], highest first, and keep the rest behind them.
+
+        cosine_value: how many points of the stage's scores weigh as much as one of cosine.
+        """
+        k = judged.shape[-1]
+        if judged.shape != self.ids[..., :k].shape:
+            raise EvaluationError(f"scores of shape {judged.shape} for lists of shape {self.ids.shape}")
+        fit, scores = self.fit.copy(), self.scores.copy()
+        fit[..., :k] = judged - cosine_value * self.penalty[..., :k]
+        scores[..., :k] = fit[..., :k] + cosine_value * self.beside[..., :k]
+        order = np.argsort(-scores[..., :k], axis=-1, kind="stable")
+        stages = (stage,) * k + self.stages[k:]
+        return replace(self, fit=fit, scores=scores, stages=stages)._mapped(lambda values: _head(values, order))
+
+    def taken(self, places: Int64Array) -> "Candidates":
+        """Those at some places, in that order."""
+        kept = replace(self, stages=tuple(self.stages[place] for place in places))
+        return kept._mapped(lambda values: values[..., places])
+
+    def first(self, n: int) -> "Candidates":
+        """The first n, or all where there are fewer."""
+        return self.taken(np.arange(min(n, len(self))))
+
+    def _mapped(self, change: "_Change") -> "Candidates":
+        arrays = (self.ids, self.scores, self.fit, self.embed, self.beside, self.penalty)
+        ids, scores, fit, embed, beside, penalty = map(change, arrays)
+        return Candidates(ids, scores, fit, self.stages, embed, beside, penalty, self.folded)
+
+
+def _head(values: npt.NDArray[Any], order: Int64Array) -> npt.NDArray[Any]:
+    """Reorder the first places of each list."""
+    k = order.shape[-1]
+    return np.concatenate([np.take_along_axis(values[..., :k], order, axis=-1), values[..., k:]], axis=-1)
+
+
+_Change = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]

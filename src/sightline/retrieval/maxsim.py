@@ -1,0 +1,76 @@
+"""Late interaction: each word looks for the patch it is most alike, and the best cosines are summed (paper 3, eq. 5).
+
+Products and sums are made in float32, even where fragments are stored in float16 or as whole numbers.
+"""
+
+import numpy as np
+
+from sightline.arrays import Float32Array, FloatArray, Int64Array
+from sightline.errors import EvaluationError, ModelError
+from sightline.stores.base import QuantizedRows
+
+# OpenBLAS makes a product of up to so many multiplications in the thread that asks for it. Beyond, its threads wait for
+# one another by spinning: on a busy machine, a product of one millisecond has then taken two hundred.
+_TILE = 2**18
+_LEAST = 8  # vectors in a tile
+
+
+def maxsim_texts(text_rows: FloatArray, text_lengths: Int64Array, image_fragments: FloatArray) -> Float32Array:
+    """Late interaction of many texts with one image: float32 [texts].
+
+    text_rows: [all words of all texts, dim], text after text; text_lengths: [texts], how many words each has, none of
+    them zero; image_fragments: [patches, dim]. Only real fragments are given, so there is nothing to mask.
+    """
+    if len(text_rows) != text_lengths.sum():
+        raise EvaluationError(f"{len(text_rows)} text fragments where the lengths add up to {text_lengths.sum()}")
+    if not len(text_lengths):
+        return np.empty(0, dtype=np.float32)
+    if text_lengths.min() < 1:
+        raise EvaluationError(f"text {int(text_lengths.argmin())} has no fragments", "Embed it instead.")
+    if not len(image_fragments):
+        raise EvaluationError("an image without fragments", "Late interaction needs at least one patch.")
+    patches, words = (rows.astype(np.float32, copy=False) for rows in (image_fragments, text_rows))
+    return np.add.reduceat((patches @ words.T).max(axis=0), _starts(text_lengths))
+
+
+def words_with_images(words: Float32Array, images: QuantizedRows) -> Float32Array:
+    """Late interaction of one text, its words [words, dim], with the stored patches of many images: [images]."""
+    _refuse_empty(words, images, "image")
+    best = np.maximum.reduceat(_products(words, images), _starts(images.lengths), axis=1)
+    scores: Float32Array = best.sum(axis=0)
+    return scores
+
+
+def patches_with_texts(patches: Float32Array, texts: QuantizedRows) -> Float32Array:
+    """Late interaction of one image, its patches [patches, dim], with the stored words of many texts: [texts]."""
+    _refuse_empty(patches, texts, "text")
+    best = _products(patches, texts).max(axis=0)
+    scores: Float32Array = np.add.reduceat(best, _starts(texts.lengths))
+    return scores
+
+
+def _products(vectors: Float32Array, rows: QuantizedRows) -> Float32Array:
+    """The product of every vector [m, dim] with every stored one [n, dim], in tiles of stored ones: [m, n]."""
+    count, dim = rows.values.shape
+    tile = max(_LEAST, _TILE // (len(vectors) * dim))
+    tiles = -(-count // tile)
+    stored = np.empty((tiles * tile, dim), dtype=np.float32)
+    stored[:count], stored[count:] = rows.values, 0
+    products = np.empty((len(vectors), tiles, tile), dtype=np.float32)
+    np.matmul(vectors, stored.reshape(tiles, tile, dim).transpose(0, 2, 1), out=products.transpose(1, 0, 2))
+    scaled: Float32Array = products.reshape(len(vectors), tiles * tile)[:, :count]
+    scaled *= rows.scales
+    return scaled
+
+
+def _starts(lengths: Int64Array) -> Int64Array:
+    """Where each of the consecutive segments of these lengths begins."""
+    starts: Int64Array = np.cumsum(lengths, dtype=np.int64) - lengths
+    return starts
+
+
+def _refuse_empty(query: Float32Array, items: QuantizedRows, kind: str) -> None:
+    if not len(query):
+        raise ModelError("the query has no fragments", "Leave out late.")
+    if len(items.lengths) and items.lengths.min() < 1:
+        raise ModelError(f"a stored {kind} has no fragments", "Leave out late, or index again with another model.")

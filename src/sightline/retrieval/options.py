@@ -1,0 +1,95 @@
+"""The options of a search, the same in Python, on the command line and over HTTP."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from sightline.bundle.model import DEFAULT_WEIGHT, FusionRule
+from sightline.errors import OptionError, QueryError
+from sightline.media import ImageLike, image_source
+from sightline.retrieval.duplicates import Duplicates
+from sightline.retrieval.fusion import check_fusion
+from sightline.retrieval.query import Query, check_readable
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """What to search for, and how. Values that cannot be used are refused when this is made.
+
+    text, image: what to find, in words, by an image, or both. image_weight: with both, how much the image counts, 0
+        to 1; at either end only one of them does.
+    not_: what results should not show, in words; one or several.
+    where: a filter, such as `taken >= '2023-06-01' and path like 'holiday/%'`; see `retrieval.where`.
+    k: how many results.
+    late: how many of the best candidates are rescored by late interaction; `all` ranks everything by it.
+    late_fragments: how many fragments of either side, the first ones, take part in late interaction; None for all.
+    rerank: how many of the best are then rescored by matching; 0 for none.
+    fusion, weight: how the matcher's score and the cosine are combined; see `fusion.fuse`.
+    min_relevance: hide results below this relevance, 0 to 1.
+    budget_ms: how long the search may take. `late` and `rerank` are then upper limits.
+    duplicates: `fold` shows images that look the same as one result, `show` shows all.
+
+    What is left at None is chosen by the model; see `plan.resolve`.
+    """
+
+    text: str | None = None
+    image: ImageLike | None = None
+    image_weight: float = 0.5
+    not_: str | tuple[str, ...] = ()
+    where: str | None = None
+    k: int = 10
+    late: int | Literal["all"] | None = None
+    late_fragments: int | None = None
+    rerank: int | None = None
+    fusion: FusionRule | None = None
+    weight: float | None = None
+    min_relevance: float | None = None
+    budget_ms: float | None = None
+    duplicates: Duplicates = "fold"
+
+    def __post_init__(self) -> None:
+        self._check_numbers()
+        for words in (self.text or "", *self.unwanted):
+            check_readable(words)
+        if not all(words.strip() for words in self.unwanted):
+            raise OptionError("not_", "must not be empty")
+        if self.duplicates not in get_args(Duplicates):
+            raise OptionError("duplicates", f"must be fold or show, not {self.duplicates!r}")
+        if isinstance(self.late, str) and self.late != "all":
+            raise OptionError("late", f"must be a whole number or all, not {self.late!r}")
+        if self.late == "all" and self.budget_ms is not None:
+            raise OptionError("late", "cannot be all with a time limit", "Give a number, or leave out budget_ms.")
+        if self.fusion is not None:
+            check_fusion(self.fusion, DEFAULT_WEIGHT if self.weight is None else self.weight)
+
+    def _check_numbers(self) -> None:
+        for name, least in (("k", 1), ("late", 0), ("late_fragments", 1), ("rerank", 0)):
+            value = getattr(self, name)
+            if isinstance(value, int) and value < least:
+                raise OptionError(name, f"must be at least {least}, not {value}")
+        for name in ("min_relevance", "image_weight"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise OptionError(name, f"must be between 0 and 1, not {value:g}")
+        if self.budget_ms is not None and not 0 < self.budget_ms < math.inf:
+            raise OptionError("budget_ms", f"must be more than 0, not {self.budget_ms:g}")
+
+    @property
+    def unwanted(self) -> tuple[str, ...]:
+        """What results should not show."""
+        return (self.not_,) if isinstance(self.not_, str) else tuple(self.not_)
+
+    @property
+    def query(self) -> Query:
+        """What to search for.
+
+        >>> str(SearchOptions("a dog", not_="snow").query)
+        'a dog'
+        """
+        text = self.text if self.text and self.text.strip() else None
+        image = None if self.image is None else image_source(self.image)
+        if text is None and image is None:
+            raise QueryError("nothing to search for", "Give a text, an image, or both.")
+        if text is not None and image is not None and self.image_weight in (0, 1):
+            text, image = (text, None) if self.image_weight == 0 else (None, image)
+        return Query(text, image, self.image_weight, self.unwanted)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from benchmarks.timing import in_turns, options, save
 from sightline.bundle import Encoded
+from sightline.retrieval.late import LateScorer
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
 

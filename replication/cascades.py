@@ -62,7 +62,8 @@ class Cascades:
     def with_halves(self, texts: Half, images: Half) -> "Cascades":
         """The same test set with other encodings."""
         changed = copy(self)
-        changed.texts, changed.images, changed._logits = texts, images, {}
+        changed.texts, changed.images = texts, images
+        changed._best, changed._logits = {}, PairScores(changed._match)
         return changed
 
     def embed(self, distractors: int = 0) -> Evaluation:

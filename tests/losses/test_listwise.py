@@ -25,8 +25,16 @@ def literal_draw(cosines: list[float], allowed: list[bool], numbers: list[float]
 
 
 @settings(max_examples=40, deadline=None)
-@given(pairs=BATCHES, count=st.integers(1, 4), seed=st.integers(0, 999))
-def test_it_is_the_mean_surprise_at_the_right_one_of_each_list(pairs: Pairs, count: int, seed: int) -> None:
+@given(
+    pairs=BATCHES,
+    count=st.integers(1, 4),
+    seed=st.integers(0, 999),
+    terms=st.sampled_from([(0.0, 0.0, 0), (5.0, 0.0, 0), (5.0, 0.5, 2), (0.0, 0.0, 3)]),
+)
+def test_it_is_the_mean_surprise_at_the_right_one_of_each_list(
+    pairs: Pairs, count: int, seed: int, terms: tuple[float, float, int]
+) -> None:
+    cosine, alone, most = terms
     text_ids, image_ids = pairs.text_ids.tolist(), pairs.image_ids.tolist()
     generator = torch.Generator().manual_seed(seed)
     for_images = torch.rand(len(text_ids), len(image_ids), generator=generator).tolist()
@@ -37,15 +45,16 @@ def test_it_is_the_mean_surprise_at_the_right_one_of_each_list(pairs: Pairs, cou
     texts, images = masked_sum(pairs.texts.states, pairs.texts.mask), masked_sum(pairs.images.states, pairs.images.mask)
     surprises = []
     for t, text_id in enumerate(text_ids):
-        if text_id not in image_ids:
+        if text_id not in image_ids or (most and t >= most):
             continue
         i = image_ids.index(text_id)
         others = literal_draw(cosines[t].tolist(), [x != text_id for x in image_ids], for_images[t], count)
         rivals = literal_draw(cosines[:, i].tolist(), [x != text_id for x in text_ids], for_texts[t], count)
-        by_image = torch.stack([(texts[t] * images[j]).sum() for j in [i, *others]])
-        by_text = torch.stack([(texts[d] * images[i]).sum() for d in [t, *rivals]])
-        surprises += [-by_image.log_softmax(0)[0], -by_text.log_softmax(0)[0]]
-    loss = value(Listwise(count, TEMPERATURE), pairs, seed)
+        for lists in ([(t, j) for j in [i, *others]], [(d, i) for d in [t, *rivals]]):
+            scores = torch.stack([(texts[d] * images[j]).sum() for d, j in lists])
+            added = cosine * torch.stack([cosines[d, j] for d, j in lists]).float()
+            surprises += [-(scores + added).log_softmax(0)[0] - alone * scores.log_softmax(0)[0]]
+    loss = value(Listwise(count, TEMPERATURE, cosine=cosine, alone=alone, texts=most), pairs, seed)
     if not surprises:
         assert loss == 0
         return

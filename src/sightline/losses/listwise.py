@@ -23,8 +23,12 @@ class Listwise(Objective):
     negatives: how many images and how many texts each text competes with; each step judges 1 + 2 negatives pairs a
         text. Where a batch has fewer, those there are.
     temperature, chunk: as in `Matching`.
+    cosine: how many times the cosine of the embeddings is added to s, so that the matcher learns what they miss; best
+        one over the temperature that the embeddings were trained with. 0 adds nothing.
+    alone: with `cosine`, the weight of the same loss without it, so that the matcher learns to choose by itself too.
+    texts: lists for this many texts of a batch only, those in its first rows; 0 is all of them.
 
-    Sends gradients into the states of both sides; reads the embeddings too, but only to choose.
+    Sends gradients into the states of both sides; reads the embeddings too, but sends none there.
 
     Shares: a list belongs to the process that owns its text; the mean is over all texts whose image is in the batch.
 
@@ -40,8 +44,20 @@ class Listwise(Objective):
 
     needs = frozenset({"states"})
 
-    def __init__(self, negatives: int = 3, temperature: float = 0.07, chunk: int = 0) -> None:
+    def __init__(
+        self,
+        negatives: int = 3,
+        temperature: float = 0.07,
+        chunk: int = 0,
+        cosine: float = 0.0,
+        alone: float = 0.0,
+        texts: int = 0,
+    ) -> None:
         super().__init__()
+        if min(cosine, alone, texts) < 0:
+            raise ModelError(f"listwise cosine {cosine}, alone {alone}, texts {texts}", "Give numbers from 0 up.")
+        if alone and not cosine:
+            raise ModelError(f"listwise alone {alone} without cosine: it is alone already", "Leave it out.")
         if negatives < 1:
             raise ModelError(f"listwise negatives {negatives}", "Give at least 1.")
         if temperature <= 0:
@@ -49,24 +65,31 @@ class Listwise(Objective):
         self.negatives = negatives
         self.temperature = temperature
         self.chunk = check_chunk(chunk)
+        self.cosine, self.alone, self.texts = cosine, alone, texts
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
         """Give this process's share of the mean."""
         positive = pairs.own
-        rows = torch.arange(len(positive), device=positive.device)[pairs.own_texts]
-        own = rows[positive[rows].any(1)]
+        everyone = torch.arange(len(positive), device=positive.device)
+        listed = positive.any(1) & (everyone < self.texts if self.texts else True)
+        rows = everyone[pairs.own_texts]
+        own = rows[listed[rows]]
         images = positive[own].int().argmax(1)
         others, absent_images, rivals, absent_texts = self._drawn(pairs, own, images, generator)
-        logits = judge(
-            pairs,
-            model,
-            torch.cat([own, own.repeat_interleave(others.shape[1]), rivals.flatten()]),
-            torch.cat([images, others.flatten(), images.repeat_interleave(rivals.shape[1])]),
-            self.chunk,
-        )
-        right, by_image, by_text = torch.split(logits, [len(own), others.numel(), rivals.numel()])
-        losses = _surprise(right, by_image, absent_images) + _surprise(right, by_text, absent_texts)
-        return losses.sum() / (2 * positive.any(1).sum().clamp(min=1))
+        texts = torch.cat([own, own.repeat_interleave(others.shape[1]), rivals.flatten()])
+        candidates = torch.cat([images, others.flatten(), images.repeat_interleave(rivals.shape[1])])
+        logits = judge(pairs, model, texts, candidates, self.chunk)
+
+        def losses(logits: Tensor) -> Tensor:
+            right, by_image, by_text = torch.split(logits, [len(own), others.numel(), rivals.numel()])
+            return _surprise(right, by_image, absent_images) + _surprise(right, by_text, absent_texts)
+
+        if not self.cosine:
+            found = losses(logits)
+        else:
+            cosines = pairs.cosines().detach()[texts, candidates]
+            found = losses(logits + self.cosine * cosines) + self.alone * losses(logits)
+        return found.sum() / (2 * listed.sum().clamp(min=1))
 
     @torch.no_grad()
     def _drawn(

@@ -8,6 +8,7 @@ tokenizer.json      how its texts become tokens
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -33,6 +34,7 @@ KINDS: dict[str, tuple[type[DualStream] | type[SingleStream], type[Config]]] = {
     "dual_stream": (DualStream, DualStreamConfig),
     "single_stream": (SingleStream, SingleStreamConfig),
 }
+_MATCHER_HEADS = ("image_states.", "match_score.", "aligned.")
 _TOWER_OF_PART = {
     "image": "image",
     "image_reader": "image_reader",
@@ -66,8 +68,11 @@ def save(retriever: AnyRetriever, tokenizer: Tokenizer, folder: str | Path) -> N
     (folder / CHECKPOINT_FILE).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
 
 
-def load(folder: str | Path) -> tuple[AnyRetriever, Tokenizer]:
-    """Read a checkpoint that `save` wrote."""
+def load(folder: str | Path, add: Mapping[str, Any] | None = None) -> tuple[AnyRetriever, Tokenizer]:
+    """Read a checkpoint that `save` wrote.
+
+    add: settings of a matcher for a two-tower model that has none (`matcher`, `matcher_layers`, …); it is new.
+    """
     folder = Path(folder)
     path = folder / CHECKPOINT_FILE
     try:
@@ -79,14 +84,18 @@ def load(folder: str | Path) -> tuple[AnyRetriever, Tokenizer]:
     if not isinstance(description, dict) or description.get("format") != FORMAT or description.get("kind") not in KINDS:
         raise ModelError(f"{path}: not a checkpoint of format {FORMAT}", "Update Sightline, or train the model again.")
     model, shape = KINDS[description["kind"]]
-    config = settings.parse(shape, description["config"], str(path), ModelError)
+    if add:
+        _check_added(add, description, path)
+    config = settings.parse(shape, {**description["config"], **(add or {})}, str(path), ModelError)
     located = {
         field: dataclasses.replace(tower, source=str(folder / tower.source))
         for field in _TOWER_OF_PART.values()
-        if (tower := getattr(config, field, None)) is not None
+        if (tower := getattr(config, field, None)) is not None and field not in (add or {})
     }
     retriever = model(dataclasses.replace(config, **located))  # type: ignore[arg-type]
-    _load_heads(retriever, folder / "heads.safetensors")
+    _load_heads(retriever, folder / "heads.safetensors", _MATCHER_HEADS if add else ())
+    if add and isinstance(retriever, DualStream):
+        retriever.align()
     tokenizer = Tokenizer.open(folder / "tokenizer.json", config.text_input.max_length, int(description["pad_id"]))
     return retriever, tokenizer
 
@@ -107,13 +116,23 @@ def _not_one(folder: Path) -> ModelError:
     )
 
 
-def _load_heads(retriever: torch.nn.Module, path: Path) -> None:
+def _check_added(add: Mapping[str, Any], description: Mapping[str, Any], path: Path) -> None:
+    """Refuse to add anything but a matcher, or to a model that has one."""
+    if unknown := [key for key in add if not key.startswith("matcher")]:
+        raise ModelError(f"{path}: {', '.join(unknown)} cannot be added to a checkpoint: only a matcher can")
+    if description["kind"] != "dual_stream" or description["config"].get("matcher", "shared") != "none":
+        raise ModelError(f"{path}: this model has a matcher already", "Leave out model.add.")
+
+
+def _load_heads(retriever: torch.nn.Module, path: Path, new: tuple[str, ...] = ()) -> None:
+    """Load what is Sightline's own; only heads whose names start with one of `new` may be missing."""
     try:
         heads = load_file(path)
     except Exception as error:  # the library raises its own exception for damage and OSError for absence
         raise ModelError(f"{path}: cannot be read: {error}") from error
     inside = {id(tensor) for part in retriever.parts().values() for tensor in part.parameters()}  # type: ignore[operator]
     wanted = {name for name, tensor in retriever.named_parameters() if id(tensor) not in inside}
+    wanted -= {name for name in wanted if new and name.startswith(new)}
     if wanted != heads.keys():
         lacking, surplus = sorted(wanted - heads.keys()), sorted(heads.keys() - wanted)
         raise ModelError(

@@ -19,7 +19,9 @@ class DualStreamConfig:
     encoder, what they are like. One of the two. Embeddings of regions are made of the mean of them all, unless there is
     an image_reader (paper 4) or there are relations (paper 2).
     matcher: "none"; "shared" (the text tower itself reads [words ; image]: the JOINT model of paper 1, section 3.4);
-    or "own" (a second text encoder, `matcher_tower`, by default a copy of the text tower).
+    "own" (a second text encoder, `matcher_tower`, by default a copy of the text tower); or "aligned" (the same, but it
+    reads words already compared with what they attend to in the image: see `AlignedMatcher`).
+    matcher_layers: without a `matcher_tower`, how many of the text tower's last layers the matcher copies; 0 is all.
     matcher_reads: the matcher's text input, "words" (word vectors, so that it reads from scratch) or "states" (what the
     text tower made of them, so that it continues).
     matcher_layer: the layer of the image tower, counted from 1, whose patches the matcher reads; 0 is the last. A tower
@@ -57,9 +59,10 @@ class DualStreamConfig:
     codes_layer: int = 0
     fragments: int = 0
     text_pooling: Literal["mean", "first", "last"] = "mean"
-    matcher: Literal["none", "shared", "own"] = "shared"
+    matcher: Literal["none", "shared", "own", "aligned"] = "shared"
     matcher_reads: Literal["words", "states"] = "words"
     matcher_tower: TowerConfig | None = None
+    matcher_layers: int = 0
     matcher_layer: int = 0
     image_reader: TowerConfig | None = None
     relations: RelationConfig | None = None
@@ -75,8 +78,15 @@ class DualStreamConfig:
             raise ModelError(
                 'a shared matcher reads words: matcher_reads = "states" would run the text tower on itself'
             )
-        if self.matcher != "own" and self.matcher_tower is not None:
-            raise ModelError(f'matcher_tower is given, but matcher is "{self.matcher}"', 'Set matcher = "own".')
+        if self.matcher not in ("own", "aligned") and (self.matcher_tower is not None or self.matcher_layers):
+            raise ModelError(
+                f'matcher_tower or matcher_layers is given, but matcher is "{self.matcher}"', 'Set matcher = "own".'
+            )
+        if self.matcher == "aligned" and (self.matcher_reads != "states" or self.codes):
+            raise ModelError(
+                "an aligned matcher compares what the text tower made of the words, without codes",
+                'Set matcher_reads = "states" and codes = 0.',
+            )
         if self.matcher_layer < 0 or (self.matcher_layer and self.matcher == "none"):
             raise ModelError(f'matcher_layer is {self.matcher_layer} with matcher "{self.matcher}"')
         if min(self.codes, self.fragments) < 0:

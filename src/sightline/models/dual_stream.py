@@ -10,6 +10,7 @@ from sightline.bundle.model import Ability
 from sightline.errors import ModelError
 from sightline.media import Preprocess
 from sightline.models import towers
+from sightline.models.aligned_matcher import AlignedMatcher, AlignedStates
 from sightline.models.dual_config import DualStreamConfig
 from sightline.models.fragments import mask_with_codes, mask_without_codes, new_codes, pooled_regions, with_codes
 from sightline.models.heads import ImageStates, MatchScore, UnitProjection, last_real, masked_mean
@@ -73,17 +74,26 @@ class DualStream(Retriever):
             self.image_embedding = RelationPooling(dim, relations.image, relations)
             self.text_embedding = RelationPooling(dim, relations.text, relations)
         self.own_matcher: TextTower | None = None
-        if config.matcher == "own":
+        if config.matcher in ("own", "aligned"):
             encoder, _ = towers.build(config.matcher_tower or config.text, "text")
+            if config.matcher_tower is None and config.matcher_layers:
+                encoder = towers.last_layers(encoder, config.matcher_layers)
             self.own_matcher = TextTower(encoder, config.text_input.max_length)
             if self.own_matcher.hidden != self.text.hidden:
                 raise ModelError(
                     f"the matcher is {self.own_matcher.hidden} wide and the text tower {self.text.hidden}: "
                     f"it could not read the text's states"
                 )
-        self.image_states: ImageStates | None = None
+        self.image_states: ImageStates | AlignedStates | None = None
         self.match_score: MatchScore | None = None
-        if config.matcher != "none":
+        self.aligned: AlignedMatcher | None = None
+        if config.matcher == "aligned":
+            self.matcher.check_reads_images()
+            places = 0 if self.image is None else self.image.places
+            self.image_states = AlignedStates(given_width, self.text.hidden, places)
+            self.aligned = AlignedMatcher(self.text.hidden, max(1, self.text.heads // 2))
+            self.align()
+        elif config.matcher != "none":
             self.matcher.check_reads_images()
             self.image_states = ImageStates(given_width, self.text.hidden, self.text.word_spread())
             self.match_score = MatchScore(self.text.hidden)
@@ -109,6 +119,15 @@ class DualStream(Retriever):
     def reads_pixels(self) -> bool:
         """Whether it has an image tower."""
         return self.image is not None
+
+    def align(self) -> None:
+        """Let an aligned matcher start from the space that the embeddings share now."""
+        text, image, states = self.text_embedding, self.image_embedding, self.image_states
+        if not isinstance(states, AlignedStates):
+            return
+        direct = self.image_reader is None and isinstance(image, UnitProjection)
+        if direct and isinstance(text, UnitProjection):
+            states.align(image.linear.weight, text.linear.weight)
 
     @property
     def matcher(self) -> TextTower:
@@ -180,6 +199,9 @@ class DualStream(Retriever):
 
     def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
         """Logits [batch] that text i and image i belong together."""
+        if self.aligned is not None:
+            compared = self.aligned.compare(text_states, image_states, image_mask)
+            return self.aligned.logits(self.matcher.read(compared, text_mask, None, None), text_mask)
         if self.match_score is None:
             raise ModelError("this model has no matcher", 'Build it with matcher = "shared" or "own".')
         text_mask, image_mask = (mask_without_codes(mask, self.config.codes) for mask in (text_mask, image_mask))

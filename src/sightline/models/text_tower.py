@@ -48,6 +48,11 @@ class TextTower(nn.Module):
         """Width of what the encoder gives."""
         return int(self.encoder.config.hidden_size)
 
+    @property
+    def heads(self) -> int:
+        """Attention heads of its layers; 1 for a recurrent encoder."""
+        return int(getattr(self.encoder.config, "num_attention_heads", 1))
+
     def word_spread(self) -> float:
         """Root mean square of the word vectors: the scale of input that the transformer knows."""
         return float(self.encoder.get_input_embeddings().weight.detach().square().mean().sqrt())

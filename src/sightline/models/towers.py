@@ -150,6 +150,17 @@ def shorten(model: PreTrainedModel, step: int) -> PreTrainedModel:
     return model
 
 
+def last_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:
+    """Keep the last `count` layers of the encoder's stack, in the model and in its config."""
+    parent, name = _stack(model)
+    stack = list(getattr(parent, name))
+    if not 0 < count <= len(stack):
+        raise ModelError(f"the last {count} layers were asked for, and {type(model).__name__} has {len(stack)}")
+    setattr(parent, name, nn.ModuleList(stack[-count:]))
+    model.config.num_hidden_layers = count
+    return model
+
+
 def layers(model: nn.Module) -> nn.ModuleList:
     """The stack of an encoder's layers, first to last."""
     parent, name = _stack(model)

@@ -24,6 +24,8 @@ class Augment:
     aspect: a crop is at most this much wider than high, or higher than wide, in proportion to the picture.
     colour: brightness, contrast and saturation are each multiplied by 1 - colour to 1 + colour; 0 switches it off.
         Hue stays, since captions name colours.
+    views: of a frozen image tower, how many changed versions of each image it sees, once and before training, to be
+        drawn from; 0 runs the tower on a new version at every step.
 
     >>> pictures = torch.randint(256, (4, 3, 8, 8), dtype=torch.uint8)
     >>> seen = Augment(crop=0.5, colour=0.2)(pictures, torch.Generator().manual_seed(0))
@@ -35,6 +37,7 @@ class Augment:
     crop: float = 0.6
     aspect: float = 4 / 3
     colour: float = 0.0
+    views: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.flip <= 1:
@@ -43,6 +46,8 @@ class Augment:
             raise ModelError(f"augment crop {self.crop}", "Give a share of the area above 0, up to 1 for no cropping.")
         if not 1 <= self.aspect < math.inf:
             raise ModelError(f"augment aspect {self.aspect}", "Give a ratio of at least 1.")
+        if self.views < 0:
+            raise ModelError(f"augment views {self.views}", "Give a number from 0 up.")
         if not 0 <= self.colour <= 1:
             raise ModelError(f"augment colour {self.colour}", "Give a strength from 0 to 1.")
 

@@ -36,10 +36,12 @@ class Feed:
         self._augment, self._world, self._device = augment, world, device
 
     def pixels(self, batch: DrawnBatch, seed: int) -> Tensor:
-        """Give this process's pictures, augmented; nothing where they were all seen before, or are regions."""
-        if self._seen is not None or self._regions is not None:
+        """Give this process's images, augmented; nothing for regions, and views of images that were all seen before."""
+        if self._regions is not None:
             return torch.empty(0)
         own = self._world.share(len(batch.images))
+        if self._seen is not None:
+            return self._seen.draw(len(batch.images), seed)[own]
         return self._augmented(self._corpus.pixels(batch.images[own]), own.start, seed)
 
     def texts(self, batch: DrawnBatch) -> Side:
@@ -88,7 +90,7 @@ class Feed:
             return lambda rows: regions.of_images(numbers[rows], most)
         if self._seen is not None:
             seen = self._seen
-            return lambda rows: seen.of_images(numbers[rows])
+            return lambda rows: seen.of_images(numbers[rows], pixels[rows])
         preprocess = self._corpus.preprocess
         return lambda rows: normalised(pixels[rows], preprocess)
 

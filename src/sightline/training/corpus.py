@@ -17,6 +17,7 @@ from sightline.errors import DataError, MediaError
 from sightline.media import ImageInput, Preprocess, fit, open_image, require_pixels
 from sightline.models.retriever import Retriever, Seen, Tokens
 from sightline.parallel import usable_cpus
+from sightline.training.augment import Augment
 from sightline.training.distributed import to_device
 from sightline.training.same_rows import SamePairs, SameRows, SameRule
 
@@ -181,34 +182,70 @@ def room(device: torch.device, on_cpu: int) -> int:
 
 
 class SeenImages:
-    """What a frozen image tower sees in every picture, computed once: training then runs without the tower."""
+    """What a frozen image tower sees in every image, computed once: training then runs without the tower.
+
+    views: how many versions of each image it saw. The first is the image itself, others are augmented.
+    """
 
     LIMIT = 16 << 30
 
-    def __init__(self, seen: Seen) -> None:
-        self._seen = seen
+    def __init__(self, seen: Seen, views: int = 1) -> None:
+        self._seen, self.views = seen, views
 
     @classmethod
     @torch.no_grad()
     def of(
-        cls, corpus: Corpus, model: Retriever, device: torch.device, before: Before | None = None, batch: int = 128
+        cls,
+        corpus: Corpus,
+        model: Retriever,
+        device: torch.device,
+        before: Before | None = None,
+        augment: Augment | None = None,
+        seed: int = 0,
+        batch: int = 128,
     ) -> "SeenImages | None":
         """Look at every image of the corpus, unless that takes more than 16 GiB (on a GPU, half of its free memory)."""
-        parts: list[Seen] = []
-        limit = room(device, cls.LIMIT)
+        views = max(1, augment.views) if augment is not None else 1
+        if views > 1:
+            corpus.decode_all(before)
+        limit, total = room(device, cls.LIMIT), views * len(corpus)
         kind = torch.bfloat16 if device.type == "cuda" else torch.float32
-        for start in range(0, len(corpus), batch):
-            numbers = np.arange(start, min(start + batch, len(corpus)))
-            with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-                seen = model.look(normalised(corpus.pixels(numbers, keep=False), corpus.preprocess))
-            if start == 0 and seen.patches[0].numel() * kind.itemsize * len(corpus) > limit:
-                return None
-            parts.append(Seen(*(None if part is None else part.to(kind) for part in seen)))  # type: ignore[arg-type]
-            if before is not None:
-                before("looking at pictures", int(numbers[-1]) + 1, len(corpus))
-        return cls(Seen(*(None if some[0] is None else torch.cat(some) for some in zip(*parts, strict=True))))  # type: ignore[arg-type]
+        generator = torch.Generator().manual_seed(seed)
+        whole: Seen | None = None
+        for view in range(views):
+            for start in range(0, len(corpus), batch):
+                numbers = np.arange(start, min(start + batch, len(corpus)))
+                pixels = corpus.pixels(numbers, keep=False)
+                if view and augment is not None:
+                    pixels = augment(pixels, generator)
+                with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+                    seen = model.look(normalised(pixels, corpus.preprocess))
+                if whole is None:
+                    if sum(part[0].numel() for part in seen if part is not None) * kind.itemsize * total > limit:
+                        return None
+                    shapes = (None if part is None else (total, *part.shape[1:]) for part in seen)
+                    empty = (
+                        None if shape is None else torch.empty(shape, dtype=kind, device=device) for shape in shapes
+                    )
+                    whole = Seen(*empty)  # type: ignore[arg-type]
+                first = view * len(corpus) + start
+                for room_for, part in zip(whole, seen, strict=True):
+                    if room_for is not None and part is not None:
+                        room_for[first : first + len(numbers)] = part
+                if before is not None:
+                    before("looking at pictures", first + len(numbers), total)
+        return None if whole is None else cls(whole, views)
 
-    def of_images(self, images: Longs) -> Seen:
-        """Give what was seen in pictures by number."""
-        rows = to_device(torch.from_numpy(images), self._seen.pooled.device)
+    def draw(self, count: int, seed: int) -> Tensor:
+        """Draw a view for each of `count` images of a batch, [count]; empty where there is only one."""
+        if self.views == 1:
+            return torch.empty(0)
+        return torch.randint(self.views, (count,), generator=torch.Generator().manual_seed(seed))
+
+    def of_images(self, images: Longs, views: Tensor | None = None) -> Seen:
+        """Give what was seen in images by number, in the views [n] given or in themselves."""
+        rows = torch.from_numpy(images)
+        if views is not None and len(views):
+            rows = rows + views * (len(self._seen.pooled) // self.views)
+        rows = to_device(rows, self._seen.pooled.device)
         return Seen(*(None if part is None else part[rows].float() for part in self._seen))  # type: ignore[arg-type]

@@ -31,11 +31,12 @@ _EITHER = {"train": "sources", "sources": "train"}  # two ways to name the data:
 class Recipe:
     """A training run.
 
-    model: `start` (a checkpoint's folder to go on from), or `kind` ("dual_stream", "single_stream") and the settings
-    of that kind. objectives: by a name of your choice, each with its `loss` (triplet, contrastive, matching, listwise,
-    distill, relation, masked_words, masked_fragments), its `weight`, its `begin` and `end` if it takes part only
-    between these shares of all steps, and that loss's own settings. teacher: for distill. average: of the
-    weights over the last part of training.
+    model: `start` (a checkpoint's folder to go on from; with `add`, settings of a matcher that it lacks), or `kind`
+    ("dual_stream", "single_stream") and the settings of that kind.
+    objectives: by a name of your choice, each with its `loss` (triplet, contrastive, matching, listwise, distill,
+    relation, masked_words, masked_fragments), its `weight`, its `begin` and `end` if it takes part only between these
+    shares of all steps, and that loss's own settings.
+    teacher: for distill.
     """
 
     name: str
@@ -69,8 +70,7 @@ class Recipe:
             raise RecipeError("blend: a new model has nothing to blend", "Give model.start, or leave out blend.")
         if not self.start:
             self.model_config()
-        elif len(self.model) > 1:
-            surplus = ", ".join(key for key in self.model if key != "start")
+        elif surplus := ", ".join(key for key in self.model if key not in ("start", "add")):
             raise RecipeError(
                 f"model: start takes all of the model from {self.start}, so that {surplus} would go unheard",
                 "Leave out either start or the others.",

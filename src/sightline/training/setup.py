@@ -101,7 +101,7 @@ def make_model(
     if saved is not None:
         return checkpoint.load(saved)
     if recipe.start:
-        model, tokenizer = checkpoint.load(recipe.start)
+        model, tokenizer = checkpoint.load(recipe.start, recipe.model.get("add"))
         if recipe.blend is not None:
             blend(model, recipe.blend.part, recipe.blend.source, recipe.blend.share)
         return model, tokenizer

@@ -106,9 +106,9 @@ class _Run:
         self.steps = asked.steps or max(1, round(asked.epochs * self.batches.batches_per_epoch))
         self.evaluation: Validated | None = None
         self.seen: SeenImages | None = None
-        if recipe.augment is None and self._sees_always_alike():
+        if (recipe.augment is None or recipe.augment.views) and self._sees_always_alike():
             self.model.eval()
-            self.seen = SeenImages.of(self.corpus, self.model, device, before)
+            self.seen = SeenImages.of(self.corpus, self.model, device, before, recipe.augment, recipe.seed)
         if device.type == "cuda" and self.seen is None and self.regions is None:
             self.corpus.decode_all(before)
         self.feed = Feed(self.model, self.corpus, self.regions, self.seen, recipe.augment, world, device)

@@ -1,0 +1,81 @@
+"""A matcher that compares every word with the part of the image it is about, and then reads those comparisons.
+
+Word-to-region attention is that of SCAN (Lee et al. 2018); reasoning over the comparisons follows SGRAF (Diao et al.
+2021), with layers of the text tower as the reasoner. It starts from vectors that already share a space, so that it
+learns from the first step, where a transformer over [words ; image] has to find out first what belongs together.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sightline.models.heads import masked_mean
+
+
+class AlignedStates(nn.Module):
+    """Carries image fragments [batch, n, width] into the space of the text tower's states, [batch, n, hidden].
+
+    places: how many fragments an image has; each place gets a learned vector. 0 where they are no grid.
+    """
+
+    def __init__(self, width: int, hidden: int, places: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, hidden)
+        self.places = nn.Parameter(torch.zeros(max(places, 1), hidden), requires_grad=places > 0)
+
+    def forward(self, fragments: Tensor) -> Tensor:
+        """Map fragments to states."""
+        return self.linear(fragments) + self.places  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def align(self, image_projection: Tensor, text_projection: Tensor) -> None:
+        """Start where the embeddings agree: through the image's projection, and back through the text's.
+
+        image_projection: [dim, width]; text_projection: [dim, hidden], both of one embedding space.
+        """
+        back = torch.linalg.pinv(text_projection.float())
+        self.linear.weight.copy_(back @ image_projection.float())
+        self.linear.bias.zero_()
+
+
+class AlignedMatcher(nn.Module):
+    """Compares words with what they attend to in an image, before and after the text tower's layers read them.
+
+    heads: how many ways to attend. Each has a temperature of its own.
+    """
+
+    def __init__(self, hidden: int, heads: int = 6) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.value = nn.Linear(hidden, hidden), nn.Linear(hidden, hidden)
+        self.key = nn.Linear(hidden, hidden)
+        self.key.load_state_dict(self.query.state_dict())  # states share a space: what is alike attends to each other
+        self.sharpness = nn.Parameter(torch.full((heads, 1, 1), 10.0))
+        self.word = nn.Linear(hidden, hidden)
+        self.from_word, self.from_image = nn.Linear(hidden, hidden), nn.Linear(hidden, hidden)
+        self.from_product, self.from_cosine = nn.Linear(hidden, hidden), nn.Linear(heads, hidden)
+        self.norm = nn.LayerNorm(hidden)
+        self.dense = nn.Linear(2 * hidden, hidden)
+        self.score = nn.Linear(hidden, 1)
+
+    def compare(self, text: Tensor, image: Tensor, image_mask: Tensor) -> Tensor:
+        """Comparisons [batch, words, hidden] of words [batch, words, hidden] with an image [batch, n, hidden]."""
+        query, key = (F.normalize(self._split(part), dim=-1) for part in (self.query(text), self.key(image)))
+        hidden_image = ~image_mask[:, None, None, :]
+        cosines = (query @ key.transpose(-1, -2)).masked_fill(hidden_image, -1.0)
+        attention = (cosines * self.sharpness).masked_fill(hidden_image, torch.finfo(cosines.dtype).min).softmax(-1)
+        attended = (attention @ self._split(self.value(image))).transpose(1, 2).flatten(2)
+        word = self.word(text)
+        product = F.normalize(word, dim=-1) * F.normalize(attended, dim=-1) * text.shape[-1]
+        best = cosines.amax(-1).transpose(1, 2)
+        read = self.from_word(word) + self.from_image(attended) + self.from_product(product)
+        return self.norm(read + self.from_cosine(best * 4))  # type: ignore[no-any-return]
+
+    def logits(self, read: Tensor, text_mask: Tensor) -> Tensor:
+        """Logits [batch] from comparisons that the text tower's layers have read, [batch, words, hidden]."""
+        both = torch.cat([read[:, 0], masked_mean(read, text_mask)], -1)
+        return self.score(F.gelu(self.dense(both))).squeeze(-1)  # type: ignore[no-any-return]
+
+    def _split(self, values: Tensor) -> Tensor:
+        """[batch, n, hidden] as [batch, heads, n, hidden / heads]."""
+        return values.unflatten(-1, (self.heads, -1)).transpose(1, 2)

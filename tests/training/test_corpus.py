@@ -17,6 +17,7 @@ from sightline.datasets import Record, read_all
 from sightline.errors import DataError, MediaError, ModelError, RecipeError, SightlineError
 from sightline.media import ImageBytes, Preprocess, to_pixels
 from sightline.training import corpus as corpus_module
+from sightline.training.augment import Augment
 from sightline.training.corpus import Corpus, SeenImages, normalised
 from sightline.training.recipe import parse_recipe
 from sightline.training.setup import training_records, validation_records
@@ -114,6 +115,23 @@ def test_what_a_frozen_tower_saw_is_what_it_sees(records: list[Record]) -> None:
     torch.testing.assert_close(kept.patches, fresh.patches)
     torch.testing.assert_close(kept.below, fresh.below)
     assert fresh.below is not None
+
+
+def test_a_frozen_tower_sees_each_image_and_changed_views_of_it(records: list[Record]) -> None:
+    model = tiny.retriever(tiny.PIXEL_MODELS["dual-aligned"])
+    corpus = Corpus(records, "en", model.preprocess, tiny.tokenizer())
+    seen = SeenImages.of(corpus, model, torch.device("cpu"), augment=Augment(crop=0.3, views=3), batch=2)
+    assert seen is not None
+    itself, first, second = (seen.of_images(np.arange(3), torch.full((3,), view)).patches for view in range(3))
+    with torch.no_grad():
+        fresh = model.look(normalised(corpus.pixels(np.arange(3)), model.preprocess)).patches
+    torch.testing.assert_close(itself, fresh)
+    torch.testing.assert_close(seen.of_images(np.arange(3)).patches, fresh)
+    assert (first - itself).abs().amax() > 1e-3
+    assert (second - first).abs().amax() > 1e-3
+    drawn = seen.draw(300, seed=5)
+    assert torch.equal(drawn, seen.draw(300, seed=5))
+    assert set(drawn.tolist()) == {0, 1, 2}
 
 
 def test_captions_that_are_cut_are_counted(records: list[Record]) -> None:

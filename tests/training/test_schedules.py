@@ -155,9 +155,9 @@ def test_a_frozen_tower_is_looked_through_once_and_gives_the_losses_of_looking_e
     looks: list[int] = []
     of_images = SeenImages.of_images
 
-    def counted(seen: SeenImages, images: Longs) -> Seen:
+    def counted(seen: SeenImages, images: Longs, views: Tensor | None = None) -> Seen:
         looks.append(len(images))
-        return of_images(seen, images)
+        return of_images(seen, images, views)
 
     monkeypatch.setattr(SeenImages, "of_images", counted)
     _, once = movements(few, tmp_path / "once", optimizer=frozen, dropout=0.1)
@@ -168,6 +168,21 @@ def test_a_frozen_tower_is_looked_through_once_and_gives_the_losses_of_looking_e
     assert not looks
     for kept, fresh in zip(once, each_time, strict=True):
         assert kept == pytest.approx(fresh, rel=1e-5)
+
+
+def test_a_frozen_tower_sees_views_once_and_a_resumed_run_draws_the_same(few: Path, tmp_path: Path) -> None:
+    frozen = {"lr": 1e-3, "rates": {"image": 0.0}}
+    _, plain = movements(few, tmp_path / "plain", optimizer=frozen)
+    _, views = movements(few, tmp_path / "views", optimizer=frozen, augment={"crop": 0.5, "views": 3})
+    assert views[1] != pytest.approx(plain[1], rel=1e-6)
+    settings = {"optimizer": frozen, "augment": {"crop": 0.5, "views": 3}, "schedule": {"steps": 4}}
+    recipe = parse_recipe(shapes.recipe(few, few, hidden=16, data={"batch_size": 8}, **settings), "it")
+    whole = checkpoint.load(train(recipe, tmp_path / "whole").folder)[0].state_dict()
+    train(recipe, tmp_path / "parts", stop_after=2)
+    parts = checkpoint.load(train(recipe, tmp_path / "parts", resume=True).folder)[0].state_dict()
+    torch.testing.assert_close(parts, whole, rtol=0, atol=0)
+    with pytest.raises(RecipeError, match="is 3: it is for a frozen image tower"):
+        movements(few, tmp_path / "trained", augment={"views": 3})
 
 
 def test_a_frozen_tower_looks_each_time_where_pictures_are_augmented(

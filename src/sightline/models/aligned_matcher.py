@@ -78,4 +78,5 @@ class AlignedMatcher(nn.Module):
 
     def _split(self, values: Tensor) -> Tensor:
         """[batch, n, hidden] as [batch, heads, n, hidden / heads]."""
-        return values.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        batch, count, hidden = values.shape
+        return values.view(batch, count, self.heads, hidden // self.heads).transpose(1, 2)

@@ -125,8 +125,9 @@ class DualStream(Retriever):
         text, image, states = self.text_embedding, self.image_embedding, self.image_states
         if not isinstance(states, AlignedStates):
             return
-        direct = self.image_reader is None and isinstance(image, UnitProjection)
-        if direct and isinstance(text, UnitProjection):
+        if self.image_reader is not None:  # it embeds, and what it reads is in no shared space
+            return
+        if isinstance(image, UnitProjection) and isinstance(text, UnitProjection):
             states.align(image.linear.weight, text.linear.weight)
 
     @property

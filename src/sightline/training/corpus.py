@@ -223,15 +223,11 @@ class SeenImages:
                 if whole is None:
                     if sum(part[0].numel() for part in seen if part is not None) * kind.itemsize * total > limit:
                         return None
-                    shapes = (None if part is None else (total, *part.shape[1:]) for part in seen)
-                    empty = (
-                        None if shape is None else torch.empty(shape, dtype=kind, device=device) for shape in shapes
-                    )
-                    whole = Seen(*empty)  # type: ignore[arg-type]
+                    whole = _room_for(seen, total, kind)
                 first = view * len(corpus) + start
-                for room_for, part in zip(whole, seen, strict=True):
-                    if room_for is not None and part is not None:
-                        room_for[first : first + len(numbers)] = part
+                for kept, part in zip(whole, seen, strict=True):
+                    if kept is not None and part is not None:
+                        kept[first : first + len(numbers)] = part
                 if before is not None:
                     before("looking at pictures", first + len(numbers), total)
         return None if whole is None else cls(whole, views)
@@ -249,3 +245,8 @@ class SeenImages:
             rows = rows + views * (len(self._seen.pooled) // self.views)
         rows = to_device(rows, self._seen.pooled.device)
         return Seen(*(None if part is None else part[rows].float() for part in self._seen))  # type: ignore[arg-type]
+
+
+def _room_for(seen: Seen, rows: int, kind: torch.dtype) -> Seen:
+    """Allocate `rows` rows of what was seen in a few images."""
+    return Seen(*(part if part is None else part.new_empty(rows, *part.shape[1:], dtype=kind) for part in seen))  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sightline.errors import RecipeError
 from sightline.losses import Inputs, Objective
 from sightline.training import distributed
 from sightline.training.batches import Feed
@@ -106,7 +107,13 @@ class _Run:
         self.steps = asked.steps or max(1, round(asked.epochs * self.batches.batches_per_epoch))
         self.evaluation: Validated | None = None
         self.seen: SeenImages | None = None
-        if (recipe.augment is None or recipe.augment.views) and self._sees_always_alike():
+        views = 0 if recipe.augment is None else recipe.augment.views
+        if views and (recipe.teacher is not None or not self._sees_always_alike()):
+            raise RecipeError(
+                f"augment.views is {views}: it is for a frozen image tower, and without a teacher",
+                "Leave it out, or set optimizer.rates.image = 0.",
+            )
+        if (recipe.augment is None or views) and self._sees_always_alike():
             self.model.eval()
             self.seen = SeenImages.of(self.corpus, self.model, device, before, recipe.augment, recipe.seed)
         if device.type == "cuda" and self.seen is None and self.regions is None:

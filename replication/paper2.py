@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.provenance import provenance
+from replication.hard_queries import average_similarities, special_recalls
 from replication.ranks import encode_test_set, gain, ranked
 from replication.training_runs import NOTE, Measured, measure_once, options, train_once, write_results
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
 from sightline.evaluation.encodings import Needs
-from sightline.evaluation.hard_queries import average_similarities, special_recalls
 from sightline.evaluation.ranking import ranks_from_embeddings
 from sightline.evaluation.test_set import Questions
 from sightline.models.torch_model import TorchModel

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-
 from retrieval.test_where import ROWS, expressions, judged, seen, written
+
+from sightline.collection.catalog.where import parse_where
 from sightline.collection.remote.milvus_filter import OF_CONTENTS, OF_FILES, UNKNOWN, pushed
 from sightline.collection.remote.notes import _low
 from sightline.collection.remote.partitions import partition_key, partition_keys_for
-from sightline.retrieval.where import parse_where
 from sightline.stores.base import Partition
 
 

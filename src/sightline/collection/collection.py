@@ -11,6 +11,7 @@ from sightline.bundle.model import FusionRule, Model
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import File, Item
 from sightline.collection.catalog.hits import ItemCache, hits_of
+from sightline.collection.catalog.where import compile_where
 from sightline.collection.locate import model_for_collection, resolve_location
 from sightline.collection.locks import ReadWriteLock
 from sightline.collection.manifest import Kind, Manifest, check_model, read_manifest, trusted_store
@@ -23,7 +24,6 @@ from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.relevance import relevant
 from sightline.retrieval.results import SearchResult
 from sightline.retrieval.stopwatch import search_stopwatch
-from sightline.retrieval.where import compile_where
 from sightline.stores.base import Ids, Store
 from sightline.stores.local import LocalStore
 

@@ -19,7 +19,7 @@ class SearchOptions:
     text, image: what to find, in words, by an image, or both. image_weight: with both, how much the image counts, 0
         to 1; at either end only one of them does.
     not_: what results should not show, in words; one or several.
-    where: a filter, such as `taken >= '2023-06-01' and path like 'holiday/%'`; see `retrieval.where`.
+    where: a filter, such as `taken >= '2023-06-01' and path like 'holiday/%'`; see `catalog.where`.
     k: how many results.
     late: how many of the best candidates are rescored by late interaction; `all` ranks everything by it.
     late_fragments: how many fragments of either side, the first ones, take part in late interaction; None for all.

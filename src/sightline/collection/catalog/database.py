@@ -19,8 +19,8 @@ from sightline.collection.catalog.files import URL_LIST_SUFFIX, Facts, File, Ite
 from sightline.collection.catalog.integrity import DamagedCatalogError
 from sightline.collection.catalog.readers import Readers
 from sightline.collection.catalog.schema import CATALOG_FILE, connect
+from sightline.collection.catalog.where import compile_where
 from sightline.errors import CollectionError, QueryError
-from sightline.retrieval.where import compile_where
 from sightline.stores.base import Ids, Store
 
 _FACTS = "c.id, c.width, c.height, c.taken, c.latitude, c.longitude, c.text"

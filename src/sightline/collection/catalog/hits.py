@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
+from sightline.collection.catalog.conditions import Condition
 from sightline.collection.catalog.database import FROM, Catalog
 from sightline.collection.catalog.files import File, Item
 from sightline.retrieval.cascade import Ranking
-from sightline.retrieval.conditions import Condition
 from sightline.retrieval.results import Hit, Stage
 
 _Named = tuple[int, Path, str]

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from sightline import settings
+from sightline.collection.catalog.conditions import COLUMNS
 from sightline.collection.manifest import FORMAT, Manifest
 from sightline.errors import CollectionError
-from sightline.retrieval.conditions import COLUMNS
 from sightline.stores.milvus import READING, MilvusStore
 from sightline.stores.milvus_address import Address, parse_address
 from sightline.stores.milvus_schema import Columns, read_description

@@ -9,7 +9,7 @@ import json
 import math
 from typing import NamedTuple
 
-from sightline.retrieval.conditions import Kind, Negated, Node, Sign, Test, Value
+from sightline.collection.catalog.conditions import Kind, Negated, Node, Sign, Test, Value
 
 UNKNOWN: dict[str, str | float] = {
     "taken": "",

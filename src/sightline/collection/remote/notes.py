@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sightline.collection.catalog.conditions import COLUMNS
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.remote.milvus_filter import UNKNOWN
 from sightline.collection.remote.partitions import partition_key
-from sightline.retrieval.conditions import COLUMNS
 from sightline.stores.base import Note, Partition
 
 _LONGEST = 15_000  # characters of a text that are kept: 60,000 bytes at most

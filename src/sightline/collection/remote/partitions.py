@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from sightline.retrieval.conditions import Joined, Node, Sign, Test
+from sightline.collection.catalog.conditions import Joined, Node, Sign, Test
 from sightline.stores.base import Partition
 
 _DIGITS: dict[Partition, int] = {"year": 4, "month": 7}
@@ -21,7 +21,7 @@ def partition_key(columns: Mapping[str, str | float], partition: Partition | Non
 def partition_keys_for(node: Node, partition: Partition | None) -> list[str] | None:
     """All shelves on which there can be items with one file that a filter lets pass; None where that may be any.
 
-    >>> from sightline.retrieval.where import parse_where
+    >>> from sightline.collection.catalog.where import parse_where
     >>> partition_keys_for(parse_where("taken >= '2021-11' and taken < '2022-02' and width > 9"), "month")
     ['2021-11', '2021-12', '2022-01', '2022-02']
     """

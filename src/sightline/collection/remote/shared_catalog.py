@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from sightline.collection.catalog.conditions import to_sql
 from sightline.collection.catalog.database import FROM, Catalog
 from sightline.collection.catalog.files import File, Item, Status
 from sightline.collection.catalog.schema import empty_catalog
+from sightline.collection.catalog.where import parse_where
 from sightline.collection.remote.milvus_filter import OF_CONTENTS, OF_FILES, pushed
 from sightline.collection.remote.partitions import partition_keys_for
-from sightline.retrieval.conditions import to_sql
-from sightline.retrieval.where import parse_where
 from sightline.stores.base import Ids, Store
 from sightline.stores.milvus import MilvusStore
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from sightline.collection.catalog.where import COLUMNS, compile_where
 from sightline.errors import QueryError
-from sightline.retrieval.where import COLUMNS, compile_where
 
 TEXTS = ("path", "folder", "name", "text")
 DATES = ("taken", "modified")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from evaluation.made_up import IMAGE_OF, made_up, records, units
+from replication.hard_queries import average_similarities, special_recalls
 from sightline.evaluation import evaluate
-from sightline.evaluation.hard_queries import average_similarities, special_recalls
 
 IMAGE_OF_SOME = np.array([0, 0, 2, -1, 2, 3, 0])
 """Of five images one has no caption, nor has the last; one caption has no image."""

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from sightline.collection.catalog.conditions import COLUMNS as _COLUMNS
+from sightline.collection.catalog.conditions import Condition, Joined, Kind, Negated, Node, Sign, Test, Value, to_sql
 from sightline.errors import QueryError
-from sightline.retrieval.conditions import COLUMNS as _COLUMNS
-from sightline.retrieval.conditions import Condition, Joined, Kind, Negated, Node, Sign, Test, Value, to_sql
 from sightline.suggestions import did_you_mean
 
 COLUMNS: tuple[str, ...] = tuple(_COLUMNS)

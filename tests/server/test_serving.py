@@ -243,3 +243,18 @@ def test_serving_without_its_packages_says_what_to_install(monkeypatch: pytest.M
     error = run().exception
     assert isinstance(error, sightline.errors.SightlineError)
     assert "sightline[serve]" in error.way_out
+
+
+def test_a_vector_file_that_is_cut_off_does_not_end_the_server(tmp_path: Path, tiny_bundle: Path) -> None:
+    folder = fill(tmp_path / "photos", 40)
+    sightline.index(folder, model=tiny_bundle)
+    with started("--at", folder) as (process, address):
+        assert httpx.get(f"{address}/v1/search?q=a+dog", timeout=30).status_code == 200
+        for path in (folder / ".sightline" / "vectors").iterdir():
+            if path.suffix == ".0":
+                os.truncate(path, 0)
+        for _ in range(3):
+            assert httpx.get(f"{address}/v1/search?q=a+cat", timeout=30).status_code == 500
+        assert httpx.get(f"{address}/v1/items/1/similar", timeout=30).status_code in (404, 500)
+        assert httpx.get(f"{address}/healthz").status_code == 200
+        assert process.poll() is None

@@ -2,14 +2,16 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+LOCKED := $(PIP) --no-deps --require-hashes --requirement
+CHECKOUT := $(PIP) --no-deps --no-build-isolation --editable .
 SEARCH := $(VENV)/.search
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 
 MILVUS := .milvus/.ready
 
-.PHONY: help demo test milvus lint results readme card model screenshots bench clean
+.PHONY: help demo test milvus audit lint results readme card model screenshots bench clean
 
 help:
 	@echo "make demo         set up and show what Sightline does"
@@ -22,21 +24,24 @@ help:
 	@echo "make model        train, export and measure the bundled model (needs a GPU)"
 	@echo "make screenshots  take the screenshots of README.md"
 	@echo "make milvus       install a Milvus server for tests/scale, in its own environment"
+	@echo "make audit        report known vulnerabilities of the locked packages"
 	@echo "make clean        remove environments and caches"
 
-# Search only: no torch.
-$(SEARCH): pyproject.toml constraints.txt
+# Search only: no torch. Packages have the versions and hashes of the lock files, which .ci/lock.py writes.
+$(SEARCH): pyproject.toml .ci/search.lock
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) .
+	$(LOCKED) .ci/search.lock
+	$(CHECKOUT)
 	@touch $@
 
-$(READY): $(SEARCH)
-	$(PIP) '.[dev]'
+$(READY): $(SEARCH) .ci/dev.lock constraints.txt
+	$(LOCKED) .ci/dev.lock
+	$(PIP) --constraint constraints.txt torch
 	@touch $@
 
 # The alternatives that benchmarks compare with.
 $(PEERS): $(READY)
-	$(PIP) '.[dev,bench]'
+	$(PIP) --constraint constraints.txt --editable '.[dev,bench]'
 	@touch $@
 
 demo: $(SEARCH)
@@ -52,6 +57,9 @@ $(MILVUS): .ci/milvus
 	@touch $@
 
 milvus: $(MILVUS)
+
+audit:
+	PYTHON=$(PYTHON) .ci/audit
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -84,4 +92,4 @@ bench: $(PEERS)
 	$(BIN)/python -m benchmarks.bench
 
 clean:
-	rm -rf $(VENV) .milvus .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .milvus .audit .pytest_cache .mypy_cache .ruff_cache .hypothesis

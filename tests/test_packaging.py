@@ -1,8 +1,10 @@
 """What a wheel of Sightline holds: the code, the demo with its pictures, and the model where there is one."""
 
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -69,3 +71,23 @@ def test_every_module_of_the_package_is_in_the_wheel(checkout: Path) -> None:
     with wheel(checkout) as built:
         names = set(built.namelist())
     assert {str(path.relative_to(source)) for path in source.rglob("*") if path.is_file()} <= names
+
+
+@pytest.mark.parametrize(("name", "extras"), [("search", []), ("dev", ["dev"])])
+def test_a_lock_file_has_a_version_and_hashes_of_all_that_is_needed(name: str, extras: list[str]) -> None:
+    lines = (ROOT / ".ci" / f"{name}.lock").read_text().replace("\\\n", " ").splitlines()
+    locked = {line.partition("==")[0]: line for line in lines if not line.startswith("#")}
+    for line in locked.values():
+        assert re.fullmatch(r"[a-z0-9.-]+==\S+(\s+--hash=sha256:[0-9a-f]{64})+\s*", line), line
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (hatchling,) = project["build-system"]["requires"]
+    assert locked["hatchling"].startswith(hatchling)
+    needed = list(project["project"]["dependencies"])
+    waiting = list(extras)
+    while waiting:
+        for one in project["project"]["optional-dependencies"][waiting.pop()]:
+            inner = re.fullmatch(r"sightline\[(.*)\]", one)
+            waiting += inner[1].split(",") if inner else []
+            needed += [] if inner else [one]
+    names = {re.split(r"[\[<>=; ]", one)[0].lower().replace("_", "-") for one in needed}
+    assert not names - set(locked) - {"torch"}  # of which constraints.txt has the version

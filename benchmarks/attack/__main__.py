@@ -1,0 +1,215 @@
+"""Attack a server on this machine, over loopback only, and bundles; print what was tried and survived.
+
+    python -m benchmarks.attack
+
+Serves 40 made-up pictures with the bundled model. Survived means: refused or answered, the server's processes stay
+under 1.5 GB together, searches of others take at most four times as long as before, and the server is up afterwards.
+"""
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+from PIL import Image
+
+import sightline
+from benchmarks.attack.payloads import BUNDLES, REFUSED, bomb, many_scans
+from sightline.bundle import Bundle
+from sightline.errors import BundleError
+from sightline.registry.loader import locate
+
+MOST_BYTES = 1.5e9
+SLOWER = 4.0
+Row = dict[str, Any]
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [*attack_server(collection(Path(folder) / "photos")), attack_bundles(Path(folder))]
+    print("| attack | tried | survived | peak MB | others' search, ms (before) |\n| --- | ---: | ---: | ---: | ---: |")
+    for row in rows:
+        slower = f"{row['search_ms']:.0f} ({row['usual_ms']:.0f})" if "search_ms" in row else ""
+        peak = f"{row['peak'] / 1e6:.0f}" if "peak" in row else ""
+        print(f"| {row['attack']} | {row['tried']} | {row['survived']} | {peak} | {slower} |")
+    raise SystemExit(any(row["survived"] < row["tried"] for row in rows))
+
+
+def collection(folder: Path) -> Path:
+    """Forty small pictures and one of 30 MB, indexed."""
+    folder.mkdir()
+    noise = np.random.default_rng(0)
+    for number in range(40):
+        Image.fromarray(noise.integers(0, 255, (60, 80, 3), dtype=np.uint8)).save(folder / f"{number}.png")
+    Image.fromarray(noise.integers(0, 255, (3200, 3200, 3), dtype=np.uint8)).save(folder / "z.png", compress_level=0)
+    sightline.index(folder)
+    return folder
+
+
+def attack_bundles(folder: Path) -> Row:
+    survived = 0
+    for number, damage in enumerate(BUNDLES):
+        path = Path(shutil.copytree(locate("default"), folder / str(number)))
+        damage(path)
+        try:
+            Bundle.open(path)
+        except BundleError:
+            survived += 1
+    return {"attack": "bundles with altered, unlisted or irregular files", "tried": len(BUNDLES), "survived": survived}
+
+
+def attack_server(at: Path) -> list[Row]:
+    command = [sys.executable, "-m", "sightline", "serve", "--at", str(at), "--port", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    found = re.search(r"at (http://\S+)/\.", process.stderr.readline())
+    if not found:
+        raise SystemExit(process.stderr.read())
+    try:
+        return asyncio.run(Attacks(found[1], process).all())
+    finally:
+        process.kill()
+        process.wait()
+
+
+class Attacks:
+    """Attacks on one server, one after another."""
+
+    def __init__(self, address: str, process: "subprocess.Popen[str]") -> None:
+        self.address, self.process = address, process
+        self.usual = 0.0
+
+    async def all(self) -> list[Row]:
+        """Make all attacks; the last ends the server."""
+        self.usual = float(np.median([await self.search() for _ in range(20)]))
+        transparent, allowed, slow = bomb(7000), bomb(4400), many_scans(400)
+        return [
+            await self.measured("requests that must be refused", self._refused),
+            await self.measured("PNGs of 190 KB, 0.9 GB decoded", lambda: self._uploads(transparent, 32)),
+            await self.measured("PNGs just under the limit", lambda: self._uploads(allowed, 32)),
+            await self.measured("JPEGs of 400 scans", lambda: self._uploads(slow, 32)),
+            await self.measured("filters that read every file", self._filters),
+            await self.measured("connections half open", lambda: self._half_open(1200)),
+            await self.measured("readers that do not read 30 MB", lambda: self._slow_readers(50)),
+            await self._ended(slow),
+        ]
+
+    async def search(self) -> float:
+        """How long a search takes, in ms; infinite where it fails."""
+        began = time.perf_counter()
+        try:
+            async with httpx.AsyncClient(base_url=self.address, timeout=60, verify=False) as client:
+                answer = await client.get("/v1/search?q=a+dog&rerank=0")
+        except httpx.HTTPError:
+            return float("inf")
+        return 1000 * (time.perf_counter() - began) if answer.status_code == 200 else float("inf")
+
+    async def measured(self, name: str, attack: Callable[[], Awaitable[tuple[int, int]]]) -> Row:
+        """Make an attack while another client searches; without its conditions, nothing counts as survived."""
+        peak, times = 0.0, []
+        attacking = asyncio.ensure_future(attack())
+        while not attacking.done():
+            times.append(await self.search())
+            peak = max(peak, memory(self.process.pid))
+            await asyncio.sleep(0.05)
+        tried, survived = attacking.result()
+        times += [await self.search() for _ in range(3)]
+        median = float(np.median(times))
+        holds = peak < MOST_BYTES and median <= SLOWER * self.usual and self.process.poll() is None
+        row = {"attack": name, "tried": tried, "survived": survived if holds else 0, "peak": peak, "search_ms": median}
+        print(row, file=sys.stderr)
+        return {**row, "usual_ms": self.usual}
+
+    async def _refused(self) -> tuple[int, int]:
+        async with httpx.AsyncClient(base_url=self.address, timeout=60, verify=False) as client:
+            answers = [
+                await client.request(method, path, headers=headers, content=body)
+                for method, path, headers, body in REFUSED
+            ]
+        return len(answers), sum(400 <= answer.status_code < 500 for answer in answers)
+
+    async def _uploads(self, data: bytes, count: int) -> tuple[int, int]:
+        async def upload() -> bool:
+            try:
+                async with httpx.AsyncClient(base_url=self.address, timeout=90, verify=False) as client:
+                    answer = await client.post("/v1/search", files={"image": ("a.png", data, "image/png")})
+            except httpx.HTTPError:
+                return False
+            return answer.status_code in (200, 422, 503)
+
+        return count, sum(await asyncio.gather(*(upload() for _ in range(count))))
+
+    async def _filters(self) -> tuple[int, int]:
+        where = " or ".join(["folder = name"] * 8)
+        async with httpx.AsyncClient(base_url=self.address, timeout=60, verify=False) as client:
+            asked = [client.get("/v1/items", params={"where": where}) for _ in range(64)]
+            answers = await asyncio.gather(*asked)
+        return len(answers), sum(answer.status_code in (200, 503) for answer in answers)
+
+    async def _half_open(self, count: int) -> tuple[int, int]:
+        data = b"GET / HTTP/1.1\r\nX-A: b"
+        connections = await asyncio.to_thread(lambda: [self._connect(data) for _ in range(count)])
+        answered = [await self.search() < float("inf") for _ in range(10)]
+        for connection in connections:
+            connection.close()
+        return count, count if all(answered) else 0
+
+    async def _slow_readers(self, count: int) -> tuple[int, int]:
+        async with httpx.AsyncClient(base_url=self.address, timeout=60, verify=False) as client:
+            items = (await client.get("/v1/items?k=100")).json()["items"]
+        path = next(item["image"] for item in items if item["path"] == "z.png")
+        request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+        connections = [self._connect(request) for _ in range(count)]
+        await asyncio.sleep(5)
+        answered = await self.search() < float("inf")
+        for connection in connections:
+            connection.close()
+        return count, count if answered else 0
+
+    def _connect(self, data: bytes) -> socket.socket:
+        host, port = self.address.removeprefix("http://").split(":")
+        connection = socket.create_connection((host, int(port)), timeout=10)
+        connection.sendall(data)
+        return connection
+
+    async def _ended(self, data: bytes) -> Row:
+        """Whether the server ends when it is told to, while it decodes slow pictures."""
+        attacking = asyncio.ensure_future(self._uploads(data, 34))
+        await asyncio.sleep(1)
+        self.process.send_signal(signal.SIGTERM)
+        await attacking
+        for _ in range(600):
+            if self.process.poll() is not None:
+                break
+            await asyncio.sleep(0.1)
+        return {"attack": "SIGTERM meanwhile", "tried": 1, "survived": int(self.process.poll() is not None)}
+
+
+def memory(pid: int) -> float:
+    """The bytes that a process and its children have in use together."""
+    pids = [pid]
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        pids += map(int, (task / "children").read_text().split())
+    page = os.sysconf("SC_PAGE_SIZE")
+    total = 0.0
+    for one in pids:
+        try:
+            total += int(Path(f"/proc/{one}/statm").read_text().split()[1]) * page
+        except OSError:  # ended meanwhile
+            continue
+    return total
+
+
+if __name__ == "__main__":
+    main()

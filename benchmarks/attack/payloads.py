@@ -1,0 +1,89 @@
+"""What is sent: pictures that are small as files and large or slow to decode, and requests that must be refused."""
+
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+NESTED = "[" * 100_000
+REFUSED: tuple[tuple[str, str, dict[str, str], bytes], ...] = (
+    ("GET", "/v1/search?q=a", {"Sec-Fetch-Site": "cross-site"}, b""),
+    ("GET", "/v1/items/1/image", {"Sec-Fetch-Site": "same-site"}, b""),
+    ("GET", "/v1/items/1/image", {"Origin": "https://evil.example"}, b""),
+    ("POST", "/v1/search", {"Origin": "null", "Content-Type": "application/json"}, b'{"q": "a"}'),
+    ("GET", "/v1/collection", {"Host": "evil.example"}, b""),
+    ("POST", "/v1/search", {"Content-Type": "application/json"}, f'{{"q": {NESTED}'.encode()),
+    ("POST", "/v1/embed", {"Content-Type": "application/json"}, NESTED.encode()),
+    ("POST", "/v1/match", {"Content-Type": "application/json"}, (NESTED.replace("[", '{"a":')).encode()),
+    ("GET", f"/v1/items?where={'folder%20=%20name%20or%20' * 131}folder%20=%20name", {}, b""),
+    ("GET", "/v1/items/1/image?v=0123456789abcdef", {}, b""),
+    ("GET", "/v1/items/..%2f..%2f..%2fetc%2fpasswd/image", {}, b""),
+    ("GET", "/../../../etc/passwd", {}, b""),
+)
+"""Method, path, headers and body of requests that must be answered with a status of 4xx."""
+
+
+def bomb(side: int, mode: str = "RGBA") -> bytes:
+    """A PNG of one colour: kilobytes as a file, hundreds of megabytes decoded."""
+    file = io.BytesIO()
+    Image.new(mode, (side, side)).save(file, "PNG", compress_level=9)
+    return file.getvalue()
+
+
+def many_scans(scans: int, side: int = 6000) -> bytes:
+    """A progressive JPEG whose last scan is repeated: small as a file, and each scan is decoded over all its pixels."""
+    file = io.BytesIO()
+    Image.new("RGB", (side, side), "teal").save(file, "JPEG", progressive=True, quality=20)
+    data = file.getvalue()
+    last = data.rindex(b"\xff\xda")
+    return data[:-2] + data[last:-2] * scans + data[-2:]
+
+
+def _listed(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        path = folder / "sightline.json"
+        spec = json.loads(path.read_text())
+        change(spec)
+        path.write_text(json.dumps(spec))
+
+    return damage
+
+
+def _replaced(name: str, make: Callable[[Path], object]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        (folder / name).unlink()
+        make(folder / name)
+
+    return damage
+
+
+def _tokenizer_at(name: str) -> Callable[[dict[str, Any]], None]:
+    def change(spec: dict[str, Any]) -> None:
+        spec["files"][name] = spec["files"].pop("tokenizer.json")
+        spec["text"]["tokenizer"] = name
+
+    return change
+
+
+BUNDLES: tuple[Callable[[Path], None], ...] = (
+    _listed(lambda spec: spec.update(files={})),
+    _listed(lambda spec: spec["files"].pop("text.onnx")),
+    _listed(lambda spec: spec["files"].update({"weights.bin": "0" * 64})),
+    _listed(_tokenizer_at("../tokenizer.json")),
+    _listed(_tokenizer_at("/etc/hostname")),
+    _replaced("text.onnx", os.mkfifo),
+    _replaced("sightline.json", os.mkfifo),
+    _replaced("image.onnx", lambda path: path.symlink_to("/dev/zero")),
+    lambda folder: _flip(folder / "match.onnx"),
+)
+"""What is done to copies of a bundle, none of which may be opened."""
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)

@@ -53,7 +53,7 @@ def test_a_checkout_without_the_model_makes_a_wheel_without_it(checkout: Path) -
     with wheel(checkout) as built:
         names = built.namelist()
     assert not [name for name in names if "/bundles/" in name]
-    assert "sightline/cli/entry.py" in names
+    assert "sightline/cli/app.py" in names
 
 
 def test_a_wheel_holds_the_demo_with_its_attributions_the_types_and_the_licence(checkout: Path) -> None:

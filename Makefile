@@ -77,16 +77,16 @@ readme: $(READY)
 	$(BIN)/python -m benchmarks.pages.readme
 
 card: $(READY)
-	$(BIN)/python -m benchmarks.pages.model_card bundles/default
+	$(BIN)/python -m bundles.card bundles/default
 
 # Goes on where it stopped: MODEL_MINUTES=9 make model, as often as it takes.
 model: $(READY)
 	@test -n "$$SIGHTLINE_DATA" -a -n "$$SIGHTLINE_PRETRAINED" || { echo "Set SIGHTLINE_DATA and SIGHTLINE_PRETRAINED"; exit 2; }
-	$(BIN)/python -m benchmarks.bundle recipes/default.model.toml --out bundles/default $(if $(MODEL_MINUTES),--minutes $(MODEL_MINUTES))
-	$(BIN)/python -m benchmarks.pages.model_card bundles/default
+	$(BIN)/python -m bundles.make recipes/default.model.toml --out bundles/default $(if $(MODEL_MINUTES),--minutes $(MODEL_MINUTES))
+	$(BIN)/python -m bundles.card bundles/default
 
 screenshots: $(READY)
-	$(BIN)/python -m benchmarks.pages.screenshots
+	$(BIN)/python docs/images/screenshots.py
 
 bench: $(PEERS)
 	$(BIN)/python -m benchmarks.bench

@@ -18,19 +18,8 @@ from pathlib import Path
 from benchmarks.pages.targets import TARGETS
 from benchmarks.provenance import RESULTS, ROOT
 
-SCRIPTS = (
-    "indexing",
-    "encoding",
-    "retrieval",
-    "late",
-    "matching",
-    "end_to_end",
-    "evaluation",
-    "training",
-    "growing",
-)
-LIMIT = 180.0
-"""Seconds for one benchmark."""
+SCRIPTS = ("indexing", "encoding", "retrieval", "late", "matching", "end_to_end", "evaluation", "training", "growing")
+LIMIT = 180.0  # seconds for one benchmark
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import json
 import resource
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,13 +52,11 @@ class Task:
     bundle: str
     shape: dict[str, Any]
 
-    def paths(self) -> list[Path]:
-        """The photos."""
-        return sorted(Path(self.items).glob("*.jpg"))
-
-    def texts(self) -> list[str]:
-        """The texts."""
-        return Path(self.items).read_text(encoding="utf-8").splitlines()
+    def batches(self, count: int) -> list[Any]:
+        """Paths of photos, or texts, so many at a time."""
+        path = Path(self.items)
+        items: list[Any] = sorted(path.glob("*.jpg")) if self.kind == "images" else path.read_text().splitlines()
+        return [items[start : start + count] for start in range(0, len(items), count)]
 
     def tokenizer(self) -> Any:
         """The bundle's tokenizer, as transformers wants it."""
@@ -96,9 +94,8 @@ def _sightline(task: Task) -> Run:
 
     def run() -> Vectors:
         encode: Callable[[Any], Vectors] = images if task.kind == "images" else texts
-        items: Sequence[Any] = task.paths() if task.kind == "images" else task.texts()
         with ThreadPoolExecutor(usable_cpus()) as pool:
-            return np.concatenate(list(pool.map(encode, _batches(items, BATCH[task.kind]))))
+            return np.concatenate(list(pool.map(encode, task.batches(BATCH[task.kind]))))
 
     return run
 
@@ -120,7 +117,8 @@ def _peer(task: Task) -> Run:
         model = SentenceTransformer(folder, device="cpu")
 
     def run() -> Vectors:
-        items = [Image.open(path) for path in task.paths()] if task.kind == "images" else task.texts()
+        (items,) = task.batches(10**9)
+        items = [Image.open(path) for path in items] if task.kind == "images" else items
         found: Vectors = model.encode(items, batch_size=PEER_BATCH[task.kind], show_progress_bar=False)
         return found
 
@@ -149,14 +147,9 @@ def _loop(task: Task) -> Run:
     @torch.inference_mode()
     def run() -> Vectors:
         encode: Callable[[Any], Any] = images if task.kind == "images" else texts
-        items: Sequence[Any] = task.paths() if task.kind == "images" else task.texts()
-        return np.concatenate([encode(some).numpy() for some in _batches(items, PEER_BATCH[task.kind])])
+        return np.concatenate([encode(some).numpy() for some in task.batches(PEER_BATCH[task.kind])])
 
     return run
-
-
-def _batches(items: Sequence[Any], count: int) -> Iterator[Sequence[Any]]:
-    return (items[start : start + count] for start in range(0, len(items), count))
 
 
 def main() -> None:

@@ -32,8 +32,7 @@ from benchmarks.timing import in_turns, options, percentiles, save
 from sightline.bundle import Bundle
 from sightline.registry.loader import locate
 
-TOWER = TEXT_TOWER
-K = 20
+TOWER, K = TEXT_TOWER, 20
 SCRIPT = [sys.executable, "-m", "benchmarks.plain_search"]
 PLAIN = "plain script"
 SIGHTLINE = {0: "sightline, none matched", K: f"sightline, {K} matched"}

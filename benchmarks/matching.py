@@ -22,8 +22,7 @@ from sightline.collection import Collection
 from sightline.registry.loader import locate
 
 SHAPE = {"hidden_size": 384, "num_hidden_layers": 3, "num_attention_heads": 12, "intermediate_size": 1536}
-PAIRS = (20, 100)
-ITEMS = 200
+PAIRS, ITEMS = (20, 100), 200
 
 
 class Peer:

@@ -21,7 +21,6 @@ class Real:
 
     images: Vectors
     captions: Vectors
-    model: str
 
 
 def real(file: Path, model: str, photos: int) -> Real:
@@ -33,9 +32,9 @@ def real(file: Path, model: str, photos: int) -> Real:
         bundle, records = Bundle.open(locate(model)), samples.records(photos)
         captions = samples.captions(records)
         texts = [bundle.encode_texts(captions[start : start + 32]).embedding for start in range(0, len(captions), 32)]
-        np.savez(file, i=samples.encode(bundle, records).embedding, t=np.concatenate(texts), model=model)
+        np.savez(file, i=samples.encode(bundle, records).embedding, t=np.concatenate(texts))
     found = np.load(file)
-    return Real(found["i"].astype(np.float32), found["t"].astype(np.float32), str(found["model"]))
+    return Real(found["i"].astype(np.float32), found["t"].astype(np.float32))
 
 
 def around(real: Real, count: int, seed: int = 0) -> Iterator[Vectors]:

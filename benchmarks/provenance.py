@@ -15,13 +15,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 def provenance(seed: int, data: list[str]) -> dict[str, Any]:
     """The command, commit, data, seed and machine of a measurement."""
-    return {
-        "command": command(),
-        "commit": _commit(),
-        "data": data,
-        "seed": seed,
-        "machine": _machine(),
-    }
+    return {"command": command(), "commit": _commit(), "data": data, "seed": seed, "machine": _machine()}
 
 
 def command() -> str:
@@ -41,11 +35,8 @@ def _commit() -> str:
 
 
 def _machine() -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "processor": platform.machine(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-    }
+    found: dict[str, Any] = {"processor": platform.machine(), "cores": os.cpu_count()}
+    found["python"] = platform.python_version()
     if "torch" in sys.modules:
         import torch
 

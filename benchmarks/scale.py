@@ -25,11 +25,9 @@ from sightline.bundle import Bundle, Encoded
 from sightline.registry.loader import locate
 from sightline.stores.local import LocalStore
 
-SIZES = (100_000, 1_000_000)
-BATCH = 50_000
+SIZES, BATCH = (100_000, 1_000_000), 50_000
 SHARDS, LOADS, COPIES = (1, 10, 100, 1000), (0.3, 0.5, 0.7), (1, 2)
-SIMULATED = 10_000
-K = 20
+SIMULATED, K = 10_000, 20
 
 
 def service_times(photos: Encoded, queries: Any, items: int) -> dict[str, Any]:

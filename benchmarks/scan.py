@@ -8,7 +8,7 @@ must equal those of comparing all vectors in float64.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import cycle
 from typing import Any, get_args
@@ -25,6 +25,7 @@ SIZES = {"cuda": [10_000, 100_000, 1_000_000, 10_000_000], "cpu": [1_000]}
 SIZE = 1_000_000  # that the targets speak of
 BATCHES = 1, 8, 64
 K, CHECKED, CENTRES = 20, 4, 4096
+units = partial(torch.nn.functional.normalize, dim=-1)
 SECONDS = 2.0  # that one measurement takes at most
 
 
@@ -41,11 +42,6 @@ def made_up(count: int, dim: int, device: str) -> tuple[Tensor, Any]:
     for start in range(0, count, 100_000):
         vectors[start : start + 100_000] = around(min(100_000, count - start))
     return vectors, around(max(BATCHES)).cpu().numpy()
-
-
-def units(vectors: Tensor) -> Tensor:
-    """Scaled to unit length."""
-    return torch.nn.functional.normalize(vectors, dim=-1)
 
 
 def times(run: Callable[[], object], calls: int, device: str) -> list[float]:
@@ -118,7 +114,7 @@ def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
     """What the targets speak of, at the size that is nearest to theirs."""
     checked = [row["is_right"] for row in rows]
     found = {"share of the searches that were right": sum(checked) / len(checked)}
-    size = nearest({row["vectors"] for row in rows})
+    size = min({row["vectors"] for row in rows}, key=lambda size: abs(size - SIZE))
     for row in rows:
         if "times_floor" in row and row["vectors"] == size and row["batch"] in (1, 64):
             asked = "one query" if row["batch"] == 1 else f"{row['batch']} queries"
@@ -128,11 +124,6 @@ def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
             if row["batch"] == 1:
                 found[f"times the floor, {of}"] = row["times_floor"]
     return found
-
-
-def nearest(sizes: Collection[int]) -> int:
-    """The size that is nearest to that of the targets."""
-    return min(sizes, key=lambda size: abs(size - SIZE))
 
 
 def main() -> None:

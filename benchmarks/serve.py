@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -133,11 +134,6 @@ def running(at: Path, model: str, changes: dict[str, int]) -> Iterator[Server]:
         process.communicate()
 
 
-def serve_here(at: Path, model: str, changes: dict[str, int]) -> None:
-    limits = dataclasses.replace(Limits(), **changes)
-    serve(at, port=0, model=model, limits=limits, notify=lambda line: print(line, file=sys.stderr, flush=True))
-
-
 async def get(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> tuple[int, bytes]:
     """One request over a connection that stays open."""
     writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
@@ -230,7 +226,9 @@ def main() -> None:
     parser.add_argument("--limits", type=json.loads, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
-        serve_here(arguments.serve, arguments.model, arguments.limits)
+        limits = dataclasses.replace(Limits(), **arguments.limits)
+        say = partial(print, file=sys.stderr, flush=True)
+        serve(arguments.serve, port=0, model=arguments.model, limits=limits, notify=say)
         return
     bundle = Bundle.open(locate(arguments.model))
     load = (arguments.model, arguments.clients)

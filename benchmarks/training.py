@@ -60,7 +60,12 @@ def run(case: Case, batch: int, chunked: bool, steps: int, device: str) -> dict[
     mask, pixels = torch.ones_like(ids, dtype=torch.bool), torch.randn(batch, 3, size, size, device=device)
     texts = Side(lambda some: model.encode_texts(Tokens(ids[some], mask[some])), rows)
     images = Side(lambda some: model.encode_images(pixels[some]), rows)
-    before, seconds = _peak_mb(device), []
+
+    def peak_mb() -> float:
+        own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return torch.cuda.max_memory_allocated() / 1e6 if device == "cuda" else own
+
+    before, seconds = peak_mb(), []
     for number in range(steps + 1):
         began = time.perf_counter()
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
@@ -71,7 +76,7 @@ def run(case: Case, batch: int, chunked: bool, steps: int, device: str) -> dict[
         if device == "cuda":
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - began)
-    return {"seconds": median(seconds[1:]), "MB": _peak_mb(device) - before}
+    return {"seconds": median(seconds[1:]), "MB": peak_mb() - before}
 
 
 def _model(case: Case) -> Any:
@@ -79,25 +84,11 @@ def _model(case: Case) -> Any:
     from sightline.models import DualStreamConfig, TextInput, TowerConfig
     from sightline.models.checkpoint import build
 
-    half = (0.5, 0.5, 0.5)
-    return build(
-        DualStreamConfig(
-            image=TowerConfig(config={"model_type": "clip_vision_model", **case.vision}),
-            text=TowerConfig(config={"model_type": "bert", **case.text}),
-            preprocess=Preprocess(size=case.vision["image_size"], resize="squash", mean=half, std=half),
-            text_input=TextInput(case.words),
-            embedding_dim=case.vision["projection_dim"],
-            matcher="none",
-        )
-    )
-
-
-def _peak_mb(device: str) -> float:
-    if device == "cuda":
-        import torch
-
-        return torch.cuda.max_memory_allocated() / 1e6
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    image, text = ({"model_type": "clip_vision_model", **case.vision}, {"model_type": "bert", **case.text})
+    pixels = Preprocess(size=case.vision["image_size"], resize="squash", mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+    towers = {"image": TowerConfig(config=image), "text": TowerConfig(config=text), "preprocess": pixels}
+    more = {"text_input": TextInput(case.words), "embedding_dim": case.vision["projection_dim"], "matcher": "none"}
+    return build(DualStreamConfig(**towers, **more))  # type: ignore[arg-type]
 
 
 def in_processes(device: str, batch: int, steps: int, rounds: int) -> dict[str, list[dict[str, float]]]:
@@ -112,9 +103,7 @@ def in_processes(device: str, batch: int, steps: int, rounds: int) -> dict[str, 
     return found
 
 
-def summary(
-    case: Case, batch: int, found: dict[str, list[dict[str, float]]]
-) -> tuple[list[dict[str, Any]], dict[str, float]]:
+def summary(case: Case, batch: int, found: dict[str, list[dict[str, float]]]) -> tuple[list[Any], dict[str, float]]:
     """Rows, and what chunks cost in steps a second and gain in memory."""
     rows = []
     for name in WAYS:

@@ -14,27 +14,27 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from replication.ranks import ranked
 from sightline.bundle.model import FusionRule
-from sightline.datasets import Record
 from sightline.evaluation.encodings import Encodings, Needs, encode_images, encode_texts
 from sightline.evaluation.metrics import image_to_text_ranks, query_images, text_to_image_ranks
 from sightline.evaluation.pair_scores import PairScores
 from sightline.evaluation.ranking import candidates_from_embeddings, ranks_after_stages, ranks_from_embeddings
-from sightline.evaluation.result import Evaluation, FoldRanks
+from sightline.evaluation.result import Evaluation
 from sightline.evaluation.test_set import Questions
 from sightline.models.torch_model import TorchModel
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.stages import Stage
 
-Longs = npt.NDArray[np.int64]
-Singles = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Half:
     """One side of a test set: embeddings, and padded states with their mask on the matcher's device."""
 
-    embedding: Singles
+    embedding: Scores
     states: Tensor | None
     mask: Tensor | None
 
@@ -42,17 +42,10 @@ class Half:
 class Cascades:
     """A test set, encoded by one model for `embed` and by the same or another for `match`."""
 
-    def __init__(
-        self,
-        embedder: TorchModel,
-        matcher: TorchModel | None,
-        records: list[Record],
-        distractors: list[Record],
-        data: str,
-    ) -> None:
+    def __init__(self, embedder: TorchModel, matcher: TorchModel | None, records: Any, others: Any, data: str) -> None:
         self.name = embedder.name if matcher in (None, embedder) else f"{embedder.name} + {matcher.name}"
         self.matcher, self.data = matcher, data
-        self.questions = Questions.of(records, "en", distractors)
+        self.questions = Questions.of(records, "en", others)
         q = self.questions
         self.images = _half(embedder, matcher, [*q.images, *q.distractors], is_image=True)
         self.texts = _half(embedder, matcher, list(q.captions), is_image=False)
@@ -101,7 +94,7 @@ class Cascades:
             ("match@all",), text_to_image_ranks(scores, image_of), image_to_text_ranks(scores, image_of), distractors=0
         )
 
-    def _gallery(self, distractors: int) -> tuple[Singles, int]:
+    def _gallery(self, distractors: int) -> tuple[Scores, int]:
         count = min(distractors, len(self.questions.distractors))
         return self.images.embedding[: len(self.questions.images) + count], count
 
@@ -114,17 +107,13 @@ class Cascades:
         return self._best[most, distractors]
 
     @torch.inference_mode()
-    def _match(self, text: Longs, image: Longs, batch: int = 4096) -> Singles:
+    def _match(self, text: Ids, image: Ids, batch: int = 4096) -> Scores:
         """Logits of pairs by number, short texts first so that little is padding."""
         words, seen = self.texts, self.images
-        if (
-            self.matcher is None
-            or words.mask is None
-            or words.states is None
-            or seen.states is None
-            or seen.mask is None
-        ):
+        if self.matcher is None or words.states is None or seen.states is None:
             raise ValueError("no matcher was given")
+        assert words.mask is not None
+        assert seen.mask is not None
         lengths = words.mask.sum(1).cpu().numpy()
         order = np.argsort(lengths[text], kind="stable")
         out = np.empty(len(order), dtype=np.float32)
@@ -134,22 +123,14 @@ class Cascades:
             rows, columns = (torch.from_numpy(x[some]).to(device) for x in (text, image))
             longest = int(lengths[text[some]].max())
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-                logits = self.matcher.retriever.match(
-                    words.states[rows, :longest].float(),
-                    words.mask[rows, :longest],
-                    seen.states[columns].float(),
-                    seen.mask[columns],
-                )
+                texts = words.states[rows, :longest].float(), words.mask[rows, :longest]
+                logits = self.matcher.retriever.match(*texts, seen.states[columns].float(), seen.mask[columns])
             out[some] = logits.float().cpu().numpy()
         return out
 
     def _evaluation(self, stages: tuple[str, ...], to_image: Any, to_text: Any, distractors: int) -> Evaluation:
-        image_of = self.questions.image_of
-        return Evaluation(
-            model=self.name, data=self.data, lang="en", protocol="karpathy", stages=stages, fusion=None, weight=None,
-            distractors=distractors, folds=(FoldRanks(to_image, image_of, to_text, query_images(image_of)),),
-            fingerprint=self.questions.fingerprint, problems={}, seconds={}, seed=0,
-        )  # fmt: skip
+        found = ranked(self.questions, (to_image, to_text), self.name, self.data)
+        return replace(found, stages=stages, distractors=distractors)
 
 
 def _half(embedder: TorchModel, matcher: TorchModel | None, items: list[Any], is_image: bool) -> Half:

@@ -24,13 +24,8 @@ from sightline.training.trainer import train
 
 RECIPES = ROOT / "recipes"
 COCO = ['data.train=["${SIGHTLINE_DATA}/coco-train-*.tar"]', 'data.val=["${SIGHTLINE_DATA}/coco-val.tar"]']
-VARIANTS: dict[str, list[str]] = {
-    "full": [],
-    "half": [],
-    "1k": ["data.limit=1000"],
-    "3k": ["data.limit=3000"],
-    "coco": COCO,
-}
+VARIANTS: dict[str, list[str]] = {"full": [], "half": [], "coco": COCO}
+VARIANTS |= {"1k": ["data.limit=1000"], "3k": ["data.limit=3000"]}
 
 
 def trained(recipe: str, variant: str, seed: int, work: Path) -> tuple[TorchModel, dict[str, Any]]:

@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.provenance import provenance
 from replication.ranks import encode_test_set, gain, ranked
-from replication.training_runs import NOTE, Measured, measure_once, options, train_once, write_results
+from replication.training_runs import Measured, measure_once, options, train_once, write_results
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
 from sightline.evaluation.encodings import Encodings, Needs
@@ -122,6 +122,10 @@ class Bench:
         """Where a run's checkpoint and cost are kept."""
         return self.work / f"{self.label(name)}-{seed}"
 
+    def file(self, name: str, seed: int) -> Path:
+        """Where the ranks of a run are kept."""
+        return self.folder(name, seed) / f"{self.data}.npz"
+
     def label(self, name: str) -> str:
         """What to call a run: by the variant, unless neither it nor its teachers differ from the paper's."""
         asked = name
@@ -161,7 +165,7 @@ class Bench:
                 ranks = rank_by_fragments(texts, images, self.questions.image_of)
             return Measured(provenance(seed, [self.data]), dict(zip(("to_image", "to_text"), ranks, strict=True)))
 
-        return measure_once(self.folder(name, seed) / f"{self.data}.npz", rank)
+        return measure_once(self.file(name, seed), rank)
 
 
 @torch.inference_mode()
@@ -177,29 +181,11 @@ def rank_by_fragments(texts: Encodings, images: Encodings, image_of: Any) -> tup
     return text_to_image_ranks(scores, image_of), image_to_text_ranks(scores, image_of)
 
 
-RIVALS: dict[str, tuple[str, ...]] = {
-    "B": ("F", "L16"),
-    "I64": ("I16",),
-    "I-F": ("B-F",),
-    "I-B-F": ("I-F", "B-F"),
-    **{f"L{count}": (f"L{count // 2}",) for count in (2, 4, 8, 16)},
-}
-"""Runs that the paper compares a run with, beside the same model without shrinking and its teacher."""
-
-
-def compared_with(name: str) -> list[str]:
-    """The runs that a run is set against: the same model without shrinking, its teacher, and its rivals."""
-    run = RUNS[name]
-    plain = {"shrink-fast": "F", "shrink-late": "B" if run.fragments == 32 else f"L{run.fragments}"}.get(run.kind, "")
-    inflated = "B" if run.codes else ""
-    return [*dict.fromkeys(other for other in (plain, inflated, run.teacher, *RIVALS.get(name, ())) if other)]
-
-
 def result_of(bench: Bench, name: str, seed: int) -> dict[str, Any]:
     """Train what a run needs, measure it, and put together its result file."""
     cost, run = bench.trained(name, seed), RUNS[name]
     found = bench.measured(name, seed)
-    there = [other for other in compared_with(name) if (bench.folder(other, seed) / NOTE).exists()]
+    others = [other for other in RUNS if other != name and bench.file(other, seed).exists()]
     return {
         "experiment": "paper3",
         "run": name,
@@ -210,7 +196,7 @@ def result_of(bench: Bench, name: str, seed: int) -> dict[str, Any]:
         **bench.kept(name, seed).about,
         "training": cost,
         "result": found.to_json(),
-        "gain_over": {other: gain(bench.measured(other, seed), found) for other in there},
+        "gain_over": {other: gain(bench.measured(other, seed), found) for other in others},
     }
 
 

@@ -24,7 +24,6 @@ from replication.training_runs import Measured, measure_once, options, train_onc
 from sightline.datasets import Record, read_all
 from sightline.evaluation import Evaluation, command_translator, evaluate, evaluate_languages
 from sightline.evaluation.encodings import Encodings, SharedImages
-from sightline.evaluation.metrics import recall
 from sightline.evaluation.test_set import Questions
 from sightline.media import load_pixels
 from sightline.models.retriever import Seen
@@ -157,15 +156,6 @@ class Galleries:
         return evaluate_languages(model, self.test, languages, data="flickr8k", batch_size=_BATCH, **options).to_json()
 
 
-def with_more_recalls(found: Evaluation) -> dict[str, Any]:
-    """A result with R@20 and R@50, which papers give for large galleries."""
-    result = found.to_json()
-    to_image, _, to_text, _ = found.ranks()
-    for way, ranks in (("text_to_image", to_image), ("image_to_text", to_text)):
-        result[way] |= {f"R@{k}": round(recall(ranks, k), 3) for k in (20, 50)}
-    return result
-
-
 def kept(bench: Bench, galleries: Galleries, name: str, seed: int) -> Measured:
     """What was measured of a trained run, measured once; arrays are its ranks of the test set by itself."""
 
@@ -175,7 +165,7 @@ def kept(bench: Bench, galleries: Galleries, name: str, seed: int) -> Measured:
             return Measured({**about, "result": galleries.in_languages(model, LANGUAGES)}, {})
         by_gallery = galleries.measured(model)
         to_image, _, to_text, _ = by_gallery["test"].ranks()
-        told = {gallery: with_more_recalls(one) for gallery, one in by_gallery.items()}
+        told = {gallery: one.to_json() for gallery, one in by_gallery.items()}
         return Measured({**about, **told}, {"to_image": to_image, "to_text": to_text})
 
     return measure_once(bench.folder(name, seed) / KEPT, measure)

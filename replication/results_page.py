@@ -3,7 +3,6 @@
 python -m replication.results_page
 """
 
-import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -95,7 +94,11 @@ def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[s
 def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[str, str]:
     names = [name.removesuffix(" parts") for name in reported if name.endswith(" parts")]
     rows = [
-        [name, with_deviation(systems.estimate(f"{name} parts")), *_of_fusion(systems, name)]
+        [
+            name,
+            with_deviation(systems.estimate(f"{name} parts")),
+            MISSING if name == "fusion" else with_interval(systems.gain("fusion parts", f"{name} parts")),
+        ]
         for name in names
         if f"{name} parts" in systems.rows
     ]
@@ -103,10 +106,6 @@ def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[s
         "paper2 systems": _recalls(systems, ("base", "fusion", "standalone", "full"), reported),
         "paper2 parts": table(["run", "rSum", "fusion's gain over it"], rows),
     }
-
-
-def _of_fusion(systems: Systems, name: str) -> list[str]:
-    return [MISSING if name == "fusion" else with_interval(systems.gain("fusion parts", f"{name} parts"))]
 
 
 def _paper3(systems: Systems) -> dict[str, str]:
@@ -214,9 +213,7 @@ def with_interval(gain: Estimate | None) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results.md")
-    parser.parse_args().out.write_text(page(), encoding="utf-8")
+    (ROOT / "docs" / "results.md").write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

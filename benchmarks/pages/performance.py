@@ -3,7 +3,6 @@
 python -m benchmarks.pages.performance
 """
 
-import argparse
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,13 +50,10 @@ def _targets(results: Results) -> str:
     rows = []
     for target in TARGETS:
         value = target.value_in(ratios)
-        shown = MISSING if value is None else f"{value:.3g}{target.unit}"
-        rows.append([target.what, shown, target.bound, MISSING if value is None else _yes(target.is_met(value))])
+        if value is not None:
+            met = "yes" if target.is_met(value) else "**no**"
+            rows.append([target.what, f"{value:.3g}{target.unit}", target.bound, met])
     return table(["what", "measured", "target", "met"], rows, words=4)
-
-
-def _yes(is_so: bool) -> str:
-    return "yes" if is_so else "**no**"
 
 
 def _scan(rows: list[dict[str, Any]]) -> str:
@@ -144,9 +140,7 @@ def _sources(results: Results) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder to write into")
-    out, results = parser.parse_args().out, read()
+    out, results = ROOT / "docs", read()
     (out / "performance.md").write_text(page(results, plots.draw(results, out / PLOTS)), encoding="utf-8")
 
 

@@ -8,33 +8,22 @@ Result = Mapping[str, Any]
 OURS, PEER = "#0072b2", "#b0b0b0"
 _STAGES = {"encode": "#0072b2", "retrieve": "#009e73", "match": "#e69f00", "http": "#cc79a7"}
 # Okabe and Ito: colours that colour-blind readers can tell apart. White background, for dark pages.
-_STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "sightline",  # the same file every time
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "axes.titlesize": 10,
-    "axes.titlelocation": "left",
-    "legend.frameon": False,
-    "figure.facecolor": "white",
-    "ytick.major.size": 0,
-}
+_STYLE: dict[Any, Any] = {"svg.hashsalt": "sightline", "svg.fonttype": "none"}  # the same file every time
+_STYLE |= {"font.family": "sans-serif", "font.size": 10, "figure.facecolor": "white", "legend.frameon": False}
+_STYLE |= {f"axes.spines.{side}": False for side in ("top", "right", "left")}
+_STYLE |= {"axes.titlesize": 10, "axes.titlelocation": "left", "ytick.major.size": 0}
 
 
 def draw(results: Mapping[str, Result], folder: Path) -> dict[str, str]:
-    """Draw the plots that there are results for; gives what each shows, by the name of its file."""
+    """Draw all plots; gives what each shows, by the name of its file."""
     import matplotlib as mpl
 
     folder.mkdir(parents=True, exist_ok=True)
     drawn = {}
     with mpl.rc_context(_STYLE):
         for name, (plot, title) in PLOTS.items():
-            if name in results:
-                plot(results[name]).savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
-                drawn[f"{name}.svg"] = title
+            plot(results[name]).savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
+            drawn[f"{name}.svg"] = title
     return drawn
 
 
@@ -45,10 +34,10 @@ def _figure(columns: int = 1, bars: int = 3) -> tuple[Any, Any]:
     return figure, figure.subplots(1, columns, squeeze=False)[0]
 
 
-def _bars(axes: Any, title: str, values: Mapping[str, float], form: str, ours: Callable[[str], bool]) -> None:
-    """One bar each, the first on top, with its number beside it."""
-    names = list(values)
-    drawn = axes.barh(names, list(values.values()), color=[OURS if ours(name) else PEER for name in names], height=0.62)
+def _bars(axes: Any, title: str, values: Mapping[str, float], form: str) -> None:
+    """One bar each, the first on top, with its number beside it; ours are coloured."""
+    colours = [OURS if name.startswith("Sightline") else PEER for name in values]
+    drawn = axes.barh(list(values), list(values.values()), color=colours, height=0.62)
     axes.bar_label(drawn, [form.format(value) for value in values.values()], padding=4)
     _tidied(axes, title)
 
@@ -61,15 +50,11 @@ def _tidied(axes: Any, title: str) -> None:
     axes.margins(x=0.16)
 
 
-def _is_ours(name: str) -> bool:
-    return name.startswith("Sightline")
-
-
 def _indexing(result: Result) -> Any:
     names = {"index": "Sightline", "one core": "Sightline, one core", "loop": "plain loop of transformers"}
     rates = {shown: result["ways"][way]["photos_per_second"] for way, shown in names.items() if way in result["ways"]}
     figure, (axes,) = _figure(bars=len(rates))
-    _bars(axes, f"photos a second, {result['cores']} cores", rates, "{:.1f}", _is_ours)
+    _bars(axes, f"photos a second, {result['cores']} cores", rates, "{:.1f}")
     return figure
 
 
@@ -78,7 +63,7 @@ def _matching(result: Result) -> Any:
     names = {"sightline": "Sightline", "cross_encoder": "CrossEncoder"}
     for place, (axes, row) in enumerate(zip(both, result["rows"], strict=True)):
         rates = {shown: row[way]["pairs_per_second"] for way, shown in names.items() if isinstance(row[way], dict)}
-        _bars(axes, f"pairs a second, {row['pairs']} at once", rates, "{:.0f}", _is_ours)
+        _bars(axes, f"pairs a second, {row['pairs']} at once", rates, "{:.0f}")
         if place:
             axes.set_yticks([])
     return figure
@@ -87,8 +72,8 @@ def _matching(result: Result) -> Any:
 def _end_to_end(result: Result) -> Any:
     figure, (cold, warm) = _figure(2, 4)
     rows = {start: [row for row in result["rows"] if row["start"] == start] for start in ("cold", "warm")}
-    seconds = {_shown(row["way"]): row["p50_seconds"] for row in rows["cold"]}
-    _bars(cold, f"cold, seconds, {result['items']:,} items", seconds, "{:.2f}", _is_ours)
+    seconds = {row["way"].replace("sightline", "Sightline"): row["p50_seconds"] for row in rows["cold"]}
+    _bars(cold, f"cold, seconds, {result['items']:,} items", seconds, "{:.2f}")
     _stacked(warm, rows["warm"])
     figure.legend(loc="outside lower right", ncols=len(_STAGES), fontsize=9, handlelength=1)
     return figure
@@ -110,18 +95,14 @@ def _stacked(axes: Any, rows: Sequence[Result]) -> None:
     _tidied(axes, "warm, milliseconds by stage")
 
 
-def _shown(way: str) -> str:
-    return way.replace("sightline", "Sightline")
-
-
 def _retrieval(result: Result) -> Any:
     """Every way that finds as much as Sightline does, over the most vectors that peers were asked over."""
     asked = [row for row in result["rows"] if "cores" in row]
-    peers = [row["items"] for row in asked if not _is_ours(row["way"])]
+    peers = [row["items"] for row in asked if not row["way"].startswith("Sightline")]
     items = max(peers or [row["items"] for row in asked])
     took = {row["way"]: retrieval_ms(row) for row in asked if row["items"] == items}
     figure, (axes,) = _figure(bars=len(took))
-    _bars(axes, f"milliseconds a query over {items:,} vectors", took, "{:.1f}", _is_ours)
+    _bars(axes, f"milliseconds a query over {items:,} vectors", took, "{:.1f}")
     return figure
 
 

@@ -25,12 +25,10 @@ HOURS_OF_A_MONTH = 730
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Every measured number that the page uses.
+    """Every measured number that the page uses; see `_inputs` for what they are.
 
-    core_rate, pair_rate: photos a second indexed by one core, and by two. written: items a second that one writer
-    stores. item_bytes: of an item in a collection. scan_ms: CPU time of a query over a shard, and over a tenth of one.
-    query_ms, rerank_ms: CPU time of a server for a query without and with 20 candidates matched. late_ms: late
-    interaction of 200 candidates. store_bytes: of an item in a store of embeddings alone.
+    pair_rate: photos a second, indexed by two cores. scan_ms_small: of a query over a tenth of a shard. store_bytes: of
+    an item in a store of embeddings alone.
     """
 
     widths: dict[str, tuple[int, int]]
@@ -85,10 +83,6 @@ class Measured:
         """To scan every shard for one query."""
         return IMAGES / SHARD * self.scan_ms / 1000
 
-    def scan_cores(self, rate: float) -> float:
-        """To scan for so many queries a second, at the load that leaves room for bursts."""
-        return rate * self.query_core_seconds / LOAD
-
     @property
     def memory_gb(self) -> float:
         """Of embeddings and their signs, which a scan reads."""
@@ -96,7 +90,7 @@ class Measured:
 
     def machines(self, rate: float) -> tuple[int, int, int]:
         """Cores that scan, cores that match, and machines for so many queries a second."""
-        scan, match = math.ceil(self.scan_cores(rate)), math.ceil(rate * self.rerank_ms / 1000 / LOAD)
+        scan, match = (math.ceil(rate * seconds / LOAD) for seconds in (self.query_core_seconds, self.rerank_ms / 1000))
         return scan, match, math.ceil(max((scan + match) / CORES, self.memory_gb / (0.8 * MEMORY_GB)))
 
 
@@ -187,7 +181,7 @@ def _cost(m: Measured) -> str:
         ("keep everything on disks", disk, "GB of disk a month"),
         ("or in object storage", disk, "GB of objects a month"),
         ("keep embeddings in memory", m.memory_gb, "GB of memory a month"),
-        ("10 queries a second", m.scan_cores(10) * HOURS_OF_A_MONTH, "core hour"),
+        ("10 queries a second", 10 * m.query_core_seconds / LOAD * HOURS_OF_A_MONTH, "core hour"),
     ]
     rows = [
         [what, f"{count:,.0f} x {PRICES[unit]} ({unit})", f"{count * PRICES[unit]:,.0f}"] for what, count, unit in parts

@@ -1,8 +1,9 @@
 """Indexes for nearest neighbours, as a user would have each: built into a folder, opened, and searched."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
@@ -144,27 +145,17 @@ def _store(parts: Iterator[Vectors], folder: Path, care: int) -> None:
             start += len(some)
 
 
-def _flat(parts: Iterator[Vectors], folder: Path, care: int) -> None:
+def _faiss(parts: Iterator[Vectors], folder: Path, care: int, graph: bool) -> None:
+    """A flat index, or a graph (HNSW) with vectors in float16."""
     import faiss
 
     first = next(parts)
-    _write_faiss(faiss.IndexFlatIP(first.shape[1]), chain([first], parts), folder)
-
-
-def _graph(parts: Iterator[Vectors], folder: Path, care: int) -> None:
-    import faiss
-
-    first = next(parts)
-    make: Any = faiss.IndexHNSWSQ  # whose stubs are wrong
-    index = make(first.shape[1], faiss.ScalarQuantizer.QT_fp16, LINKS, faiss.METRIC_INNER_PRODUCT)
-    index.hnsw.efConstruction = care
-    _write_faiss(index, chain([first], parts), folder)
-
-
-def _write_faiss(index: Any, parts: Iterable[Vectors], folder: Path) -> None:
-    import faiss
-
-    for some in parts:
+    index: Any = faiss.IndexFlatIP(first.shape[1])
+    if graph:
+        make: Any = faiss.IndexHNSWSQ  # whose stubs are wrong
+        index = make(first.shape[1], faiss.ScalarQuantizer.QT_fp16, LINKS, faiss.METRIC_INNER_PRODUCT)
+        index.hnsw.efConstruction = care
+    for some in chain([first], parts):
         index.add(some)
     faiss.write_index(index, str(folder / FILE))
 
@@ -179,13 +170,14 @@ def _usearch(parts: Iterator[Vectors], folder: Path, care: int) -> None:
     index.save(folder / FILE)
 
 
-MILLION, HOURS = 1_000_000, "building a graph of so many takes hours on two cores"
+FLAT, HNSW = partial(_faiss, graph=False), partial(_faiss, graph=True)
+MILLION, HOURS = 1_000_000, "a graph of so many takes hours to build"
 OURS = Kind("Sightline", "sightline", "sightline", _store, lambda at, cores: Store(at, Effort()))
 KINDS = (
     OURS,
     replace(OURS, name="Sightline, all compared", key="all", open=lambda at, cores: Store(at, Effort(10**9))),
-    Kind("FAISS flat", "flat", "flat", _flat, Faiss, "faiss", MILLION, "so many in float32 take 20 GB of memory"),
-    Kind("FAISS HNSW", "hnsw", "hnsw", _graph, Faiss, "faiss", MILLION, HOURS),
+    Kind("FAISS flat", "flat", "flat", FLAT, Faiss, "faiss", MILLION, "so many in float32 take 20 GB of memory"),
+    Kind("FAISS HNSW", "hnsw", "hnsw", HNSW, Faiss, "faiss", MILLION, HOURS),
     Kind("usearch HNSW", "usearch", "usearch", _usearch, Usearch, "usearch", MILLION, HOURS),
 )
 """Sightline comes first: the others read its vectors, and are tuned to find as much."""

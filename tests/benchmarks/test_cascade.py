@@ -1,34 +1,39 @@
 """The cascade that a bundle should have is chosen by what was measured."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks import cascade
+from benchmarks import cascade, samples
 from benchmarks.provenance import RESULTS, read_result
-from sightline.bundle.model import Defaults
+from sightline.bundle import Bundle
 from sightline.bundle.spec import read_spec
+from sightline.collection import Collection
 from sightline.registry.loader import locate
 
 
-def test_ranks_follow_from_the_scores_of_stages() -> None:
-    items, right = np.array([[1, 2, 3], [4, 5, 6]]), np.array([3, 9])
-    embed, late = np.array([[0.9, 0.8, 0.7]] * 2), np.array([[1.0, 2.0, 3.0]] * 2)
-    logits = [{1: 5.0, 2: 0.0, 3: 1.0}, {4: 1.0, 5: 0.0, 6: 0.0}]
-    judged = cascade.Judged(items, embed, late, logits, right, np.arange(2))
-    alone = Defaults(fusion="ce")
-    assert judged.ranks(0, 0, alone).tolist() == [3, np.inf], "the second question's item is no candidate"
-    assert judged.ranks(3, 0, alone)[0] == 1
-    assert judged.ranks(0, 3, alone)[0] == 2
+def test_ranks_are_those_of_searches(tmp_path: Path, tiny_bundle: Path) -> None:
+    model, records = Bundle.open(tiny_bundle), samples.made_up(3)
+    texts = [record.captions_in("en")[0] for record in records[:2]]
+    with Collection.open(cascade.gallery(records[:2], records[2:], model, tmp_path), model) as collection:
+        found = cascade.measure(collection, model, texts, 0, 2)
+    assert set(found["ranks"]) <= {1.0, 2.0, 3.0}
+    assert found["ms"] > 0
 
 
 def test_a_gain_is_of_the_same_questions_with_an_interval_that_holds_it() -> None:
     before = np.tile([2.0, 1, 20, 7], 50)
     after = np.where(np.arange(200) < 60, 1.0, before)
-    found = cascade.gain(before, after, np.arange(200))
+    found = cascade.gain(before, after)
     assert found["R@1"]["value"] == pytest.approx(100 * ((after == 1).mean() - (before == 1).mean()))
     assert 0 < found["sum"]["low"] < found["sum"]["value"] < found["sum"]["high"]
+    (usual, better) = cascade.rows(
+        [{"late": late, "rerank": 20, "ms": 1.0, "ranks": ranks} for late, ranks in ((0, before), (25, after))]
+    )
+    assert usual["gain"]["value"] == 0 < better["gain"]["value"]
+    assert cascade.chosen([usual, better]) == (25, 20)
 
 
 def row(late: int, rerank: int, ms: float, first: float, low: float) -> dict[str, Any]:
@@ -44,12 +49,10 @@ def row(late: int, rerank: int, ms: float, first: float, low: float) -> dict[str
         ([row(400, 30, 160, 9.0, 8.0), row(50, 10, 60, 1.0, 0.9)], (50, 10)),  # slower ones do not count
     ],
 )
-def test_the_better_half_by_half_in_no_more_time_is_chosen(
-    others: list[dict[str, Any]], expected: tuple[int, int]
-) -> None:
-    assert cascade.chosen({"rows": [row(0, 20, 100, 0.0, 0.0), *others]}) == expected
+def test_the_better_half_by_half_in_no_more_time_is_chosen(others: list[Any], expected: tuple[int, int]) -> None:
+    assert cascade.chosen([row(0, 20, 100, 0.0, 0.0), *others]) == expected
 
 
 def test_the_bundled_model_has_the_cascade_that_was_measured_to_be_better() -> None:
     defaults = read_spec(locate("default")).defaults
-    assert (defaults.late, defaults.rerank) == cascade.chosen(read_result(RESULTS / "cascade.json"))
+    assert (defaults.late, defaults.rerank) == cascade.chosen(read_result(RESULTS / "cascade.json")["rows"])

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import bench
 from benchmarks.markdown import fill, merged_commands, replace_block
-from benchmarks.pages import index_choice, model_card, performance, plots, readme, scale, serve
+from benchmarks.pages import index_choice, performance, plots, readme, scale, serve
 from benchmarks.pages.targets import TARGETS, Target
 from benchmarks.provenance import RESULTS, ROOT, read_result
 
@@ -37,18 +37,6 @@ def test_the_other_pages_are_up_to_date() -> None:
     assert read("serve.md") == serve.page(read("serve.md"), read_result(RESULTS / "serve.json"))
 
 
-def test_the_model_card_is_up_to_date() -> None:
-    folder = ROOT / "bundles" / "default"
-    words = (ROOT / "recipes" / "default.card.md").read_text(encoding="utf-8")
-    assert (folder / "README.md").read_text(encoding="utf-8") == model_card.card(folder, words), "run `make card`"
-
-
-def test_a_card_says_what_is_not_known(tiny_bundle: Path) -> None:
-    card = model_card.card(tiny_bundle, "# A small model\n\nIt is for tests.\n")
-    for said in ("It is for tests.", "Not measured yet", "no calibration", "did not say", "| languages | en |"):
-        assert said in card
-
-
 @pytest.mark.parametrize("name", ["performance.md", "scale.md", "index-choice.md"])
 def test_everything_a_page_links_to_exists(name: str) -> None:
     links = re.findall(r"\]\(((?!http)[^)]+)\)", read(name))
@@ -57,7 +45,11 @@ def test_everything_a_page_links_to_exists(name: str) -> None:
 
 def test_commands_on_pages_name_scripts_that_exist() -> None:
     texts = [path.read_text(encoding="utf-8") for path in [*DOCS.glob("*.md"), *RESULTS.rglob("*.json")]]
-    named = {module for text in texts for module in re.findall(r"python -m\s((?:benchmarks|replication)[\w.]+)", text)}
+    named = {
+        module
+        for text in texts
+        for module in re.findall(r"python -m\s((?:benchmarks|replication|bundles)[\w.]+)", text)
+    }
     assert named
     assert [module for module in named if not (ROOT / f"{module.replace('.', '/')}.py").is_file()] == []
 

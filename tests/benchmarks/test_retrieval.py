@@ -32,7 +32,7 @@ def test_the_right_answers_are_those_of_comparing_everything(monkeypatch: pytest
 
 def test_vectors_around_photos_are_like_photos_but_not_the_same() -> None:
     photos = unit(0, 100)
-    made = np.concatenate(list(around(Real(photos, photos, "made up"), 3_000)))
+    made = np.concatenate(list(around(Real(photos, photos), 3_000)))
     nearest = (made @ photos.T).max(axis=1)
     assert 0.6 < nearest.mean() < 0.95
     assert nearest.max() < 0.9999
@@ -58,7 +58,7 @@ def test_every_index_is_measured_and_kept_and_the_folder_is_removed(
 ) -> None:
     work, done = tmp_path / "work", []
     monkeypatch.setenv("SIGHTLINE_COMMIT", "0" * 40)
-    np_photos = Real(unit(0, 50), unit(1, 60), "made up")
+    np_photos = Real(unit(0, 50), unit(1, 60))
     monkeypatch.setattr(steps, "real", lambda *_: np_photos)
     monkeypatch.setattr(retrieval, "bandwidth", lambda cores: 1e10)
 

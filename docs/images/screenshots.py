@@ -1,9 +1,8 @@
 """Take the screenshots of README.md: the page of `sightline serve` over the demo's images.
 
-python -m benchmarks.pages.screenshots
+python docs/images/screenshots.py
 """
 
-import argparse
 import re
 import shutil
 import subprocess
@@ -16,7 +15,6 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import sightline
-from benchmarks.provenance import ROOT
 from sightline.demo import PICTURES
 
 SIZE = {"width": 1240, "height": 760}
@@ -56,10 +54,7 @@ def screenshot(page: Page, path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
-    out = parser.parse_args().out
-    out.mkdir(parents=True, exist_ok=True)
+    out = Path(__file__).resolve().parent
     browser_at = shutil.which("chromium") or sys.exit("Install chromium first.")
     with tempfile.TemporaryDirectory() as folder:
         sightline.index(PICTURES, at=Path(folder))

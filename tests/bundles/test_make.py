@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import sightline
-from benchmarks.bundle import ModelBuild, OutOfTimeError
-from benchmarks.pages.model_card import card
+from bundles.card import card
+from bundles.make import ModelBuild, OutOfTimeError
 from sightline.bundle.spec import read_spec
 from sightline.errors import RecipeError
 from training import shapes

@@ -1,6 +1,6 @@
 """Write a bundle's model card, README.md: facts and numbers from its sightline.json, prose from a file.
 
-python -m benchmarks.pages.model_card bundles/default --words recipes/default.card.md
+python -m bundles.card bundles/default --words recipes/default.card.md
 """
 
 import argparse
@@ -26,8 +26,7 @@ def card(folder: Path, words: str) -> str:
     title, _, rest = words.strip().partition("\n")
     parts = [
         title,
-        "<!-- Written by benchmarks/pages/model_card.py (make card) from sightline.json and the words of the recipe. "
-        "Do not edit. -->",
+        "<!-- Written by `make card` from sightline.json and the words of the recipe. Do not edit. -->",
         rest.strip(),
         "## What it is",
         table(("", ""), _facts(folder, spec), words=2),

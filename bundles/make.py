@@ -1,6 +1,6 @@
 """Make the bundle that ships, from nothing: train by its recipes, export, calibrate, measure.
 
-    python -m benchmarks.bundle recipes/default.model.toml --out bundles/default --minutes 9
+    python -m bundles.make recipes/default.model.toml --out bundles/default --minutes 9
 
 `make model` runs this. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and, for the training, a GPU. Finished stages are
 skipped and an interrupted one goes on, so repeat the command until it says that the bundle is done; --minutes stops it

@@ -1,0 +1,18 @@
+"""A model card says what the bundle says."""
+
+from pathlib import Path
+
+from benchmarks.provenance import ROOT
+from bundles.card import card
+
+
+def test_the_model_card_is_up_to_date() -> None:
+    folder = ROOT / "bundles" / "default"
+    words = (ROOT / "recipes" / "default.card.md").read_text(encoding="utf-8")
+    assert (folder / "README.md").read_text(encoding="utf-8") == card(folder, words), "run `make card`"
+
+
+def test_a_card_says_what_is_not_known(tiny_bundle: Path) -> None:
+    text = card(tiny_bundle, "# A small model\n\nIt is for tests.\n")
+    for said in ("It is for tests.", "Not measured yet", "no calibration", "did not say", "| languages | en |"):
+        assert said in text

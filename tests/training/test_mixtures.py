@@ -21,6 +21,7 @@ from sightline.training.batches import Feed
 from sightline.training.corpus import Corpus
 from sightline.training.recipe import parse_recipe, read_recipe
 from sightline.training.same_rows import SameRule
+from sightline.training.setup import training_records
 from sightline.training.trainer import train
 from training import processes, shapes
 
@@ -202,3 +203,17 @@ def test_to_set_train_is_to_replace_the_sources_and_the_other_way_round(tmp_path
     assert read_recipe(path, ['data.train=["b.tar"]']).data.mixture[0].train == ("b.tar",)
     path.write_text(table + '[data]\ntrain = ["a.tar"]\n')
     assert read_recipe(path, ['data.sources=[{name="b", train=["b.tar"]}]']).data.mixture[0].name == "b"
+
+
+def test_prompts_make_captions_of_labels(few: Path, named: Path) -> None:
+    asked = recipe(few, named)
+    asked["data"]["sources"][1]["prompts"] = ["a photo of a {}", "{}"]
+    _, records = training_records(parse_recipe(asked, "it"))
+    label = records[0].label
+    assert records[0].captions["en"] == (label, f"a {label} thing", f"a photo of a {label}")
+    asked["data"]["sources"][0]["prompts"] = ["a {}"]
+    with pytest.raises(RecipeError, match="cards: prompts and wordnet are for records with a label"):
+        training_records(parse_recipe(asked, "it"))
+    asked["data"]["sources"][0]["prompts"] = ["a photo"]
+    with pytest.raises(RecipeError, match=r'"a photo" needs one \{\} for'):
+        parse_recipe(asked, "it")

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from sightline.errors import RecipeError
@@ -41,6 +41,8 @@ class SourceRecipe:
     source. By default one pass.
     draw, batch_size, same, positives: as in `DataRecipe`, whose values they replace.
     limit: use this many images only; 0 is all.
+    prompts: for records with a label, further captions made of it, such as "a photo of a {}".
+    wordnet: for records with a label, a folder of WordNet, whose synonyms, kinds and glosses become captions too.
     """
 
     name: str
@@ -52,9 +54,14 @@ class SourceRecipe:
     same: tuple[SameBy, ...] | None = None
     positives: Literal["image", "label"] | None = None
     limit: int = 0
+    prompts: tuple[str, ...] = ()
+    wordnet: str = ""
 
     def __post_init__(self) -> None:
         where = f"data.sources.{self.name}"
+        for prompt in self.prompts:
+            if prompt.count("{}") != 1:
+                raise RecipeError(f'{where}.prompts: "{prompt}" needs one {{}} for the label')
         if not self.train:
             raise RecipeError(f"{where}.train: names no data")
         for key in ("share", "passes", "batch_size", "limit"):
@@ -154,16 +161,13 @@ class DataRecipe:
                 ),
             )
         return tuple(
-            SourceRecipe(
-                source.name,
-                source.train,
-                source.share,
-                source.passes or (0.0 if source.share else 1.0),
-                source.draw or self.draw,
-                source.batch_size or self.batch_size,
-                self.same if source.same is None else source.same,
-                source.positives or self.positives,
-                source.limit,
+            replace(
+                source,
+                passes=source.passes or (0.0 if source.share else 1.0),
+                draw=source.draw or self.draw,
+                batch_size=source.batch_size or self.batch_size,
+                same=self.same if source.same is None else source.same,
+                positives=source.positives or self.positives,
             )
             for source in self.sources
         )

@@ -1,6 +1,7 @@
 """What a run begins with: its pictures and captions, its model and tokenizer, its objectives."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from torch import nn
 from sightline import settings
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.datasets import Record, captions_in_any, read_all
+from sightline.datasets.wordnet import WordNet
 from sightline.errors import DataError, MediaError, RecipeError
 from sightline.evaluation.test_set import Questions
 from sightline.losses import OBJECTIVES
@@ -25,7 +27,29 @@ def training_records(recipe: Recipe) -> list[list[Record]]:
     """Read the captioned images of each source to train on, or as many of them as the recipe asks for."""
     sources = [[one for one in _of_split(source.train, "train") if one.captions] for source in recipe.data.mixture]
     _check_languages(recipe, [record for records in sources for record in records])
-    return [_limited(source, records, recipe) for source, records in zip(recipe.data.mixture, sources, strict=True)]
+    mixture = zip(recipe.data.mixture, sources, strict=True)
+    return [_captioned(source, _limited(source, records, recipe)) for source, records in mixture]
+
+
+def _captioned(source: SourceRecipe, records: list[Record]) -> list[Record]:
+    """Add the captions that a source's prompts and WordNet make of labels, to those in the first language."""
+    if not source.prompts and not source.wordnet:
+        return records
+    if not any(record.label for record in records):
+        key = f"data.sources.{source.name}"
+        raise RecipeError(f"{key}: prompts and wordnet are for records with a label, and none has one")
+    wordnet = WordNet(source.wordnet) if source.wordnet else None
+    return [_with_captions(record, source.prompts, wordnet) for record in records]
+
+
+def _with_captions(record: Record, prompts: Sequence[str], wordnet: WordNet | None) -> Record:
+    if not record.label:
+        return record
+    more = [prompt.format(record.label) for prompt in prompts]
+    if wordnet is not None:
+        more += wordnet.captions(record.label)
+    lang, captions = next(iter(record.captions.items()))
+    return replace(record, captions={**record.captions, lang: tuple(dict.fromkeys([*captions, *more]))})
 
 
 def _limited(source: SourceRecipe, records: list[Record], recipe: Recipe) -> list[Record]:

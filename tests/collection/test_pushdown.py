@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from retrieval.test_where import ROWS, expressions, judged, seen, written
 
+from collection.test_where import ROWS, expressions, judged, seen, written
 from sightline.collection.catalog.where import parse_where
 from sightline.collection.remote.milvus_filter import OF_CONTENTS, OF_FILES, UNKNOWN, pushed
 from sightline.collection.remote.notes import _low

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sightline.errors import SightlineError
+from sightline.errors import OptionError, QueryError, SightlineError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -93,3 +93,14 @@ def check_writable(path: Path | None) -> None:
         raise SightlineError(f"{path}: is a folder, where a file is to be written", "Give the name of a file.")
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
         raise SightlineError(f"{path}: may not be written by you", "Choose another place.")
+
+
+@contextmanager
+def named_options() -> Iterator[None]:
+    """Name an option in an error as the command line does."""
+    try:
+        yield
+    except OptionError as error:
+        dashes = "-" if len(error.option) == 1 else "--"
+        name = dashes + error.option.rstrip("_").replace("_", "-")
+        raise QueryError(f"{name} {error.problem}", error.way_out) from error

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sightline.cli.console import check_writable, print_json, print_lines, print_table, tell_skipped, tell_unreadable
+from sightline.cli.console import (
+    check_writable,
+    named_options,
+    print_json,
+    print_lines,
+    print_table,
+    tell_skipped,
+    tell_unreadable,
+)
 from sightline.errors import SightlineError
 
 if TYPE_CHECKING:
@@ -77,13 +85,13 @@ def evaluate(
         str, typer.Option(help="karpathy, coco-1k, coco-5k, or full: test images among those of all splits.")
     ] = "karpathy",
     split: Annotated[str | None, typer.Option(help="Only this split. By default test, where there is one.")] = None,
-    images: Annotated[Path | None, typer.Option(help="Folder of the pictures, where the data only names them.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder of the images, where the data only names them.")] = None,
     late: Annotated[int | None, typer.Option(min=1, help="Rescore the K best by late interaction.")] = None,
-    rerank: Annotated[int | None, typer.Option(min=1, help="Rescore the K best by match.")] = None,
+    rerank: Annotated[int | None, typer.Option(min=1, help="Rescore the K best by matching.")] = None,
     matcher: Annotated[str | None, typer.Option(metavar="MODEL", help="With --rerank: another model matches.")] = None,
     fusion: Annotated[
         Literal["ce", "add", "norm_add", "logit_add"] | None,
-        typer.Option(help="How match and embed scores combine. By default as the bundle says."),
+        typer.Option(help="How match and embed scores combine. By default as the model says."),
     ] = None,
     weight: Annotated[float | None, typer.Option(help="Weight of the embed score in the fusion.")] = None,
     distractors: Annotated[
@@ -133,7 +141,7 @@ def evaluate(
         "partner": sightline.load(partner, prefer_gpu=True) if partner else None,
         "matcher": sightline.load(matcher, prefer_gpu=True) if matcher else None,
     }
-    with evaluating() as progress:
+    with named_options(), evaluating() as progress:
         if "," in lang:
             named = [one.strip() for one in lang.split(",")]
             several = languages.evaluate_languages(opened, records, named, progress=progress, **options)

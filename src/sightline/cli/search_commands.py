@@ -8,8 +8,8 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
-from sightline.cli.console import print_lines, results, tell, tell_at_once
-from sightline.errors import OptionError, QueryError, SightlineError
+from sightline.cli.console import named_options, print_lines, results, tell, tell_at_once
+from sightline.errors import OptionError, SightlineError
 
 
 def index(
@@ -153,7 +153,7 @@ def search(
     from sightline.cli.formatting import Form, show
     from sightline.retrieval.options import SearchOptions
 
-    with _naming_options():
+    with named_options():
         options = SearchOptions(
             text=" ".join(words) if words else None,
             image=image,
@@ -175,17 +175,6 @@ def search(
     form: Form = "json" if as_json else "null" if null else "paths" if paths else "lines"
     with results():
         show(result, form, min_relevance, thumbnails)
-
-
-@contextmanager
-def _naming_options() -> Iterator[None]:
-    """Name an option in an error as the command line does."""
-    try:
-        yield
-    except OptionError as error:
-        dashes = "-" if len(error.option) == 1 else "--"
-        name = dashes + error.option.rstrip("_").replace("_", "-")
-        raise QueryError(f"{name} {error.problem}", error.way_out) from error
 
 
 def _how_many(late: str | None) -> int | Literal["all"] | None:

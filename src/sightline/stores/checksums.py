@@ -53,6 +53,7 @@ class BlockChecksums:
         self._checked = np.zeros(-(-size // BLOCK), dtype=np.bool_)
         self._stored: UInt64Array = np.zeros(0, dtype=np.uint64)
         self._is_synced = not new
+        self._are_checked = False
         if write:
             os.ftruncate(self._file, 8 * (size // BLOCK))
             self._rest = self._read_rest()
@@ -82,11 +83,17 @@ class BlockChecksums:
     @property
     def are_checked(self) -> bool:
         """Whether every block was found to be as it was written."""
-        return bool(self._checked.all())
+        self._are_checked = self._are_checked or bool(self._checked.all())
+        return self._are_checked
 
     def unchecked(self, first: Int64Array, last: Int64Array) -> Int64Array:
-        """Blocks in some ranges [n] of blocks, from first to last, that were not checked yet; in ascending order."""
+        """Blocks in some ranges [n], from first to last, that were not checked yet; in ascending order."""
         reach = int((last - first).max(initial=0))
+        if reach <= 1:
+            is_left = ~(self._checked[first] & self._checked[last])
+            first, last = first[is_left], last[is_left]
+        if not len(first):
+            return first
         blocks = np.concatenate([np.minimum(first + step, last) for step in range(reach + 1)])
         return np.unique(blocks[~self._checked[blocks]])
 

@@ -92,7 +92,7 @@ def on_gpu(bandwidth: float, rounds: int) -> list[dict[str, Any]]:
     import torch
     import triton
 
-    from sightline.kernels.maxsim import best, maxsim, reference
+    from benchmarks.maxsim_kernel import best, maxsim, reference
 
     torch.manual_seed(0)
     time = partial(triton.testing.do_bench, rep=rounds, return_mode="median")

@@ -183,6 +183,29 @@ def test_embeddings_that_do_not_fit_stay_where_they_are(
     assert f"200 embeddings take {needed} bytes" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("rows", "free", "dtype"), [(100, 1 << 30, "int8"), (10_000, 1 << 30, "float16"), (100, 7000, "float16")]
+)
+def test_many_embeddings_are_scanned_in_int8_if_there_is_room(
+    rows: int, free: int, dtype: str, tmp_path: Path, writer: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[str] = []
+    made = Scan.__init__
+
+    def noted(scan: Scan, vectors: object, dtype: str, **options: str) -> None:
+        chosen.append(dtype)
+        made(scan, vectors, dtype, **options)
+
+    monkeypatch.setattr(Scan, "__init__", noted)
+    monkeypatch.setattr(gpu_index, "INT8_ROWS", rows)
+    monkeypatch.setattr(gpu_index, "free_bytes", lambda: free)
+    store, plain = on_gpu(tmp_path), LocalStore.open(tmp_path, SHAPE, write=False)
+    assert chosen == [dtype]
+    assert store.search(queries(3, 4), 5).ids.tolist() == plain.search(queries(3, 4), 5).ids.tolist()
+    store.close()
+    plain.close()
+
+
 def test_when_the_gpu_fails_the_processor_goes_on(
     tmp_path: Path, writer: LocalStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -197,9 +197,9 @@ class Scan:
         self._count = end
 
 
-def bytes_of(rows: int, dim: int) -> int:
-    """What so many vectors take on a device in float16, with the room for later ones."""
-    return 2 * dim * _with_room(rows)
+def bytes_of(rows: int, dim: int, dtype: Dtype = "float16") -> int:
+    """Memory that a scan of so many vectors takes on a device, with room for later ones."""
+    return (2 * dim if dtype == "float16" else 3 * dim + 4) * _with_room(rows)
 
 
 def _with_room(rows: int) -> int:

@@ -17,8 +17,8 @@ INTERPRETED = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
 import torch
-from sightline.kernels.maxsim import best, maxsim, reference
-from kernels.test_maxsim import SHAPES, case
+from benchmarks.maxsim_kernel import best, maxsim, reference
+from benchmarks.test_maxsim_kernel import SHAPES, case
 errors = []
 for shape in SHAPES:
     for kind in ("float16", "int8"):
@@ -69,7 +69,7 @@ def test_interpreted_it_is_the_reference() -> None:
 
 
 def test_the_reference_is_a_sum_of_best_products_whatever_the_blocks() -> None:
-    from sightline.kernels.maxsim import reference
+    from benchmarks.maxsim_kernel import reference
 
     words, fragments, mask, _ = case((11, 5, 16, 3), "float16", True, "cpu")
     assert mask is not None
@@ -82,8 +82,8 @@ def test_the_reference_is_a_sum_of_best_products_whatever_the_blocks() -> None:
 
 
 def test_what_the_kernel_would_read_wrongly_is_refused() -> None:
+    from benchmarks.maxsim_kernel import maxsim
     from sightline.errors import ModelError
-    from sightline.kernels.maxsim import maxsim
 
     words, fragments, mask, _ = case((11, 5, 16, 3), "float16", True, "cpu")
     assert mask is not None
@@ -108,7 +108,7 @@ def test_what_the_kernel_would_read_wrongly_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "int8"])
 @pytest.mark.parametrize("is_masked", [False, True])
 def test_on_a_gpu_it_is_the_reference(shape: tuple[int, int, int, int], kind: str, is_masked: bool) -> None:
-    from sightline.kernels.maxsim import maxsim, reference
+    from benchmarks.maxsim_kernel import maxsim, reference
 
     given = case(shape, kind, is_masked, "cuda")
     exact = reference(*given)

@@ -26,8 +26,12 @@ def index(
     model: Annotated[
         str | None, typer.Option(metavar="BUNDLE", help="default, a bundle or checkpoint folder, or hf:NAME.")
     ] = None,
-    prune: Annotated[bool, typer.Option("--prune", help="Forget what is gone, also where a whole folder is.")] = False,
-    retry: Annotated[bool, typer.Option("--retry", help="Read files again that could not be read before.")] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove missing files, even when a whole folder is missing.")
+    ] = False,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Read unreadable files again, and check all vectors for damage.")
+    ] = False,
     store: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Where vectors are kept, if not in DIR: milvus://HOST:PORT/NAME."),
@@ -36,7 +40,7 @@ def index(
         str | None, typer.Option(metavar="ray|ray://HOST:PORT", help="Encode on a Ray cluster, not in this process.")
     ] = None,
 ) -> None:
-    """Index pictures or texts, to be searched. What has not changed since the last time is not read again."""
+    """Index pictures or texts for searching. Unchanged files are not read again."""
     import sightline
     from sightline.cli.formatting import report_lines
     from sightline.cli.progress import indexing

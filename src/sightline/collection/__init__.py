@@ -1,6 +1,6 @@
-"""A user's indexed items: which there are, what was in them, and how they are kept up to date.
+"""Indexed images or texts: the catalog of items, indexing, collections on servers, and the `Collection` facade.
 
-The names below load what they need when they are first used, so that importing this package costs nothing.
+The names below are imported on first use, so that importing this package is fast.
 """
 
 from importlib import import_module

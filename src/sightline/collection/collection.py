@@ -1,4 +1,4 @@
-"""A user's indexed items, opened to look things up in."""
+"""A collection of indexed items, opened for searching."""
 
 import threading
 from collections.abc import Sequence
@@ -39,9 +39,9 @@ def vectors_folder(at: Path) -> Path:
 
 
 class Collection:
-    """An opened collection: `catalog` knows the items, `store` their vectors.
+    """An open collection: `catalog` has the items, `store` their vectors.
 
-    Any number of processes may have one open while another indexes; none waits for the other. Several threads may
+    Any number of processes can read it while another one indexes, without waiting for each other. Several threads may
     share one.
     """
 
@@ -72,7 +72,7 @@ class Collection:
         at: its folder, or the folder of pictures that it is in; by default the nearest to the current folder. On a
             machine that has not indexed it, the URL of its store.
         model: the model that made it, opened or as `load` takes it; by default it is looked for when a search needs it.
-        prefer_gpu: it will be searched so often that it pays to keep its embeddings on a GPU, where there is one.
+        prefer_gpu: keep a copy of the embeddings on a GPU, if there is one; for collections that are searched often.
         """
         place = resolve_location(at)
         if isinstance(place, str):
@@ -221,11 +221,11 @@ class Collection:
         return Cascade(model or self.model, self.store, self.kind, self.costs)
 
     def check_model(self, model: Model) -> None:
-        """Refuse a model other than the one that made the collection, with the way out."""
+        """Raise an error for a model other than the one that made the collection."""
         check_model(self.at, self.manifest, model)
 
     def item(self, id: int) -> Item:
-        """The item of an id; an error where there is none, or none any more."""
+        """The item with an id; an error if it does not exist."""
         found = self.items([id])
         if id not in found:
             raise CollectionError(
@@ -234,7 +234,7 @@ class Collection:
         return found[id]
 
     def items(self, ids: Sequence[int]) -> dict[int, Item]:
-        """The items of these ids; those that are not there, or have no file any more, are left out."""
+        """The items with these ids; those that do not exist, or have no file any more, are left out."""
         return self.catalog.items(ids)
 
     def files(self) -> list[File]:
@@ -246,12 +246,12 @@ class Collection:
         return self.catalog.files("broken")
 
     def refresh(self) -> bool:
-        """See what has been indexed since it was opened; says whether there was anything."""
+        """Pick up what has been indexed since it was opened; False if there was nothing."""
         with self._lock.write():
             return self.store.refresh()
 
     def close(self) -> None:
-        """Let go of its files."""
+        """Close its files."""
         with self._lock.write():
             self.store.close()
             self.catalog.close()

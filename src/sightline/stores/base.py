@@ -1,4 +1,4 @@
-"""What a store of vectors is: the same few verbs, whichever engine keeps them."""
+"""The interface of a store of vectors, whichever engine is behind it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Partition = Literal["year", "month", "folder"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How wide the vectors of a store are; a width of 0 means that the store keeps no such part."""
+    """Dimensions of a store's vectors; 0 means that the store has no such part."""
 
     embedding: int
     fragments: int = 0
@@ -26,9 +26,9 @@ class Shape:
 
 
 class Neighbors(NamedTuple):
-    """The best of each query, best first: ids [queries, k] and cosines [queries, k].
+    """The nearest items of each query, best first: ids [queries, k] and cosines [queries, k].
 
-    Where a query has fewer than k items to choose from, ids are -1 and cosines -inf at the end of its row.
+    If there are fewer than k items, ids are -1 and cosines -inf at the end of the row.
     """
 
     ids: Ids
@@ -36,17 +36,17 @@ class Neighbors(NamedTuple):
 
 
 class PaddedVectors(NamedTuple):
-    """Vectors of some items: [items, n, width] in float32, and a mask [items, n] that is true where one is real."""
+    """Vectors of some items: float32 [items, n, width], and a mask [items, n] that is false for padding."""
 
     values: Float32Array
     mask: npt.NDArray[np.bool_]
 
 
 class QuantizedRows(NamedTuple):
-    """Vectors of some items as they are kept, item after item without padding.
+    """Quantised vectors of some items, item after item without padding.
 
-    values: int8 [n, width]. scales: float32 [n], what one of a vector's whole numbers is worth. lengths: [items], how
-    many of the n vectors each item has.
+    values: int8 [n, width]. scales: float32 [n], the factor for each vector. lengths: [items], the number of vectors of
+    each item.
     """
 
     values: npt.NDArray[np.int8]
@@ -56,7 +56,7 @@ class QuantizedRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """How many items a store has, how many bytes they take where they are kept, and how it searches them."""
+    """Number of items in a store, their size in bytes, and how it searches them."""
 
     items: int
     bytes: int
@@ -64,39 +64,39 @@ class Stats:
 
 
 class Note(NamedTuple):
-    """What else is kept of an item: where it stands, what it can be filtered by, and all there is to know.
+    """What is stored of an item besides its vectors, so that machines without its catalog can show and filter it.
 
-    shelf: the partition that it belongs to. columns: a value for each of the store's. about: as JSON.
+    partition_key: the partition that it belongs to. columns: a value for each of the store's. about: as JSON.
     """
 
-    shelf: str
+    partition_key: str
     columns: Mapping[str, str | float]
     about: Mapping[str, Any]
 
 
 class Store(Protocol):
-    """Keeps the vectors of items by id, and finds the nearest.
+    """Stores the vectors of items by id, and finds the nearest.
 
-    Ids are whole numbers from 0, given by whoever owns the items, and never used twice. What was added or deleted is
-    seen by the next search of the same store, and is safe on disk once `flush` has returned: after a crash a store
-    holds what it held at some flush, the last or a later point, never half an item.
+    Ids are integers from 0, assigned by the caller and never used twice. Changes are visible to the next search of the
+    same store, and on disk once `flush` has returned. After a crash a store is as it was at the last flush or later,
+    never with half an item.
     """
 
     @property
     def shape(self) -> Shape:
-        """How wide its vectors are."""
+        """Dimensions of its vectors."""
         ...
 
     def add(self, ids: Ids, encoded: Encoded) -> None:
-        """Add items; an id that is there already is an error, and then nothing is added."""
+        """Add items; an id that exists already is an error, and then nothing is added."""
         ...
 
     def delete(self, ids: Ids) -> None:
-        """Forget items; ids that are not there are passed over."""
+        """Delete items; unknown ids are ignored."""
         ...
 
     def ids(self) -> Ids:
-        """Every id that is there, in ascending order."""
+        """All ids, in ascending order."""
         ...
 
     def search(self, vectors: Float32Array, k: int, where: Ids | None = None) -> Neighbors:
@@ -104,52 +104,49 @@ class Store(Protocol):
 
         Of equal cosines, the lower id comes first.
 
-        where: only these ids are looked at. The filter comes before the ranking, so it never costs results.
+        where: search only these ids. They are filtered before the ranking, so there are k results if enough pass.
         """
         ...
 
     def fetch(self, ids: Ids, part: Part) -> PaddedVectors:
-        """Give the vectors of items, in the order of `ids`; an embedding is a part with one vector.
-
-        An id that is not there is an error.
-        """
+        """Vectors of items, in the order of `ids`; an embedding is a part with one vector. Unknown ids are an error."""
         ...
 
     def rows(self, ids: Ids, part: Part, first: int | None = None) -> QuantizedRows:
-        """Give fragments or states of items as `fetch` does, but as they are kept: in a fraction of the time.
+        """Fragments or states of items as `fetch` returns them, but still quantised, which is several times faster.
 
-        first: only so many of each item, those that come first.
+        first: only the first so many of each item.
         """
         ...
 
     def flush(self) -> None:
-        """Make everything added and deleted so far survive a crash."""
+        """Make all changes so far survive a crash."""
         ...
 
     def refresh(self) -> bool:
-        """See what another process has written since; says whether there was anything new to see."""
+        """Pick up what another process has written since; False if there was nothing."""
         ...
 
     def compact(self) -> None:
-        """Give the space of deleted items back."""
+        """Reclaim the space of deleted items."""
         ...
 
     def stats(self) -> Stats:
-        """Say how large the store is."""
+        """Size of the store."""
         ...
 
     def close(self) -> None:
-        """Flush, and let go of files and connections."""
+        """Flush, and close files and connections."""
         ...
 
 
 @runtime_checkable
 class AnnotatedStore(Store, Protocol):
-    """A store that machines search which have no catalog: what is known of an item is kept beside its vectors."""
+    """A store that is also searched by machines without the catalog: it has a note for each item."""
 
     @property
     def partition(self) -> Partition | None:
-        """What divides the store, where anything does."""
+        """What the store is partitioned by, if anything."""
         ...
 
     def add(self, ids: Ids, encoded: Encoded, notes: Sequence[Note] | None = None) -> None:
@@ -157,5 +154,5 @@ class AnnotatedStore(Store, Protocol):
         ...
 
     def annotate(self, ids: Ids, notes: Sequence[Note]) -> None:
-        """Write other notes to items; those that are not there are passed over."""
+        """Replace the notes of items; unknown ids are ignored."""
         ...

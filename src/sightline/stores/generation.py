@@ -76,11 +76,11 @@ class Generation:
 
     @property
     def bytes(self) -> int:
-        """How much room the records take."""
+        """Size of all records."""
         return sum(column.bytes for column in self._columns.values())
 
     def append(self, packed: Packed) -> None:
-        """Add items as the next rows: all of them, or, where the disk fails, none."""
+        """Add items as the next rows; if the disk fails, none of them."""
         columns: dict[str, npt.NDArray[Any]] = {
             "ids": packed.ids,
             "embeddings": packed.embeddings,
@@ -126,7 +126,7 @@ class Generation:
         return QuantizedRows(records["values"], records["scale"], lengths)
 
     def head(self) -> Head:
-        """What the head file says when everything written so far is valid."""
+        """The head that makes everything written so far valid."""
         counts = {name: column.count for name, column in self._columns.items()}
         tails = {name: column.tail for name, column in self._columns.items() if column.tail is not None}
         return Head(FORMAT if tails else 1, self.shape, self.number, counts, tails or None)
@@ -152,14 +152,14 @@ class Generation:
         sync_folder(self.folder)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for column in self._columns.values():
             column.close()
 
     def _places(self, rows: Ids, first: int | None = None) -> tuple[Ids, Ids]:
-        """Where the vectors of some rows lie in the columns of parts, end to end, and how many each row has.
+        """Places of the vectors of some rows in the columns of parts, end to end, and the number of each row.
 
-        first: of each row at most so many.
+        first: at most so many of each row.
         """
         column = self._columns["ends"]
         ends = column.view(slice(None))
@@ -186,7 +186,7 @@ class Generation:
 
 
 def remove_others(folder: Path, head: Head) -> None:
-    """Delete the files of generations other than the head's; one that another process holds is left for next time."""
+    """Delete the files of generations other than the head's; those that cannot be deleted are left for next time."""
     for name in _layout(head.shape):
         for path in [*folder.glob(f"{name}.*"), *folder.glob(f"{name}-sums.*")]:
             if path.suffix != f".{head.generation}":
@@ -209,7 +209,7 @@ def _check_counts(folder: Path, head: Head, layout: Mapping[str, npt.DTypeLike])
 
 
 def _layout(shape: Shape) -> dict[str, npt.DTypeLike]:
-    """The columns of a store of this shape, and what a record of each is."""
+    """The columns of a store of this shape, with their dtypes."""
     parts = {name: record_type(width) for name, width in kept_parts(shape).items()}
     return {
         "ids": np.dtype("<i8"),

@@ -1,7 +1,7 @@
-"""A local store's embeddings on a GPU, where a search compares every one of them.
+"""A copy of a local store's embeddings on a GPU, which is searched exactly.
 
-They are sent once for each file: stores that have the same file open share what is there, and one that is opened or
-refreshed after the file has grown, as in a server whose collection is being indexed, sends only the rows that are new.
+Stores that have the same file open share one copy. If the file has grown when a store is opened or refreshed, as in a
+server whose collection is being indexed, only the new rows are sent.
 """
 
 import logging
@@ -31,7 +31,7 @@ _LEFT = 10  # a tenth of the free memory is left to others
 
 
 class GpuIndex:
-    """The live rows of a store, searched on a GPU; sent there in the background, while the processor searches on."""
+    """Searches the live rows of a store on a GPU; until they were sent there in the background, the CPU searches."""
 
     def __init__(self, files: Generation, row_index: RowIndex) -> None:
         self._row_index = row_index
@@ -48,13 +48,13 @@ class GpuIndex:
         return self._scan is not None
 
     def wait(self) -> None:
-        """Wait until everything is sent, or cannot be."""
+        """Wait until everything was sent, or sending failed."""
         self._sending.join()
 
     def search(self, queries: Float32Array, k: int, rows: Ids | None) -> Neighbors | None:
         """Find the k best for each of the queries [queries, dim] among some live rows [n], or, with None, all of them.
 
-        The answer is that of an exact search on the processor. None: the embeddings are not there.
+        The result equals that of an exact search on the CPU. None: the embeddings are not on the GPU.
         """
         scan = self._scan
         if scan is None:
@@ -83,7 +83,7 @@ class GpuIndex:
 
 
 class _Sent:
-    """The embeddings of one file, as many of them as have been sent."""
+    """The embeddings of one file that were sent to the GPU."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -106,9 +106,9 @@ _looking = threading.Lock()
 
 
 def _sent_of(files: Generation) -> _Sent:
-    """What has been sent of a store's file, for as long as anyone uses it.
+    """The shared copy of a store's file, kept as long as a store uses it.
 
-    Whoever does holds a map of the file, and as long as there is one, no other file gets its number.
+    Each of them has the file open, so no other file can get its inode.
     """
     with _looking:
         return _all_sent.setdefault(files.identity, _Sent())
@@ -132,7 +132,7 @@ def _dtype_for(embeddings: Float16Array) -> "Dtype":
 
 
 def free_bytes() -> int:
-    """How much of the GPU's memory nobody uses."""
+    """Free memory of the GPU."""
     import torch
 
     return torch.cuda.mem_get_info()[0]

@@ -1,4 +1,4 @@
-"""How a local store is searched: everything where that is quick, and otherwise what its signs recommend."""
+"""Search a local store: exactly if it is small, or else among candidates chosen by sign codes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from sightline.stores.ranking import nothing, top_k_rows
 from sightline.stores.row_index import RowIndex
 from sightline.stores.sign_codes import Codes, nearest_codes, sign_codes
 
-_FEW = 16  # to pick a code out of its place takes as long as to compare so many in a row
+_FEW = 16  # copying one code takes as long as comparing so many
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How hard a search looks; the defaults come from the measurements in docs/index-choice.md.
+    """How many candidates a search compares exactly; the defaults come from docs/index-choice.md.
 
-    Up to `exact_up_to` items, every one is compared. Beyond that, the signs of all choose candidates that are then
-    compared exactly: at least `candidates`, one in `items_per_candidate`, and `candidates_per_result` times k. Vectors
-    with fewer than 512 numbers have fewer signs to be told apart by: they get more candidates in proportion.
+    Up to `exact_up_to` items, all are compared. Beyond that, sign codes choose the candidates: at least `candidates`,
+    one in `items_per_candidate`, and `candidates_per_result` times k. Vectors with fewer than 512 dimensions have
+    shorter codes, so they get proportionally more candidates.
     """
 
     exact_up_to: int = 10_000
@@ -30,12 +30,12 @@ class Effort:
     candidates_per_result: int = 20
 
     def candidates_for(self, items: int, k: int, dim: int) -> int:
-        """How many of the items, those with the nearest signs, are compared exactly for k results."""
+        """Number of candidates for k results."""
         wanted = max(self.candidates, items // self.items_per_candidate, self.candidates_per_result * k)
         return wanted * -(-512 // dim)
 
     def is_exact(self, items: int) -> bool:
-        """Whether so many items are all compared."""
+        """Whether so many items are searched exactly."""
         return items <= self.exact_up_to
 
 
@@ -67,7 +67,7 @@ def _nearest(files: Generation, row_index: RowIndex, rows: Ids | None) -> Callab
 
 
 def _allowed(row_index: RowIndex, rows: Ids | None) -> BoolArray | None:
-    """Which rows may be found, as a mask [rows]; None where all may."""
+    """Mask [rows] of the rows that may be found; None if all may."""
     if rows is None:
         return None if len(row_index) == row_index.rows else row_index.is_live
     allowed = np.zeros(row_index.rows, dtype=np.bool_)

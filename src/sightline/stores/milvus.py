@@ -22,7 +22,7 @@ from sightline.stores.milvus_schema import (
     KEY,
     LENGTH,
     NOTE,
-    SHELF,
+    PARTITION_KEY,
     Columns,
     check_columns,
     load,
@@ -319,7 +319,7 @@ class MilvusStore:
 
 
 def _noted(note: Note) -> dict[str, Any]:
-    return {SHELF: note.shelf, NOTE: dict(note.about), **note.columns}
+    return {PARTITION_KEY: note.partition_key, NOTE: dict(note.about), **note.columns}
 
 
 def _both(one: str, other: str) -> str:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 Columns = Mapping[str, Literal["text", "number"]]
 """What can be filtered by, besides the id: columns of texts and of numbers."""
 
-ID, EMBEDDING, LENGTH, SHELF, NOTE = "id", "embedding", "length", "shelf", "note"
+ID, EMBEDDING, LENGTH, NOTE = "id", "embedding", "length", "note"
+PARTITION_KEY = "shelf"  # the name that existing stores have
 KEY, PIECE, NOWHERE = "key", "piece", "nowhere"
 LONGEST = 65_535
 """Bytes of a text that Milvus keeps at most."""
@@ -67,12 +68,12 @@ def load(server: Server, name: str) -> None:
 def _items_schema(address: Address, shape: Shape, columns: Columns, description: str) -> "CollectionSchema":
     from pymilvus import DataType, MilvusClient
 
-    is_divided = {"partition_key_field": SHELF, "num_partitions": _PARTITIONS} if address.partition else {}
+    is_divided = {"partition_key_field": PARTITION_KEY, "num_partitions": _PARTITIONS} if address.partition else {}
     schema = MilvusClient.create_schema(description=description, **is_divided)
     schema.add_field(ID, DataType.INT64, is_primary=True)
     schema.add_field(EMBEDDING, DataType.FLOAT_VECTOR, dim=shape.embedding)
     schema.add_field(LENGTH, DataType.INT64)
-    schema.add_field(SHELF, DataType.VARCHAR, max_length=LONGEST)
+    schema.add_field(PARTITION_KEY, DataType.VARCHAR, max_length=LONGEST)
     for name, kind in columns.items():
         if kind == "number":
             schema.add_field(name, DataType.DOUBLE)
@@ -98,5 +99,5 @@ def _parts_schema() -> "CollectionSchema":
 
 def check_columns(columns: Columns) -> None:
     """Refuse columns with a name that the store uses itself."""
-    if taken := columns.keys() & {ID, EMBEDDING, LENGTH, SHELF, NOTE}:
+    if taken := columns.keys() & {ID, EMBEDDING, LENGTH, PARTITION_KEY, NOTE}:
         raise StoreError(f"a column may not be called {min(taken)}")

@@ -1,4 +1,4 @@
-"""Talking to a Milvus server that may be busy, starting or away for a while."""
+"""Calls to a Milvus server, repeated while it is busy, starting or unreachable."""
 
 import logging
 import os
@@ -23,10 +23,10 @@ _NOT_READY = {1, 2, 4, 5, 8, 101, 201, *range(400, 700), *range(900, 1000)}
 
 
 class Server:
-    """A connection to a server. What fails because the server is away is tried again, waiting longer each time.
+    """A connection to a server. Calls that fail because it is unreachable are repeated, waiting longer each time.
 
-    patience: the seconds after which a server that is away is given up. Every call is one that does no harm when it is
-    made twice, so it does not matter whether the server died before or after it was done.
+    patience: seconds after which to give up. All calls are idempotent, so they can be repeated even if the server died
+    after it had done the work.
     """
 
     def __init__(self, address: Address, patience: float) -> None:
@@ -57,7 +57,7 @@ class Server:
         self.ask(lambda client: client.delete(name, filter=filter, timeout=self.timeout))
 
     def ask(self, call: Callable[["MilvusClient"], T]) -> T:
-        """Make a call, with the patience that there is."""
+        """Make a call, repeated until it succeeds or the patience is over."""
         give_up, wait = time.monotonic() + self.patience, _FIRST_WAIT
         while True:
             try:
@@ -71,7 +71,7 @@ class Server:
             wait = min(2 * wait, _LONGEST_WAIT)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._client is not None:
             self._client.close()
         self._client = None
@@ -89,7 +89,7 @@ class Server:
 
 
 def client_package() -> Any:
-    """The client's package, which takes a second to import and may be missing."""
+    """The pymilvus module, which takes a second to import and may be missing."""
     try:
         import pymilvus
     except ImportError as error:
@@ -126,7 +126,7 @@ def _theirs() -> tuple[type[Exception], ...]:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether it may help to wait: the server is not there, or not ready."""
+    """Whether waiting may help: the server is unreachable or not ready."""
     import grpc
 
     found: Any = getattr(error, "code", None)

@@ -1,4 +1,4 @@
-"""Encoded items in the form in which they are kept: half precision, one byte a number, one bit a number."""
+"""Encoded items as stored: embeddings in float16 and as sign codes, fragments and states in int8."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -45,47 +45,47 @@ def pack(ids: Ids, encoded: Encoded, shape: Shape) -> Packed:
 
 
 def kept_parts(shape: Shape) -> dict[str, int]:
-    """The parts besides the embedding that a store of this shape keeps, with their widths."""
+    """Parts besides the embedding in a store of this shape, with their dimensions."""
     widths = {"fragments": shape.fragments, "states": shape.states}
     return {name: width for name, width in widths.items() if width}
 
 
 def record_type(width: int) -> np.dtype[Any]:
-    """How a vector of a part is kept: its numbers as whole numbers from -127 to 127, and what one of them is worth."""
+    """Record of a vector of a part: int8 numbers from -127 to 127, and their scale."""
     return np.dtype([("scale", "<f4"), ("values", "i1", (width,))])
 
 
 def unpack(records: Records) -> Float32Array:
-    """Turn records [n] into vectors float32 [n, width], each number within half a scale of what it was."""
+    """Vectors float32 [n, width] of records [n]; each number is within half a scale of the original."""
     vectors: Float32Array = records["values"].astype(np.float32)
     vectors *= records["scale"][:, None]
     return vectors
 
 
 def unit(vectors: FloatArray, width: int) -> Float32Array:
-    """Scale vectors [n, width] to length one; refuse those of another width, and those without a direction."""
+    """Scale vectors [n, width] to length one; other widths and zero vectors are an error."""
     if vectors.ndim != 2 or vectors.shape[1] != width:
         raise StoreError(f"vectors of shape {vectors.shape}, but the store's embeddings have {width} numbers")
     singles: Float32Array = vectors.astype(np.float32)
     _refuse_strange(singles, "embedding")
     largest = np.abs(singles).max(axis=1, keepdims=True, initial=0.0)
     if len(largest) and largest.min() == 0:
-        raise StoreError(f"embedding {int(largest.argmin())} is all zeros", "It points nowhere: leave the item out.")
+        raise StoreError(f"embedding {int(largest.argmin())} is all zeros", "Leave the item out.")
     singles /= largest  # so that no square overflows
     singles /= np.linalg.norm(singles, axis=1, keepdims=True)
     return singles
 
 
 def check_rows(part: Part, first: int | None) -> None:
-    """Refuse rows of what is not kept in whole numbers, and fewer than one of them."""
+    """Raise an error for embeddings, which are not quantised, and for a limit below one."""
     if part == "embedding":
-        raise StoreError("embeddings are not kept in whole numbers", "Fetch them.")
+        raise StoreError("embeddings are not quantised", "Use fetch.")
     if first is not None and first < 1:
         raise StoreError(f"the first {first} of each item's {part} were asked for", "Ask for at least one.")
 
 
 def checked_ids(ids: Ids) -> Ids:
-    """Ids as int64 [n]; anything that is not a list of whole numbers from 0 is refused."""
+    """Ids as int64 [n]; anything but a list of integers from 0 is an error."""
     ids = np.asarray(ids)
     if ids.ndim != 1 or (len(ids) and (ids.dtype.kind not in "iu" or ids.min() < 0)):
         raise StoreError("ids are whole numbers from 0, in one row", f"Found {ids.dtype} of shape {ids.shape}.")
@@ -93,9 +93,9 @@ def checked_ids(ids: Ids) -> Ids:
 
 
 def _records(batch: FloatArray | None, mask: npt.NDArray[np.bool_], width: int, name: str) -> Records:
-    """Pack what the mask shows of a padded batch [items, n, width]."""
+    """Pack a padded batch [items, n, width], without its padding."""
     if batch is None:
-        raise StoreError(f"the items come without {name}, which this store keeps", "Use the model that made the store.")
+        raise StoreError(f"the items have no {name}, but this store needs them", "Use the model that made the store.")
     if batch.ndim != 3 or batch.shape[:2] != mask.shape or batch.shape[2] != width:
         raise StoreError(f"{name} of shape {batch.shape} with a mask of {mask.shape}, in a store of width {width}")
     vectors = batch[mask].astype(np.float32)

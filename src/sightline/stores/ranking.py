@@ -1,4 +1,4 @@
-"""The best of a store's vectors for a query, with cosines that do not depend on how they were found."""
+"""Exact top k by cosine; scores do not depend on batching, threads or row order."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ _SLACK = 1e-5  # how much the last digits of a matrix product may differ from th
 
 
 def nothing(queries: int, k: int) -> Neighbors:
-    """The answer where there is nothing to find."""
+    """An empty result."""
     return Neighbors(np.full((queries, k), -1, dtype=np.int64), np.full((queries, k), -np.inf, dtype=np.float32))
 
 
@@ -46,9 +46,9 @@ def _kth(scores: Float32Array, k: int) -> np.float32:
 
 
 def _products(embeddings: Float16Array, rows: Ids, queries: Float32Array) -> Float32Array:
-    """Products [queries, n] by matrix multiplication: quick, but the last digit varies with a row's place in a block.
+    """Products [queries, n] by matrix multiplication: fast, but the last digit depends on a row's place in a block.
 
-    Two rows with the same vector could come out different, and in the wrong order: good enough to choose from only.
+    Equal vectors may get different scores, so these only choose candidates.
     """
     products = np.empty((len(queries), len(rows)), dtype=np.float32)
 
@@ -72,7 +72,7 @@ def _cosines(embeddings: Float16Array, rows: Ids, query: Float32Array) -> Float3
 
 
 def _take(embeddings: Float16Array, rows: Ids) -> Float16Array:
-    """Some rows, in ascending order and each once; neighbours are read in place."""
+    """Some rows, in ascending order and each once; a contiguous range is not copied."""
     first, last = rows[0], rows[-1] + 1
     return embeddings[first:last] if last - first == len(rows) else embeddings[rows]
 

@@ -1,4 +1,4 @@
-"""Which row of a store's files belongs to which item."""
+"""Map ids to rows of a store's files."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +10,9 @@ _RECENT = 65_536  # ids that are looked up one by one before they are sorted in 
 
 
 class RowIndex:
-    """The ids of a store's rows in the order in which they came, and which of the rows are still there.
+    """The id of each row, in order, and which rows are live.
 
-    An id may be added again after it was deleted; its old row stays behind, deleted, until the store is compacted.
+    An id may be added again after it was deleted; its old row stays, deleted, until the store is compacted.
     """
 
     def __init__(self, ids: Ids, deleted: Ids) -> None:
@@ -33,15 +33,15 @@ class RowIndex:
 
     @property
     def is_live(self) -> npt.NDArray[np.bool_]:
-        """Whether each row [rows] is still there."""
+        """Whether each row [rows] is live."""
         return self._is_live[: self.rows]
 
     def ids(self) -> Ids:
-        """Every id that is there, in ascending order."""
+        """All live ids, in ascending order."""
         return np.sort(self.row_ids[self.is_live])
 
     def find(self, ids: Ids) -> Ids:
-        """The row of each of the ids [n], and -1 where an id is not there."""
+        """Row of each of the ids [n]; -1 for unknown ids."""
         rows = np.full(len(ids), -1, dtype=np.int64)
         if self._row_at is not None:
             rows = self._row_at[np.minimum(ids, len(self._row_at) - 1)]
@@ -57,7 +57,7 @@ class RowIndex:
         return rows
 
     def rows_of(self, ids: Ids) -> Ids:
-        """The rows of those of the ids [n] that are there, each once, in ascending order."""
+        """Rows of the known ones of the ids [n], each once, in ascending order."""
         if self._row_at is None:
             ids = np.sort(ids, kind="stable")  # in order, half a million are found ten times as quickly
         rows = self.find(ids)
@@ -66,7 +66,7 @@ class RowIndex:
         return np.flatnonzero(is_among)
 
     def append(self, ids: Ids) -> None:
-        """Give the next rows to these ids, none of which is there."""
+        """Assign the next rows to these ids, none of which exists."""
         first, last = self.rows, self.rows + len(ids)
         if last > len(self._ids):
             more = max(last, len(self._ids) * 3 // 2) - len(self._ids)
@@ -80,14 +80,14 @@ class RowIndex:
             self._sort()
 
     def remove(self, rows: Ids) -> None:
-        """Mark rows that are there as deleted."""
+        """Mark live rows as deleted."""
         self._is_live[rows] = False
         self._items -= len(rows)
         for row in rows.tolist():
             self._recent.pop(int(self._ids[row]), None)
 
     def _sort(self) -> None:
-        """Make ready to find all live rows: by a table where ids have few gaps, as they mostly do, and else sorted."""
+        """Build the lookup of live rows: a table if ids have few gaps, as usual, or else sorted ids."""
         self._recent: dict[int, int] = {}
         self._row_at: Ids | None = None
         rows = np.flatnonzero(self.is_live)

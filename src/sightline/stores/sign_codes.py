@@ -1,8 +1,7 @@
-"""One bit a number: which of a million vectors are worth a closer look.
+"""Sign codes: one bit per dimension, to choose candidates among millions of vectors.
 
-Two vectors that point the same way agree in the signs of most of their numbers. Signs take a thirty-second of the
-space of float32, are compared 64 at a time, need no training, and therefore cannot go stale: the code of a vector
-depends on that vector alone, however and in whatever order the others came.
+Similar vectors agree in the signs of most of their numbers. Codes take 1/32 of the space of float32 and are compared 64
+bits at a time. They need no training: a code depends only on its own vector.
 """
 
 import numpy as np
@@ -20,7 +19,7 @@ _SAMPLE = 8_192  # codes by which a limit is guessed; among fewer than four time
 
 
 def code_bytes(dim: int) -> int:
-    """How many bytes the code of a vector of `dim` numbers takes."""
+    """Bytes in the code of a vector of `dim` numbers."""
     return -(-dim // _WORD) * _WORD // 8
 
 
@@ -35,9 +34,8 @@ def sign_codes(vectors: npt.NDArray[np.floating]) -> Codes:
 def nearest_codes(codes: Codes, query: Codes, want: int, allowed: BoolArray | None = None) -> Ids:
     """Rows [n] in ascending order whose codes differ least from `query` [bytes]: at least `want` of them.
 
-    All rows with the last distance are among them, so that the answer depends on neither the order nor the number of
-    threads. allowed: [rows], false for rows that are passed over; where fewer than `want` are true, all those are
-    the answer.
+    All rows at the largest distance are included, so the result does not depend on the order or number of threads.
+    allowed: [rows], false for rows to leave out; if fewer than `want` are true, all of those are returned.
     """
     guess = _guessed_limit(codes, query, want, allowed)
     rows, distances = _within(guess, codes, query, allowed)
@@ -53,25 +51,25 @@ def _farthest(codes: Codes) -> int:
 
 
 def _guessed_limit(codes: Codes, query: Codes, want: int, allowed: BoolArray | None) -> int:
-    """A distance within which a sample says that there are `want` codes, and not many more.
+    """A distance within which, judging by a sample, there are a few more than `want` codes.
 
-    It decides what is kept while codes are compared, never what is found: to sort all distances afterwards would take
-    half as long as to compare the codes.
+    It only limits what is kept while codes are compared, not the result: sorting all distances would take half as long
+    as comparing the codes.
     """
     step = len(codes) // _SAMPLE
     if step < 4:
         return _farthest(codes)
     rows = np.arange(0, len(codes), step)
     rows = rows if allowed is None else rows[allowed[rows]]
-    there = len(codes) if allowed is None else np.count_nonzero(allowed)
-    place = int(1.5 * want * len(rows) / max(there, 1)) + 8  # half as many again, lest the sample mislead
+    total = len(codes) if allowed is None else np.count_nonzero(allowed)
+    place = int(1.5 * want * len(rows) / max(total, 1)) + 8  # with a margin for the error of the sample
     if place >= len(rows):
         return _farthest(codes)
     return int(np.partition(_differences(np.take(codes, rows, axis=0), query), place)[place])
 
 
 def _within(limit: int, codes: Codes, query: Codes, allowed: BoolArray | None) -> tuple[Ids, Int32Array]:
-    """The allowed rows [n], in ascending order, that differ from the query in at most `limit` bits; in how many [n]."""
+    """Allowed rows [n], in ascending order, within `limit` bits of the query; and their distances [n]."""
 
     def near(piece: slice) -> tuple[Ids, Int32Array]:
         distances = _differences(codes[piece], query)
@@ -84,7 +82,7 @@ def _within(limit: int, codes: Codes, query: Codes, allowed: BoolArray | None) -
 
 
 def _differences(codes: Codes, query: Codes) -> Int32Array:
-    """In how many bits each of the codes [n, bytes] differs from the query [bytes]."""
+    """Hamming distance of each of the codes [n, bytes] to the query [bytes]."""
     import faiss
 
     found = np.empty(len(codes), dtype=np.int32)

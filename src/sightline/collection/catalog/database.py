@@ -1,6 +1,6 @@
-"""Which files a collection knows and what was in them, in SQLite: any number of readers beside one writer.
+"""The catalog of a collection in SQLite: its files and their contents. One process writes while others read.
 
-Vectors belong to contents, not to files: copies of a picture share one content, and a file that moves keeps its own.
+Vectors belong to contents, not to files: copies of an image share one content, and a file that is moved keeps its own.
 """
 
 import os
@@ -26,7 +26,7 @@ from sightline.stores.base import Ids, Store
 _FACTS = "c.id, c.width, c.height, c.taken, c.latitude, c.longitude, c.text"
 _FILE = "f.root, f.path, f.raw, f.status, f.reason, f.line, f.key"
 FROM = "FROM files f JOIN contents c ON c.id = f.content WHERE"
-"""Where filters are asked."""
+"""The tables that filters apply to."""
 
 _ROW = "id, raw, size, mtime_ns, ctime_ns, content, status, reason, key"
 _AT_ONCE = 500  # variables in one statement; old versions of SQLite allow 999
@@ -34,7 +34,7 @@ _AT_ONCE = 500  # variables in one statement; old versions of SQLite allow 999
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A file as the catalog knows it. `stamp` is None where the file must be read again, whatever it looks like."""
+    """A file in the catalog. `stamp` is None if the file must be read again, even if it looks the same."""
 
     id: int
     raw: bytes
@@ -46,9 +46,9 @@ class Row:
 
 
 class Catalog:
-    """The opened `catalog.db` of a collection's folder.
+    """The open `catalog.db` of a collection's folder.
 
-    Several threads may read it at once. Whoever writes does so inside `transaction`, from one thread at a time.
+    Several threads may read it at once. Writing happens inside `transaction`, in one thread at a time.
     """
 
     def __init__(self, at: Path, connection: sqlite3.Connection | Readers, *, trusted: bool = True) -> None:
@@ -111,7 +111,7 @@ class Catalog:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All that is written inside is kept, or none of it; kept means on the disk, whatever happens next."""
+        """Commit everything that is written inside, or nothing; what is committed is on disk."""
         try:
             self.connection.execute("BEGIN IMMEDIATE")
             yield
@@ -119,18 +119,18 @@ class Catalog:
         except sqlite3.Error as error:
             raise CollectionError(
                 f"{self.at / CATALOG_FILE}: cannot be written to: {error}",
-                "Make room on the disk, or choose another folder with --at; what was written before is safe.",
+                "Free up disk space, or choose another folder with --at; what was written before is safe.",
             ) from error
         finally:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
 
     def __len__(self) -> int:
-        """How many items there are: contents that a file has."""
+        """Number of items: contents that a file has."""
         return self._number("SELECT count(DISTINCT content) FROM files")
 
     def copies(self) -> int:
-        """How many files are exact copies of another."""
+        """Number of files that are exact copies of another."""
         return self._number("SELECT count(content) - count(DISTINCT content) FROM files")
 
     def ids(self) -> list[int]:
@@ -142,7 +142,7 @@ class Catalog:
         return (found for (found,) in self._all("SELECT hash FROM contents"))
 
     def items(self, ids: Sequence[int]) -> dict[int, Item]:
-        """The items of these ids, with all their files; ids that no file has any more are left out."""
+        """The items with these ids and all their files; ids that no file has any more are left out."""
         files = self._files_of(ids)
         query = f"SELECT {_FACTS} FROM contents c WHERE c.id IN"
         return {row[0]: _item(row, tuple(files[row[0]])) for row in self.each(query, ids) if row[0] in files}
@@ -157,38 +157,38 @@ class Catalog:
         ]
 
     def roots(self) -> dict[int, Path]:
-        """What was indexed, by the number that files know it by."""
+        """The folders and files that were indexed, by their numbers."""
         return {id: self._located(raw) for id, raw in self._all("SELECT id, raw FROM roots ORDER BY id")}
 
     def root(self, path: Path) -> int:
-        """The number of a root, which is added where it is new; only inside a transaction."""
+        """The number of a root, which is added if it is new; only inside a transaction."""
         raw = self._relative(path)
         self.connection.execute("INSERT OR IGNORE INTO roots (raw) VALUES (?)", (raw,))
         return self._number("SELECT id FROM roots WHERE raw = ?", raw)
 
     def rows(self, root: int) -> Iterator[Row]:
-        """Everything known of the files of a root."""
+        """The files of a root."""
         query = f"SELECT {_ROW} FROM files WHERE root = ?"
         return (_row(row) for row in self.connection.execute(query, (root,)))
 
     def row(self, root: int, raw: bytes) -> Row | None:
-        """What is known of one file."""
+        """One file; None if it is not in the catalog."""
         query = f"SELECT {_ROW} FROM files WHERE root = ? AND raw = ?"
         found = self.connection.execute(query, (root, raw)).fetchone()
         return None if found is None else _row(found)
 
     def ids_where(self, where: str) -> Ids:
-        """The ids of the items that have a file for which a filter holds, in ascending order."""
+        """Ids of the items that have a file which matches a filter, in ascending order."""
         sql, values = compile_where(where)
         rows = self.select(f"DISTINCT f.content {FROM} {sql} ORDER BY 1", values)
         return np.array([id for (id,) in rows], dtype=np.int64)
 
     def narrowed(self, store: Store, where: str) -> tuple[Store, Ids | None]:
-        """A store, and the ids in it that a filter lets pass; None where all that are left in it do."""
+        """A store, and the ids in it that match a filter; None if all that it returns match."""
         return store, self.ids_where(where)
 
     def select(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """The rows that a filter chooses; an error where it is more than SQLite can answer."""
+        """The rows that match a filter; an error if it is too complex for SQLite."""
         try:
             return self.connection.execute(f"SELECT {query}", values).fetchall()
         except sqlite3.Error as error:
@@ -204,7 +204,7 @@ class Catalog:
         return None if found is None else int(found[0])
 
     def hash_of(self, id: int) -> bytes | None:
-        """What tells the content of an id from every other: the hash of the file that it was read from."""
+        """Hash of the content with an id."""
         found = self.connection.execute("SELECT hash FROM contents WHERE id = ?", (id,)).fetchone()
         return None if found is None else bytes(found[0])
 
@@ -213,14 +213,14 @@ class Catalog:
         return {id: bytes(found) for id, found in self.each("SELECT id, hash FROM contents WHERE id IN", ids)}
 
     def add_contents(self, facts: Iterable[Facts]) -> list[int]:
-        """Give contents their ids, in order."""
+        """Add contents; returns their ids, in order."""
         query = (
             "INSERT INTO contents (hash, width, height, taken, latitude, longitude, text) VALUES (?, ?, ?, ?, ?, ?, ?)"
         )
         return [int(self.connection.execute(query, _values(fact)).lastrowid or 0) for fact in facts]
 
     def write(self, found: PendingFile, content: int | None, reason: str = "", replaces: int | None = None) -> None:
-        """Write a file with its content, or as broken without one, in place of the row it replaces or else its own."""
+        """Write a file with its content, or as broken if it has none; over the row it replaces, or else its own."""
         values = {
             "root": found.root,
             "path": found.path,
@@ -251,7 +251,7 @@ class Catalog:
         self.connection.executemany(query, ((ctime, row) for row, ctime in ctimes))
 
     def adopt(self, root: int, inner: int, prefix: bytes) -> None:
-        """Make the files of a root below another the other's own: `prefix` is the way from one to the other."""
+        """Move the files of a root to another root around it; `prefix` is the path from that one to this."""
         query = "UPDATE files SET root = ?, path = ?, raw = ? WHERE id = ?"
         for row in list(self.rows(inner)):
             raw = prefix + b"/" + row.raw
@@ -259,28 +259,28 @@ class Catalog:
         self.connection.execute("DELETE FROM roots WHERE id = ?", (inner,))
 
     def delete_files(self, rows: Iterable[int]) -> None:
-        """Forget files; their contents stay until `delete_unused`."""
+        """Delete files; their contents stay until `delete_unused`."""
         self.connection.executemany("DELETE FROM files WHERE id = ?", ((row,) for row in rows))
 
     def delete_empty_roots(self) -> None:
-        """Forget the roots without a file."""
+        """Delete roots without a file."""
         self.connection.execute("DELETE FROM roots WHERE id NOT IN (SELECT root FROM files)")
 
     def delete_unused(self) -> list[int]:
-        """Forget the contents that no file has any more, and give their ids."""
+        """Delete the contents that no file has any more; returns their ids."""
         unused = "id NOT IN (SELECT content FROM files WHERE content IS NOT NULL)"
         ids = [id for (id,) in self._all(f"SELECT id FROM contents WHERE {unused}")]
         self.connection.execute(f"DELETE FROM contents WHERE {unused}")
         return ids
 
     def delete_contents(self, ids: Iterable[int]) -> None:
-        """Forget contents together with their files, so that these are read anew."""
+        """Delete contents together with their files, so that these are read again."""
         for id in ids:
             self.connection.execute("DELETE FROM files WHERE content = ?", (id,))
             self.connection.execute("DELETE FROM contents WHERE id = ?", (id,))
 
     def skip_ids(self, highest: int) -> None:
-        """Never give a content an id up to `highest`: a store has seen it, though no content has it."""
+        """Never assign ids up to `highest`: the store has used them, though the catalog lost them."""
         query = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'contents'"
         if self._number(query) < highest:
             self.connection.execute("DELETE FROM sqlite_sequence WHERE name = 'contents'")
@@ -307,7 +307,7 @@ class Catalog:
         return Path(os.path.normpath(self.at / os.fsdecode(raw)))
 
     def _relative(self, path: Path) -> bytes:
-        """A root around the collection is known by the way up, so that both may move together."""
+        """A root around the collection is stored as a relative path, so that both can be moved together."""
         return os.fsencode(os.path.relpath(path, self.at) if self.at.is_relative_to(path) else path)
 
     def _number(self, query: str, *values: object) -> int:

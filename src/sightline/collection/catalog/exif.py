@@ -1,4 +1,4 @@
-"""When and where a picture was taken, as far as the camera noted it and what it noted makes sense."""
+"""When and where a photo was taken, from its EXIF data."""
 
 import math
 import re
@@ -20,7 +20,7 @@ class Place:
 
 
 def taken(exif: Image.Exif) -> str | None:
-    """When the picture was taken, in ISO 8601 by the camera's clock; its time zone only where it is noted."""
+    """When the photo was taken, in ISO 8601 by the camera's clock; with a time zone only if the camera recorded one."""
     details = _directory(exif, ExifTags.IFD.Exif)
     noted = details.get(ExifTags.Base.DateTimeOriginal)
     try:
@@ -31,13 +31,13 @@ def taken(exif: Image.Exif) -> str | None:
 
 
 def _zone(noted: object) -> str:
-    """An offset such as +02:00, or nothing where it is missing or something else."""
+    """An offset such as +02:00; empty if it is missing or malformed."""
     zone = str(noted).strip("\0 ")
     return zone if re.fullmatch(r"[+-]\d\d:\d\d", zone) else ""
 
 
 def place(exif: Image.Exif) -> Place | None:
-    """Where the picture was taken; None where that is not noted, or impossible."""
+    """Where the photo was taken; None if that is not recorded, or impossible."""
     noted = _directory(exif, ExifTags.IFD.GPSInfo)
     latitude = _degrees(noted.get(ExifTags.GPS.GPSLatitude), noted.get(ExifTags.GPS.GPSLatitudeRef), 90)
     longitude = _degrees(noted.get(ExifTags.GPS.GPSLongitude), noted.get(ExifTags.GPS.GPSLongitudeRef), 180)
@@ -45,7 +45,7 @@ def place(exif: Image.Exif) -> Place | None:
 
 
 def _degrees(parts: Any, side: object, limit: float) -> float | None:
-    """Degrees, minutes and seconds as one number; cameras without a fix write zeros over zeros."""
+    """Degrees, minutes and seconds as one number; cameras without a GPS fix write 0/0."""
     try:
         degrees, minutes, seconds = (float(part) for part in parts)
     except (TypeError, ValueError, ZeroDivisionError):
@@ -57,7 +57,7 @@ def _degrees(parts: Any, side: object, limit: float) -> float | None:
 
 
 def _directory(exif: Image.Exif, which: ExifTags.IFD) -> dict[int, Any]:
-    """One of the tables inside EXIF; a broken one is as good as none."""
+    """One of the tables in EXIF; empty if it is broken."""
     try:
         return dict(exif.get_ifd(which))
     except Exception:  # parsers fed with hostile bytes raise whatever they stumble over

@@ -1,4 +1,4 @@
-"""What is known of files: where they are, how they looked when they were read, and what was in them."""
+"""Files and items of a collection as the catalog describes them."""
 
 import os
 from dataclasses import dataclass
@@ -33,15 +33,15 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class PendingFile:
-    """A file, or a line of one, that is there and has to be read.
+    """A file, or a line of one, that has to be read.
 
-    root: the catalog's number of the folder or file of texts. raw: what tells the file from all others of the root, for
-        a picture the exact bytes of its path below the root. path: the same as text. where: its exact path.
-    stamp: None where the file is to be read again at the next run, however it looks then.
-    text, line, key: of a text, what it says, its line, and the id it was given there. Of a picture in a shard, `key` is
-        where it lies there: see `listed.Span`.
-    problem: what is wrong with it, where that is known already.
-    source: what its bytes are read from, where it is no file of its own.
+    root: the catalog's number of the folder or file of texts. raw: identifies the file within its root; for an image,
+        the exact bytes of its path below the root. path: the same as text. where: its exact path.
+    stamp: None if the file must be read again at the next run, even if it looks the same.
+    text, line, key: of a text, its content, line and id. Of an image in a shard, `key` is its position; see
+        `shards_and_urls.Span`.
+    problem: what is wrong with it, if that is known already.
+    source: where its bytes are read from, if it is not a file of its own.
     """
 
     root: int
@@ -57,7 +57,7 @@ class PendingFile:
 
     @property
     def name(self) -> str:
-        """How reports call it."""
+        """Its name in reports."""
         if self.source is not None:
             return self.source.name
         return shown(os.fsencode(self.where)) + (f":{self.line}" if self.line else "")
@@ -68,8 +68,8 @@ class File:
     """A file of a collection, or a line of one.
 
     root: the folder, or the file of texts, that was indexed.
-    path: below the root, with forward slashes, as text for people and filters; `captions.jsonl:12` for a text.
-    where: its exact path, also where its name is no text; for a text, that of the file of texts.
+    path: below the root, with forward slashes, for people and filters; `captions.jsonl:12` for a text.
+    where: its exact path, even if its name is not valid text; for a text, the path of the file of texts.
     reason: why it is broken.
     line, key: of a text, its line and the id that it has there. Of an image in a shard, `key` is its position.
     is_trusted: False if a collection that was not made by this user refers to a file outside its own folder, or to
@@ -88,7 +88,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing to be found: the content of one or, where there are copies, of several files.
+    """One search result: the content of a file, or of several if there are copies.
 
     width, height: in pixels, upright. taken: when, in ISO 8601. place: where. text: of a text, all of it.
     """
@@ -104,7 +104,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a content is besides its vectors; `hash` tells it from every other."""
+    """What is known of a content besides its vectors; `hash` identifies it."""
 
     hash: bytes
     width: int | None = None
@@ -115,7 +115,7 @@ class Facts:
 
 
 def shown(raw: bytes) -> str:
-    """A path's bytes as text: what is no UTF-8 is replaced."""
+    """A path's bytes as text; bytes that are not UTF-8 are replaced."""
     return raw.decode("utf-8", "replace")
 
 

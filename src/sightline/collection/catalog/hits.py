@@ -1,4 +1,4 @@
-"""From ids to results with names: where a search meets the catalog."""
+"""Turn the ids of a ranking into results with paths, by looking them up in the catalog."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ _Named = tuple[int, Path, str]
 
 
 class ItemCache:
-    """The items that some searches came across, each read from the catalog once."""
+    """Items read from the catalog during a search, each once."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.items: dict[int, Item] = {}
@@ -22,7 +22,7 @@ class ItemCache:
         self._asked: set[int] = set()
 
     def __call__(self, ids: Sequence[int]) -> dict[int, Item]:
-        """All that are known, with those of these ids that are still there."""
+        """All items read so far, among them those of these ids that still exist."""
         if new := [id for id in ids if id not in self._asked]:
             self._asked.update(new)
             self.items.update(self._catalog.items(new))
@@ -32,7 +32,7 @@ class ItemCache:
 def hits_of(
     catalog: Catalog, ranking: Ranking, count: int, items: Mapping[int, Item], condition: Condition | None = None
 ) -> tuple[Hit, ...]:
-    """The first `count` of a ranking as results. Of an item's files, those that a filter asked for come first."""
+    """The first `count` of a ranking as results. Of an item's files, those that match the filter come first."""
     ids = [int(id) for id in ranking.candidates.ids[:count]]
     asked_for = _files_where(catalog, condition, ids) if condition else set()
     return tuple(_hit(place, ranking, items, asked_for) for place in range(count))
@@ -68,7 +68,7 @@ def _paths(files: Sequence[File]) -> tuple[Path, ...]:
 
 
 def _files_where(catalog: Catalog, condition: Condition, ids: Sequence[int]) -> set[_Named]:
-    """The files of some items for which a condition holds."""
+    """The files of some items that satisfy a condition."""
     roots = catalog.roots()
     chosen = ", ".join(map(str, ids))
     query = f"f.content, f.root, f.path {FROM} f.content IN ({chosen}) AND ({condition.sql})"

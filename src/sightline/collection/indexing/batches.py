@@ -1,4 +1,4 @@
-"""What was read, in batches for the model, and what the model made of them."""
+"""Batches of images or texts for the model, and the vectors that it returns."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from sightline.device import Device
 from sightline.media import stack_inputs
 
 AT_ONCE: dict[Device, dict[Kind, int]] = {"cpu": {"images": 4, "texts": 32}, "gpu": {"images": 128, "texts": 1024}}
-"""How many items a model encodes at a time."""
+"""Batch size by device and kind of item."""
 
 
 def at_once(model: Model, kind: Kind) -> int:
@@ -24,7 +24,7 @@ def at_once(model: Model, kind: Kind) -> int:
 
 
 def is_new(outcome: Outcome, known: set[bytes]) -> bool:
-    """Whether an outcome has a content to be encoded, which is known from then on."""
+    """Whether an outcome has a content that must be encoded; it counts as known from then on."""
     if outcome.payload is None or outcome.facts is None or outcome.facts.hash in known:
         return False
     known.add(outcome.facts.hash)
@@ -32,7 +32,7 @@ def is_new(outcome: Outcome, known: set[bytes]) -> bool:
 
 
 def encoded(model: Model, new: Sequence[Outcome], files: list[Outcome]) -> Batch:
-    """A batch to be written: files, and the vectors of those whose content is new. Infinite ones are left out."""
+    """Encode the new contents; returns them and all files as a batch to write. Vectors with NaN or inf are left out."""
     if not new:
         return Batch([], files)
     payloads: list[Any] = [outcome.payload for outcome in new]
@@ -44,7 +44,7 @@ def encoded(model: Model, new: Sequence[Outcome], files: list[Outcome]) -> Batch
 
 
 def encode_in_batches(model: Model, kind: Kind, outcomes: Iterable[Outcome]) -> Batch:
-    """All of these as one batch; of copies among them, the first is encoded."""
+    """Encode all of these as one batch; of copies among them, only the first."""
     block, seen = Batch(), set[bytes]()
     new: list[Outcome] = []
     files: list[Outcome] = []
@@ -60,7 +60,7 @@ def encode_in_batches(model: Model, kind: Kind, outcomes: Iterable[Outcome]) -> 
 
 
 def without_known(batch: Batch, known: set[bytes]) -> Batch:
-    """A batch without the contents that are known already; those that are left are known from then on."""
+    """A batch without the contents that are known already; the others count as known from then on."""
     left = Batch([], batch.files)
     for facts, found in batch.contents:
         chosen = np.array([fact.hash not in known for fact in facts])
@@ -73,12 +73,12 @@ def without_known(batch: Batch, known: set[bytes]) -> Batch:
 
 
 def count_truncated(found: Encoded) -> int:
-    """How many of these are texts longer than the model reads."""
+    """Number of texts longer than the model reads."""
     return 0 if found.truncated is None else int(found.truncated.sum())
 
 
 def rows(found: Encoded, chosen: npt.NDArray[np.bool_]) -> Encoded:
-    """Those of a batch that are chosen."""
+    """The chosen items of a batch."""
     if chosen.all():
         return found
     parts = (found.embedding, found.mask, found.fragments, found.states, found.truncated)

@@ -1,4 +1,4 @@
-"""Batches on their way to the disk, written every few seconds while the next ones are made."""
+"""Write batches to disk every few seconds, while the next ones are encoded."""
 
 import time
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ _COMMIT_SECONDS = 2.0
 
 
 class CommitQueue:
-    """Gathers batches and writes them at intervals, in the order in which they came.
+    """Collects batches and writes them at intervals, in order.
 
-    Only one thread of its own writes. Ctrl-C, which Python raises in the main thread, thus never interrupts a write
-    halfway: leaving `commit_queue` waits until the last one is whole.
+    A thread of its own writes, so Ctrl-C, which Python raises in the main thread, never interrupts a write: leaving
+    `commit_queue` waits until it is complete.
     """
 
     def __init__(self, writer: Writer, writing: ThreadPoolExecutor) -> None:
@@ -27,7 +27,7 @@ class CommitQueue:
 
     @property
     def report(self) -> Report:
-        """What is counted of the run."""
+        """The report of the run."""
         return self._writer.report
 
     def take(self, batch: Batch) -> None:
@@ -39,14 +39,14 @@ class CommitQueue:
         return time.monotonic() - self._began >= _COMMIT_SECONDS
 
     def write(self) -> None:
-        """Begin to write what was taken, once the write before is done."""
+        """Start writing the collected batches, after the previous write has finished."""
         self._settle()
         if self._batch.files:
             self._written = self._writing.submit(self._writer.write, self._batch)
         self._batch, self._began = Batch(), time.monotonic()
 
     def finish(self) -> None:
-        """Write all that is left, then delete what is gone."""
+        """Write the rest, then delete missing files."""
         self.write()
         self._settle()
         self._writing.submit(self._writer.finish).result()
@@ -59,14 +59,14 @@ class CommitQueue:
 
 @contextmanager
 def commit_queue(writer: Writer) -> Iterator[CommitQueue]:
-    """Give what writes batches; whoever leaves waits for the write that has begun, and drops what has not."""
+    """A queue of batches; on leaving, waits for the write in progress and drops the rest."""
     with threads("sightline-write", 1) as writing:
         yield CommitQueue(writer, writing)
 
 
 @contextmanager
 def threads(name: str, count: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that end with what they have begun; what they have not begun is dropped."""
+    """A thread pool that finishes running tasks on leaving, and drops those not started."""
     pool = ThreadPoolExecutor(count, thread_name_prefix=name)
     try:
         yield pool

@@ -1,4 +1,4 @@
-"""What was read goes to the model in batches, by threads of this process, and from there to the disk."""
+"""Encode what was read in batches, in threads of this process, and write the results."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from sightline.collection.indexing.writer import Batch, Writer
 from sightline.collection.manifest import Kind
 
 Progress = Callable[[int, int], None]
-"""Notify how many of the files to be read are done, and how many there are."""
+"""Called with the number of files done and the total."""
 
 _MOST_ENCODERS = 16
 _WORTH_A_GPU: dict[Kind, int] = {"images": 500, "texts": 5000}  # fewer are done before a GPU is ready
@@ -28,9 +28,9 @@ def encode(
     known: set[bytes],
     progress: Progress | None = None,
 ) -> None:
-    """Encode every content that is not known and write everything that was read, then delete what is gone.
+    """Encode every new content and write everything that was read, then delete missing files.
 
-    known: the hashes of all contents so far; those that are encoded are added.
+    known: hashes of all contents so far; those that are encoded are added.
     """
     if total >= _WORTH_A_GPU[writer.report.kind]:
         model = model.prefer_gpu()
@@ -48,10 +48,10 @@ def encode(
 
 @dataclass(slots=True)
 class _Run:
-    """Outcomes on their way: gathered in `files`, being encoded in `sent`, encoded and to be written in `commits`.
+    """Outcomes in progress: collected in `files`, being encoded in `sent`, waiting to be written in `commits`.
 
-    They are sent, received and written in the order they came in, so that a copy is never written before the content
-    that it shares. At most `most` batches are sent at once.
+    They stay in order, so that a copy is never written before the content that it shares. At most `most` batches are
+    encoded at once.
     """
 
     commits: CommitQueue
@@ -90,7 +90,7 @@ class _Run:
         self._receive(self.most)
 
     def _receive(self, at_most: int) -> None:
-        """Take what is encoded, and wait until at most so many are still being encoded."""
+        """Take finished batches, and wait until at most so many are still being encoded."""
         while self.sent and (len(self.sent) > at_most or self.sent[0].done()):
             received = self.sent.popleft().result()
             self.commits.take(received)

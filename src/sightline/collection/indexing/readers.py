@@ -1,4 +1,4 @@
-"""From files to what a model reads: read once, hashed, opened and sized by threads, a few ahead of the encoding."""
+"""Read files in threads, a few ahead of encoding: hash them, and decode and resize new images."""
 
 import hashlib
 from collections import deque
@@ -26,12 +26,11 @@ _AHEAD = 32
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of reading a file: its `facts`, or the `problem` with it.
+    """The result of reading a file: its `facts`, or the `problem` with it.
 
-    payload: what the model reads, pixels, regions or text; None where the content is known already, so nothing need be
-        encoded.
-    gone: the file vanished_file before it was read.
-    permanent: the problem lies in the file itself, and lasts until the file changes.
+    payload: input for the model: pixels, regions or text; None if the content is known already.
+    gone: the file disappeared before it was read.
+    permanent: the problem is in the file itself, and remains until the file changes.
     """
 
     found: PendingFile
@@ -43,12 +42,12 @@ class Outcome:
 
 
 def vanished_file(outcome: Outcome) -> FileProblem:
-    """How a report tells of a file that was gone before it could be read."""
-    return FileProblem(outcome.found.name, "vanished_file while indexing")
+    """The entry in a report for a file that disappeared before it was read."""
+    return FileProblem(outcome.found.name, "vanished while indexing")
 
 
 def read_texts(work: Iterable[PendingFile], known: Container[bytes]) -> Generator[Outcome, None, None]:
-    """Every text with its facts; those whose hash is known carry no payload."""
+    """Every text with its facts; those whose hash is known have no payload."""
     for found in work:
         if found.problem or not found.text:
             yield Outcome(found, problem=found.problem)
@@ -60,10 +59,10 @@ def read_texts(work: Iterable[PendingFile], known: Container[bytes]) -> Generato
 def read_images(
     work: Iterable[PendingFile], preprocess: ImageInput, known: Container[bytes], workers: int | None = None
 ) -> Generator[Outcome, None, None]:
-    """Every picture with its facts, in order; one whose hash is known is not decoded.
+    """Every image with its facts, in order; images whose hash is known are not decoded.
 
-    Threads suffice because reading, hashing, decoding and resampling release the interpreter lock. At most a few
-    pictures are under way at once, so memory stays the same for ten pictures and ten million.
+    Threads suffice because reading, hashing, decoding and resampling release the GIL. Only a few images are in
+    progress at once, so memory does not grow with their number.
     """
     files = iter(work)
     pool = ThreadPoolExecutor(workers or usable_cpus(), thread_name_prefix="sightline-read")

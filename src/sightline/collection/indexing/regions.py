@@ -1,4 +1,4 @@
-"""Stores of region features, indexed: an item has no pixels, only what a detector found in them."""
+"""Scan stores of region features, whose items have no pixels but the regions that a detector found."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ from sightline.errors import DataError
 
 
 def scan_regions(catalog: Catalog, root: int, path: Path, *, retry: bool = False) -> Scan:
-    """Hold the pictures of a store against the catalog; each is known by its name, as its file would be.
+    """Compare the images of a region store with the catalog; each is identified by its name.
 
-    A store is written at one stroke: while its `regions.json` stays the same, so do all of its pictures. Of a store
-    that cannot be opened nothing counts as gone.
+    A store is written as a whole: while its `regions.json` is unchanged, so are its images. If a store cannot be
+    opened, its images are kept.
     """
     scan = Scan()
     try:
@@ -25,9 +25,9 @@ def scan_regions(catalog: Catalog, root: int, path: Path, *, retry: bool = False
         )
     except (OSError, DataError) as error:
         return Scan(skipped=[FileProblem(str(path), str(error))])
-    pictures = [
+    images = [
         PendingFile(root, record.key.encode(), record.key, path, stamp if is_settled else None, source=record.image)
         for record in records
     ]
-    compare(scan, pictures, {row.raw: row for row in catalog.rows(root)}, retry)
+    compare(scan, images, {row.raw: row for row in catalog.rows(root)}, retry)
     return scan

@@ -1,4 +1,4 @@
-"""What came of an indexing run: counts, what was left out and why, and how long it took."""
+"""The result of an indexing run: counts, problems and time."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +8,7 @@ from sightline.collection.manifest import Kind
 
 @dataclass(frozen=True, slots=True)
 class FileProblem:
-    """A file or folder that was left out, as text for people, and why."""
+    """A file or folder that was left out, and why."""
 
     path: str
     reason: str
@@ -16,16 +16,16 @@ class FileProblem:
 
 @dataclass(slots=True)
 class Report:
-    """What an indexing run found and did. Every file that was seen is in one of the counts or in `broken`.
+    """The result of an indexing run. Every file that was found is in one of the counts or in `broken`.
 
-    moved: known under another name before, and not encoded again.
-    unchanged: of the same content as before, whether or not it had to be read to know.
-    deleted: known before, and gone.
-    broken: every file that cannot be read, whether it was tried in this run or had not changed since it was.
-    skipped: what could not be looked at, and for that reason was neither indexed nor taken for deleted.
-    duplicates: files of the collection that are exact copies of another; their content is encoded once.
+    moved: files known under another name before; not encoded again.
+    unchanged: files with the same content as before, whether or not they had to be read.
+    deleted: files that no longer exist.
+    broken: every unreadable file, whether it was tried in this run or has not changed since it was.
+    skipped: what could not be accessed, and was therefore neither indexed nor deleted.
+    duplicates: files that are exact copies of another; their content is encoded once.
     truncated: new texts that are longer than the model reads.
-    read: files that were read to find all this out. encoded: contents that were new to the collection.
+    read: files that were read. encoded: contents that were new to the collection.
     """
 
     at: Path
@@ -45,12 +45,12 @@ class Report:
 
     @property
     def per_second(self) -> float:
-        """How many files a second were read, encoded where need be, and stored."""
+        """Files read per second, including encoding and writing."""
         return self.read / self.seconds if self.seconds else 0.0
 
     @property
     def counts(self) -> str:
-        """How much there is of each kind, in words; nothing where nothing is counted yet."""
+        """The counts that are not zero, in words."""
         counts = {
             "new": self.new,
             "changed": self.changed,
@@ -69,8 +69,8 @@ class Report:
 
 
 class IndexingInterrupted(KeyboardInterrupt):
-    """Raised in place of a KeyboardInterrupt: the collection is whole, and `report` tells how far the run came."""
+    """Raised instead of KeyboardInterrupt: the collection is consistent, and `report` says how far the run came."""
 
     def __init__(self, report: Report) -> None:
-        super().__init__("indexing was interrupted; what is done is kept, and the next run goes on from there")
+        super().__init__("indexing was interrupted; finished work is kept, and the next run continues from there")
         self.report = report

@@ -1,4 +1,4 @@
-"""What is on the disk, held against what the catalog knows: which files to read, and which are gone."""
+"""Compare a folder with the catalog: which files to read, and which are missing."""
 
 import os
 import time
@@ -13,7 +13,7 @@ from sightline.collection.indexing.report import FileProblem
 from sightline.errors import MediaError
 from sightline.media import find_images
 
-_FRESH_NS = 2_000_000_000  # the coarsest clock of a file system: within it, a second change may leave no trace
+_FRESH_NS = 2_000_000_000  # the coarsest file time: a second change within it may leave no trace
 
 
 @dataclass(slots=True)
@@ -43,10 +43,10 @@ class Scan:
 def scan_images(
     catalog: Catalog, root: int, folder: Path, within: Path, *, prune: bool = False, retry: bool = False
 ) -> Scan:
-    """Hold the pictures in `within`, a part of the root `folder` or all of it, against the catalog.
+    """Compare the images in `within`, a part of the root `folder` or all of it, with the catalog.
 
-    A root without a single picture is taken for a disk that is not there, unless `prune` says that it is to be
-    believed. Nothing below a folder that could not be listed, or behind a link that leads nowhere, counts as gone.
+    A root without any image is taken for a disk that is not connected, unless `prune` is set. Files below a folder that
+    could not be listed, or behind a broken link, do not count as missing.
     """
     found, seen, blind = Scan(), set[int](), list[Path]()
     paths: Iterable[Path] = ()
@@ -88,7 +88,7 @@ def scan_images(
 
 
 def stamp_of(path: Path) -> tuple[Stamp, bool]:
-    """How a file looks, and whether it will look otherwise after the next change: not if it was changed just now."""
+    """Size and times of a file, and whether they will differ after the next change: not if it was just changed."""
     status, now = path.stat(), time.time_ns()
     stamp = Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return stamp, abs(now - status.st_mtime_ns) >= _FRESH_NS
@@ -97,8 +97,8 @@ def stamp_of(path: Path) -> tuple[Stamp, bool]:
 def _emptied(folder: Path, count: int) -> FileProblem:
     return FileProblem(
         shown(os.fsencode(folder)),
-        f"has no pictures now, where there were {count:,}: they are kept in case a disk is not connected; "
-        "to forget them, index with --prune",
+        f"has no pictures now, but had {count:,}: they are kept in case a disk is not connected; "
+        "to remove them, index with --prune",
     )
 
 
@@ -117,7 +117,7 @@ def _is_below(folder: Path, row: Row, places: list[Path]) -> bool:
 
 
 def _dangles(folder: Path, path: Path, known: dict[Path, bool]) -> bool:
-    """Whether a path leads through a link whose end is not there: a disk that is not connected, perhaps."""
+    """Whether a path goes through a broken link, such as to a disk that is not connected."""
     if path == folder:
         return False
     if path not in known:

@@ -1,7 +1,7 @@
-"""Pictures that are no files of a folder: those in WebDataset shards, and those at the URLs of a list.
+"""Scan images in WebDataset shards (`.tar`) and at the URLs of a list (`.urls`).
 
-A place to index may be a shard (`.tar`) or a list (`.urls`): a text file with a URL on each line, of a picture or,
-where it ends in `.tar`, of a shard. Lines that are empty or begin with `#` say nothing.
+A list is a text file with a URL on each line, of an image or, if it ends in `.tar`, of a shard. Empty lines and lines
+that begin with `#` are ignored.
 """
 
 import os
@@ -23,13 +23,13 @@ from sightline.media import ImageFile, ImageSlice, ImageSource
 from sightline.media.archive import SHARD_SUFFIX, ArchiveMember, images_in
 from sightline.media.remote import ImageURL, look, open_url
 
-_UNCHANGING = Stamp(0, 0)  # of a picture at a URL, which nobody asks whether it has changed
+_UNCHANGING = Stamp(0, 0)  # images at URLs are taken to stay as they are
 _URL = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 _Rows = dict[bytes, Row]
 
 
 class Span(NamedTuple):
-    """Where a picture lies in its shard, and how many that shard has: known, the shard need not be listed again."""
+    """Position of an image in its shard, and the number of images there; saves listing the shard again."""
 
     offset: int
     size: int
@@ -40,13 +40,13 @@ class Span(NamedTuple):
 
     @classmethod
     def parse(cls, key: str | None) -> "Span | None":
-        """What `str` made of one."""
+        """Parse what `str` returns."""
         found = re.fullmatch(r"(\d+)\+(\d+) of (\d+)", key or "")
         return cls(*(int(number) for number in found.groups())) if found else None
 
 
 def is_container(place: Path) -> bool:
-    """Whether a place is a shard or a list, by its name, or a store of regions: its items are no files of a folder."""
+    """Whether a place is a shard, a list or a region store, whose items are not files in a folder."""
     if place.is_dir():
         return is_region_store(place)
     return place.suffix.lower() in (SHARD_SUFFIX, URL_LIST_SUFFIX)
@@ -65,16 +65,16 @@ def source_of(file: File) -> ImageSource:
 
 
 def scan_container(catalog: Catalog, root: int, path: Path, *, prune: bool = False, retry: bool = False) -> Scan:
-    """Hold the pictures of a shard or of a list against the catalog.
+    """Compare the images of a shard or a list with the catalog.
 
-    A shard that looks as it did, and all of whose pictures are known, is not opened. A picture at a URL is taken to
-    stay as it is. Of what cannot be looked at nothing counts as gone, unless `prune` says so of the place itself.
+    A shard that is unchanged, and all of whose images are known, is not opened. An image at a URL is taken to stay as
+    it is. Images of what cannot be read are kept, unless `prune` is set and the place itself is missing.
     """
     scan = Scan()
     rows = _by_shard(catalog.rows(root))
     try:
         if not path.is_file():
-            raise DataError(f"{path}: is not there")
+            raise DataError(f"{path}: no such file")
         urls = _urls_in(path, scan) if _is_list(path) else []
     except DataError as error:
         if prune:
@@ -108,18 +108,18 @@ class _Refused:
 
 @dataclass(frozen=True, slots=True)
 class _Shard:
-    """An archive of pictures: the place that was given, or at a URL of the list there."""
+    """An archive of images: a file, or at a URL of a list."""
 
     place: Path
     url: str = ""
 
     @property
     def prefix(self) -> str:
-        """What the paths of its pictures begin with."""
+        """Prefix of the paths of its images."""
         return f"{self.url}/" if self.url else ""
 
     def look(self) -> tuple[Stamp, bool]:
-        """How it looks, and whether that can be trusted to show the next change."""
+        """Its size and times, and whether they will differ after the next change."""
         return stamp_of(self.place) if not self.url else (Stamp(*look(self.url)), True)
 
     def open(self, size: int) -> BinaryIO:
@@ -138,12 +138,12 @@ def _is_shard(url: bytes) -> bool:
 
 
 def _shard_of(raw: bytes) -> bytes:
-    """The URL of the shard that a picture of a list lies in."""
+    """URL of the shard that an image of a list is in."""
     return raw[: raw.lower().index(f"{SHARD_SUFFIX}/".encode()) + len(SHARD_SUFFIX)]
 
 
 def _by_shard(rows: Iterable[Row]) -> dict[bytes, _Rows]:
-    """Rows by the URL of their shard; those without one by nothing."""
+    """Rows by the URL of their shard; empty for those without one."""
     found: dict[bytes, _Rows] = defaultdict(dict)
     for row in rows:
         remote = Span.parse(row.key) is not None and _URL.match(row.raw)
@@ -152,14 +152,14 @@ def _by_shard(rows: Iterable[Row]) -> dict[bytes, _Rows]:
 
 
 def _urls_in(path: Path, scan: Scan) -> list[bytes]:
-    """The URLs of a list, each once; a line that is none is reported."""
+    """The URLs of a list, each once; other lines are reported."""
     urls: dict[bytes, None] = {}
     for number, line in numbered_lines(path):
         url = line.strip()
         if _URL.fullmatch(url):
             urls[url] = None
         elif url and not url.startswith(b"#"):
-            scan.skipped.append(FileProblem(f"{path}:{number}", "is no URL, such as https://… or s3://…"))
+            scan.skipped.append(FileProblem(f"{path}:{number}", "not a URL such as https://… or s3://…"))
     return list(urls)
 
 
@@ -168,7 +168,7 @@ def _at_url(root: int, path: Path, url: bytes) -> PendingFile:
 
 
 def _in_shard(root: int, shard: _Shard, rows: _Rows) -> list[PendingFile]:
-    """Every picture of a shard, from its headers, or from the catalog where that knows all of them."""
+    """Every image of a shard, from its headers, or from the catalog if that has all of them."""
     try:
         stamp, is_settled = shard.look()
         parts = _known_parts(shard, rows, stamp)
@@ -187,7 +187,7 @@ def _in_shard(root: int, shard: _Shard, rows: _Rows) -> list[PendingFile]:
 
 
 def _known_parts(shard: _Shard, rows: _Rows, stamp: Stamp) -> list[ArchiveMember] | None:
-    """The pictures of a shard as the catalog knows them; None where it does not know all, or the shard has changed."""
+    """The images of a shard from the catalog; None if some are missing there, or the shard has changed."""
     spans = {raw: Span.parse(row.key) for raw, row in rows.items() if _is_same(row.stamp, stamp)}
     if not spans or any(span is None or span.of != len(spans) for span in spans.values()):
         return None
@@ -199,10 +199,10 @@ def _is_same(one: Stamp | None, other: Stamp | None) -> bool:
     return one is not None and other is not None and one.matches(other)
 
 
-def compare(scan: Scan, pictures: Iterable[PendingFile], rows: _Rows, retry: bool) -> None:
-    """Add to the scan which of these must be read, and which of those rows are gone."""
+def compare(scan: Scan, images: Iterable[PendingFile], rows: _Rows, retry: bool) -> None:
+    """Add to the scan which of these images must be read, and which of the rows are missing."""
     left = dict(rows)
-    for found in pictures:
+    for found in images:
         row = left.pop(found.raw, None)
         if row is None or not _is_same(row.stamp, found.stamp) or (retry and row.status == "broken"):
             scan.work.append(found)

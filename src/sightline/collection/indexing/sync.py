@@ -1,4 +1,4 @@
-"""Bring a collection up to date with the disk: read what is new, encode it, forget what is gone."""
+"""Bring a collection up to date with the disk: encode new files, and delete missing ones."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -41,29 +41,27 @@ def index(
     workers: str | None = None,
     store: str | None = None,
 ) -> Report:
-    """Index folders of pictures, or files of texts, into a collection; what has not changed is not read again.
+    """Index folders of images, or files of texts, into a collection; unchanged files are not read again.
 
-    folders: one or several; none for all that the collection at `at` was made of. Pictures may also be in shards
-        (`.tar`), or at the URLs of a list (`.urls`): see `listed`; a model of regions reads stores of them: see
-        `regions`. A text is a line of a `.txt`, or of a `.jsonl` a string or an object with `text` or `caption` and
-        perhaps `id`.
+    folders: one or several; none for everything that the collection at `at` was made of. Images may also be in shards
+        (`.tar`), or at the URLs of a list (`.urls`): see `shards_and_urls`; a model of regions reads region stores. A
+        text is a line of a `.txt`, or of a `.jsonl` a string or an object with `text` or `caption` and perhaps `id`.
     at: the collection's folder; by default `.sightline` in the folder that is indexed.
-    wait, notify: what to do while another process indexes the same; see `locking.writing`.
-    prune: believe that a root that is gone or has no pictures any more was emptied, and forget its items.
-    retry: read broken files again though they have not changed.
-    workers: who reads and encodes, if not this process: `ray` or `ray://HOST:PORT`; see `cluster`. The outcome is the
-        same.
-    store: where the vectors of a new collection are kept, if not in its folder: `milvus://HOST:PORT/NAME`. The catalog
+    wait, notify: what to do while another process indexes the same collection; see `locks.write_lock`.
+    prune: delete the items of a folder that is missing or has no images any more.
+    retry: read unreadable files again though they have not changed, and check all vectors for damage.
+    workers: `ray` or `ray://HOST:PORT` to read and encode on a Ray cluster. The result is the same.
+    store: where to keep the vectors of a new collection, if not in its folder: `milvus://HOST:PORT/NAME`. The catalog
         stays in the folder, and other machines open the collection by this URL.
 
-    A file that cannot be read is listed in the report and never stops the run. Ctrl-C raises `IndexingInterrupted` with
-    the report so far; like a crash at any moment, it leaves a collection that is whole and a next run that goes on.
+    Unreadable files are listed in the report and do not stop the run. Ctrl-C raises `IndexingInterrupted` with the
+    report so far. After that, or after a crash, the collection is consistent and the next run continues.
     """
     places = [Path(folder).resolve() for folder in ([folders] if isinstance(folders, str | Path) else folders)]
     for place in places if not prune else ():
         check_exists(place)
     if is_address(at):
-        raise CollectionError(f"{at}: a store, and the collection's folder was asked for", "Give it with --store.")
+        raise CollectionError(f"{at}: the URL of a store, not a folder", "Give it with --store.")
     at = Path(at).resolve() if at is not None else default_location(places, kind_of(places) if places else "images")
     kind = kind_of(places) if places else read_manifest(at).kind
     opened = (load(model) if isinstance(model, str | Path) else model).with_threads(1)  # one batch per thread
@@ -93,7 +91,7 @@ def _sync(
     if scan.ctimes:
         with writer.catalog.transaction():
             writer.catalog.set_ctimes(scan.ctimes)
-    writer.miss(scan.missing)
+    writer.mark_missing(scan.missing)
     encoder(scan.work, writer, set(writer.catalog.hashes()), progress)
 
 
@@ -114,7 +112,7 @@ def _encoder_on(workers: str, given: str | Path | Model, opened: Model) -> _Enco
 
 
 def _scan(writer: Writer, places: list[Path], prune: bool, retry: bool) -> Scan:
-    """Look at everything that was asked for; where nothing was, at all that the collection was made of."""
+    """Scan what the user named, or else everything that the collection was made of."""
     catalog, everything = writer.catalog, Scan()
     with catalog.transaction():
         chosen = targets(catalog, places or catalog.roots().values())

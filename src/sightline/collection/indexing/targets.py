@@ -1,4 +1,4 @@
-"""What a user points at when indexing: pictures in folders, shards, lists and stores of regions, or files of texts."""
+"""What to index: folders, shards, URL lists and region stores of images, or files of texts."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +14,7 @@ from sightline.errors import CollectionError
 
 
 class Target(NamedTuple):
-    """A root, by its number and path, and the part of it to look at; most often all of it."""
+    """A root, by its number and path, and the part of it to scan; usually all of it."""
 
     root: int
     path: Path
@@ -22,10 +22,10 @@ class Target(NamedTuple):
 
 
 def kind_of(places: Iterable[Path]) -> Kind:
-    """Whether these are files of texts or places of images; they may not be mixed."""
+    """Whether these hold texts or images; they cannot be mixed."""
     kinds: set[Kind] = {"texts" if _is_texts(place) else "images" for place in places}
     if len(kinds) > 1:
-        raise CollectionError("texts and images do not share a collection", "Index them one after the other.")
+        raise CollectionError("texts and images cannot share a collection", "Index them separately.")
     return kinds.pop()
 
 
@@ -34,10 +34,10 @@ def _is_texts(place: Path) -> bool:
 
 
 def default_location(places: list[Path], kind: Kind) -> Path:
-    """Where a collection is kept when nobody says: in the folder that it is of, or beside the file."""
+    """Default location of a collection: in the folder that is indexed, or beside the file."""
     if len(places) != 1:
-        said = "several folders" if places else "no folder"
-        raise CollectionError(f"{said} given, and no place for the collection", "Say where it is kept with --at DIR.")
+        given = "several folders" if places else "no folder"
+        raise CollectionError(f"{given} given, but not where to keep the collection", "Add --at DIR.")
     place = places[0]
     is_folder = kind == "images" and (place.is_dir() or not is_container(place))
     at = place / DEFAULT_FOLDER if is_folder else place.with_name(f"{DEFAULT_FOLDER}-{place.stem}")
@@ -46,7 +46,7 @@ def default_location(places: list[Path], kind: Kind) -> Path:
 
 
 def check_exists(place: Path) -> None:
-    """Refuse what is not there, before anything is done: a disk may not be connected, a name mistyped."""
+    """Raise an error if a place does not exist or cannot be indexed."""
     if place.is_dir() or ((_is_texts(place) or is_container(place)) and place.is_file()):
         return
     if place.exists():
@@ -56,15 +56,15 @@ def check_exists(place: Path) -> None:
         )
     raise CollectionError(
         f"{place}: no such folder or file",
-        "Check the name, and that its disk is connected. What was indexed of it is kept; to forget it, use --prune.",
+        "Check the name, and that its disk is connected. Its items are kept; to remove them, use --prune.",
     )
 
 
 def targets(catalog: Catalog, places: Iterable[Path]) -> list[Target]:
-    """The roots to look at, added to the catalog where they are new; only inside a transaction.
+    """The roots to scan, added to the catalog if they are new; only inside a transaction.
 
-    A folder inside a known root is looked at as a part of that root, and a folder around a known root takes it over, so
-    that no file is ever known twice. Shards, lists and stores are roots of their own, wherever they lie.
+    A folder inside a known root is scanned as a part of it, and a folder around a known root replaces it, so that no
+    file is listed twice. Shards, lists and region stores are always roots of their own.
     """
     found: list[Target] = []
     for place in sorted(set(places), key=lambda place: len(place.parts)):

@@ -18,16 +18,15 @@ TEXT_SUFFIXES = frozenset({".jsonl", ".txt"})
 
 
 def text_hash(text: str) -> bytes:
-    """Tells a text from every other."""
+    """Hash that identifies a text."""
     return hashlib.blake2b(text.encode(), digest_size=32).digest()
 
 
 def scan_texts(catalog: Catalog, root: int, path: Path, *, prune: bool = False) -> Scan:
-    """Hold the lines of a file against the catalog.
+    """Compare the lines of a file with the catalog.
 
-    The file is read at every run, for that is quick; only texts that are new are encoded. A text with an id is known by
-    it wherever it moves in the file, one without by its line. Of a file that cannot be read nothing counts as gone,
-    unless `prune` says so.
+    The file is read at every run; only new texts are encoded. A text with an id is identified by it wherever it is in
+    the file, one without by its line. If the file cannot be read, its texts are kept, unless `prune` is set.
     """
     try:
         work = list(_lines(root, path))
@@ -35,8 +34,8 @@ def scan_texts(catalog: Catalog, root: int, path: Path, *, prune: bool = False) 
         if not prune:
             return Scan(skipped=[FileProblem(str(path), error.what.removeprefix(f"{path}: "))])
         work = []
-    there = {found.raw for found in work}
-    return Scan(work, [row for row in catalog.rows(root) if row.raw not in there])
+    existing = {found.raw for found in work}
+    return Scan(work, [row for row in catalog.rows(root) if row.raw not in existing])
 
 
 def _lines(root: int, path: Path) -> Iterator[PendingFile]:
@@ -69,7 +68,7 @@ def _from_json(line: bytes) -> tuple[str, str | None]:
     if isinstance(value, str):
         return _text(value), None
     if not isinstance(value, dict):
-        raise BrokenRecordError(f"the line is {shown(value)}, neither text nor an object {{…}}")
+        raise BrokenRecordError(f"the line is {shown(value)}, not a string or an object {{…}}")
     if value.keys().isdisjoint({"text", "caption"}):
         raise BrokenRecordError("neither 'text' nor 'caption'")
     return _text(value.get("text", value.get("caption"))), _key(value.get("id"))
@@ -77,9 +76,9 @@ def _from_json(line: bytes) -> tuple[str, str | None]:
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise BrokenRecordError(f"the text is {shown(value)}, which says nothing")
+        raise BrokenRecordError(f"the text is {shown(value)}, which is empty or not a string")
     if not is_unicode(value):
-        raise BrokenRecordError("the text has half of a surrogate pair, which is no character")
+        raise BrokenRecordError("the text has half of a surrogate pair, which is not a character")
     return value.strip()
 
 
@@ -87,5 +86,5 @@ def _key(value: object) -> str | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, str | int) or not is_unicode(str(value)):
-        raise BrokenRecordError(f"'id' is {shown(value)}, neither text nor a whole number")
+        raise BrokenRecordError(f"'id' is {shown(value)}, not a string or an integer")
     return str(value)

@@ -1,7 +1,7 @@
-"""Everything that changes a collection, in an order that a crash at any moment cannot spoil.
+"""Write changes to a collection in an order that is safe against crashes.
 
-Vectors first, then the rows that speak of them; when deleting, rows first, then the vectors. So a crash leaves at worst
-vectors that no row speaks of, which the next writer finds and deletes.
+Vectors are written before the rows that refer to them, and deleted after them. So a crash leaves at worst vectors
+without a row, which the next writer deletes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,13 +17,13 @@ from sightline.collection.indexing.report import FileProblem, Report
 from sightline.collection.remote.notes import build_notes
 from sightline.stores.base import AnnotatedStore, Store
 
-_NOT_ENCODED = "the model makes no finite numbers of it"
+_NOT_ENCODED = "the model returned NaN or infinite numbers for it"
 _WORTH_COMPACTING = 4  # when a fourth as many items as remain were deleted
 
 
 @dataclass(slots=True)
 class Batch:
-    """What is written at one stroke: new contents with their vectors, and the files that were looked at.
+    """What is written in one transaction: new contents with their vectors, and the files that were read.
 
     truncated: how many of the contents are texts longer than the model reads.
     """
@@ -33,14 +33,14 @@ class Batch:
     truncated: int = 0
 
     def add(self, other: "Batch") -> None:
-        """Take over what is in another."""
+        """Add the contents of another batch."""
         self.contents += other.contents
         self.files += other.files
         self.truncated += other.truncated
 
 
 class Writer:
-    """Writes batches, and counts in `report` what they change. `missing` are rows whose files are gone."""
+    """Writes batches, and counts the changes in `report`."""
 
     def __init__(self, catalog: Catalog, store: Store, report: Report) -> None:
         self.catalog = catalog
@@ -51,15 +51,15 @@ class Writer:
         self._touched: set[int] = set()
         self._annotated = store if isinstance(store, AnnotatedStore) else None
 
-    def miss(self, rows: Iterable[Row]) -> None:
-        """Take rows for gone: a new file with the content of one is that file, moved."""
+    def mark_missing(self, rows: Iterable[Row]) -> None:
+        """Mark rows whose files are missing; a new file with the content of one counts as that file, moved."""
         for row in rows:
             self._missing[row.id] = row
             if row.content is not None:
                 self._missing_with.setdefault(row.content, []).append(row)
 
     def write(self, batch: Batch) -> None:
-        """Write a batch: once this returns it is safe on the disk."""
+        """Write a batch; it is on disk once this returns."""
         with self.catalog.transaction():
             added = [(self.catalog.add_contents(facts), encoded) for facts, encoded in batch.contents]
             for outcome in batch.files:
@@ -72,7 +72,7 @@ class Writer:
         self.report.truncated += batch.truncated
 
     def finish(self) -> None:
-        """Delete the files that are gone, and the contents that no file has any more."""
+        """Delete missing files, and the contents that no file has any more."""
         with self.catalog.transaction():
             self.catalog.delete_files(self._missing)
             unused = self.catalog.delete_unused()
@@ -86,7 +86,7 @@ class Writer:
             self.store.compact()
 
     def _add(self, ids: Sequence[int], encoded: Encoded) -> None:
-        """Add new contents to the store; one that other machines search is told what the catalog knows of them."""
+        """Add new contents to the store, with notes from the catalog if other machines search it."""
         numbers = np.array(ids, dtype=np.int64)
         if self._annotated is None:
             self.store.add(numbers, encoded)
@@ -94,10 +94,10 @@ class Writer:
             self._annotated.add(numbers, encoded, build_notes(self.catalog, ids, self._annotated.partition))
 
     def _annotate(self, ids: Iterable[int]) -> None:
-        """Tell a store that other machines search what has changed of the files of contents that it knows."""
-        if self._annotated is not None and (there := sorted(self.catalog.items(sorted(ids)))):
-            notes = build_notes(self.catalog, there, self._annotated.partition)
-            self._annotated.annotate(np.array(there, dtype=np.int64), notes)
+        """Update the notes of contents whose files have changed, in a store that other machines search."""
+        if self._annotated is not None and (existing := sorted(self.catalog.items(sorted(ids)))):
+            notes = build_notes(self.catalog, existing, self._annotated.partition)
+            self._annotated.annotate(np.array(existing, dtype=np.int64), notes)
         self._touched.clear()
 
     def _write_file(self, outcome: Outcome) -> None:
@@ -122,7 +122,7 @@ class Writer:
             self.report.changed += 1
 
     def _moved(self, content: int) -> int | None:
-        """The row of a file that is gone and had this content."""
+        """The row of a missing file that had this content."""
         rows = self._missing_with.get(content)
         if not rows:
             return None
@@ -132,10 +132,10 @@ class Writer:
 
 
 def repair(catalog: Catalog, store: Store) -> None:
-    """Make catalog and store speak of the same items again, after whatever ended the last writer.
+    """Make catalog and store consistent after a crash or damage.
 
-    Vectors without a row are deleted, and their ids never given again. Rows without vectors, which only damage to the
-    store can leave, are deleted with their files, so that these are read anew.
+    Vectors without a row are deleted, and their ids never used again. Rows without vectors, which only damage to the
+    store can leave, are deleted with their files, so that these are read again.
     """
     known, stored = np.array(catalog.ids(), dtype=np.int64), store.ids()
     surplus, lost = np.setdiff1d(stored, known), np.setdiff1d(known, stored)

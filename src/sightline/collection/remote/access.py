@@ -1,7 +1,7 @@
-"""Collections whose vectors are on a server, found by URL.
+"""Open collections whose vectors are on a Milvus server, by URL.
 
-The machine that indexes keeps the catalog in its folder, and all others read what it knows from the store. What the
-collection is, and which folder it belongs to, is written into the description of the store.
+The machine that indexes has the catalog; others read notes of it from the store. The manifest of the collection is in
+the description of the store.
 """
 
 import json
@@ -22,36 +22,34 @@ STORE_COLUMNS: Columns = {
     "low_path": "text",
     "files": "number",
 }
-"""What the servers can filter by; `low_path` is `path` in small letters, `files` how many files an item has."""
+"""Columns that the servers can filter by; `low_path` is `path` in lower case, `files` the number of an item's files."""
 
 
 def open_remote(url: str) -> tuple[Manifest, MilvusStore]:
-    """Open a store that some machine has indexed into, and read what it holds."""
+    """Open an existing store and read its manifest."""
     address = parse_address(url)
     manifest = _manifest_at(address)
     if manifest is None:
-        raise CollectionError(
-            f"{address}: there is no collection", f"Make it: sightline index FOLDER --store {address}"
-        )
+        raise CollectionError(f"{address}: no collection there", f"Make one: sightline index FOLDER --store {address}")
     return manifest, MilvusStore.open(_as_made(address, manifest), manifest.shape, write=False, columns=STORE_COLUMNS)
 
 
 def open_remote_to_write(at: Path, manifest: Manifest) -> MilvusStore:
-    """Open the store of the collection in a folder, made where there is none; one of another folder is refused."""
+    """Open the store of the collection in a folder, created if missing; one of another collection is refused."""
     address = parse_address(manifest.store)
-    there = _manifest_at(address)
-    if there is not None and there.owner != manifest.owner:
+    existing = _manifest_at(address)
+    if existing is not None and existing.owner != manifest.owner:
         raise CollectionError(
-            f"{address}: belongs to another collection than {at}, and would lose what that has indexed",
+            f"{address}: belongs to another collection than {at}, whose items would be lost",
             "Choose another name for the store, or index from the folder that it belongs to, with --at.",
         )
-    address = _as_made(address, there or manifest)
+    address = _as_made(address, existing or manifest)
     description = json.dumps(settings.plain(manifest))
     return MilvusStore.open(address, manifest.shape, write=True, columns=STORE_COLUMNS, description=description)
 
 
 def _manifest_at(address: Address) -> Manifest | None:
-    """What the collection in a store is; None where there is no store."""
+    """Manifest of the collection in a store; None if there is no store."""
     server = Server(address, READING)
     try:
         text = read_description(server, address.name)
@@ -64,11 +62,11 @@ def _manifest_at(address: Address) -> Manifest | None:
     except ValueError:
         data = {}
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise CollectionError(f"{address}: holds no collection of this version of Sightline", "Choose another name.")
+        raise CollectionError(f"{address}: not a collection of this version of Sightline", "Choose another name.")
     return settings.parse(Manifest, data, str(address), CollectionError)
 
 
 def _as_made(address: Address, manifest: Manifest) -> Address:
-    """An address with what was decided when the store was made; only the consistency may change from time to time."""
+    """An address with the options that the store was created with; only the consistency can change."""
     made = parse_address(manifest.store)
     return replace(address, index=made.index, partition=made.partition)

@@ -1,8 +1,8 @@
-"""A filter in the tongue of Milvus, as far as that can say it, so that the servers do the filtering.
+"""Translate a filter to Milvus, as far as possible, so that the servers do the filtering.
 
-Milvus 2.3 knows no unknown values: columns hold a value that nothing known has instead, and every test of such a column
-leaves it out, as SQL does. What Milvus cannot say, such as `like '%beach%'`, passes everything: then the filter is not
-exact, and whoever asked looks at what has passed.
+Milvus 2.3 has no NULL: columns hold a placeholder for unknown values, which every test excludes, as SQL does. What
+Milvus cannot express, such as `like '%beach%'`, passes everything: the filter is then not exact, and the caller filters
+the results again.
 """
 
 import json
@@ -21,7 +21,7 @@ UNKNOWN: dict[str, str | float] = {
     "latitude": 999.0,
     "longitude": 999.0,
 }
-"""What a column holds of an item of which it is not known."""
+"""Placeholders for unknown values, by column."""
 
 OF_CONTENTS = frozenset({"id", "taken", "width", "height", "latitude", "longitude", "text"})
 """Columns that are the same for all files of an item."""
@@ -32,7 +32,7 @@ _OPPOSITE: dict[Sign, Sign] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": 
 
 
 class Pushed(NamedTuple):
-    """A filter for Milvus, empty where everything passes, and whether exactly that passes which was asked for."""
+    """A filter for Milvus, empty if everything passes, and whether it is exact."""
 
     filter: str
     is_exact: bool
@@ -42,7 +42,7 @@ _CANNOT_SAY = Pushed("", False)
 
 
 def pushed(node: Node, columns: frozenset[str], wanted: bool = True) -> Pushed:
-    """What passes for which a tree holds or, where that is not `wanted`, its opposite.
+    """Translate a filter or, if not `wanted`, its negation.
 
     columns: those that can be trusted; a test of another passes everything.
     """

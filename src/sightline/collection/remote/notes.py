@@ -1,4 +1,4 @@
-"""What a catalog knows of items, written for a store from which machines without that catalog can read it."""
+"""Notes of items for a store on a server, so that machines without the catalog can show and filter them."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ _ABOUT = "c.hash, f.root, f.raw, f.line, f.key, f.size, f.mtime_ns"
 
 
 def build_notes(catalog: Catalog, ids: Sequence[int], partition: Partition | None) -> list[Note]:
-    """What to write of items into a store, in their order. Every one has a file."""
+    """Notes of items, in their order. Every item has a file."""
     roots = {number: _text(os.fsencode(root)) for number, root in catalog.roots().items()}
     rows: dict[int, list[tuple[Any, ...]]] = {id: [] for id in ids}
     query = f"SELECT {_VALUES}, {_ABOUT} FROM files f JOIN contents c ON c.id = f.content WHERE c.id IN"
@@ -48,7 +48,7 @@ def _file(roots: Mapping[int, str], row: tuple[Any, ...]) -> list[Any]:
 
 
 def _text(raw: bytes) -> str:
-    """Bytes of a path as a text that any of them survive."""
+    """Bytes of a path in base64."""
     return base64.b64encode(raw).decode("ascii")
 
 
@@ -59,5 +59,5 @@ def _column(name: str, value: Any) -> str | float:
 
 
 def _low(path: str | float) -> str:
-    """Small letters as SQLite sees them: only those without marks have capitals."""
+    """Lower case as in SQLite's LIKE: ASCII letters only."""
     return "".join(letter.lower() if letter.isascii() else letter for letter in str(path))

@@ -1,4 +1,4 @@
-"""Which part of a divided store an item stands in, and which parts a filter needs to look at."""
+"""Partition keys of items, and the partitions that a filter needs to search."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,18 +8,18 @@ from sightline.stores.base import Partition
 _DIGITS: dict[Partition, int] = {"year": 4, "month": 7}
 _FROM: tuple[Sign, ...] = ("=", ">=", ">")
 _TO: tuple[Sign, ...] = ("=", "<=", "<")
-_MOST = 400  # shelves that are named in a filter
+_MOST = 400  # keys that are listed in a filter
 
 
 def partition_key(columns: Mapping[str, str | float], partition: Partition | None) -> str:
-    """Where an item stands: by when it was taken, or in its topmost folder. What is not known stands together."""
+    """Partition key of an item: when it was taken, or its top folder; empty if unknown."""
     if partition == "folder":
         return _topmost(str(columns["folder"]))
     return "" if partition is None else str(columns["taken"])[: _DIGITS[partition]]
 
 
 def partition_keys_for(node: Node, partition: Partition | None) -> list[str] | None:
-    """All shelves on which there can be items with one file that a filter lets pass; None where that may be any.
+    """Keys of all partitions that can hold items with one file that match a filter; None if that may be any.
 
     >>> from sightline.collection.catalog.where import parse_where
     >>> partition_keys_for(parse_where("taken >= '2021-11' and taken < '2022-02' and width > 9"), "month")
@@ -34,12 +34,12 @@ def partition_keys_for(node: Node, partition: Partition | None) -> list[str] | N
     if partition is None or not lows or not highs:
         return None
     low, high, digits = max(lows), min(highs), _DIGITS[partition]
-    found = [shelf for shelf in _between(low, high, partition) if low[:digits] <= shelf <= high[:digits] + "~"]
+    found = [key for key in _between(low, high, partition) if low[:digits] <= key <= high[:digits] + "~"]
     return found if len(found) <= _MOST else None
 
 
 def _necessary(node: Node) -> Iterator[Test]:
-    """The tests that everything passes that the whole filter lets pass."""
+    """The tests that everything which matches the filter passes."""
     if isinstance(node, Test):
         yield node
     elif isinstance(node, Joined) and node.word == "and":

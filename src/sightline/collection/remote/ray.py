@@ -1,8 +1,7 @@
-"""Indexing by the machines of a Ray cluster: they read and encode blocks of files, and this process alone writes.
+"""Indexing on a Ray cluster: workers read and encode blocks of files, and this process writes the results.
 
-Blocks come back in the order in which they were sent, so that items get the ids that one machine would give them, and a
-crash costs no more than it costs there. Ray runs a block again, wherever there is room, when the machine that had it is
-lost: that costs its unfinished blocks and nothing else.
+Blocks come back in the order in which they were sent, so items get the same ids as on one machine. If a worker is lost,
+Ray runs its unfinished blocks again elsewhere.
 """
 
 import contextlib
@@ -36,7 +35,7 @@ from sightline.errors import CollectionError, SightlineError
 from sightline.registry.loader import load, locate
 
 RAY = "ray"
-"""The cluster that this machine belongs to or, where it belongs to none, all processors of this machine."""
+"""The cluster that this machine belongs to, or else all CPUs of this machine."""
 
 _CLIENT = "ray://"
 _BLOCK: dict[Kind, int] = {"images": 64, "texts": 2048}
@@ -47,19 +46,19 @@ _models: dict[str, Model] = {}
 
 
 def check_workers(workers: str) -> None:
-    """Refuse what names no workers, before anything is done."""
+    """Raise an error unless this names workers."""
     if workers != RAY and not workers.startswith(_CLIENT):
-        raise CollectionError(f"workers {workers!r}: nobody knows these", f"Give {RAY}, or {_CLIENT}HOST:PORT.")
+        raise CollectionError(f"unknown workers {workers!r}", f"Give {RAY}, or {_CLIENT}HOST:PORT.")
 
 
 def folder_of(given: str | Path | Model, opened: Model) -> Path:
-    """Where the files of a model are, which the workers need copies of."""
+    """Folder of a model, which is copied to the workers."""
     if opened.folder:
         return opened.folder
     if isinstance(given, str | Path):
         return locate(given)
     raise CollectionError(
-        f"{opened.name} is in this process alone", "Give workers the folder of a bundle or checkpoint."
+        f"{opened.name} exists only in this process", "Give workers the folder of a bundle or checkpoint."
     )
 
 
@@ -71,7 +70,7 @@ def encode_on_ray(
     known: set[bytes],
     progress: Progress | None = None,
 ) -> None:
-    """Have every file read, and what is new in it encoded, by a cluster; write that, then delete what is gone.
+    """Read all files and encode new contents on a cluster, write the results, then delete missing files.
 
     model: its folder and sha256. known: the hashes of all contents so far; those that are encoded are added.
     """
@@ -91,17 +90,17 @@ def encode_on_ray(
 
 @contextmanager
 def _joined(workers: str) -> Iterator[Any]:
-    """Give the library, connected to the workers: as the caller connected it, or else as they are named."""
+    """The ray module, connected to the workers: as the caller connected it, or else by their name."""
     ray = _library()
     if ray.is_initialized():
         yield ray
         return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody about users' machines
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no statistics about users' machines
     try:
         ray.init(None if workers == RAY else workers, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError, ImportError) as error:
         raise CollectionError(
-            f"{workers}: no Ray cluster could be joined: {error}", "Start one with: ray start --head. Then try again."
+            f"{workers}: cannot connect to the Ray cluster: {error}", "Start one with: ray start --head"
         ) from error
     try:
         yield ray
@@ -113,17 +112,17 @@ def _library() -> ModuleType:
     try:
         return import_module("ray")
     except ImportError as error:
-        raise SightlineError(f"workers need a package: {error}", "pip install 'sightline[scale]'") from error
+        raise SightlineError(f"--workers needs a package: {error}", "pip install 'sightline[scale]'") from error
 
 
 def _blocks(
     ray: Any, work: Sequence[PendingFile], kind: Kind, model: tuple[Path, str], known: Iterable[bytes]
 ) -> Generator[Batch, None, None]:
-    """Every block of files as it comes back, in order; a few more than can be worked on are under way."""
+    """The encoded blocks, in order; a few more than the workers can handle at once are queued."""
     folder, sha256 = model
     shares = _shares(ray, folder)
     task = ray.remote(encode_block).options(max_retries=-1, scheduling_strategy="SPREAD", **shares)
-    packed = [ray.put(_files(folder))]  # inside a list, so that only a process that needs it fetches it
+    packed = [ray.put(_files(folder))]  # in a list, so that only processes that need it fetch it
     hashes = ray.put(np.sort(np.frombuffer(b"".join(known), dtype=_HASH)))
     sent: deque[Any] = deque()
     try:
@@ -140,14 +139,14 @@ def _blocks(
 
 
 def _shares(ray: Any, folder: Path) -> dict[str, Any]:
-    """What of a machine one block takes: a graphics processor for a checkpoint, where there are any, else a core."""
+    """Resources for one block: a GPU for a checkpoint, if the cluster has any, or else a CPU core."""
     if (folder / CHECKPOINT_FILE).is_file() and ray.cluster_resources().get("GPU", 0) >= 1:
         return {"num_gpus": 1, "max_calls": 0}  # 0: its process stays, and the model in it
     return {"num_cpus": 1}
 
 
 def _room(ray: Any, shares: dict[str, Any]) -> int:
-    """How many blocks can be worked on at once by the machines that there are now."""
+    """Number of blocks that the cluster can handle at once."""
     resource = "GPU" if "num_gpus" in shares else "CPU"
     return max(1, int(ray.cluster_resources().get(resource, 1)))
 
@@ -162,17 +161,17 @@ def _received(ray: Any, sent: Any) -> Batch:
         raise
     except (ray.exceptions.RayError, ConnectionError) as error:
         raise CollectionError(
-            f"the Ray cluster was lost: {error}", "What is done is kept. To go on, type the same again."
+            f"the Ray cluster was lost: {error}", "Finished work is kept. Run the same command again to continue."
         ) from error
 
 
 def _counted(block: Batch, report: Report) -> Batch:
-    """A block without the files that vanished_file meanwhile, and refused where a worker could only not see them."""
+    """A block without files that disappeared; an error if a file exists here but not on the worker."""
     gone = [outcome for outcome in block.files if outcome.gone]
     for outcome in gone:
         if outcome.found.where.exists():
             raise CollectionError(
-                f"{outcome.found.name}: is here, but not where a worker looked",
+                f"{outcome.found.name}: exists here, but not on a worker",
                 "Workers need the same folders at the same paths. Mount them there, or index a list of URLs.",
             )
     report.read += len(block.files)
@@ -183,7 +182,7 @@ def _counted(block: Batch, report: Report) -> Batch:
 def encode_block(
     folder: str, sha256: str, packed: list[Any], kind: Kind, block: list[PendingFile], known: _Hashes
 ) -> Batch:
-    """Read files and encode what is not known of them; this is what a worker does."""
+    """Read files and encode new contents; runs on a worker."""
     if sha256 not in _models:
         _models[sha256] = load(_place_of(folder, sha256, packed)).with_threads(1)
     model = _models[sha256]
@@ -194,7 +193,7 @@ def encode_block(
 
 
 class Hashes:
-    """Hashes in ascending order, which the processes of a machine share."""
+    """A sorted array of hashes, shared by the processes of a machine."""
 
     def __init__(self, ordered: _Hashes) -> None:
         self._ordered = ordered
@@ -211,7 +210,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 def _place_of(folder: str, sha256: str, packed: list[Any]) -> Path:
-    """Where a worker finds a model: where the driver has it, if the same is there, else in a copy of its own."""
+    """Folder of a model on a worker: the same path if the model is there, or else a copy in the cache."""
     copy = cache_folder() / "models" / sha256
     if is_model_at(folder, sha256):
         return Path(folder)

@@ -1,7 +1,6 @@
-"""The catalog of a collection that this machine has not indexed: read from the notes that its store keeps.
+"""The catalog of a collection on a server, read from the notes in its store.
 
-Notes of the items that are asked for are read into tables in memory, and answers come from there, by the same SQL that
-a catalog on a disk answers with.
+Notes of the requested items are loaded into tables in memory, which are queried with the same SQL as a catalog on disk.
 """
 
 import base64
@@ -25,12 +24,13 @@ from sightline.collection.remote.milvus_filter import OF_CONTENTS, OF_FILES, pus
 from sightline.collection.remote.partitions import partition_keys_for
 from sightline.stores.base import Ids, Store
 from sightline.stores.milvus import MilvusStore
+from sightline.stores.milvus_schema import PARTITION_KEY
 
 _FEW = 4_096  # ids that are named in a filter
 
 
 class SharedCatalog(Catalog):
-    """A catalog in memory of the items of a store that were asked for, read from their notes each time."""
+    """A catalog in memory of the requested items of a store, read from their notes each time."""
 
     def __init__(self, store: MilvusStore) -> None:
         super().__init__(Path("/"), empty_catalog())
@@ -51,7 +51,7 @@ class SharedCatalog(Catalog):
             return super().items(ids)
 
     def hash_of(self, id: int) -> bytes | None:
-        """What tells the content of an id from every other."""
+        """Hash of the content with an id."""
         with self._known(self.store.notes(np.array([id], dtype=np.int64)), [id]):
             return super().hash_of(id)
 
@@ -67,23 +67,23 @@ class SharedCatalog(Catalog):
             return super().files(status)
 
     def everything(self) -> sqlite3.Connection:
-        """The tables, with all items in them: what a question about all of them needs."""
+        """The tables with all items, for queries about all of them."""
         notes = self.store.notes_where("")
         with self._known(notes, [id for id in super().ids() if id not in notes]):
             return self.connection
 
     def narrowed(self, store: Store, where: str) -> tuple[Store, Ids | None]:
-        """The store as a filter leaves it, with the filter pushed down to its servers; or else the ids that pass.
+        """The store with the filter applied by its servers; or, if they cannot, the ids that match.
 
-        An item passes where one of its files does. Milvus knows the columns of one file only, so items with several are
-        looked at here; they are few.
+        An item matches if one of its files does. Milvus has the columns of one file only, so the few items with several
+        are filtered here.
         """
         node = parse_where(where)
         one = pushed(node, OF_CONTENTS | OF_FILES)
         several = pushed(node, OF_CONTENTS)
-        shelves = partition_keys_for(node, self.store.partition)
-        where_it_stands = "" if shelves is None else f"shelf in {json.dumps(shelves)} and "
-        single = _both(f"{where_it_stands}files == 1", one.filter)
+        keys = partition_keys_for(node, self.store.partition)
+        in_partitions = "" if keys is None else f"{PARTITION_KEY} in {json.dumps(keys)} and "
+        single = _both(f"{in_partitions}files == 1", one.filter)
         multiple = _both("files > 1", several.filter)
         if one.is_exact:
             passing = self._passing(self.store.notes_where(multiple), where)
@@ -98,7 +98,7 @@ class SharedCatalog(Catalog):
         return store.ids() if ids is None else ids
 
     def _passing(self, notes: Mapping[int, Mapping[str, Any]], where: str) -> Ids:
-        """Those of some items that a filter lets pass, as SQL understands it."""
+        """The items that match a filter in SQL."""
         sql, values = to_sql(parse_where(where))
         ids, found = list(notes), set[int]()
         with self._known(notes, ()):
@@ -109,7 +109,7 @@ class SharedCatalog(Catalog):
 
     @contextmanager
     def _known(self, notes: Mapping[int, Mapping[str, Any]], ids: Iterable[int]) -> Iterator[None]:
-        """Have what notes say, and nothing else of these ids, in the tables, for as long as the block lasts."""
+        """Replace the rows of these ids in the tables by what the notes say, until the block ends."""
         with self._reading:
             with self.transaction():
                 self.delete_contents({*ids, *notes})

@@ -121,13 +121,13 @@ def _dtype_for(embeddings: Float16Array) -> "Dtype":
     """
     from sightline.kernels.scan import bytes_of
 
-    free = free_bytes()
+    (rows, dim), free = embeddings.shape, free_bytes()
     available = free - free // _LEFT
-    if len(embeddings) >= INT8_ROWS and bytes_of(*embeddings.shape, "int8") <= available:
+    if rows >= INT8_ROWS and bytes_of(rows, dim, "int8") <= available:
         return "int8"
-    needed = bytes_of(*embeddings.shape)
+    needed = bytes_of(rows, dim)
     if needed > available:
-        raise StoreError(f"{len(embeddings)} embeddings take {needed} bytes of the GPU's memory, and {free} are free")
+        raise StoreError(f"{rows} embeddings take {needed} bytes of the GPU's memory, and {free} are free")
     return "float16"
 
 

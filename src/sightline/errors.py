@@ -1,4 +1,4 @@
-"""What can go wrong, said so that the reader knows what happened and what to do next."""
+"""Exceptions of Sightline; each says what is wrong and what to do about it."""
 
 
 class SightlineError(Exception):
@@ -17,7 +17,7 @@ class SightlineError(Exception):
 
 
 class MediaError(SightlineError):
-    """A picture that cannot be opened: missing, empty, truncated, disguised, too large or of an unknown format."""
+    """An image that cannot be opened: missing, empty, truncated, not an image, too large or of an unknown format."""
 
     def __init__(self, name: str, reason: str, way_out: str = "") -> None:
         super().__init__(f"{name}: {reason}", way_out)
@@ -26,7 +26,7 @@ class MediaError(SightlineError):
 
 
 class MissingDecoderError(MediaError):
-    """A picture of a kind that another package opens, which is not installed here."""
+    """An image of a format that needs a package which is not installed."""
 
 
 class DataError(SightlineError):
@@ -38,7 +38,7 @@ class BundleError(SightlineError):
 
 
 class UnknownOperatorError(BundleError):
-    """A graph that torch cannot run, for an operator that it was not taught; ONNX Runtime may know it."""
+    """A graph with an operator that the GPU backend does not support; ONNX Runtime may."""
 
 
 class ModelError(SightlineError):

@@ -1,4 +1,4 @@
-"""Frozen dataclasses from JSON or TOML and back: strict, typed, and helpful about a misspelt key."""
+"""Convert JSON or TOML to frozen dataclasses and back, with strict types and hints for misspelt keys."""
 
 import dataclasses
 import inspect
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def parse(kind: type[T], data: object, where: str, error: type[SightlineError]) -> T:
-    """Make a dataclass `kind` of a mapping; `where` begins every message, `error` is what is raised.
+    """Convert a mapping to a dataclass `kind`; messages begin with `where`, and `error` is raised.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Size:
@@ -80,7 +80,7 @@ def read(
 
 
 def plain(value: object) -> Any:
-    """Turn a dataclass into what JSON can hold; fields left at None are left out."""
+    """Convert a dataclass to plain JSON values; fields that are None are left out."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         pairs = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
         return {name: plain(item) for name, item in pairs if item is not None}
@@ -127,7 +127,7 @@ def _value(kind: Any, value: object, where: str, error: type[SightlineError]) ->
 
 
 def _first_that_fits(options: list[Any], value: object, where: str, error: type[SightlineError]) -> Any:
-    """Try the members of a union in order; the last one's complaint stands for all."""
+    """Try the members of a union in order; the error is that of the last one."""
     for option in options[:-1]:
         try:
             return _value(option, value, where, error)

@@ -1,4 +1,4 @@
-"""Sightline at work: the pictures that come with it are indexed, and searched by words, by a picture, and in vain."""
+"""A demo: index the included pictures, and search them by text and by image."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A search to show, and what is said before it. `image` names one of the pictures."""
+    """A search of the demo, and its introduction. `image` names one of the pictures."""
 
     says: str
     text: str = ""
@@ -41,27 +41,29 @@ class Question:
 
 PANDA = "a red panda on a tree"
 QUESTIONS = (
-    Question("Say what you look for. Beside each answer is how likely it is to be that:", "half a fruit in a red bowl"),
-    Question("A quick look goes by the overall impression, and is not always right:", PANDA, rerank=0),
-    Question("So, unless you say otherwise, the best twenty are looked at again, each beside your words:", PANDA),
-    Question("Say what you do not want to see:", "a woman in uniform", without="an astronaut"),
-    Question("A picture asks as well. The first answer is that picture itself:", image="cat-face.jpg"),
-    Question("And what is not there is not found:", "people playing football", min_relevance=0.1),
+    Question(
+        "Describe what you are looking for. Each result shows how likely it is to match:", "half a fruit in a red bowl"
+    ),
+    Question("A fast search compares overall impressions, and is not always right:", PANDA, rerank=0),
+    Question("So by default, the best twenty are compared with your words more closely:", PANDA),
+    Question("Exclude what you do not want to see:", "a woman in uniform", without="an astronaut"),
+    Question("Search by image. The first result is that image itself:", image="cat-face.jpg"),
+    Question("And nothing is found if nothing matches:", "people playing football", min_relevance=0.1),
 )
 
 
 def run(folder: Path, model: str | Path | Model = "default") -> Iterator[str]:
-    """Index the pictures into `folder`, search them, and tell line by line what is done and found."""
+    """Index the pictures into `folder` and search them; yields the lines to print."""
     from sightline.cli.progress import indexing
     from sightline.collection import Collection, index
     from sightline.registry.loader import load
 
     opened = load(model) if isinstance(model, str | Path) else model
     count = len(list(PICTURES.glob("*.jpg")))
-    yield f"{count} pictures come with Sightline. It looks at each of them once; their names play no part."
+    yield f"{count} pictures come with Sightline. Each is encoded once; file names are not used."
     with indexing() as progress:
         report = index(PICTURES, at=folder, model=opened, progress=progress)
-    yield f"  {report.new} pictures in {report.seconds:.0f} seconds. From now on, only new ones need a look."
+    yield f"  {report.new} pictures in {report.seconds:.0f} seconds. Next time, only new ones are read."
     with Collection.open(folder, opened) as collection:
         for question in QUESTIONS:
             found = collection.search(
@@ -83,7 +85,7 @@ def run(folder: Path, model: str | Path | Model = "default") -> Iterator[str]:
 
 
 def _answer(found: SearchResult) -> Iterator[str]:
-    """A line a hit, with how sure the model is that it was meant; or an honest no."""
+    """A line for each hit with its relevance, or that nothing was found."""
     yield from map(_line, found.hits)
     if not found.hits:
         best = "" if found.best_relevance is None else f" The best guess is {percent(found.best_relevance)} likely."

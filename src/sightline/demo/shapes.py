@@ -1,4 +1,4 @@
-"""Captioned pictures out of nothing: a shape of some colour in some corner, drawn a little differently each time."""
+"""Synthetic captioned images: a coloured shape in a corner, with small variations."""
 
 import itertools
 import json

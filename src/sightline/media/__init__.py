@@ -1,4 +1,4 @@
-"""Pictures coming in: find them, open them safely, bring them to the size and range a model reads."""
+"""Images: find them, open them safely, and resize and normalise them for a model."""
 
 from sightline.media.image_like import ImageLike, image_source
 from sightline.media.inputs import ImageInput, blank, require_pixels, split_padding, stack_inputs, to_input

@@ -1,4 +1,4 @@
-"""Pictures inside uncompressed tar archives, such as WebDataset's shards: where each lies, without reading it."""
+"""List the images in uncompressed tar archives, such as WebDataset shards, without reading them."""
 
 import tarfile
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ class ArchiveMember(NamedTuple):
 
 
 class StrictMember(tarfile.TarInfo):
-    """A member whose header must be sound: `tarfile` takes a damaged one for the end and drops the rest unsaid."""
+    """A member whose header must be valid: `tarfile` silently takes a damaged one for the end of the archive."""
 
     @classmethod
     def fromtarfile(cls, tar: tarfile.TarFile) -> "StrictMember":
@@ -34,9 +34,9 @@ class StrictMember(tarfile.TarInfo):
 
 
 def images_in(file: BinaryIO, name: str) -> Iterator[ArchiveMember]:
-    """Every picture of an archive, known by its suffix, in the archive's order; only headers are read.
+    """Every image of an archive, recognised by its suffix, in order; only headers are read.
 
-    name: how messages call the archive. One that is damaged or cut off raises a `MediaError` where the damage is met.
+    name: the archive's name in messages. A damaged or cut off archive raises a `MediaError` when the damage is reached.
     """
     try:
         with tarfile.open(fileobj=file, mode="r:", tarinfo=StrictMember) as tar:

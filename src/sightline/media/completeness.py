@@ -1,6 +1,6 @@
-"""Ends that are missing without the decoder noticing.
+"""Detect images without an end that decoders accept.
 
-A broken download may have its full length with zeros at the end, which a JPEG decoder draws as gray or as stripes.
+A broken download may have its full length with zeros at the end, which a JPEG decoder shows as gray or stripes.
 """
 
 _JPEG_END = b"\xff\xd9"
@@ -9,14 +9,14 @@ _WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})
 
 
 def is_cut_off(kind: str, data: bytes) -> bool:
-    """Whether a picture of this Pillow format has lost the marker that ends its pixels."""
+    """Whether an image of this Pillow format lacks the marker at its end."""
     if kind in ("JPEG", "MPO"):
         return _jpeg_lacks_its_end(data)
     return kind == "JPEG2000" and _JPEG_END not in data
 
 
 def _jpeg_lacks_its_end(data: bytes) -> bool:
-    """Look for the end behind the headers, because a thumbnail among them has an end of its own."""
+    """Look for the end after the headers, because a thumbnail in them has an end of its own."""
     at = 2
     while at + 4 <= len(data) and data[at] == 0xFF:
         marker = data[at + 1]

@@ -1,4 +1,4 @@
-"""From whatever a decoder raised to what a person can understand and act on."""
+"""Turn errors of image decoders into messages that say what is wrong and what to do."""
 
 from PIL import Image
 
@@ -9,7 +9,7 @@ from sightline.media.limits import too_many_pixels
 COPY_AGAIN = "Copy or download it again from where it came from."
 CONVERT = "Save it as JPEG or PNG, or leave it out."
 
-# How the decoders, each in its own words, say that they ran out of bytes.
+# What the decoders say when they run out of bytes.
 _RAN_OUT = (
     "truncated",
     "incomplete",
@@ -25,7 +25,7 @@ _RAN_OUT = (
 
 
 def diagnose(name: str, kind: FileType, data: bytes, error: Exception, max_pixels: int) -> MediaError:
-    """Say what is wrong with a picture that recognisably is one but made its decoder raise `error`."""
+    """The error for an image whose decoder raised `error`."""
     said = str(error) or type(error).__name__
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
         return too_many_pixels(name, said, max_pixels)
@@ -43,7 +43,7 @@ def _ran_out(data: bytes, error: Exception, said: str) -> bool:
 
 
 def _promised_length(data: bytes) -> int:
-    """How long a WebP, HEIC or AVIF file says it is, since their decoders seldom say that it is shorter."""
+    """Length that a WebP, HEIC or AVIF file declares; their decoders seldom say that it is cut off."""
     if data.startswith(b"RIFF"):
         return 8 + int.from_bytes(data[4:8], "little")
     end = 0

@@ -1,7 +1,7 @@
-"""What bytes are, told from how they begin: names lie, and a decoder should only see what it was made for.
+"""Detect the type of a file from its first bytes, not its name.
 
-Deciding here, and not by asking every decoder that Pillow has, keeps hostile bytes away from decoders nobody needs
-(one of them runs PostScript), and lets an error say what a file that is no picture really is.
+Deciding here, instead of letting Pillow try all its decoders, keeps hostile data away from decoders nobody needs (one
+of them runs PostScript), and lets an error say what a file that is not an image really is.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _TEXT_PROBE = 512
 
 @dataclass(frozen=True, slots=True)
 class FileType:
-    """A kind of file: `says` names it for people, `decoder` for Pillow; None where it is no picture we can open."""
+    """A type of file: `says` is its name in messages, `decoder` that in Pillow; None if it cannot be opened."""
 
     says: str
     decoder: str | None = None
@@ -68,7 +68,7 @@ _MARKUP: tuple[tuple[bytes, str], ...] = (
 
 
 def detect_type(data: bytes) -> FileType:
-    """Tell the kind of file that begins with these bytes; content decides, so a JPEG called .png is a JPEG."""
+    """Type of the file that begins with these bytes; a JPEG called .png is a JPEG."""
     if data[:4] == b"RIFF" and len(data) >= 12:
         return _WEBP if data[8:12] == b"WEBP" else FileType("a RIFF sound or video file")
     if data[4:8] == b"ftyp":

@@ -1,8 +1,7 @@
-"""Where the whole picture lies in pixels that may have been decoded at a fraction of its size.
+"""The true size of an image that may have been decoded at a fraction of it.
 
-A JPEG of 449 pixels decoded at half size has 225, of which the last is half outside the picture. Taking 225 for the
-whole stretches it by a quarter of a percent, and rules that round whole pixels may crop another part than they would
-at full size. Both shift every edge, so the true sides travel with the pixels.
+A JPEG of 449 pixels decoded at half size has 225, of which the last is half outside the image. Taking 225 for the whole
+stretches it by 0.25 %, and cropping may round differently. So the original size is kept with the pixels.
 """
 
 from dataclasses import dataclass, field, replace
@@ -27,9 +26,9 @@ _MIRRORS_DOWN = {3, 4, 7, 8}
 
 @dataclass(frozen=True, slots=True)
 class FramedImage:
-    """Pixels, the (width, height) of the picture at full size, and the box of the pixels that it fills.
+    """Pixels, the (width, height) of the image at full size, and the box of the pixels that it fills.
 
-    exif: what the camera noted besides; empty where there is none or it cannot be read.
+    exif: its EXIF data; empty if there is none or it cannot be read.
     """
 
     image: Image.Image
@@ -39,11 +38,11 @@ class FramedImage:
 
     @classmethod
     def whole(cls, image: Image.Image) -> Self:
-        """Frame a picture at its full size."""
+        """Frame an image at its full size."""
         return cls(image, image.size, (0, 0, *image.size))
 
     def upright(self, orientation: int) -> "FramedImage":
-        """Turn by an EXIF orientation; what lay outside on the right or below may come to lie on the left or above."""
+        """Rotate or mirror by an EXIF orientation, and the box with it."""
         if orientation not in _TURNS:
             return self
         image = self.image.transpose(_TURNS[orientation])
@@ -56,7 +55,7 @@ class FramedImage:
         return replace(self, image=image, sides=sides, box=(left, top, left + width, top + height))
 
     def part(self, wanted: Box) -> Box:
-        """Find where a part of the picture, given in pixels at full size, lies in these pixels."""
+        """Convert a box in pixels at full size to these pixels."""
         left, top, right, bottom = self.box
         across, down = (right - left) / self.sides[0], (bottom - top) / self.sides[1]
         return (

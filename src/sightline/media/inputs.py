@@ -1,4 +1,4 @@
-"""What a model reads of pictures: the pixels of each, or regions of it."""
+"""Inputs of image models: pixels, or regions found by a detector."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -14,11 +14,11 @@ from sightline.media.regions import RegionConfig, to_regions
 from sightline.media.source import ImageSource, PreparedImage
 
 ImageInput: TypeAlias = Preprocess | RegionConfig
-"""How a model wants its pictures."""
+"""How a model wants its images."""
 
 
 def to_input(source: ImageSource, wanted: ImageInput, max_pixels: int = MAX_PIXELS) -> Float32Array:
-    """Read one picture as a model wants it: pixels [3, size, size], or regions [n, width]."""
+    """Read one image as a model wants it: pixels [3, size, size], or regions [n, width]."""
     if isinstance(wanted, RegionConfig):
         return to_regions(source, wanted)
     if isinstance(source, PreparedImage):
@@ -42,20 +42,20 @@ def stack_inputs(images: Sequence[Float32Array]) -> Float32Array:
 
 
 def split_padding(batch: Float32Array) -> tuple[Float32Array, npt.NDArray[np.bool_]]:
-    """Tell the regions of a batch from its padding: [batch, n, width] with zeros for NaN, and mask [batch, n]."""
+    """Replace the padding of a batch of regions by zeros [batch, n, width]; also returns the mask [batch, n]."""
     mask = ~np.isnan(batch[:, :, 0])
     return np.where(mask[:, :, None], batch, np.float32(0)), mask
 
 
 def blank(wanted: ImageInput) -> Float32Array:
-    """A batch of one input that shows nothing."""
+    """A batch of one empty input."""
     if isinstance(wanted, RegionConfig):
         return np.zeros((1, 1, wanted.width), dtype=np.float32)
     return np.zeros((1, 3, wanted.size, wanted.size), dtype=np.float32)
 
 
 def require_pixels(wanted: ImageInput) -> Preprocess:
-    """Insist on a model that reads pixels."""
+    """Raise an error for a model that does not read pixels."""
     if isinstance(wanted, RegionConfig):
-        raise ModelError("this model reads regions of pictures, and here only pixels will do", "Choose another model.")
+        raise ModelError("this model reads regions of pictures, but pixels are needed here", "Choose another model.")
     return wanted

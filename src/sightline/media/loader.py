@@ -1,4 +1,4 @@
-"""Many pictures at once: decoded by threads, handed over in order, never more than a few ahead."""
+"""Load many images in threads, in order, a few ahead of the caller."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ from sightline.parallel import usable_cpus
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One source's outcome: `pixels` float32 [3, size, size], or the `error` that says why there are none.
+    """The result of loading an image: `pixels` float32 [3, size, size], or the `error`.
 
     For a model of regions, `pixels` are its regions, [n, width].
     """
@@ -31,11 +31,10 @@ class Loaded:
 def load_pixels(
     sources: Iterable[ImageSource], preprocess: ImageInput, *, workers: int | None = None, ahead: int = 32
 ) -> Iterator[Loaded]:
-    """Load every source, in order; a broken picture yields its error and the run goes on.
+    """Load every source, in order; an unreadable image yields its error, and the others follow.
 
-    Threads suffice because decoding and resampling release the interpreter lock. At most `ahead` sources are taken
-    from the iterable before their turn, so memory stays the same for ten pictures and ten million. Closing the
-    iterator early drops what has not begun and does not wait for what has.
+    Threads suffice because decoding and resampling release the GIL. At most `ahead` sources are loaded in advance, so
+    memory does not grow with their number. Closing the iterator early drops what has not started.
     """
     if ahead < 1 or (workers is not None and workers < 1):
         raise ValueError(f"workers={workers}, ahead={ahead}: at least one picture must be under way")
@@ -62,6 +61,6 @@ def _load(index: int, source: ImageSource, preprocess: ImageInput) -> Loaded:
     try:
         return Loaded(index, source, to_input(source, preprocess), None)
     except MediaError as error:
-        # Its traceback holds the picture's bytes; whoever gathers the errors of a long run must not gather those too.
+        # The traceback holds the image's bytes, which must not pile up with the errors of a long run.
         error.__traceback__ = error.__cause__ = error.__context__ = None
         return Loaded(index, source, None, error)

@@ -1,4 +1,4 @@
-"""Open any picture a person has, upright and in colour, or say exactly what is wrong with it."""
+"""Open images of any format, upright and in RGB, or raise an error that says what is wrong."""
 
 import io
 from collections.abc import Callable
@@ -44,14 +44,14 @@ _Decoder = Callable[[IO[bytes], str], ImageFile.ImageFile]
 
 
 def open_image(source: ImageSource, *, at_least: int | None = None, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """Open a picture as RGB, upright, fully decoded and bare of metadata; of an animation, its first frame.
+    """Open an image as RGB, upright, fully decoded and without metadata; of an animation, its first frame.
 
-    at_least: for a caller that will shrink the picture anyway. A JPEG is then decoded at a half, a quarter or an
-        eighth of its size, several times faster, as long as its short side keeps `at_least` pixels.
-    max_pixels: a picture whose header promises more is refused before it is decoded.
+    at_least: for callers that shrink the image anyway. A JPEG is then decoded at 1/2, 1/4 or 1/8 of its size, several
+        times faster, as long as its short side keeps `at_least` pixels.
+    max_pixels: an image whose header declares more is refused before it is decoded.
 
-    Whatever is wrong with the picture is a `MediaError`: missing, empty, cut short, no picture at all, broken, too
-    large, or of a kind that needs another package.
+    Raises a `MediaError` if the image is missing, empty, cut off, not an image, broken, too large, or of a format that
+    needs another package.
     """
     with decoding.scope():
         return open_framed(source, at_least, max_pixels).image
@@ -82,7 +82,7 @@ def check_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> ImageHe
 
 
 def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> FramedImage:
-    """Open a picture as `open_image` does, and say where in its pixels the whole picture lies."""
+    """Open an image as `open_image` does; also returns its full size and the box that it fills."""
     if at_least is not None and at_least < 1:
         raise ValueError(f"at_least={at_least}: give a number of pixels, or None for the whole picture")
     data = _bytes_of(source)
@@ -99,7 +99,7 @@ def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> F
     except MediaError:
         raise
     except Exception as error:
-        # Decoders fed with hostile bytes raise whatever they stumble over, so nothing narrower would hold.
+        # Decoders raise all kinds of exceptions on hostile data.
         raise diagnose(source.name, kind, data, error, max_pixels) from error
 
 
@@ -111,7 +111,7 @@ def _bytes_of(source: ImageSource) -> bytes:
 
 
 def _decoder(name: str, kind: FileType) -> _Decoder:
-    """Find the one plugin for this kind, imported only now: most people never need most of them."""
+    """The Pillow plugin for a type of file, imported only when needed."""
     if kind.decoder is None:
         raise MediaError(name, f"is not a picture that can be opened: it looks like {kind.says}", CONVERT)
     try:
@@ -127,7 +127,7 @@ def _decoder(name: str, kind: FileType) -> _Decoder:
 
 
 def _decode(name: str, decoder: _Decoder, data: bytes, at_least: int | None, max_pixels: int) -> FramedImage:
-    """Header first, then the limit, then the pixels.
+    """Read the header, check the limits, then decode.
 
     The plugin is called directly because `Image.open` would apply Pillow's own pixel limit on top of the caller's.
     """
@@ -151,15 +151,12 @@ def _decode(name: str, decoder: _Decoder, data: bytes, at_least: int | None, max
 
 
 def _quiet_if_huge(size: tuple[int, int]) -> AbstractContextManager[None]:
-    """Silence what Pillow thinks of a large picture: the caller's own limit is what counts."""
+    """Ignore Pillow's warning about large images: the caller's own limit counts."""
     return warnings_ignored() if pillow_would_warn(size) else nullcontext()
 
 
 def _exif(image: Image.Image) -> Image.Exif:
-    """What the camera noted; asked after loading, because PNG may say it at the end and TIFF turns by itself.
-
-    Metadata too broken to read costs what it says, not the picture.
-    """
+    """EXIF data of a loaded image, because PNG may have it at the end and TIFF rotates by itself; empty if broken."""
     try:
         return image.getexif()
     except Warning:
@@ -169,7 +166,7 @@ def _exif(image: Image.Image) -> Image.Exif:
 
 
 def _orientation(exif: Image.Exif) -> int:
-    """How the camera was held."""
+    """EXIF orientation."""
     try:
         orientation = exif.get(ExifTags.Base.Orientation)
     except Warning:

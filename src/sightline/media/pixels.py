@@ -1,4 +1,4 @@
-"""From an opened picture to the numbers a model reads: one size, one colour range, one memory layout."""
+"""Resize and normalise images for a model."""
 
 import math
 from dataclasses import KW_ONLY, dataclass
@@ -26,7 +26,7 @@ _LARGEST_SIZE = 8192
 
 @dataclass(frozen=True, slots=True)
 class Preprocess:
-    """How a model wants its pictures: the part of a bundle's spec that this room fulfils.
+    """How a model wants its images resized and normalised.
 
     size: side of the square in pixels.
     resize: `squash` brings both sides to `size`; `crop` the short side, and keeps the middle; `pad` the long side, and
@@ -60,7 +60,7 @@ class Preprocess:
 
 
 def _colour(field: str, values: object, *, positive: bool) -> Colour:
-    """Three finite numbers as a tuple, whatever sequence a JSON or TOML file made of them."""
+    """Three finite numbers as a tuple."""
     try:
         red, green, blue = (float(value) for value in values)  # type: ignore[attr-defined]
     except (TypeError, ValueError) as error:
@@ -71,7 +71,7 @@ def _colour(field: str, values: object, *, positive: bool) -> Colour:
 
 
 def fit(image: Image.Image, preprocess: Preprocess) -> npt.NDArray[np.uint8]:
-    """Bring a picture to the model's square: uint8 [size, size, 3].
+    """Resize an image to the model's square: uint8 [size, size, 3].
 
     `crop` gives what CLIP's Resize and CenterCrop give, with their rounding, but resamples only the part that is kept:
     a panorama a thousand times as wide as high costs no more than a square.
@@ -93,7 +93,7 @@ def _fit(picture: FramedImage, preprocess: Preprocess) -> npt.NDArray[np.uint8]:
 
 
 def _middle(sides: tuple[int, int], preprocess: Preprocess) -> Box:
-    """Find the box of the picture that the middle square comes from, once the short side is as long as it should be.
+    """Box of the image that the centre crop comes from, after resizing the short side.
 
     The long side is cut to whole pixels and the margin rounded half to even, as torchvision does both.
     """
@@ -135,7 +135,7 @@ def _scale_and_offset(mean: Colour, std: Colour) -> tuple[npt.NDArray[np.float32
 
 
 def to_pixels(source: ImageSource, preprocess: Preprocess, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np.float32]:
-    """Open, fit and normalise one picture: float32 [3, size, size]; a `MediaError` where it cannot be opened.
+    """Open, resize and normalise one image: float32 [3, size, size]; a `MediaError` if it cannot be opened.
 
     A JPEG is decoded at a fraction of its size where that leaves at least twice `size` on its short side. Every resize
     rule then still shrinks it to half or less, so that the rule's own filter decides what remains and not the decoder's
@@ -146,10 +146,10 @@ def to_pixels(source: ImageSource, preprocess: Preprocess, max_pixels: int = MAX
 
 
 def open_for_model(source: ImageSource, preprocess: Preprocess, max_pixels: int = MAX_PIXELS) -> FramedImage:
-    """Open a picture at the least size from which `framed_to_pixels` makes what the model reads."""
+    """Open an image at the smallest size that `framed_to_pixels` needs."""
     return open_framed(source, 2 * (preprocess.short or preprocess.size), max_pixels)
 
 
 def framed_to_pixels(picture: FramedImage, preprocess: Preprocess) -> npt.NDArray[np.float32]:
-    """Fit and normalise a picture that is open already: float32 [3, size, size]."""
+    """Resize and normalise an open image: float32 [3, size, size]."""
     return normalise(_fit(picture, preprocess), preprocess)

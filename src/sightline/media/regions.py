@@ -1,4 +1,4 @@
-"""Regions of a picture, as a detector found them: what some models read instead of pixels.
+"""Regions of an image found by a detector, which some models read instead of pixels.
 
 Where pixels have a file in some format of pictures, regions have the bytes of one NumPy array, [regions, dim + 4], in
 float32: the features of each region and its box, or [regions, dim] where nobody kept the boxes. So whatever handles the
@@ -25,7 +25,7 @@ BOX_DIMS = (0, 6, 7)
 
 @dataclass(frozen=True, slots=True)
 class RegionConfig:
-    """How a model wants the regions of a picture: the width of their features, and the numbers of a box.
+    """How a model wants the regions of an image: the dimension of their features, and the numbers of a box.
 
     box_dim: 6 (left, top, right, bottom, width and height: Oscar), 7 (and the area: UNITER), or 0, which leaves boxes
     out, for features that were published without them.
@@ -47,7 +47,7 @@ class RegionConfig:
 
 
 def box_numbers(boxes: Float32Array, box_dim: int) -> Float32Array:
-    """Spell out boxes [n, 4] as [n, box_dim].
+    """Extend boxes [n, 4] to [n, box_dim] with width, height and area.
 
     >>> box_numbers(np.array([[0.25, 0.5, 0.75, 1.0]], dtype=np.float32), 7).tolist()
     [[0.25, 0.5, 0.75, 1.0, 0.5, 0.5, 0.25]]

@@ -1,4 +1,4 @@
-"""Pictures and archives at a URL: read over HTTP, or from object storage by fsspec, whole or a part of them."""
+"""Read images and archives at a URL, whole or in part: over HTTP, or from object storage with fsspec."""
 
 import hashlib
 import http.client
@@ -24,7 +24,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class ImageURL:
-    """A picture at a URL: all that is there, or `size` bytes from `offset`, called `member`, of the archive there."""
+    """An image at a URL, or `size` bytes from `offset`, called `member`, of an archive there."""
 
     url: str
     member: str = ""
@@ -37,7 +37,7 @@ class ImageURL:
         return f"{self.url}/{self.member}" if self.member else self.url
 
     def read(self) -> bytes:
-        """Read the picture's bytes, again after a moment where that fails."""
+        """Read the image's bytes, with retries."""
         data = read_range(self.url, self.offset, self.size)
         if self.size is not None and len(data) != self.size:
             raise MediaError(self.name, f"the archive gave {len(data)} of {self.size} bytes", "Upload it again.")
@@ -45,7 +45,7 @@ class ImageURL:
 
 
 class RemoteInfo(NamedTuple):
-    """What is known of a file at a URL without reading it: its size, and a number that changes when it does."""
+    """Size of a file at a URL, and a number that changes when the file does."""
 
     size: int
     version: int
@@ -97,12 +97,12 @@ def _is_http(url: str) -> bool:
 
 
 def _patiently(url: str, ask: Callable[[], _Answer]) -> _Answer:
-    """Ask, and again after a moment where a network or a server fails; what is not there is not asked for twice."""
+    """Make a request, with retries if the network or the server fails; not if the file does not exist."""
     for failures in range(1, _TRIES + 1):
         try:
             return ask()
         except (FileNotFoundError, PermissionError) as error:
-            raise MediaError(url, "nothing is there, or not for you", "Check the URL and your rights.") from error
+            raise MediaError(url, "not found, or access denied", "Check the URL and your permissions.") from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             lasting = isinstance(error, urllib.error.HTTPError) and error.code not in _PASSING
             if lasting or isinstance(error, ValueError) or failures == _TRIES:
@@ -143,7 +143,7 @@ def _cat(url: str, offset: int, size: int | None) -> bytes:
 
 
 def _storage(url: str) -> tuple[Any, str]:
-    """The storage that a URL speaks of, and the place in it."""
+    """The file system of a URL, and the path in it."""
     try:
         from fsspec.core import url_to_fs
 
@@ -157,5 +157,5 @@ def _storage(url: str) -> tuple[Any, str]:
 
 
 def _number(version: object) -> int:
-    """Sixty-two bits that tell one version from another."""
+    """62 bits that identify a version."""
     return int.from_bytes(hashlib.blake2b(str(version).encode(), digest_size=8).digest()) >> 2

@@ -1,4 +1,4 @@
-"""Which pictures a folder holds."""
+"""Find the images in a folder."""
 
 import logging
 import os
@@ -18,12 +18,12 @@ _Identity = tuple[int, int]
 
 
 def find_images(folder: Path, problems: Callable[[MediaError], None] | None = None) -> Iterator[Path]:
-    """Every picture under `folder`, known by its suffix, in the order in which `sorted` puts paths.
+    """Every image under `folder`, recognised by its suffix, in sorted order.
 
     Hidden files and folders (a leading dot) are left out. Links to folders are followed, but each folder is entered
-    once, under the first of its names, so that loops end and nothing is listed twice. A folder further down that
-    cannot be read, and a link that leads nowhere, are handed to `problems` and the search goes on; without `problems`
-    they are logged as warnings. `folder` itself must be there and readable: a `MediaError` at once where it is not.
+    once, under the first of its names, so that loops end and nothing is listed twice. Unreadable subfolders and broken
+    links are passed to `problems`, or logged as warnings. If `folder` itself cannot be read, a `MediaError` is raised
+    at once.
     """
     try:
         identity = _identity(folder)
@@ -34,7 +34,7 @@ def find_images(folder: Path, problems: Callable[[MediaError], None] | None = No
 
 
 def _walk(entries: Iterator[os.DirEntry[str]], entered: set[_Identity], report: _Report) -> Iterator[Path]:
-    """Depth first with a stack of its own, because folders may be nested deeper than Python recurses."""
+    """Depth first with an explicit stack, because folders may be nested deeper than Python can recurse."""
     stack = [entries]
     while stack:
         entry = next(stack[-1], None)
@@ -57,7 +57,7 @@ def _walk(entries: Iterator[os.DirEntry[str]], entered: set[_Identity], report: 
 
 
 def _identity(folder: Path) -> _Identity:
-    """Tell a folder from all others, whichever of its names leads there."""
+    """Device and inode of a folder, the same under all its names."""
     stat = folder.stat()
     return stat.st_dev, stat.st_ino
 

@@ -1,4 +1,4 @@
-"""Where a picture's bytes come from: a file of its own, a slice of an archive, or memory."""
+"""Sources of an image's bytes: a file, a slice of an archive, or memory."""
 
 import errno
 import os
@@ -16,21 +16,21 @@ _LARGEST_FILE = 4 << 30
 
 
 class ImageSource(Protocol):
-    """Anything that can name itself and hand over the encoded bytes of one picture."""
+    """Anything with a name that returns the encoded bytes of one image."""
 
     @property
     def name(self) -> str:
-        """How messages call this picture."""
+        """Its name in messages."""
         ...
 
     def read(self) -> bytes:
-        """All encoded bytes; a `MediaError` where they cannot be had."""
+        """All encoded bytes; a `MediaError` if they cannot be read."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ImageFile:
-    """A picture in a file of its own."""
+    """An image file."""
 
     path: Path
 
@@ -53,7 +53,7 @@ class ImageFile:
 
 @dataclass(frozen=True, slots=True)
 class ImageSlice:
-    """A picture inside an uncompressed archive: `size` bytes from `offset` of `archive`, called `member` there.
+    """An image in an uncompressed archive: `size` bytes from `offset` of `archive`, called `member` there.
 
     Records of a data set hold slices, not bytes, so that a data set of any size can be listed, shuffled and sent to
     another process cheaply.
@@ -70,7 +70,7 @@ class ImageSlice:
         return f"{self.archive}:{self.member}"
 
     def read(self) -> bytes:
-        """Read the slice alone; the rest of the archive stays on disk."""
+        """Read only the slice."""
         try:
             with _open(self.archive) as file:
                 file.seek(self.offset)
@@ -85,13 +85,13 @@ class ImageSlice:
 
 @dataclass(frozen=True, slots=True)
 class ImageBytes:
-    """A picture already in memory: an upload, or a member of a compressed archive."""
+    """An image in memory: an upload, or a member of a compressed archive."""
 
     name: str
     data: bytes = field(repr=False)
 
     def read(self) -> bytes:
-        """Hand over the bytes it was made of."""
+        """Return the bytes."""
         return self.data
 
 

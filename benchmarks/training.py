@@ -53,8 +53,8 @@ def run(case: Case, batch: int, chunked: bool, steps: int, device: str) -> dict[
     from sightline.training.gradients import Side, backward
 
     torch.manual_seed(0)
-    model, objective = _model(case).to(device).train(), Contrastive().to(device)
-    optimizer = torch.optim.AdamW([*model.parameters(), *objective.parameters()], lr=1e-4)
+    model, loss = _model(case).to(device).train(), Contrastive().to(device)
+    optimizer = torch.optim.AdamW([*model.parameters(), *loss.parameters()], lr=1e-4)
     size, rows = case.vision["image_size"], torch.arange(batch, device=device)
     ids = torch.randint(1000, 20000, (batch, case.words), device=device)
     mask, pixels = torch.ones_like(ids, dtype=torch.bool), torch.randn(batch, 3, size, size, device=device)
@@ -70,7 +70,7 @@ def run(case: Case, batch: int, chunked: bool, steps: int, device: str) -> dict[
         began = time.perf_counter()
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             chunk = case.chunk if chunked else 0
-            backward(model, {"embed": (objective, 1.0)}, texts, images, seed=number, chunk=chunk)
+            backward(model, {"embed": (loss, 1.0)}, texts, images, seed=number, chunk=chunk)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if device == "cuda":

@@ -49,9 +49,7 @@ class Run:
 
 def _relation(**settings: float | str) -> Run:
     """The fusion model with other settings of its loss."""
-    return Run(
-        "hrem-fusion", tuple(f"objectives.relation.{key}={json.dumps(value)}" for key, value in settings.items())
-    )
+    return Run("hrem-fusion", tuple(f"losses.relation.{key}={json.dumps(value)}" for key, value in settings.items()))
 
 
 def _fragments(**sides: bool) -> Run:

@@ -91,11 +91,11 @@ def loss_of(run: Run, variant: str) -> str:
     if shrinks:
         teacher, student = temperatures(run.fragments, variant)
         both = f"teacher_temperature = {teacher:.4g}, student_temperature = {student:.4g}"
-        return f"objectives.shrink={{ loss = 'distill', on = '{on}', {both} }}"
+        return f"losses.shrink={{ loss = 'distill', on = '{on}', {both} }}"
     if variant != "tuned":
-        return "objectives.late.margin=0.2" if run.kind == "late" and run.fragments == 1 else ""
+        return "losses.late.margin=0.2" if run.kind == "late" and run.fragments == 1 else ""
     name, temperature = "embed" if run.kind == "fast" else "late", of_a_sum(run.fragments)
-    return f"objectives.{name}={{ loss = 'contrastive', on = '{on}', temperature = {temperature:.4g} }}"
+    return f"losses.{name}={{ loss = 'contrastive', on = '{on}', temperature = {temperature:.4g} }}"
 
 
 def temperatures(fragments: int, variant: str) -> tuple[float, float]:

@@ -26,7 +26,7 @@ from sightline.evaluation import Evaluation, command_translator, evaluate, evalu
 from sightline.evaluation.encodings import Encodings, SharedImages
 from sightline.evaluation.test_set import Questions
 from sightline.media import load_pixels
-from sightline.models.retriever import Seen
+from sightline.models.retriever import TowerFeatures
 from sightline.models.torch_model import TorchModel
 
 LANGUAGES = ("en", "de", "zh", "pt", "ar", "fr", "cs")
@@ -34,11 +34,11 @@ _WORDS, _REGIONS = ("vmlm",), ("smrfr", "smrc")
 
 
 def _without(*tasks: str) -> list[str]:
-    return [f"objectives.{task}.weight=0" for task in tasks]
+    return [f"losses.{task}.weight=0" for task in tasks]
 
 
 def _plain(*tasks: str) -> list[str]:
-    return [f"objectives.{task}.fused=false" for task in tasks]
+    return [f"losses.{task}.fused=false" for task in tasks]
 
 
 RUNS: dict[str, list[str] | None] = {
@@ -55,7 +55,7 @@ DATA = {**{name: ["flickr8k", "coco"] for name in RUNS}, "languages": ["flickr8k
 
 _MINILM = "={ source = '${SIGHTLINE_PRETRAINED}/all-MiniLM-L6-v2' }"
 STARTS: dict[str, list[str]] = {"scratch": [], "minilm": [f"model.text{_MINILM}", f"model.image_reader{_MINILM}"]}
-BRIEF = {"dot-pretrain": ["schedule.steps=2", "data.batch_tokens=400", "objectives.smrc.classes=8"]}
+BRIEF = {"dot-pretrain": ["schedule.steps=2", "data.batch_tokens=400", "losses.smrc.classes=8"]}
 KEPT = "galleries.npz"
 _BATCH = 256
 _TWO_STEPS = ["schedule.epochs=0", "schedule.steps=2", "data.batch_size=4"]
@@ -99,7 +99,7 @@ class Looked:
     def __init__(self, records: Sequence[Record]) -> None:
         self._images = [record.image for record in records]
         self._tower: dict[str, torch.Tensor] | None = None
-        self._seen: list[Seen] = []
+        self._seen: list[TowerFeatures] = []
 
     @torch.inference_mode()
     def encoded(self, model: TorchModel) -> SharedImages:
@@ -123,7 +123,7 @@ class Looked:
                 raise SystemExit(str(loaded.error))
             pixels.append(loaded.pixels)
             if len(pixels) == _BATCH or number == len(self._images):
-                self._seen.append(model.retriever.look(torch.from_numpy(np.stack(pixels)).to(device)))
+                self._seen.append(model.retriever.image_features(torch.from_numpy(np.stack(pixels)).to(device)))
                 pixels = []
 
 

@@ -315,7 +315,7 @@ def train(
     *,
     resume: bool = False,
     report: StepReport | None = None,
-    before: Callable[[str, int, int], None] | None = None,
+    on_prepare: Callable[[str, int, int], None] | None = None,
     save_every: int = 500,
     stop_after: int | None = None,
     stop: Callable[[], bool] | None = None,
@@ -326,7 +326,7 @@ def train(
 
     recipe: the path of a TOML file, or its contents as a mapping; see recipes/.
     resume: go on from `out/last`, or begin if there is nothing yet.
-    report: called with the numbers of a step. before: called with the progress of what is computed before the first.
+    report: called with the numbers of a step. on_prepare: called with the progress of what is done before the first.
     save_every: steps between two saved states. stop_after: leave off after this many steps in all, saved.
     stop: called after every step; if it returns true, the run is saved and a KeyboardInterrupt raised.
 
@@ -349,7 +349,7 @@ def train(
         out,
         resume=resume,
         report=report,
-        before=before,
+        on_prepare=on_prepare,
         save_every=save_every,
         stop_after=stop_after,
         stop=stop,

@@ -40,7 +40,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     first = shapes.recipe(data, data, hidden=16, schedule={"steps": 4}, name="first")
     first["data"] = {"sources": [{"name": "cards", "train": [str(data)]}], "val": [str(data)], "batch_size": 8}
     second = {**first, "name": "second", "model": {"start": str(folder / "runs" / "first" / "best")}}
-    second["objectives"] = {"match": {"loss": "matching"}}
+    second["losses"] = {"match": {"loss": "matching"}}
     for recipe in (first, second):
         write(folder / f"{recipe['name']}.toml", recipe)
     tests = [

@@ -19,7 +19,7 @@ from sightline.cli import progress
 from sightline.datasets import read_all
 from sightline.demo.shapes import shapes, write
 from sightline.models import DualStreamConfig
-from sightline.training.setup import make_objectives
+from sightline.training.setup import make_losses
 from sightline.training.trainer import train
 
 PAGE = (ROOT / "docs" / "fine-tune.md").read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def interrupted() -> Iterator[progress.TrainingShown]:
         if entry["step"] == 3:
             raise KeyboardInterrupt
 
-    yield progress.TrainingShown(report, before=lambda *_: None)
+    yield progress.TrainingShown(report, prepare=lambda *_: None)
 
 
 def run_python(code: str) -> str:
@@ -155,7 +155,7 @@ def test_the_commands_for_a_gpu_need_no_variable_and_encode_in_chunks(monkeypatc
     embed, match = (recipe_of(line) for line in lines(ON_GPU)[:2])
     assert isinstance(embed.model_config(), DualStreamConfig)
     for recipe in (embed, match):
-        assert make_objectives(recipe)
+        assert make_losses(recipe)
         assert recipe.optimizer.chunk
         assert recipe.data.train == ("photos/train.jsonl",)
 

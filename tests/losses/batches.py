@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.losses import Objective, Pairs
+from sightline.losses import Loss, Pairs
 from sightline.models import EncodedTensors
 
 IDS = st.lists(st.integers(0, 3), min_size=1, max_size=6)
@@ -27,7 +27,7 @@ def batch(text_ids: list[int], image_ids: list[int], seed: int = 0, dim: int = 5
     generator = torch.Generator().manual_seed(seed)
     texts, images = encoded(len(text_ids), generator, dim), encoded(len(image_ids), generator, dim)
     taught = 3 * torch.randn(len(text_ids), len(image_ids), generator=generator)
-    return Pairs(texts, images, torch.tensor(text_ids), torch.tensor(image_ids), taught=taught)
+    return Pairs(texts, images, torch.tensor(text_ids), torch.tensor(image_ids), teacher_scores=taught)
 
 
 BATCHES = st.builds(batch, IDS, IDS, st.integers(0, 999), st.sampled_from([3, 5, 64]))
@@ -47,7 +47,7 @@ def gradients(loss: Tensor, leaves: list[Tensor]) -> list[Tensor]:
     return [torch.zeros_like(leaf) if one is None else one for leaf, one in zip(leaves, found, strict=True)]
 
 
-def value(objective: Objective, pairs: Pairs, seed: int = 0) -> Tensor:
+def value(objective: Loss, pairs: Pairs, seed: int = 0) -> Tensor:
     """The loss, drawn from a generator of that seed, with `Judge` for a model."""
     loss: Tensor = objective(pairs, Judge(), torch.Generator().manual_seed(seed))
     return loss

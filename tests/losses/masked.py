@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 
 import tiny
-from sightline.losses import Inputs, MaskedFragments, MaskedWords, Objective, Pairs
-from sightline.models import DualStream, Regions, Seen, Tokens
+from sightline.losses import Inputs, Loss, MaskedFragments, MaskedWords, Pairs
+from sightline.models import DualStream, Regions, Tokens, TowerFeatures
 from sightline.models.masking import Images, feature_width
 
 TEXT_IDS, IMAGE_IDS = torch.tensor([0, 0, 1, 2, 3]), torch.tensor([0, 1, 2, 3])
-OBJECTIVES: dict[str, Objective] = {
+LOSSES: dict[str, Loss] = {
     "vmlm": MaskedWords(share=0.4),
     "mlm": MaskedWords(fused=False, share=0.4),
     "smrfr": MaskedFragments(share=0.4),
@@ -17,7 +17,7 @@ OBJECTIVES: dict[str, Objective] = {
     "smrc": MaskedFragments("classes", share=0.4, classes=5),
     "mrc": MaskedFragments("classes", fused=False, share=0.4, classes=5),
 }
-FRAGMENTS = [name for name in OBJECTIVES if "r" in name]
+FRAGMENTS = [name for name in LOSSES if "r" in name]
 KINDS = ("dual-reader", "dual-plain", "dual-regions")
 """A model whose fragments are hidden from a reader, one whose patches are hidden from the tower, and one of regions."""
 
@@ -37,13 +37,13 @@ def model_of(kind: str) -> DualStream:
     return model
 
 
-def fitted(name: str, model: DualStream) -> Objective:
+def fitted(name: str, model: DualStream) -> Loss:
     """An objective with layers for this model, and with classes if it has any."""
     torch.manual_seed(4)
-    objective = OBJECTIVES[name]
+    objective = LOSSES[name]
     objective.fit(model)
-    if objective.asks_features:
-        objective.study(torch.randn(60, feature_width(model)))
+    if objective.needs_features:
+        objective.init_from_features(torch.randn(60, feature_width(model)))
     return objective
 
 
@@ -84,7 +84,7 @@ def pairs_of(
     """The batch, of which this process has the given rows."""
     words = words or tokens()
     images = pictures_of(model) if images is None else images
-    if isinstance(images, Seen | Regions):
+    if isinstance(images, TowerFeatures | Regions):
         own_images: Images = type(images)(*(None if part is None else part[pictures] for part in images))
     else:
         own_images = images[pictures]
@@ -99,6 +99,6 @@ def pairs_of(
     )
 
 
-def loss_of(objective: Objective, pairs: Pairs, model: DualStream, seed: int = 0) -> Tensor:
+def loss_of(objective: Loss, pairs: Pairs, model: DualStream, seed: int = 0) -> Tensor:
     found: Tensor = objective(pairs, model, torch.Generator().manual_seed(seed))
     return found

@@ -19,8 +19,8 @@ def softmax(scores: list[float], temperature: float) -> list[float]:
 
 
 def literal(pairs: Pairs, on: Scores, positives_only: bool) -> float:
-    assert pairs.taught is not None
-    taught, found, positive = pairs.taught.double(), pairs.scores(on).detach().double(), pairs.positive
+    assert pairs.teacher_scores is not None
+    taught, found, positive = pairs.teacher_scores.double(), pairs.scores(on).detach().double(), pairs.positive
     total = 0.0
     for teacher, student, right in ((taught, found, positive), (taught.T, found.T, positive.T)):
         terms = []
@@ -54,7 +54,7 @@ def test_over_positives_it_is_equation_6_to_the_letter(pairs: Pairs) -> None:
 
 def test_a_student_that_agrees_has_nothing_to_learn() -> None:
     pairs = batch([0, 0, 1, 2, 3], [0, 1, 2, 3])
-    agreed = dataclasses.replace(pairs, taught=5 * pairs.late().detach() + 3)
+    agreed = dataclasses.replace(pairs, teacher_scores=5 * pairs.late().detach() + 3)
     loss = value(Distill("fragments", 5 * STUDENT, STUDENT), agreed)
     assert loss.item() == pytest.approx(0, abs=1e-6)
     for gradient in gradients(loss, sources(agreed)):
@@ -72,14 +72,14 @@ def test_a_step_against_the_gradient_brings_the_student_closer() -> None:
 
 def test_the_teacher_gets_no_gradient() -> None:
     pairs = batch([0, 1, 2], [0, 1, 2])
-    assert pairs.taught is not None
-    pairs.taught.requires_grad_()
+    assert pairs.teacher_scores is not None
+    pairs.teacher_scores.requires_grad_()
     value(Distill(), pairs).backward()
-    assert pairs.taught.grad is None
+    assert pairs.teacher_scores.grad is None
 
 
 def test_without_a_teacher_it_says_so() -> None:
-    pairs = dataclasses.replace(batch([0, 1], [0, 1]), taught=None)
+    pairs = dataclasses.replace(batch([0, 1], [0, 1]), teacher_scores=None)
     with pytest.raises(ModelError, match=r"no teacher[\s\S]*\[teacher\]"):
         value(Distill(), pairs)
 

@@ -10,19 +10,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import tiny
-from losses.masked import FRAGMENTS, IMAGE_IDS, KINDS, OBJECTIVES, TEXT_IDS, fitted, loss_of, model_of, pairs_of
+from losses.masked import FRAGMENTS, IMAGE_IDS, KINDS, LOSSES, TEXT_IDS, fitted, loss_of, model_of, pairs_of
 from losses.masked import pictures_of as some_pictures
 from losses.masked import pixels as some_pixels
 from losses.masked import regions as some_regions
 from losses.masked import tokens as some_tokens
 from sightline.errors import ModelError
-from sightline.losses import Contrastive, MaskedFragments, MaskedWords, Objective, Pairs
+from sightline.losses import Contrastive, Loss, MaskedFragments, MaskedWords, Pairs
 from sightline.losses.masking import hide
-from sightline.models import DualStream, Regions, Seen, Tokens
+from sightline.models import DualStream, Regions, Tokens, TowerFeatures
 from sightline.models.masking import Images, frozen_features, see_with_gaps
 
 EVERYWHERE = pytest.mark.parametrize(
-    ("name", "kind"), [(name, kind) for name in OBJECTIVES for kind in KINDS if name in FRAGMENTS or kind == KINDS[0]]
+    ("name", "kind"), [(name, kind) for name in LOSSES for kind in KINDS if name in FRAGMENTS or kind == KINDS[0]]
 )
 
 FUSED = pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def literal_states(model: DualStream, image: int, hidden: list[int]) -> tuple[Te
         return literal_regions(model, image, hidden)
     reader, picture = model.image_reader, some_pixels()[image]
     if reader is not None:
-        features = model.look(picture[None]).patches[0]
+        features = model.image_features(picture[None]).patches[0]
         shown = torch.stack([torch.zeros_like(v) if n in hidden else v for n, v in enumerate(features)])
         vectors = torch.cat([reader.start[None], reader.states(shown)])[None]
         return reader.tower.encoder(inputs_embeds=vectors).last_hidden_state[0, 1:], features
@@ -174,7 +174,7 @@ def test_cmr_is_the_contrastive_loss_of_a_batch_without_repeats() -> None:
     assert float(loss_of(Contrastive(temperature=0.5), pairs, model)) == pytest.approx(sum(terms) / 8, rel=1e-5)
 
 
-def heard(objective: Objective, pairs: Pairs, model: DualStream) -> Tensor:
+def heard(objective: Loss, pairs: Pairs, model: DualStream) -> Tensor:
     """What the guesses are made of."""
     given: list[Tensor] = []
     guess: nn.Module = objective.guess  # type: ignore[assignment]
@@ -214,9 +214,9 @@ def test_a_hidden_fragment_cannot_be_read_off_its_picture(name: str, kind: str) 
         changed = torch.where(hidden[:, :, None], 9.0, original.features)
         other, shown = original._replace(features=changed), original._replace(boxes=original.boxes + 1)
     elif kind == "dual-reader":
-        original = looked = model.look(original)
-        other = Seen(looked.pooled, torch.where(hidden[:, :, None], 9.0, looked.patches))
-        shown = Seen(looked.pooled, torch.where(hidden[:, :, None], looked.patches, 9.0))
+        original = looked = model.image_features(original)
+        other = TowerFeatures(looked.pooled, torch.where(hidden[:, :, None], 9.0, looked.patches))
+        shown = TowerFeatures(looked.pooled, torch.where(hidden[:, :, None], looked.patches, 9.0))
     else:
         square = hidden.view(4, 1, 4, 4).repeat_interleave(8, 2).repeat_interleave(8, 3)
         other, shown = torch.where(square, 9.0, original), torch.where(square, original, 9.0)
@@ -285,19 +285,19 @@ def test_texts_without_words_or_without_their_picture_add_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["smrc", "mrc"])
 def test_classes_are_clusters_and_a_feature_is_most_of_all_its_own(name: str) -> None:
-    objective = OBJECTIVES[name]
+    objective = LOSSES[name]
     assert isinstance(objective, MaskedFragments)
     objective.fit(model_of("dual-reader"))
     chance = torch.Generator().manual_seed(0)
     middles = 5 * torch.randn(5, 32, generator=chance)
     features = (middles[:, None] + 0.1 * torch.randn(5, 12, 32, generator=chance)).flatten(0, 1)
-    objective.study(features)
+    objective.init_from_features(features)
     cosines = F.normalize(features - objective.middle, dim=-1) @ objective.centres.T
     classes = cosines.argmax(1).view(5, 12)
     assert (classes == classes[:, :1]).all()
     assert len(set(classes[:, 0].tolist())) == 5
     with pytest.raises(ModelError, match="5 classes cannot be told apart by 4 fragments"):
-        objective.study(features[:4])
+        objective.init_from_features(features[:4])
 
 
 def test_features_of_frozen_layers_are_those_of_the_whole_picture_and_cost_no_dropout() -> None:
@@ -331,7 +331,7 @@ def test_what_cannot_be_combined_is_refused() -> None:
     with pytest.raises(ModelError, match="reads regions, and was given pixels"):
         frozen_features(model_of("dual-regions"), some_pixels())
     with pytest.raises(ModelError, match="looked already"):
-        see_with_gaps(plain, plain.look(some_pixels()), torch.zeros(4, 16, dtype=torch.bool))
+        see_with_gaps(plain, plain.image_features(some_pixels()), torch.zeros(4, 16, dtype=torch.bool))
     batch, objective = pairs_of(reader), fitted("mlm", reader)
     without = Pairs(batch.texts, batch.images, TEXT_IDS, IMAGE_IDS)
     with pytest.raises(ModelError, match="was not given them"):
@@ -348,6 +348,6 @@ def test_what_cannot_be_combined_is_refused() -> None:
         (MaskedFragments, {"temperature": 0.0}, "temperature 0.0"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(kind: type[Objective], setting: dict[str, object], said: str) -> None:
+def test_settings_that_make_no_sense_are_refused(kind: type[Loss], setting: dict[str, object], said: str) -> None:
     with pytest.raises(ModelError, match=said):
         kind(**setting)

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from losses.batches import batch, gradients, sources, value
-from sightline.losses import Objective, Relation, Triplet, graph
+from sightline.losses import Loss, Relation, Triplet, graph
 
 FREE = {"detach", "alias", "empty", "empty_like", "_unsafe_view"}
 MOST = {"fusion": 245, "standalone": 410}
@@ -37,7 +37,7 @@ class Launches(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-def launched(objective: Objective) -> Counter[str]:
+def launched(objective: Loss) -> Counter[str]:
     """What a loss of six texts and images launches, there and back."""
     pairs = batch(list(range(6)), list(range(6)), dim=8)
     launches = Launches()

@@ -25,7 +25,7 @@ def model() -> DualStream:
 
 def test_its_embedding_is_the_cls_and_its_fragments_are_what_was_read(model: DualStream) -> None:
     assert model.image_reader is not None
-    encoded, seen = model.encode_images(PIXELS), model.look(PIXELS)
+    encoded, seen = model.encode_images(PIXELS), model.image_features(PIXELS)
     read = model.image_reader(seen.patches)
     torch.testing.assert_close(encoded.embedding, model.image_embedding(read[:, 0]))
     torch.testing.assert_close(encoded.fragments, model.image_fragments(read[:, 1:]))
@@ -35,7 +35,7 @@ def test_its_embedding_is_the_cls_and_its_fragments_are_what_was_read(model: Dua
 def test_fragments_are_read_at_their_places(model: DualStream) -> None:
     """Without positions, [CLS] would not see which of two fragments is above the other."""
     assert model.image_reader is not None
-    patches = model.look(PIXELS).patches
+    patches = model.image_features(PIXELS).patches
     one, other = (model.image_reader(some)[:, 0] for some in (patches, patches.flip(1)))
     assert (one - other).abs().max() > 1e-3
 
@@ -46,7 +46,7 @@ def test_clusters_are_made_before_it_reads_and_codes_enter_it_behind_them() -> N
     assert isinstance(made, DualStream)
     assert made.image_reader is not None
     assert made.image.codes is None
-    seen, encoded = made.look(PIXELS), made.encode_images(PIXELS)
+    seen, encoded = made.image_features(PIXELS), made.encode_images(PIXELS)
     assert seen.patches.shape == (2, 5, 32)
     read = made.image_reader(seen.patches)
     assert read.shape == (2, 1 + 5 + 2, 24)
@@ -72,10 +72,12 @@ def test_gaps_are_guessed_for_clusters_and_not_for_codes() -> None:
     made = tiny.retriever(tiny.INFLATED_MODELS["dual-reader-clusters"])
     assert isinstance(made, DualStream)
     hidden = torch.zeros(2, 5, dtype=torch.bool)
-    guessed = see_with_gaps(made, made.look(PIXELS), hidden)
+    guessed = see_with_gaps(made, made.image_features(PIXELS), hidden)
     assert guessed.shape == (2, 5, 16)
     assert made.image_reader is not None
-    torch.testing.assert_close(guessed, made.image_embedding(made.image_reader(made.look(PIXELS).patches)[:, 1:6]))
+    torch.testing.assert_close(
+        guessed, made.image_embedding(made.image_reader(made.image_features(PIXELS).patches)[:, 1:6])
+    )
 
 
 def test_the_frozen_tower_stays_out_of_its_training(model: DualStream) -> None:

@@ -15,7 +15,7 @@ from sightline.evaluation.result import FoldRanks
 from sightline.losses import Distill, MaskedFragments, MaskedWords, Relation, Triplet
 from sightline.models import DualStreamConfig
 from sightline.training.recipe import Recipe, read_recipe
-from sightline.training.setup import make_objectives
+from sightline.training.setup import make_losses
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def test_paper_2_trains_every_run_alike() -> None:
         assert (found.schedule, found.data.train, found.data.batch_size) == (
             base.schedule, base.data.train, base.data.batch_size,
         ), name  # fmt: skip
-        assert ("relation" in found.objectives) == (run.recipe != "hrem-base"), name
+        assert ("relation" in found.losses) == (run.recipe != "hrem-base"), name
     assert all(part in paper2.RUNS for parts in paper2.ENSEMBLES.values() for part in parts)
 
 
@@ -60,7 +60,7 @@ def test_paper_2_trains_every_run_alike() -> None:
     ],
 )
 def test_a_run_of_paper_2_changes_what_its_row_says_and_nothing_else(name: str, changed: dict[str, Any]) -> None:
-    relation, config = make_objectives(recipe2(name))["relation"], recipe2(name).model_config()
+    relation, config = make_losses(recipe2(name))["relation"], recipe2(name).model_config()
     assert isinstance(relation, Relation)
     assert isinstance(config, DualStreamConfig)
     assert config.relations is not None
@@ -90,23 +90,23 @@ def recipe3(name: str, variant: str) -> Recipe:
 def test_every_run_of_paper_3_trains_the_model_that_its_row_names(variant: str) -> None:
     for name, run in paper3.RUNS.items():
         found = recipe3(name, variant)
-        (objective,), config = make_objectives(found).values(), found.model_config()
+        (objective,), config = make_losses(found).values(), found.model_config()
         by_embedding = run.kind in ("fast", "shrink-fast")
         assert objective.needs == {"embedding" if by_embedding else "fragments"}, name
         assert config.codes == run.codes, name
         assert run.fragments == (1 if by_embedding else config.fragments or config.pool_to + config.codes), name
-        assert (found.teacher is not None) == bool(run.teacher) == objective.asks_teacher, name
+        assert (found.teacher is not None) == bool(run.teacher) == objective.needs_teacher, name
         assert (config.pool, config.pool_to, config.text_pooling) == ("kmeans", 32, "first"), name
         assert (config.text.layer_step, found.optimizer.rates["image"], found.augment) == (2, 0, None), name
 
 
 def test_margins_and_temperatures_are_those_of_paper_3() -> None:
     for name, margin in (("F", 0.2), ("B", 0.6), ("I64", 0.6), ("L1", 0.2), ("L8", 0.6)):
-        (objective,) = make_objectives(recipe3(name, "paper")).values()
+        (objective,) = make_losses(recipe3(name, "paper")).values()
         assert isinstance(objective, Triplet)
         assert (objective.margin, objective.negatives) == (margin, "sum"), name
     for name, printed in (("I-B", (12, 12)), ("B-F", (2, 12)), ("I-B-F", (2, 12)), ("B-L8", (12, 12))):
-        divisors, factors = (make_objectives(recipe3(name, variant))["shrink"] for variant in ("paper", "factors"))
+        divisors, factors = (make_losses(recipe3(name, variant))["shrink"] for variant in ("paper", "factors"))
         assert isinstance(divisors, Distill)
         assert isinstance(factors, Distill)
         assert (divisors.teacher_temperature, divisors.student_temperature) == printed, name
@@ -133,9 +133,9 @@ def test_every_run_of_paper_4_has_the_tasks_of_its_name(
     paper4.Bench("minilm", [], False, Path("work")).trained(name, 3)
     before, after = trained
     assert {task for task, weight in before.weights.items() if weight} == drawn
-    objectives = [make_objectives(before)[task] for task in drawn - {"cmr"}]
-    assert all(isinstance(one, MaskedWords | MaskedFragments) and one.fused == fused for one in objectives)
-    assert (list(after.objectives), after.start) == (["cmr"], f"work/{name}-pretrain-minilm-3/best")
+    losses = [make_losses(before)[task] for task in drawn - {"cmr"}]
+    assert all(isinstance(one, MaskedWords | MaskedFragments) and one.fused == fused for one in losses)
+    assert (list(after.losses), after.start) == (["cmr"], f"work/{name}-pretrain-minilm-3/best")
 
 
 def test_a_gain_is_the_difference_of_two_sums_and_its_interval_holds_it() -> None:

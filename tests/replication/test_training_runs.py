@@ -32,7 +32,7 @@ num_hidden_layers = 1, num_attention_heads = 2, max_position_embeddings = 20 }
 train = ["${PICTURES}"]
 batch_size = 6
 
-[objectives.embed]
+[losses.embed]
 loss = "contrastive"
 
 [schedule]

@@ -84,7 +84,7 @@ def train_until_killed(recipe: dict[str, Any], out: Path, step: int) -> None:
 
     def save_and_die(run: trainer._Run) -> None:
         save(run)
-        if run.world.rank == 1 and run.standing.step == step:
+        if run.world.rank == 1 and run.progress.step == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
     trainer._Run._save = save_and_die  # type: ignore[method-assign]

@@ -62,7 +62,7 @@ def recipe(train: Path, val: Path | None = None, **changes: Any) -> dict[str, An
             "transformer": {"config": encoder},
         },
         "data": {"train": [str(train)], "val": [str(val)] if val else [], "batch_size": 24, "draw": "unique"},
-        "objectives": {"embed": {"loss": "contrastive"}},
+        "losses": {"embed": {"loss": "contrastive"}},
         "schedule": {"steps": 200, "warmup": 0.1},
         "optimizer": {"lr": 3e-3},
     }

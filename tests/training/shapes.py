@@ -67,7 +67,7 @@ def recipe(
             "text": {"config": {**encoder, "model_type": "bert", "vocab_size": 200, "max_position_embeddings": 32}},
         },
         "data": {"train": [str(train)], "val": [str(val)] if val else [], "batch_size": 48, "draw": "unique"},
-        "objectives": {"embed": {"loss": "contrastive"}},
+        "losses": {"embed": {"loss": "contrastive"}},
         "schedule": {"steps": 240, "warmup": 0.1},
         "optimizer": {"lr": 2e-3},
     }
@@ -78,6 +78,6 @@ def recipe(
 
 
 JOINT = {"embed": {"loss": "contrastive"}, "match": {"loss": "matching"}}
-"""Two objectives: one that trains the embeddings, one that trains the matcher."""
+"""Two losses: one that trains the embeddings, one that trains the matcher."""
 PATTERN = ["embed", "embed", "match"]
 """How paper 1 alternates them."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import tiny
-from sightline.losses import Contrastive, Distill, Matching, Objective, Pairs, Relation, Triplet
+from sightline.losses import Contrastive, Distill, Loss, Matching, Pairs, Relation, Triplet
 from sightline.models.retriever import Retriever, Tokens
 from sightline.training.distributed import World
 from sightline.training.gradients import Side, backward
@@ -30,7 +30,7 @@ def _relation(mechanism: Literal["fusion", "standalone"], chunk: int) -> Relatio
     return relation
 
 
-OBJECTIVES: dict[str, list[Objective]] = {
+LOSSES: dict[str, list[Loss]] = {
     "triplet hardest": [Triplet(0.5)],
     "triplet mean": [Triplet(0.5, "mean")],
     "triplet sum": [Triplet(0.5, "sum")],
@@ -65,14 +65,12 @@ def sides(model: Retriever, image_ids: Tensor = IMAGE_IDS, world: World | None =
     )
 
 
-def plain_gradients(
-    model: Retriever, objectives: list[Objective]
-) -> tuple[dict[str, float], Mapping[str, Tensor | None]]:
+def plain_gradients(model: Retriever, objectives: list[Loss]) -> tuple[dict[str, float], Mapping[str, Tensor | None]]:
     """As `gradients`, by nothing but autograd through the whole batch: what all others must agree with."""
     everything = torch.nn.ModuleDict({"model": model, **{f"{i}": objective for i, objective in enumerate(objectives)}})
     everything.zero_grad()
     texts, images = sides(model)
-    pairs = Pairs(texts.encode(slice(None)), images.encode(slice(None)), texts.ids, images.ids, taught=TAUGHT)
+    pairs = Pairs(texts.encode(slice(None)), images.encode(slice(None)), texts.ids, images.ids, teacher_scores=TAUGHT)
     losses = [objective(pairs, model, torch.Generator().manual_seed(3)) for objective in objectives]
     torch.stack([(0.5 + number) * loss for number, loss in enumerate(losses)]).sum().backward()  # type: ignore[no-untyped-call]
     found = {name: p.grad if p.grad is None else p.grad.clone() for name, p in everything.named_parameters()}
@@ -81,17 +79,17 @@ def plain_gradients(
 
 def gradients(
     model: Retriever,
-    objectives: list[Objective],
+    objectives: list[Loss],
     chunk: int,
     image_ids: Tensor = IMAGE_IDS,
     world: World | None = None,
 ) -> tuple[dict[str, float], Mapping[str, Tensor | None]]:
-    """The loss of each objective, and the gradient of each parameter of the model and the objectives."""
+    """The loss of each objective, and the gradient of each parameter of the model and the losses."""
     named = {f"{number}": objective for number, objective in enumerate(objectives)}
     everything = torch.nn.ModuleDict({"model": model, **named})
     everything.zero_grad()
     weighted = {name: (objective, 0.5 + int(name)) for name, objective in named.items()}
     both = sides(model, image_ids, world)
-    losses = backward(model, weighted, *both, seed=3, chunk=chunk, world=world, taught=TAUGHT)
+    losses = backward(model, weighted, *both, seed=3, chunk=chunk, world=world, teacher_scores=TAUGHT)
     values = {name: float(value) for name, value in losses.items()}
     return values, {name: p.grad if p.grad is None else p.grad.clone() for name, p in everything.named_parameters()}

@@ -18,7 +18,7 @@ from sightline.errors import DataError, MediaError, ModelError, RecipeError, Sig
 from sightline.media import ImageBytes, Preprocess, to_pixels
 from sightline.training import corpus as corpus_module
 from sightline.training.augment import Augment
-from sightline.training.corpus import Corpus, SeenImages, normalised
+from sightline.training.corpus import Corpus, FeatureCache, normalised
 from sightline.training.recipe import parse_recipe
 from sightline.training.setup import training_records, validation_records
 from sightline.training.trainer import train
@@ -105,11 +105,11 @@ def test_what_a_frozen_tower_saw_is_what_it_sees(records: list[Record]) -> None:
     model = tiny.retriever(tiny.PIXEL_MODELS["dual-states"])
     corpus = Corpus(records, "en", model.preprocess, tiny.tokenizer())
     told: list[tuple[str, int, int]] = []
-    seen = SeenImages.of(corpus, model, torch.device("cpu"), lambda *part: told.append(part), batch=2)
+    seen = FeatureCache.of(corpus, model, torch.device("cpu"), lambda *part: told.append(part), batch=2)
     assert seen is not None
     assert told == [("looking at pictures", 2, 3), ("looking at pictures", 3, 3)]
     with torch.no_grad():
-        fresh = model.look(normalised(corpus.pixels(np.array([2, 0])), model.preprocess))
+        fresh = model.image_features(normalised(corpus.pixels(np.array([2, 0])), model.preprocess))
     kept = seen.of_images(np.array([2, 0]))
     torch.testing.assert_close(kept.pooled, fresh.pooled)
     torch.testing.assert_close(kept.patches, fresh.patches)
@@ -120,11 +120,11 @@ def test_what_a_frozen_tower_saw_is_what_it_sees(records: list[Record]) -> None:
 def test_a_frozen_tower_sees_each_image_and_changed_views_of_it(records: list[Record]) -> None:
     model = tiny.retriever(tiny.PIXEL_MODELS["dual-aligned"])
     corpus = Corpus(records, "en", model.preprocess, tiny.tokenizer())
-    seen = SeenImages.of(corpus, model, torch.device("cpu"), augment=Augment(crop=0.3, views=3), batch=2)
+    seen = FeatureCache.of(corpus, model, torch.device("cpu"), augment=Augment(crop=0.3, views=3), batch=2)
     assert seen is not None
     itself, first, second = (seen.of_images(np.arange(3), torch.full((3,), view)).patches for view in range(3))
     with torch.no_grad():
-        fresh = model.look(normalised(corpus.pixels(np.arange(3)), model.preprocess)).patches
+        fresh = model.image_features(normalised(corpus.pixels(np.arange(3)), model.preprocess)).patches
     torch.testing.assert_close(itself, fresh)
     torch.testing.assert_close(seen.of_images(np.arange(3)).patches, fresh)
     assert (first - itself).abs().amax() > 1e-3

@@ -14,7 +14,7 @@ from sightline.training.distributed import World
 from sightline.training.gradients import Side, backward
 from sightline.training.recipe import parse_recipe
 from training import processes, shapes
-from training.sides import OBJECTIVES, REPEATED_IDS, gradients, sides
+from training.sides import LOSSES, REPEATED_IDS, gradients, sides
 
 KINDS = ("dual-shared", "single")
 CHUNKS = {"dual-shared": (2,), "single": (0,)}
@@ -25,10 +25,10 @@ def save_gradients(out: Path) -> None:
     world = distributed.join()
     found = {
         (kind, name, chunk): gradients(
-            tiny.retriever(tiny.PIXEL_MODELS[kind]), OBJECTIVES[name], chunk, REPEATED_IDS, world
+            tiny.retriever(tiny.PIXEL_MODELS[kind]), LOSSES[name], chunk, REPEATED_IDS, world
         )
         for kind in KINDS
-        for name in OBJECTIVES
+        for name in LOSSES
         for chunk in CHUNKS[kind]
     }
     torch.save(found, out / f"{world.rank}.pt")
@@ -41,10 +41,10 @@ def by_two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[Any, Any]]:
     return [torch.load(out / f"{rank}.pt") for rank in (0, 1)]
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_processes_have_the_gradients_of_one(kind: str, name: str, by_two: list[dict[Any, Any]]) -> None:
-    losses, alone = gradients(tiny.retriever(tiny.PIXEL_MODELS[kind]), OBJECTIVES[name], 0, REPEATED_IDS)
+    losses, alone = gradients(tiny.retriever(tiny.PIXEL_MODELS[kind]), LOSSES[name], 0, REPEATED_IDS)
     scale = max(float(g.abs().max()) for g in alone.values() if g is not None)
     assert scale > 1e-3, "nothing to compare"
     for rank in (0, 1):
@@ -59,7 +59,7 @@ def test_two_processes_have_the_gradients_of_one(kind: str, name: str, by_two: l
 
 
 def runs(few: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
-    """Recipes of a few steps: odd batches, captions of one picture together, crops, turns of two objectives."""
+    """Recipes of a few steps: odd batches, captions of one picture together, crops, turns of two losses."""
     common: dict[str, Any] = {
         "hidden": 16,
         "data": {"batch_size": 15, "draw": "pairs"},
@@ -79,15 +79,15 @@ def runs(few: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
     turns = {"steps": 4, "run": "pattern", "pattern": shapes.PATTERN}
     return {
         "contrastive": (shapes.recipe(few, few, schedule=three, validation={"every": 2}, **common), {}),
-        "hard matching": (shapes.recipe(few, objectives=hard, schedule=three, **common), {}),
+        "hard matching": (shapes.recipe(few, losses=hard, schedule=three, **common), {}),
         "distil fragments": (
-            shapes.recipe(few, objectives=late, teacher={"model": by_match["model"]}, schedule=three, **common),
+            shapes.recipe(few, losses=late, teacher={"model": by_match["model"]}, schedule=three, **common),
             {},
         ),
-        "distil matching": (shapes.recipe(few, objectives=fast, teacher=by_match, schedule=three, **common), {}),
-        "turns": (shapes.recipe(few, objectives=shapes.JOINT, schedule=turns, **common), {"save_every": 2}),
-        "masked": (shapes.recipe(few, objectives=masked, schedule=three, **common | below), {}),
-        "relation": (shapes.recipe(few, objectives=related, schedule=three, **common | {"data": like}), {}),
+        "distil matching": (shapes.recipe(few, losses=fast, teacher=by_match, schedule=three, **common), {}),
+        "turns": (shapes.recipe(few, losses=shapes.JOINT, schedule=turns, **common), {"save_every": 2}),
+        "masked": (shapes.recipe(few, losses=masked, schedule=three, **common | below), {}),
+        "relation": (shapes.recipe(few, losses=related, schedule=three, **common | {"data": like}), {}),
     }
 
 
@@ -138,7 +138,7 @@ def test_a_batch_too_small_to_share_is_refused_before_anyone_waits_for_the_other
     texts, images = sides(model)
     images = Side(images.encode, images.ids[:1])
     with pytest.raises(SightlineError, match=r"cannot be shared by 2 processes[\s\S]*batch_size"):
-        backward(model, {"it": (OBJECTIVES["contrastive"][0], 1.0)}, texts, images, seed=0, world=World(1, 2))
+        backward(model, {"it": (LOSSES["contrastive"][0], 1.0)}, texts, images, seed=0, world=World(1, 2))
 
 
 def test_a_process_of_its_own_is_a_world_of_one(monkeypatch: pytest.MonkeyPatch) -> None:

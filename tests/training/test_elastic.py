@@ -26,7 +26,7 @@ def recipe(few: Path) -> dict[str, Any]:
         hidden=16,
         data={"batch_size": 15, "draw": "pairs"},
         augment={"crop": 0.5, "colour": 0.2},
-        objectives=shapes.JOINT,
+        losses=shapes.JOINT,
         optimizer={"lr": 1e-3, "weight_decay": 0.1, "chunk": 4},
         schedule={"steps": STEPS, "run": "pattern", "pattern": shapes.PATTERN},
     )

@@ -7,17 +7,17 @@ import torch
 
 import tiny
 from sightline.errors import RecipeError
-from sightline.losses import Contrastive, Matching, Objective
+from sightline.losses import Contrastive, Loss, Matching
 from sightline.models.retriever import EncodedTensors
 from sightline.training.gradients import Side, backward
 from sightline.training.optimizer import make_optimizer
 from sightline.training.tables import OptimizerRecipe
-from training.sides import OBJECTIVES, gradients, plain_gradients, sides
+from training.sides import LOSSES, gradients, plain_gradients, sides
 
 ALONE = ["triplet hardest", "contrastive", "matching hard"]
 CASES = [
     *((kind, name) for kind in ("dual-shared", "dual-own", "single") for name in (*ALONE, "all")),
-    *(("dual-shared", name) for name in OBJECTIVES if name not in (*ALONE, "all")),
+    *(("dual-shared", name) for name in LOSSES if name not in (*ALONE, "all")),
     ("dual-states", "all"),
     ("single-mean", "all"),
     ("dual-late-codes", "triplet on fragments"),
@@ -29,11 +29,11 @@ CASES = [
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_chunks_give_the_gradients_of_the_whole_batch(kind: str, name: str) -> None:
     model = tiny.retriever({**tiny.PIXEL_MODELS, **tiny.INFLATED_MODELS}[kind])
-    losses, whole = plain_gradients(model, OBJECTIVES[name])
+    losses, whole = plain_gradients(model, LOSSES[name])
     scale = max(float(g.abs().max()) for g in whole.values() if g is not None)
     assert scale > 1e-3, "nothing to compare"
     for chunk in (0, 3, 6):  # of seven texts and five images: 3 + 3 + 1 and 3 + 2, 6 + 1 and 5
-        chunked_losses, chunked = gradients(model, OBJECTIVES[name], chunk)
+        chunked_losses, chunked = gradients(model, LOSSES[name], chunk)
         assert chunked_losses == pytest.approx(losses, rel=1e-5)
         for parameter, gradient in whole.items():
             other = chunked[parameter]
@@ -70,7 +70,7 @@ def test_weights_of_objectives_scale_their_gradients() -> None:
 def test_with_dropout_the_gradient_is_that_of_the_loss_it_gives(chunk: int) -> None:
     """Were the second encoding of a chunk to drop other units than the first, its gradient would be of another loss."""
     model = tiny.retriever(tiny.PIXEL_MODELS["single"]).train()
-    objectives: list[Objective] = [Contrastive(temperature=0.5)]
+    objectives: list[Loss] = [Contrastive(temperature=0.5)]
     _, found = gradients(model, objectives, chunk)
     direction = {name: torch.sign(g) for name, g in found.items() if g is not None and name.startswith("model")}
     slope = math.fsum(float(g.abs().sum()) for name, g in found.items() if name in direction and g is not None)
@@ -96,8 +96,8 @@ def test_in_half_precision_chunks_reach_every_parameter_too() -> None:
     model = tiny.retriever(tiny.DUAL)
     # On a processor without half precision of its own, oneDNN would be switched off for good, for all tests after this.
     with torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", torch.bfloat16):
-        _, whole = gradients(model, OBJECTIVES["all"], chunk=0)
-        _, chunked = gradients(model, OBJECTIVES["all"], chunk=2)
+        _, whole = gradients(model, LOSSES["all"], chunk=0)
+        _, chunked = gradients(model, LOSSES["all"], chunk=2)
     flat = []
     for found in (whole, chunked):
         flat.append(torch.cat([g.flatten() for g in found.values() if g is not None]))

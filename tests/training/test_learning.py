@@ -58,7 +58,7 @@ def test_training_to_embed_and_to_match_in_turns_gives_a_matcher_that_reranks_we
         pictures,
         model=small,
         data={"batch_size": 24},
-        objectives={"embed": {"loss": "contrastive"}, "match": {"loss": "matching", "negatives": "random"}},
+        losses={"embed": {"loss": "contrastive"}, "match": {"loss": "matching", "negatives": "random"}},
         schedule={"steps": 240, "warmup": 0.1, "run": "pattern", "pattern": shapes.PATTERN},
         optimizer={"lr": 3e-3, "rates": {"image": 0.0, "text": 0.0}},
     )

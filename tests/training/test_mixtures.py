@@ -17,7 +17,7 @@ from sightline.errors import RecipeError
 from sightline.media import ImageBytes, Preprocess
 from sightline.models import checkpoint
 from sightline.training import distributed
-from sightline.training.batches import Feed
+from sightline.training.batches import BatchInputs
 from sightline.training.corpus import Corpus
 from sightline.training.recipe import parse_recipe, read_recipe
 from sightline.training.same_rows import SameRule
@@ -86,7 +86,7 @@ def test_two_processes_train_on_the_batches_of_one(few: Path, named: Path, tmp_p
 def test_a_frozen_tower_is_cached_over_all_sources(few: Path, named: Path, tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
     asked = recipe(few, named, optimizer={"rates": {"image": 0.0}})
-    train(parse_recipe(asked, "it"), tmp_path / "run", before=lambda *part: told.append(part))
+    train(parse_recipe(asked, "it"), tmp_path / "run", on_prepare=lambda *part: told.append(part))
     assert told[-1] == ("looking at pictures", 48, 48)
 
 
@@ -109,7 +109,7 @@ def test_no_forbidden_negatives(data: st.DataObject, caption: bool, label: bool,
     rule = SameRule(caption, label, positive)
     batch = corpus.draw(np.array(chosen), rule)
     cpu = torch.device("cpu")
-    feed = Feed(None, corpus, None, None, None, distributed.ALONE, cpu)  # type: ignore[arg-type]
+    feed = BatchInputs(None, corpus, None, None, None, distributed.ALONE, cpu)  # type: ignore[arg-type]
     also, excluded = (torch.zeros(len(chosen), len(batch.images)).bool() if m is None else m for m in feed.masks(batch))
 
     def plain(text: str) -> str:
@@ -198,7 +198,7 @@ def test_images_decoded_ahead_are_those_decoded_when_drawn(few: Path, named: Pat
 
 def test_to_set_train_is_to_replace_the_sources_and_the_other_way_round(tmp_path: Path) -> None:
     path = tmp_path / "it.toml"
-    table = 'name = "it"\nmodel.start = "x"\nobjectives.embed.loss = "contrastive"\nschedule.steps = 1\n'
+    table = 'name = "it"\nmodel.start = "x"\nlosses.embed.loss = "contrastive"\nschedule.steps = 1\n'
     path.write_text(table + '[[data.sources]]\nname = "a"\ntrain = ["${NOT_THERE}/a.tar"]\n')
     assert read_recipe(path, ['data.train=["b.tar"]']).data.mixture[0].train == ("b.tar",)
     path.write_text(table + '[data]\ntrain = ["a.tar"]\n')

@@ -56,7 +56,7 @@ def cards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pretrained(cards: Path) -> Path:
     """A run of all four tasks, one drawn each step, in batches of about thirty pairs."""
     schedule = {"steps": 140, "run": "random", "warmup": 0.1}
-    data = recipe(cards, data={"draw": "pairs", "batch_tokens": 800}, objectives=TASKS, schedule=schedule)
+    data = recipe(cards, data={"draw": "pairs", "batch_tokens": 800}, losses=TASKS, schedule=schedule)
     return train(parse_recipe(data, "pretrain"), cards.parent / "pretrain").folder.parent
 
 
@@ -71,7 +71,7 @@ def test_every_task_is_drawn_in_its_proportion_and_learns(pretrained: Path) -> N
 
 
 def test_classes_were_found_before_the_first_step_and_are_kept(pretrained: Path) -> None:
-    centres = load_file(pretrained / "last" / "optimizer.safetensors")["objectives/smrc.centres"]
+    centres = load_file(pretrained / "last" / "optimizer.safetensors")["losses/smrc.centres"]
     torch.testing.assert_close(centres.norm(dim=1), torch.ones(16))
     assert float((centres @ centres.T - torch.eye(16)).max()) < 0.999  # no two are the same
 
@@ -80,7 +80,7 @@ def test_colours_are_guessed_from_the_picture(tmp_path: Path) -> None:
     """Of "a red square on black" two words in five are in the picture alone: one of six inks, one of four grounds."""
     one_caption = (card._replace(captions=card.captions[:1]) for card in shapes.cards(seed=0, copies=6))
     pictures = shapes.write(tmp_path / "pictures", one_caption)
-    data = recipe(pictures, objectives={"vmlm": {"loss": "masked_words", "share": 0.3}}, schedule={"steps": 120})
+    data = recipe(pictures, losses={"vmlm": {"loss": "masked_words", "share": 0.3}}, schedule={"steps": 120})
     data["optimizer"] = {**FROZEN, "lr": 1e-2}
     train(parse_recipe(data, "it"), tmp_path / "run")
     without_looking = (math.log(6) + math.log(4)) / 5
@@ -105,7 +105,7 @@ def test_a_run_that_was_interrupted_has_the_same_classes_and_weights(few: Path, 
     def run(out: str, **options: Any) -> None:
         tasks = {"smrc": TASKS["smrc"], "vmlm": TASKS["vmlm"]}
         schedule = {"steps": 4, "run": "pattern", "pattern": ["smrc", "vmlm"]}
-        data = recipe(few, objectives=tasks, schedule=schedule, data={"draw": "pairs", "batch_tokens": 500})
+        data = recipe(few, losses=tasks, schedule=schedule, data={"draw": "pairs", "batch_tokens": 500})
         train(parse_recipe(data, "it"), tmp_path / out, **options)
 
     run("whole")
@@ -118,7 +118,7 @@ def test_a_run_that_was_interrupted_has_the_same_classes_and_weights(few: Path, 
 def test_patches_are_hidden_from_a_tower_that_is_trained_above_frozen_layers(few: Path, tmp_path: Path) -> None:
     optimizer = {"lr": 1e-3, "frozen_layers": {"image": 1}}
     objectives = {"smrc": TASKS["smrc"], "smrfr": TASKS["smrfr"]}
-    data = shapes.recipe(few, hidden=16, objectives=objectives, schedule={"steps": 3}, data={"batch_size": 12})
+    data = shapes.recipe(few, hidden=16, losses=objectives, schedule={"steps": 3}, data={"batch_size": 12})
     with pytest.raises(ModelError, match="none of it is"):
         train(parse_recipe(data, "it"), tmp_path / "refused")
     data["optimizer"] = optimizer

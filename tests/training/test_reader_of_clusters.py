@@ -20,7 +20,7 @@ SHRUNKEN = {"shrink": {"loss": "distill", "teacher_temperature": 0.5, "student_t
 def trained(few: Path, out: Path, objectives: dict[str, Any], steps: int = 30, **model: Any) -> Trained:
     teacher = {"teacher": {"model": str(out.parent / "teacher/best")}} if "shrink" in objectives else {}
     data = shapes.recipe(
-        few, hidden=16, data={"batch_size": 24, "draw": "all"}, objectives=objectives,
+        few, hidden=16, data={"batch_size": 24, "draw": "all"}, losses=objectives,
         schedule={"steps": steps, "warmup": 0.1}, optimizer={"lr": 3e-3, "rates": {"image": 0.0}}, **teacher,
     )  # fmt: skip
     reader = {"config": {**data["model"]["text"]["config"], "vocab_size": 2}}

@@ -11,7 +11,7 @@ from sightline import settings
 from sightline.errors import ModelError, RecipeError
 from sightline.models import DualStreamConfig, SingleStreamConfig
 from sightline.training.recipe import Recipe, parse_recipe, read_recipe
-from sightline.training.setup import make_objectives
+from sightline.training.setup import make_losses
 from training import shapes
 
 GIVEN = shapes.recipe(Path("train.jsonl"), Path("val.jsonl"), hidden=16)
@@ -26,11 +26,11 @@ start = "runs/earlier/best"
 train = ["a.jsonl", "${PICTURES}/b-*.tar"]
 batch_size = 64
 
-[objectives.embed]
+[losses.embed]
 loss = "triplet"
 margin = 0.2
 
-[objectives.match]
+[losses.match]
 loss = "matching"
 weight = 0.5
 
@@ -142,8 +142,8 @@ def test_a_value_that_cannot_be_is_refused_by_its_key(key: str, value: object, s
         ({"epochs": 2, "steps": 100}, "schedule: give either epochs or steps"),
         ({"epochs": 2, "steps": -1}, "schedule.steps is -1"),
         ({"steps": 9, "warmup": 100}, "the share of all steps, from 0 to 1"),
-        ({"steps": 9, "run": "pattern"}, 'run = "pattern" and a pattern of objectives go together'),
-        ({"steps": 9, "pattern": ["embed"]}, 'run = "pattern" and a pattern of objectives go together'),
+        ({"steps": 9, "run": "pattern"}, 'run = "pattern" and a pattern of losses go together'),
+        ({"steps": 9, "pattern": ["embed"]}, 'run = "pattern" and a pattern of losses go together'),
         ({"steps": 9, "run": "pattern", "pattern": ["embde"]}, 'Did you mean "embed"?'),
         ({"steps": 9, "decay": "exponential"}, "schedule.decay: 'exponential' is not one of its values"),
     ],
@@ -153,16 +153,16 @@ def test_a_schedule_that_makes_no_sense_is_refused(schedule: dict[str, Any], sai
 
 
 @pytest.mark.parametrize(
-    ("objectives", "said"),
+    ("losses", "said"),
     [
-        ({}, "objectives: a recipe needs at least one"),
-        ({"embed": {"loss": "triplet", "weight": "much"}}, "objectives.embed.weight is 'much'"),
-        ({"embed": {"loss": "triplet", "weight": -1}}, "objectives.embed.weight is -1"),
+        ({}, "losses: a recipe needs at least one"),
+        ({"embed": {"loss": "triplet", "weight": "much"}}, "losses.embed.weight is 'much'"),
+        ({"embed": {"loss": "triplet", "weight": -1}}, "losses.embed.weight is -1"),
         ({"embed": {"loss": "triplet", "weight": 0}}, "all weights are 0"),
     ],
 )
-def test_objectives_that_train_nothing_are_refused(objectives: dict[str, Any], said: str) -> None:
-    assert said in refusal(objectives=objectives)
+def test_losses_that_train_nothing_are_refused(losses: dict[str, Any], said: str) -> None:
+    assert said in refusal(losses=losses)
 
 
 @pytest.mark.parametrize(
@@ -170,15 +170,15 @@ def test_objectives_that_train_nothing_are_refused(objectives: dict[str, Any], s
     [
         ({"loss": "contrastiv"}, "'contrastiv' is not a loss\nDid you mean \"contrastive\"?"),
         ({"loss": "bce"}, "Choose from: triplet, contrastive, matching"),
-        ({}, "objectives.embed.loss: None is not a loss"),
-        ({"loss": "triplet", "magrin": 0.1}, 'objectives.embed: unknown key "magrin"\nDid you mean "margin"?'),
-        ({"loss": "triplet", "margin": "wide"}, "objectives.embed.margin: expected float"),
-        ({"loss": "matching", "negatives": "hardest"}, "objectives.embed.negatives: 'hardest' is not one"),
+        ({}, "losses.embed.loss: None is not a loss"),
+        ({"loss": "triplet", "magrin": 0.1}, 'losses.embed: unknown key "magrin"\nDid you mean "margin"?'),
+        ({"loss": "triplet", "margin": "wide"}, "losses.embed.margin: expected float"),
+        ({"loss": "matching", "negatives": "hardest"}, "losses.embed.negatives: 'hardest' is not one"),
     ],
 )
 def test_a_loss_or_its_setting_that_does_not_exist_is_refused(terms: dict[str, Any], said: str) -> None:
     with pytest.raises(RecipeError) as refused:
-        make_objectives(parse_recipe(changed(objectives={"embed": terms}), "it.toml"))
+        make_losses(parse_recipe(changed(losses={"embed": terms}), "it.toml"))
     assert said in str(refused.value)
 
 
@@ -257,3 +257,8 @@ def test_a_file_that_is_no_recipe_is_refused_by_name(tmp_path: Path) -> None:
         read(tmp_path, text="name = \n")
     with pytest.raises(RecipeError, match=r'it\.toml: "model" is missing'):
         read(tmp_path, text='name = "it"')
+
+
+def test_the_former_name_of_the_losses_is_refused_with_the_present_one() -> None:
+    with pytest.raises(RecipeError, match=r"\[objectives\] is now called \[losses\]"):
+        parse_recipe(changed(objectives={"embed": {"loss": "triplet"}}), "it.toml")

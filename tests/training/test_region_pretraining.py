@@ -53,13 +53,13 @@ def losses(out: Path, name: str) -> list[float]:
 def test_every_task_learns_and_the_model_finds_pictures_never_seen(store: Path, tmp_path: Path) -> None:
     schedule = {"steps": 140, "run": "random", "warmup": 0.1}
     batches = {"draw": "pairs", "batch_tokens": 500}
-    data = recipe(store, data=batches, objectives=TASKS, schedule=schedule)
+    data = recipe(store, data=batches, losses=TASKS, schedule=schedule)
     train(parse_recipe(data, "regions"), tmp_path / "run")
     for name in TASKS:
         found = losses(tmp_path / "run", name)
         few = max(3, len(found) // 6)
         assert sum(found[-few:]) < 0.9 * sum(found[:few]), name
-    centres = load_file(tmp_path / "run" / "last" / "optimizer.safetensors")["objectives/smrc.centres"]
+    centres = load_file(tmp_path / "run" / "last" / "optimizer.safetensors")["losses/smrc.centres"]
     assert centres.shape == (12, region_cards.DIM), "classes are of features alone, not of boxes"
     unseen = region_cards.store(tmp_path / "unseen", 1, split="test", everywhere=True)
     found = evaluate(TorchModel.open(tmp_path / "run" / "best"), read_all(unseen))
@@ -70,7 +70,7 @@ def test_a_run_that_was_interrupted_ends_with_the_same_weights(store: Path, tmp_
     def run(out: str, **options: Any) -> None:
         tasks = {name: TASKS[name] for name in ("smrc", "smrfr")}
         schedule = {"steps": 4, "run": "pattern", "pattern": ["smrc", "smrfr"]}
-        data = recipe(store, objectives=tasks, schedule=schedule, data={"draw": "pairs", "batch_tokens": 300})
+        data = recipe(store, losses=tasks, schedule=schedule, data={"draw": "pairs", "batch_tokens": 300})
         train(parse_recipe(data, "regions"), tmp_path / out, **options)
 
     run("whole")

@@ -37,7 +37,7 @@ def recipe(few: Path, **changes: Any) -> dict[str, Any]:
         "dropout": 0.1,
         "model": {"fragment_dim": 32, "matcher": "none", "relations": {"heads": 4}},
         "data": {"batch_size": 12, "neighbours": {"begin": 0.3, "clusters": 4, "per_cluster": 4}},
-        "objectives": PHASES,
+        "losses": PHASES,
         "schedule": {"steps": STEPS, "decay": "drops", "drops": [0.5]},
         "optimizer": {"lr": 1e-3},
     }
@@ -112,7 +112,7 @@ def test_a_model_trained_with_relations_has_the_weights_of_one_without_and_no_ot
     assert {name: value.shape for name, value in trained.state_dict().items()} == {
         name: value.shape for name, value in plain.state_dict().items()
     }
-    assert saved_tensors(undisturbed / "last", "objectives/relation.attention.attend.0.query.weight")
+    assert saved_tensors(undisturbed / "last", "losses/relation.attention.attend.0.query.weight")
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +120,8 @@ def recurrent(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint with a recurrent text encoder, trained with relations for two steps."""
     text = {"config": {"model_type": "bigru", "vocab_size": 200, "word_dim": 12, "hidden_size": 16}}
     model = {"fragment_dim": 32, "matcher": "none", "relations": {"heads": 4}, "text": text}
-    objectives = {"relation": PHASES["relation"] | {"begin": 0}}
-    asked = parsed(few, model=model, schedule={"steps": 2}, objectives=objectives)
+    losses = {"relation": PHASES["relation"] | {"begin": 0}}
+    asked = parsed(few, model=model, schedule={"steps": 2}, losses=losses)
     return train(asked, tmp_path_factory.mktemp("recurrent") / "run").folder
 
 
@@ -171,13 +171,13 @@ def test_phases_that_meet_leave_no_step_out_and_have_none_in_common() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"objectives": {"a": {"loss": "triplet", "end": 0.5}}}, "none takes part after 0.5"),
-        ({"objectives": {"a": {"loss": "triplet", "begin": 0.5}}}, "none takes part from 0.0 to 0.5"),
-        ({"objectives": {"a": {"loss": "triplet", "begin": 0.5, "end": 0.5}}}, "ends at 0.5, and would begin at 0.5"),
-        ({"objectives": {"a": {"loss": "triplet", "begin": 8000}}}, "objectives.a.begin is 8000"),
-        ({"objectives": {"a": {"loss": "triplet", "end": "late"}}}, "objectives.a.end is 'late'"),
+        ({"losses": {"a": {"loss": "triplet", "end": 0.5}}}, "none takes part after 0.5"),
+        ({"losses": {"a": {"loss": "triplet", "begin": 0.5}}}, "none takes part from 0.0 to 0.5"),
+        ({"losses": {"a": {"loss": "triplet", "begin": 0.5, "end": 0.5}}}, "ends at 0.5, and would begin at 0.5"),
+        ({"losses": {"a": {"loss": "triplet", "begin": 8000}}}, "losses.a.begin is 8000"),
+        ({"losses": {"a": {"loss": "triplet", "end": "late"}}}, "losses.a.end is 'late'"),
         (
-            {"objectives": {"a": {"loss": "triplet", "weight": 0}, "b": {"loss": "triplet", "begin": 0.1}}},
+            {"losses": {"a": {"loss": "triplet", "weight": 0}, "b": {"loss": "triplet", "begin": 0.1}}},
             "none takes part from 0.0 to 0.1",
         ),
         ({"schedule": {"steps": 9, "run": "random"}}, 'begin and end are for schedule.run = "together"'),

@@ -23,13 +23,13 @@ STEPS = 6
 
 
 def recipe(few: Path, **changes: Any) -> dict[str, Any]:
-    """Everything that is random at once: dropout, crops, hard negatives, objectives drawn by weight."""
+    """Everything that is random at once: dropout, crops, hard negatives, losses drawn by weight."""
     settings: dict[str, Any] = {
         "hidden": 16,
         "dropout": 0.2,
         "data": {"batch_size": 10},
         "augment": {"crop": 0.5, "colour": 0.3},
-        "objectives": shapes.JOINT,
+        "losses": shapes.JOINT,
         "schedule": {"steps": STEPS, "run": "random", "warmup": 0.3},
         "optimizer": {"lr": 1e-3, "chunk": 6},
         "validation": {"every": 2},
@@ -201,9 +201,9 @@ def test_resume_with_another_recipe_is_refused_and_names_what_differs(few: Path,
 
 
 def test_of_recipes_that_differ_in_many_things_five_are_named(few: Path, undisturbed: Path) -> None:
-    objectives = {name: {"loss": "triplet"} for name in "abcdefgh"}
+    losses = {name: {"loss": "triplet"} for name in "abcdefgh"}
     with pytest.raises(RecipeError, match=r"; and \d+ more") as refused:
-        run(few, undisturbed, {"objectives": objectives}, resume=True)
+        run(few, undisturbed, {"losses": losses}, resume=True)
     assert refused.value.what.count(", now ") == 5
 
 

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 import tiny
+from sightline.arrays import Int64Array
 from sightline.errors import RecipeError
 from sightline.losses import Contrastive
 from sightline.models import checkpoint
-from sightline.models.retriever import Seen
-from sightline.training.corpus import Longs, SeenImages
+from sightline.models.retriever import TowerFeatures
+from sightline.training.corpus import FeatureCache
 from sightline.training.optimizer import make_optimizer, parts_of
 from sightline.training.recipe import Recipe, parse_recipe
 from sightline.training.schedule import rate_at, seed_at, weights_at
@@ -49,14 +50,14 @@ def recipe(**changes: Any) -> Recipe:
 
 def test_together_every_step_has_every_objective_with_its_weight() -> None:
     objectives = {"embed": {"loss": "contrastive", "weight": 2}, "match": {"loss": "matching"}}
-    asked = recipe(objectives=objectives)
+    asked = recipe(losses=objectives)
     assert weights_at(0, asked) == weights_at(9, asked) == {"embed": 2, "match": 1.0}
 
 
 def test_a_pattern_is_repeated_step_by_step_with_the_weights() -> None:
     objectives = {"embed": {"loss": "contrastive"}, "match": {"loss": "matching", "weight": 0.5}}
     schedule = {"steps": 9, "run": "pattern", "pattern": shapes.PATTERN}
-    asked = recipe(objectives=objectives, schedule=schedule)
+    asked = recipe(losses=objectives, schedule=schedule)
     turn = [{"embed": 1.0}, {"embed": 1.0}, {"match": 0.5}]
     assert [weights_at(step, asked) for step in range(7)] == [*turn, *turn, turn[0]]
 
@@ -64,13 +65,13 @@ def test_a_pattern_is_repeated_step_by_step_with_the_weights() -> None:
 def test_at_random_objectives_come_as_often_as_their_weights_say() -> None:
     weights = {"a": 4, "b": 2, "c": 1, "never": 0}
     objectives = {name: {"loss": "contrastive", "weight": weight} for name, weight in weights.items()}
-    asked = recipe(objectives=objectives, schedule={"steps": 9, "run": "random"})
+    asked = recipe(losses=objectives, schedule={"steps": 9, "run": "random"})
     drawn = [weights_at(step, asked) for step in range(7000)]
     counts = Counter(name for chosen in drawn for name in chosen)
     assert all(len(chosen) == 1 and set(chosen.values()) == {1.0} for chosen in drawn)
     assert {name: counts[name] / 1000 for name in weights} == pytest.approx(weights, abs=0.2)
     assert drawn == [weights_at(step, asked) for step in range(7000)], "a resumed run would draw others"
-    other = recipe(objectives=objectives, schedule={"steps": 9, "run": "random"}, seed=1)
+    other = recipe(losses=objectives, schedule={"steps": 9, "run": "random"}, seed=1)
     assert drawn[:100] != [weights_at(step, other) for step in range(100)]
 
 
@@ -84,14 +85,14 @@ def test_every_parameter_is_in_one_part_and_vectors_do_not_decay() -> None:
     model = tiny.retriever(tiny.PIXEL_MODELS["dual-own"])
     assert set(parts_of(model)) == {"image", "text", "matcher", "heads"}
     contrastive = Contrastive()
-    optimizer = make_optimizer(OptimizerRecipe(weight_decay=0.3, rates={"objectives": 0.5}), model, [contrastive])
+    optimizer = make_optimizer(OptimizerRecipe(weight_decay=0.3, rates={"losses": 0.5}), model, [contrastive])
     listed = [id(p) for group in optimizer.param_groups for p in group["params"]]
     assert sorted(listed) == sorted(id(p) for p in (*model.parameters(), contrastive.log_scale))
     for group in optimizer.param_groups:
         shapes_there = {p.ndim > 1 for p in group["params"]}
         assert group["weight_decay"] == (0.3 if shapes_there == {True} else 0.0)
         assert len(shapes_there) == 1
-        assert group["lr"] == (0.5 if group["name"] == "objectives" else 5e-5)
+        assert group["lr"] == (0.5 if group["name"] == "losses" else 5e-5)
 
 
 def test_a_temperature_that_is_not_to_be_learned_stays_out_of_the_optimiser() -> None:
@@ -105,7 +106,7 @@ def test_a_part_that_the_model_does_not_have_is_refused_with_the_one_that_was_me
     model = tiny.retriever(tiny.DUAL)
     with pytest.raises(RecipeError, match=r'no part "images"\nDid you mean "image"\?'):
         make_optimizer(OptimizerRecipe(rates={"images": 0.0}), model, [])
-    with pytest.raises(RecipeError, match=r'no part "brain"\nChoose from: image, text, heads, objectives\.'):
+    with pytest.raises(RecipeError, match=r'no part "brain"\nChoose from: image, text, heads, losses\.'):
         make_optimizer(OptimizerRecipe(rates={"brain": 0.0}), model, [])
 
 
@@ -119,7 +120,7 @@ def movements(few: Path, out: Path, **changes: Any) -> tuple[dict[str, float], l
     settings: dict[str, Any] = {
         "hidden": 16,
         "data": {"batch_size": 10},
-        "objectives": shapes.JOINT,
+        "losses": shapes.JOINT,
         "schedule": {"steps": 3, "decay": "constant"},
     }
     asked = parse_recipe(shapes.recipe(few, **settings | changes), "it")
@@ -153,17 +154,17 @@ def test_a_frozen_tower_is_looked_through_once_and_gives_the_losses_of_looking_e
 ) -> None:
     frozen = {"lr": 1e-3, "rates": {"image": 0.0}, "chunk": 4}
     looks: list[int] = []
-    of_images = SeenImages.of_images
+    of_images = FeatureCache.of_images
 
-    def counted(seen: SeenImages, images: Longs, views: Tensor | None = None) -> Seen:
+    def counted(seen: FeatureCache, images: Int64Array, views: Tensor | None = None) -> TowerFeatures:
         looks.append(len(images))
         return of_images(seen, images, views)
 
-    monkeypatch.setattr(SeenImages, "of_images", counted)
+    monkeypatch.setattr(FeatureCache, "of_images", counted)
     _, once = movements(few, tmp_path / "once", optimizer=frozen, dropout=0.1)
     assert looks
     looks.clear()
-    monkeypatch.setattr(SeenImages, "LIMIT", 0)
+    monkeypatch.setattr(FeatureCache, "LIMIT", 0)
     _, each_time = movements(few, tmp_path / "each", optimizer=frozen, dropout=0.1)
     assert not looks
     for kept, fresh in zip(once, each_time, strict=True):
@@ -188,7 +189,7 @@ def test_a_frozen_tower_sees_views_once_and_a_resumed_run_draws_the_same(few: Pa
 def test_a_frozen_tower_looks_each_time_where_pictures_are_augmented(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SeenImages, "of", lambda *_: pytest.fail("looked once at pictures that change each time"))
+    monkeypatch.setattr(FeatureCache, "of", lambda *_: pytest.fail("looked once at pictures that change each time"))
     frozen = {"lr": 1e-3, "rates": {"image": 0.0}}
     moved, _ = movements(few, tmp_path / "run", optimizer=frozen, augment={"crop": 0.5})
     assert moved["image"] == 0

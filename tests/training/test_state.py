@@ -1,4 +1,4 @@
-"""What a saved state holds: all of the optimiser, the objectives and where the run stands."""
+"""What a saved state holds: all of the optimiser, the losses and where the run stands."""
 
 from pathlib import Path
 
@@ -10,20 +10,20 @@ import tiny
 from sightline.losses import Contrastive
 from sightline.models import checkpoint
 from sightline.training.optimizer import make_optimizer
-from sightline.training.state import Standing, load_state, save_state
+from sightline.training.state import TrainingProgress, load_state, save_state
 from sightline.training.tables import OptimizerRecipe
 from training.sides import gradients
 
 
 def begun(folder: Path | None = None) -> tuple[checkpoint.AnyRetriever, torch.optim.AdamW, nn.ModuleDict]:
     model = tiny.retriever(tiny.DUAL) if folder is None else checkpoint.load(folder)[0]
-    objectives = nn.ModuleDict({"embed": Contrastive(temperature=0.5)})
+    losses = nn.ModuleDict({"embed": Contrastive(temperature=0.5)})
     recipe = OptimizerRecipe(lr=1e-2, rates={"image": 1e-3})
-    return model, make_optimizer(recipe, model, objectives.values()), objectives  # type: ignore[return-value]
+    return model, make_optimizer(recipe, model, losses.values()), losses  # type: ignore[return-value]
 
 
-def step(model: checkpoint.AnyRetriever, optimizer: torch.optim.AdamW, objectives: nn.ModuleDict) -> None:
-    gradients(model, list(objectives.values()), chunk=0)  # type: ignore[arg-type]
+def step(model: checkpoint.AnyRetriever, optimizer: torch.optim.AdamW, losses: nn.ModuleDict) -> None:
+    gradients(model, list(losses.values()), chunk=0)  # type: ignore[arg-type]
     optimizer.step()
 
 
@@ -31,11 +31,11 @@ def test_moments_steps_and_a_learned_temperature_come_back_exactly(tmp_path: Pat
     run = begun()
     for _ in range(2):
         step(*run)
-    model, optimizer, objectives = run
-    save_state(tmp_path / "last", model, tiny.tokenizer(), optimizer, objectives, Standing(2, 71.5, 1))
+    model, optimizer, losses = run
+    save_state(tmp_path / "last", model, tiny.tokenizer(), optimizer, losses, TrainingProgress(2, 71.5, 1))
     loaded = begun(tmp_path / "last")
-    assert load_state(tmp_path / "last", *loaded[1:]) == Standing(2, 71.5, 1)
-    learned, found, begin = (one.state_dict()["embed.log_scale"] for one in (objectives, loaded[2], begun()[2]))
+    assert load_state(tmp_path / "last", *loaded[1:]) == TrainingProgress(2, 71.5, 1)
+    learned, found, begin = (one.state_dict()["embed.log_scale"] for one in (losses, loaded[2], begun()[2]))
     assert found == learned != begin
     states = [
         [optimizer.state[p] for group in optimizer.param_groups for p in group["params"]]
@@ -57,11 +57,11 @@ def test_moments_steps_and_a_learned_temperature_come_back_exactly(tmp_path: Pat
 def test_a_fused_step_finds_its_count_where_the_parameter_is(tmp_path: Path, fused: bool) -> None:
     run = begun()
     step(*run)
-    save_state(tmp_path / "last", run[0], tiny.tokenizer(), *run[1:], Standing(1))
-    model, _, objectives = begun(tmp_path / "last")
-    elsewhere = make_optimizer(OptimizerRecipe(lr=1e-2, rates={"image": 1e-3}), model.to("meta"), objectives.values())
+    save_state(tmp_path / "last", run[0], tiny.tokenizer(), *run[1:], TrainingProgress(1))
+    model, _, losses = begun(tmp_path / "last")
+    elsewhere = make_optimizer(OptimizerRecipe(lr=1e-2, rates={"image": 1e-3}), model.to("meta"), losses.values())
     elsewhere.defaults["fused"] = fused
-    load_state(tmp_path / "last", elsewhere, objectives)
+    load_state(tmp_path / "last", elsewhere, losses)
     state = elsewhere.state[elsewhere.param_groups[0]["params"][0]]
     assert state["exp_avg"].device.type == "meta"
     assert state["step"].device.type == ("meta" if fused else "cpu")
@@ -70,13 +70,13 @@ def test_a_fused_step_finds_its_count_where_the_parameter_is(tmp_path: Path, fus
 def test_a_state_holds_nothing_but_safetensors_and_json(tmp_path: Path) -> None:
     run = begun()
     step(*run)
-    save_state(tmp_path / "last", run[0], tiny.tokenizer(), *run[1:], Standing(1))
+    save_state(tmp_path / "last", run[0], tiny.tokenizer(), *run[1:], TrainingProgress(1))
     kinds = {path.suffix for path in (tmp_path / "last").rglob("*") if path.is_file()}
     assert kinds == {".safetensors", ".json"}
 
 
-@pytest.mark.parametrize("standing", [Standing(), Standing(5, 0.0, 5), Standing(9, 512.25, 3)])
-def test_where_a_run_stands_comes_back(tmp_path: Path, standing: Standing) -> None:
-    model, optimizer, objectives = begun()
-    save_state(tmp_path / "last", model, tiny.tokenizer(), optimizer, objectives, standing)
-    assert load_state(tmp_path / "last", optimizer, objectives) == standing
+@pytest.mark.parametrize("progress", [TrainingProgress(), TrainingProgress(5, 0.0, 5), TrainingProgress(9, 512.25, 3)])
+def test_where_a_run_stands_comes_back(tmp_path: Path, progress: TrainingProgress) -> None:
+    model, optimizer, losses = begun()
+    save_state(tmp_path / "last", model, tiny.tokenizer(), optimizer, losses, progress)
+    assert load_state(tmp_path / "last", optimizer, losses) == progress

@@ -17,8 +17,8 @@ from sightline.models.retriever import Tokens
 from sightline.training.corpus import Corpus, DrawnBatch, normalised
 from sightline.training.distributed import World
 from sightline.training.recipe import Recipe, parse_recipe
-from sightline.training.setup import make_objectives
-from sightline.training.teacher import Remembered, Teacher, find_teacher
+from sightline.training.setup import make_losses
+from sightline.training.teacher import EncodingCache, Teacher, find_teacher
 from sightline.training.trainer import train
 from sightline.training.vocabulary import learn_tokenizer
 from training import region_cards, shapes
@@ -32,7 +32,7 @@ def student(few: Path, model: Path, by: str = "fragments", **changes: Any) -> di
     made: dict[str, Any] = {
         "hidden": 16,
         "data": {"batch_size": 12},
-        "objectives": DISTILL,
+        "losses": DISTILL,
         "schedule": {"steps": 3},
         "teacher": {"model": str(model), "by": by, "chunk": 3},
     }
@@ -96,7 +96,7 @@ def test_its_scores_are_those_of_the_model_for_every_text_with_every_picture(
     assert expected.shape == (5, 4)
     assert expected.std() > 1e-3
     torch.testing.assert_close(remembering.scores(batch), expected, rtol=1e-4, atol=1e-5)
-    monkeypatch.setattr(Remembered, "LIMIT", 0)
+    monkeypatch.setattr(EncodingCache, "LIMIT", 0)
     torch.testing.assert_close(opened(recipe)[0].scores(batch), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -165,8 +165,8 @@ def test_a_teacher_with_another_mean_sees_the_same_crops(few: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"teacher": None}, "objectives.shrink: distill learns from a teacher, and there is none"),
-        ({"objectives": {"embed": {"loss": "triplet"}}}, "teacher: no objective learns from it"),
+        ({"teacher": None}, "losses.shrink: distill learns from a teacher, and there is none"),
+        ({"losses": {"embed": {"loss": "triplet"}}}, "teacher: no loss learns from it"),
         ({"teacher": {"model": "nowhere", "by": "states"}}, "teacher.by: 'states' is not one of its values"),
         ({"teacher": {"model": "nowhere", "chunk": 0}}, "teacher.chunk is 0"),
         ({"teacher": {"by": "match"}}, '"model" is missing'),
@@ -175,7 +175,7 @@ def test_a_teacher_with_another_mean_sees_the_same_crops(few: Path, tmp_path: Pa
 def test_a_recipe_whose_teacher_makes_no_sense_is_refused(few: Path, change: dict[str, Any], said: str) -> None:
     data = {**student(few, Path("runs/earlier/best")), **change}
     with pytest.raises(RecipeError) as refused:
-        make_objectives(parse_recipe({key: value for key, value in data.items() if value is not None}, "it"))
+        make_losses(parse_recipe({key: value for key, value in data.items() if value is not None}, "it"))
     assert said in str(refused.value)
 
 
@@ -192,7 +192,7 @@ def test_a_teacher_that_is_not_there_or_cannot_do_it_is_refused(few: Path, tmp_p
 
 def test_a_student_of_regions_has_no_teacher(teacher: Path, tmp_path: Path) -> None:
     store = region_cards.store(tmp_path / "store", 0)
-    taught = region_cards.recipe(store, objectives=DISTILL, teacher={"model": str(teacher)})
+    taught = region_cards.recipe(store, losses=DISTILL, teacher={"model": str(teacher)})
     with pytest.raises(RecipeError, match="looks at pictures, and the model to be trained reads regions"):
         train(parse_recipe(taught, "it"), tmp_path / "run")
 
@@ -200,7 +200,7 @@ def test_a_student_of_regions_has_no_teacher(teacher: Path, tmp_path: Path) -> N
 def test_what_frozen_encoders_do_before_the_first_step_is_told(few: Path, teacher: Path, tmp_path: Path) -> None:
     frozen = student(few, teacher, schedule={"steps": 1}, optimizer={"rates": {"image": 0.0}})
     told: list[tuple[str, int, int]] = []
-    train(parse_recipe(frozen, "it"), tmp_path / "run", before=lambda *part: told.append(part))
+    train(parse_recipe(frozen, "it"), tmp_path / "run", on_prepare=lambda *part: told.append(part))
     assert told == [("looking at pictures", 24, 24), ("reading as teacher", 48, 48), ("looking as teacher", 24, 24)]
 
 
@@ -224,7 +224,7 @@ def test_codes_of_a_frozen_tower_are_trained(few: Path, tmp_path: Path) -> None:
     """What such a tower sees must not be remembered: it changes with its codes."""
     fragments = {"late": {"loss": "triplet", "on": "fragments", "margin": 0.6, "negatives": "sum"}}
     data = shapes.recipe(
-        few, few, hidden=16, data={"batch_size": 12}, objectives=fragments, schedule={"steps": 2, "decay": "constant"},
+        few, few, hidden=16, data={"batch_size": 12}, losses=fragments, schedule={"steps": 2, "decay": "constant"},
         model={"codes": 2, "matcher": "none"}, optimizer={"lr": 1e-3, "rates": {"image": 0.0}},
         validation={"late": 100},
     )  # fmt: skip

@@ -13,7 +13,7 @@ TrainingReport = Callable[[dict[str, Any]], None]
 IndexingReport = Callable[[int, int], None]
 
 _LINES = 20  # of a training run without a terminal, besides those with validation results
-_TURNS = 50  # steps in which each of the objectives that take turns has had one
+_TURNS = 50  # steps in which each of the losses that take turns has had one
 _SECONDS = 30.0  # between two lines of an indexing run without a terminal
 
 
@@ -39,10 +39,10 @@ def evaluating() -> Iterator[EvaluationReport | None]:
 
 @dataclass(frozen=True, slots=True)
 class TrainingShown:
-    """Shows a run that tells it of its steps, and `before` of what it does before the first."""
+    """Shows a run that tells it of its steps, and `prepare` of what it does before the first."""
 
     step: TrainingReport
-    before: EvaluationReport
+    prepare: EvaluationReport
 
     def __call__(self, entry: dict[str, Any]) -> None:
         """Show one logged step."""
@@ -166,7 +166,7 @@ def _clock_time(seconds: float) -> str:
 class Latest:
     """What is known of a run so far.
 
-    Objectives that take turns each keep their latest loss; one that has had no turn for long has ended, or will not
+    Losses that take turns each keep their latest loss; one that has had no turn for long has ended, or will not
     have another soon, and is no longer told of.
     """
 

@@ -106,8 +106,8 @@ def train(
     speaks = join().leads
     try:
         with training() if speaks else nullcontext() as report, _CtrlC(speaks) as stop:
-            before = report.before if report else None
-            trained = sightline.train(asked, out, resume=resume, report=report, before=before, stop=stop)
+            on_prepare = report.prepare if report else None
+            trained = sightline.train(asked, out, resume=resume, report=report, on_prepare=on_prepare, stop=stop)
     except KeyboardInterrupt:
         if not speaks:
             raise typer.Exit(130) from None

@@ -6,7 +6,7 @@ from sightline.datasets.languages import captions_in_any
 from sightline.datasets.mixture import Mixture, MixtureBatch, MixtureSource
 from sightline.datasets.reader import read, read_all
 from sightline.datasets.record import DEFAULT_LANGUAGE, Problem, Record
-from sightline.datasets.sampler import Batch, Pair, Sampler, all_captions, neighbours, one_caption, shuffled_pairs
+from sightline.datasets.sampler import Batch, Sampler, all_captions, neighbours, one_caption, shuffled_pairs
 
 __all__ = [
     "DEFAULT_LANGUAGE",
@@ -15,7 +15,6 @@ __all__ = [
     "Mixture",
     "MixtureBatch",
     "MixtureSource",
-    "Pair",
     "Problem",
     "Record",
     "Sampler",

@@ -1,6 +1,6 @@
 """Which picture goes with which caption in which batch.
 
-A batch is an array [batch, 2] of integers, a `Pair` a row: the picture's number, and the number of the caption among
+A batch is an array [batch, 2] of integers, a pair a row: the picture's number, and the number of the caption among
 those of that picture. Pictures may have any number of captions; those without any never appear. Everything follows
 from (seed, epoch) alone and leaves the global random state untouched, so that a run can be repeated, and resumed in
 the middle of an epoch.
@@ -9,7 +9,7 @@ the middle of an epoch.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +18,7 @@ from sightline.datasets.rounds import full_rounds, rounds_needed, schedule
 from sightline.errors import DataError
 
 Batch = npt.NDArray[np.int64]
-Draw = Literal["pairs", "unique", "one", "all"]
-
-
-class Pair(NamedTuple):
-    """A row of a batch: `captions[caption]` of picture number `image`."""
-
-    image: int
-    caption: int
+DrawRule = Literal["pairs", "unique", "one", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +40,7 @@ class Sampler:
     captions_per_image: Sequence[int]
     batch_size: int
     seed: int = 0
-    draw: Draw = "pairs"
+    draw: DrawRule = "pairs"
     drop_last: bool = True
 
     @property

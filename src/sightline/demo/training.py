@@ -36,6 +36,6 @@ def tiny_recipe(folder: str | Path, codes: int = 0) -> dict[str, Any]:
             "text": {"config": {**encoder, "model_type": "bert", "vocab_size": 40, "max_position_embeddings": 16}},
         },
         "data": {"train": [str(folder / "captions.jsonl")], "batch_size": 4},
-        "objectives": {"embed": {"loss": "contrastive"}},
+        "losses": {"embed": {"loss": "contrastive"}},
         "schedule": {"steps": 2},
     }

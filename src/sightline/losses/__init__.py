@@ -1,4 +1,4 @@
-from sightline.losses.base import Field, Inputs, Objective, Pairs
+from sightline.losses.base import Field, Inputs, Loss, Pairs
 from sightline.losses.contrastive import Contrastive
 from sightline.losses.distillation import Distill
 from sightline.losses.listwise import Listwise
@@ -8,7 +8,7 @@ from sightline.losses.matching import Matching
 from sightline.losses.relation import Relation
 from sightline.losses.triplet import Triplet
 
-OBJECTIVES: dict[str, type[Objective]] = {
+LOSSES: dict[str, type[Loss]] = {
     "triplet": Triplet,
     "contrastive": Contrastive,
     "matching": Matching,
@@ -18,19 +18,19 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "masked_fragments": MaskedFragments,
     "relation": Relation,
 }
-"""Every objective by its name in a recipe; the arguments of its constructor are the recipe's settings."""
+"""Every loss by its name in a recipe; the arguments of its constructor are the recipe's settings."""
 
 __all__ = [
-    "OBJECTIVES",
+    "LOSSES",
     "Contrastive",
     "Distill",
     "Field",
     "Inputs",
     "Listwise",
+    "Loss",
     "MaskedFragments",
     "MaskedWords",
     "Matching",
-    "Objective",
     "Pairs",
     "Relation",
     "Triplet",

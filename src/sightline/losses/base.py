@@ -1,4 +1,4 @@
-"""What an objective is: a number to make small, from a batch of encoded texts and images."""
+"""What a loss is: a number to make small, from a batch of encoded texts and images."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sightline.errors import ModelError
 from sightline.losses.interaction import maxsim
-from sightline.models.retriever import EncodedTensors, Regions, Retriever, Seen, Tokens
+from sightline.models.retriever import EncodedTensors, Regions, Retriever, Tokens, TowerFeatures
 
 Field = Literal["embedding", "fragments", "states"]
 Sides = Literal["texts", "images"]
@@ -21,13 +21,13 @@ Scores = Literal["embedding", "fragments"]
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What this process's own rows were encoded from, for objectives that hide a part of it and encode the rest.
+    """What this process's own rows were encoded from, for losses that hide a part of it and encode the rest.
 
     images: pixels, what a frozen image tower saw in them, or regions.
     """
 
     tokens: Tokens
-    images: Tensor | Seen | Regions
+    images: Tensor | TowerFeatures | Regions
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class Pairs:
 
     also_positive: [T, I], bool: more right answers, such as another picture of the same label; None for no others.
     excluded: [T, I], bool: pairs that are neither positives nor negatives, such as a picture with the same caption.
-    taught: [T, I], float32, the scores that a teacher gives every text with every image, where there is one.
-    inputs: of this process's own rows, where an objective asks for them.
+    teacher_scores: [T, I], float32, the scores that a teacher gives every text with every image, where there is one.
+    inputs: of this process's own rows, where a loss asks for them.
     """
 
     texts: EncodedTensors
@@ -53,7 +53,7 @@ class Pairs:
     image_ids: Tensor
     own_texts: slice = field(default_factory=lambda: slice(None))
     own_images: slice = field(default_factory=lambda: slice(None))
-    taught: Tensor | None = None
+    teacher_scores: Tensor | None = None
     inputs: Inputs | None = None
     also_positive: Tensor | None = None
     excluded: Tensor | None = None
@@ -89,7 +89,7 @@ class Pairs:
         return self.cosines() if on == "embedding" else self.late()
 
 
-class Objective(nn.Module, ABC):
+class Loss(nn.Module, ABC):
     """A loss over a batch.
 
     It gives the share of this process's own rows: a sum over them divided by the count of all rows, so that the shares
@@ -101,20 +101,20 @@ class Objective(nn.Module, ABC):
     """Fields of `EncodedTensors` that it sends gradients into, and so into the encoders. Others it reads detached."""
     sends_to: frozenset[Sides] = frozenset({"texts", "images"})
     """The sides whose fields it sends those gradients into."""
-    asks_teacher: bool = False
-    """Whether it reads `Pairs.taught`, so that a teacher must score the batch."""
-    asks_inputs: bool = False
+    needs_teacher: bool = False
+    """Whether it reads `Pairs.teacher_scores`, so that a teacher must score the batch."""
+    needs_inputs: bool = False
     """Whether it reads `Pairs.inputs`, so that it can run the encoders itself."""
-    asks_features: bool = False
-    """Whether `study` must be called, once and before the first step."""
+    needs_features: bool = False
+    """Whether `init_from_features` must be called, once and before the first step."""
     parts: Mapping[str, Tensor] = MappingProxyType({})
     """What the last loss was made of, for the log: this process's shares, without gradients."""
 
     def fit(self, model: Retriever) -> None:
         """Make what depends on the sizes of the model, before an optimiser takes the parameters."""
 
-    def study(self, features: Tensor) -> None:
-        """Look at what frozen weights make of some fragments of the training images, [fragments, width]."""
+    def init_from_features(self, features: Tensor) -> None:
+        """Initialise from what frozen weights make of some fragments of the training images, [fragments, width]."""
 
     @abstractmethod
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:

@@ -7,11 +7,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.errors import ModelError
-from sightline.losses.base import Objective, Pairs, Scores, check_scores
+from sightline.losses.base import Loss, Pairs, Scores, check_scores
 from sightline.models.retriever import Retriever
 
 
-class Contrastive(Objective):
+class Contrastive(Loss):
     """InfoNCE in both directions with a learned temperature, for any number of positives.
 
         L = ½ mean_c L(c) + ½ mean_i L(i),    L(a) = mean over positives p of a of  -log ( e^(s·cos(a,p)) / Z(a, p) ),

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from sightline.errors import ModelError
-from sightline.losses.base import Objective, Pairs, Scores, check_scores
+from sightline.losses.base import Loss, Pairs, Scores, check_scores
 from sightline.models.retriever import Retriever
 
 Over = Literal["all", "positives"]
 
 
-class Distill(Objective):
+class Distill(Loss):
     """Divergence of the student's in-batch distributions from the teacher's, in both directions.
 
         L = ½ mean_c KL(p(c) ‖ q(c)) + ½ mean_i KL(p(i) ‖ q(i)),
@@ -31,7 +31,7 @@ class Distill(Objective):
     over: "all", the whole distributions; or "positives", equation 6 to the letter, which has only the term of the pair
         itself: -p(a)_j log q(a)_j for each positive j, the teacher's confidence weighing an ordinary contrastive loss.
 
-    The paper trains a student by this loss alone. Another objective beside it, with its own weight, is for the recipe.
+    The paper trains a student by this loss alone. Another loss beside it, with its own weight, is for the recipe.
 
     Reads the embeddings, or the fragments, of both sides, and the teacher's scores. A text or image without a partner
     or without a rival in the batch is left out.
@@ -40,15 +40,15 @@ class Distill(Objective):
 
     >>> from sightline.models import EncodedTensors
     >>> sides = EncodedTensors(torch.eye(2), torch.eye(2)[:, None], torch.ones(2, 1, dtype=torch.bool), None)
-    >>> ids, taught = torch.tensor([7, 8]), 2 * torch.eye(2)
-    >>> pairs = Pairs(sides, sides, ids, ids, taught=taught)
+    >>> ids, teacher_scores = torch.tensor([7, 8]), 2 * torch.eye(2)
+    >>> pairs = Pairs(sides, sides, ids, ids, teacher_scores=teacher_scores)
     >>> Distill(teacher_temperature=2.0, student_temperature=1.0)(pairs, None, torch.Generator())  # the same odds
     tensor(0.)
     >>> round(Distill(teacher_temperature=1.0, student_temperature=1.0)(pairs, None, torch.Generator()).item(), 4)
     0.0671
     """
 
-    asks_teacher = True
+    needs_teacher = True
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class Distill(Objective):
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
         """Give this process's share of the mean of both directions."""
-        if pairs.taught is None:
+        if pairs.teacher_scores is None:
             raise ModelError("distill has no teacher to learn from", "Add a [teacher] to the recipe.")
-        teacher = pairs.taught.detach().float() / self.teacher_temperature
+        teacher = pairs.teacher_scores.detach().float() / self.teacher_temperature
         student = pairs.scores(self.on) / self.student_temperature
         positive, negative = pairs.positive, pairs.negative
         of_texts = self._direction(teacher, student, positive, negative, pairs.own_texts)

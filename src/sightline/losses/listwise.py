@@ -4,13 +4,13 @@ import torch
 from torch import Tensor
 
 from sightline.errors import ModelError
-from sightline.losses.base import Objective, Pairs
-from sightline.losses.match_scores import check_chunk, judge
+from sightline.losses.base import Loss, Pairs
+from sightline.losses.match_scores import check_chunk, match_logits
 from sightline.losses.negative_sampling import draw_several, uniform
 from sightline.models.retriever import Retriever
 
 
-class Listwise(Objective):
+class Listwise(Loss):
     """Cross-entropy of the matcher's choice among a pair and hard negatives (Gao, Dai and Callan 2021, equation 3).
 
         L = 1/2 mean_c [ log sum_{j in {i} + N(c)} e^s(j,c) - s(i,c)  +  log sum_{d in {c} + N(i)} e^s(i,d) - s(i,c) ]
@@ -78,7 +78,7 @@ class Listwise(Objective):
         others, absent_images, rivals, absent_texts = self._drawn(pairs, own, images, generator)
         texts = torch.cat([own, own.repeat_interleave(others.shape[1]), rivals.flatten()])
         candidates = torch.cat([images, others.flatten(), images.repeat_interleave(rivals.shape[1])])
-        logits = judge(pairs, model, texts, candidates, self.chunk)
+        logits = match_logits(pairs, model, texts, candidates, self.chunk)
 
         def losses(logits: Tensor) -> Tensor:
             right, by_image, by_text = torch.split(logits, [len(own), others.numel(), rivals.numel()])

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.errors import ModelError
-from sightline.losses.base import Objective, Pairs
-from sightline.losses.masking import Guess, check_share, hide, in_chunks, mean_of_items, own_inputs
+from sightline.losses.base import Loss, Pairs
+from sightline.losses.masking import PredictionHead, check_share, hide, in_chunks, mean_of_items, own_inputs
 from sightline.losses.match_scores import check_chunk
 from sightline.losses.negative_sampling import uniform
 from sightline.models.fragments import clusters
@@ -26,7 +26,7 @@ from sightline.models.retriever import Retriever
 Target = Literal["features", "classes"]
 
 
-class MaskedFragments(Objective):
+class MaskedFragments(Loss):
     """Paper 4, equation 4 (SMRM) or, not fused, equation 3 (MRM), averaged over the images of the batch.
 
         L(i, t) = 1/M Σ_k D(v_k, h_k + z_0)        L(i) = 1/M Σ_k D(v_k, h_k)
@@ -51,7 +51,7 @@ class MaskedFragments(Objective):
     Shares: an image belongs to the process that owns it; the mean is over all images of the batch.
     """
 
-    asks_inputs = True
+    needs_inputs = True
     sends_to = frozenset({"texts"})
     middle: Tensor
     centres: Tensor
@@ -80,20 +80,20 @@ class MaskedFragments(Objective):
         self.classes = classes
         self.temperature = temperature
         self.chunk = check_chunk(chunk)
-        self.asks_features = target == "classes"
+        self.needs_features = target == "classes"
 
     def fit(self, model: Retriever) -> None:
         """Make the layers that guess, and room for the classes."""
         dual = two_towers(model, "masked_fragments")
         dim, width = dual.config.embedding_dim, feature_width(dual)
         out = width if self.target == "features" else self.classes
-        self.guess = nn.Sequential(Guess(dim, dim), nn.Linear(dim, out))
+        self.guess = nn.Sequential(PredictionHead(dim, dim), nn.Linear(dim, out))
         if self.target == "classes":
             self.register_buffer("middle", torch.zeros(width))
             self.register_buffer("centres", torch.zeros(self.classes, width))
 
     @torch.no_grad()
-    def study(self, features: Tensor) -> None:
+    def init_from_features(self, features: Tensor) -> None:
         """Find the classes: clusters of features [fragments, width]."""
         if len(features) < self.classes:
             raise ModelError(

@@ -4,15 +4,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.losses.base import Objective, Pairs
-from sightline.losses.masking import Guess, between_ends, check_share, hide, in_chunks, mean_of_items, own_inputs
+from sightline.losses.base import Loss, Pairs
+from sightline.losses.masking import (
+    PredictionHead,
+    between_ends,
+    check_share,
+    hide,
+    in_chunks,
+    mean_of_items,
+    own_inputs,
+)
 from sightline.losses.match_scores import check_chunk
 from sightline.losses.negative_sampling import uniform
 from sightline.models.masking import read_with_gaps, two_towers
 from sightline.models.retriever import Retriever, Tokens
 
 
-class MaskedWords(Objective):
+class MaskedWords(Loss):
     """Paper 4, equation 2 (VMLM) or, not fused, equation 1 (MLM), averaged over the texts of the batch.
 
         L(t, i) = -1/M Σ_k log P(w_k | z_k + h_0)        L(t) = -1/M Σ_k log P(w_k | z_k)
@@ -35,7 +43,7 @@ class MaskedWords(Objective):
     Shares: a text belongs to the process that owns it; the mean is over all texts of the batch.
     """
 
-    asks_inputs = True
+    needs_inputs = True
     sends_to = frozenset({"images"})
 
     def __init__(self, fused: bool = True, share: float = 0.15, chunk: int = 0) -> None:
@@ -51,7 +59,7 @@ class MaskedWords(Objective):
         dual.text.check_reads_images()
         words = dual.text.encoder.get_input_embeddings().weight
         self.blank = nn.Parameter(torch.randn(words.shape[1]) * dual.text.word_spread())
-        self.guess = Guess(dual.config.embedding_dim, words.shape[1])
+        self.guess = PredictionHead(dual.config.embedding_dim, words.shape[1])
         self.bias = nn.Parameter(torch.zeros(len(words)))
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the masked objectives share: which parts of an item are hidden, and how a guess is made of what was found."""
+"""What the masked losses share: which parts of an item are hidden, and how a guess is made of what was found."""
 
 from collections.abc import Callable
 
@@ -66,7 +66,7 @@ def in_chunks(share: Callable[[Tensor], Tensor], rows: int, chunk: int, device: 
     return torch.stack(parts).sum()
 
 
-class Guess(nn.Module):
+class PredictionHead(nn.Module):
     """What BERT puts before its words: a linear layer, GELU and a norm."""
 
     def __init__(self, width: int, out: int) -> None:

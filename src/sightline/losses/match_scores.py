@@ -16,7 +16,7 @@ def check_chunk(chunk: int) -> int:
     return chunk
 
 
-def judge(pairs: Pairs, model: Retriever, texts: Tensor, images: Tensor, chunk: int = 0) -> Tensor:
+def match_logits(pairs: Pairs, model: Retriever, texts: Tensor, images: Tensor, chunk: int = 0) -> Tensor:
     """Logits [n], float32, that texts and images of the batch, given by their rows [n], belong together.
 
     chunk: judge this many at a time, and again when the gradient comes back; 0 is all at once.

@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sightline.errors import ModelError
-from sightline.losses.base import Objective, Pairs
-from sightline.losses.match_scores import check_chunk, judge
+from sightline.losses.base import Loss, Pairs
+from sightline.losses.match_scores import check_chunk, match_logits
 from sightline.losses.negative_sampling import draw, uniform
 from sightline.models.retriever import Retriever
 
@@ -25,7 +25,7 @@ class Candidates(NamedTuple):
     weights: Tensor
 
 
-class Matching(Objective):
+class Matching(Loss):
     """Binary cross-entropy of the matcher's judgement (paper 1, section 3.1), classes in balance.
 
         L(i, c) = -( y log p(i, c) + (1 - y) log(1 - p(i, c)) )
@@ -87,7 +87,7 @@ class Matching(Objective):
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
         """Give this process's share of the weighted mean of the cross-entropy."""
         chosen = self.choose(pairs, generator)
-        logits = judge(pairs, model, chosen.texts, chosen.images, self.chunk)
+        logits = match_logits(pairs, model, chosen.texts, chosen.images, self.chunk)
         return F.binary_cross_entropy_with_logits(logits, chosen.labels, chosen.weights, reduction="sum")
 
     @torch.no_grad()

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sightline.errors import ModelError
-from sightline.losses.base import Field, Objective, Pairs
+from sightline.losses.base import Field, Loss, Pairs
 from sightline.losses.cuda_graph import Recorded
 from sightline.losses.graph import AssociationGraph, Graph, relevance_loss
 from sightline.losses.relation_mechanisms import MECHANISMS, Among, Fusion, Mechanism, Standalone
@@ -18,14 +18,14 @@ _WORDS = 8
 """Texts are padded to a multiple of so many words before their batch is recorded: few lengths need few recordings."""
 
 
-class Relation(Objective):
+class Relation(Loss):
     """Paper 2, equations 4 to 14: embeddings enhanced by those related to them, and a loss that keeps both consistent.
 
         L = L(v̄, ū) + [L(v, u) + L(v̄, u) + L(v, ū)] + weight · L_reg
 
     v and u are the embeddings of images and texts, v̄ and ū the same after the nodes of the batch's association graph
     have attended to each other; L is the triplet loss, L_reg equation 11. Searching needs v and u alone: all weights of
-    the graph and of the attention are this objective's own, and no model has them.
+    the graph and of the attention are this loss's own, and no model has them.
 
     mechanism: "fusion", all nodes attend to all at once, or "standalone", across the modalities and then within.
     margin, negatives, nearest, farthest: of L, see `Triplet`.

@@ -7,14 +7,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sightline.errors import ModelError
-from sightline.losses.base import Objective, Pairs, Scores, check_scores
+from sightline.losses.base import Loss, Pairs, Scores, check_scores
 from sightline.losses.negative_sampling import draw_each, inverse_density, uniform
 from sightline.models.retriever import Retriever
 
 Negatives = Literal["hardest", "mean", "sum", "distance"]
 
 
-class Triplet(Objective):
+class Triplet(Loss):
     """Paper 1, equation 2, or paper 3, equation 4, averaged over all positive pairs (image i, text c) of the batch.
 
         L(i, c) = [cos(i, c') - cos(i, c) + α]⁺ + [cos(i', c) - cos(i, c) + α]⁺

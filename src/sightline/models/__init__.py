@@ -2,7 +2,7 @@ from sightline.media import RegionConfig
 from sightline.models.dual_config import DualStreamConfig
 from sightline.models.dual_stream import DualStream
 from sightline.models.relations import RelationConfig
-from sightline.models.retriever import EncodedTensors, Regions, Retriever, Seen, TextInput, Tokens
+from sightline.models.retriever import EncodedTensors, Regions, Retriever, TextInput, Tokens, TowerFeatures
 from sightline.models.single_stream import SingleStream, SingleStreamConfig
 from sightline.models.towers import TowerConfig
 
@@ -14,10 +14,10 @@ __all__ = [
     "Regions",
     "RelationConfig",
     "Retriever",
-    "Seen",
     "SingleStream",
     "SingleStreamConfig",
     "TextInput",
     "Tokens",
     "TowerConfig",
+    "TowerFeatures",
 ]

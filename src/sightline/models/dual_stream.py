@@ -17,7 +17,7 @@ from sightline.models.heads import ImageStates, MatchScore, UnitProjection, last
 from sightline.models.image_reader import ImageReader
 from sightline.models.image_tower import ImageTower
 from sightline.models.relations import RelationPooling, dropped
-from sightline.models.retriever import EncodedTensors, Regions, Retriever, Seen, Tokens
+from sightline.models.retriever import EncodedTensors, Regions, Retriever, Tokens, TowerFeatures
 from sightline.models.text_tower import TextTower
 from sightline.models.towers import TowerConfig
 
@@ -135,13 +135,13 @@ class DualStream(Retriever):
         """The transformer that reads pairs: the text tower itself, or the matcher's own."""
         return self.own_matcher or self.text
 
-    def look(self, pixels: Tensor) -> Seen:
+    def image_features(self, pixels: Tensor) -> TowerFeatures:
         """Run the image tower alone."""
         if self.image is None:
             raise ModelError("this model reads regions, not pixels")
         return self.image(pixels)  # type: ignore[no-any-return]
 
-    def encode_images(self, images: Tensor | Seen | Regions) -> EncodedTensors:
+    def encode_images(self, images: Tensor | TowerFeatures | Regions) -> EncodedTensors:
         """Encode pixels [batch, 3, size, size], what the tower saw in them, or regions."""
         given = self._given(images)
         pooled, fragments, mask = given.pooled, given.fragments, given.mask
@@ -155,14 +155,14 @@ class DualStream(Retriever):
         both = _projected(self.image_embedding, self.image_fragments, pooled, fragments, mask)
         return self._cut(EncodedTensors(*both, mask, states), fragments.shape[1] - self.config.codes)
 
-    def _given(self, images: Tensor | Seen | Regions) -> _Given:
+    def _given(self, images: Tensor | TowerFeatures | Regions) -> _Given:
         """Run the image tower, where that was not done, or take regions as they are."""
         if isinstance(images, Regions):
             if self.image is not None:
                 raise ModelError("this model reads pixels, not regions")
             fragments, mask = pooled_regions(images, self.config.pool_to if self.config.pool == "kmeans" else 0)
             return _Given(masked_mean(fragments, mask), fragments, mask, fragments)
-        seen = images if isinstance(images, Seen) else self.look(images)
+        seen = images if isinstance(images, TowerFeatures) else self.image_features(images)
         mask = torch.ones(seen.patches.shape[:2], dtype=torch.bool, device=seen.patches.device)
         return _Given(seen.pooled, seen.patches, mask, seen.patches if seen.below is None else seen.below)
 

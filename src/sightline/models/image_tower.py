@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from sightline.errors import ModelError
 from sightline.models import towers
 from sightline.models.fragments import clusters, new_codes, with_codes
-from sightline.models.retriever import Seen
+from sightline.models.retriever import TowerFeatures
 
 Pool = Literal["grid", "kmeans"]
 _SPREAD = 0.2  # of codes: the vectors between CLIP's layers have 0.1 below and 0.3 on top
@@ -135,7 +135,7 @@ class ImageTower(nn.Module):
         if count > self.places:
             raise ModelError(f"the first {count} fragments of an image were asked for, and it has {self.places}")
 
-    def forward(self, pixels: Tensor) -> Seen:
+    def forward(self, pixels: Tensor) -> TowerFeatures:
         """Look at pixels [batch, 3, size, size]."""
         below: list[Tensor] = []
         with ExitStack() as hooks:
@@ -155,7 +155,7 @@ class ImageTower(nn.Module):
         else:
             pooled = patches.mean(1)
         shares = clusters(patches, self.pool_to)[0] if self.pool_to is not None and self.pool == "kmeans" else None
-        return Seen(
+        return TowerFeatures(
             pooled,
             self._joined(patches, shares, tokens[:, end:]),
             self._joined(*self._apart(_standard(below[0]), extra, end, shares)) if below else None,

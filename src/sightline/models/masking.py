@@ -24,9 +24,9 @@ from sightline.models import towers
 from sightline.models.dual_stream import DualStream
 from sightline.models.image_reader import ImageReader
 from sightline.models.image_tower import ImageTower
-from sightline.models.retriever import Regions, Retriever, Seen, Tokens
+from sightline.models.retriever import Regions, Retriever, Tokens, TowerFeatures
 
-Images: TypeAlias = Tensor | Seen | Regions
+Images: TypeAlias = Tensor | TowerFeatures | Regions
 """Pictures before they are encoded: pixels, what an image tower saw in them, or regions."""
 
 
@@ -142,8 +142,8 @@ def _reader(model: DualStream) -> ImageReader:
     return model.image_reader
 
 
-def _seen(model: DualStream, images: Images) -> Seen:
-    return images if isinstance(images, Seen) else model.look(_pixels(images))
+def _seen(model: DualStream, images: Images) -> TowerFeatures:
+    return images if isinstance(images, TowerFeatures) else model.image_features(_pixels(images))
 
 
 def _pixels(images: Images) -> Tensor:

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sightline.models.pretrained_model import Pretrained, encoded, hiding, whole
-from sightline.models.retriever import EncodedTensors, Seen, Tokens
+from sightline.models.retriever import EncodedTensors, Tokens, TowerFeatures
 
 
 class Blip(Pretrained):
@@ -17,12 +17,12 @@ class Blip(Pretrained):
 
     has = frozenset(("embed", "match"))
 
-    def look(self, pixels: Tensor) -> Seen:
+    def image_features(self, pixels: Tensor) -> TowerFeatures:
         """Run the image encoder."""
         seen = self.model.vision_model(pixel_values=pixels).last_hidden_state
-        return Seen(seen[:, 0], seen)
+        return TowerFeatures(seen[:, 0], seen)
 
-    def encode_seen(self, seen: Seen) -> EncodedTensors:
+    def encode_seen(self, seen: TowerFeatures) -> EncodedTensors:
         """Embed the class token; keep everything for the matcher."""
         embedding = F.normalize(self.model.vision_proj(seen.pooled), dim=-1)
         return encoded(whole(seen.patches), embedding, seen.patches)
@@ -54,15 +54,15 @@ class Vilt(Pretrained):
 
     has = frozenset(("match",))
 
-    def look(self, pixels: Tensor) -> Seen:
+    def image_features(self, pixels: Tensor) -> TowerFeatures:
         """Embed the patches: nothing of a picture is understood before a text is there."""
         parts = self.model.vilt.embeddings
         patches = parts.patch_embeddings(pixels).flatten(2).transpose(1, 2)
         row = torch.cat([parts.cls_token.expand(pixels.shape[0], -1, -1), patches], 1) + parts.position_embeddings
         states = row + parts.token_type_embeddings.weight[1]
-        return Seen(states[:, 0], states)
+        return TowerFeatures(states[:, 0], states)
 
-    def encode_seen(self, seen: Seen) -> EncodedTensors:
+    def encode_seen(self, seen: TowerFeatures) -> EncodedTensors:
         """Keep the patches for the matcher."""
         return encoded(whole(seen.patches), None, seen.patches)
 

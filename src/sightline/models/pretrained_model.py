@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from sightline.bundle.model import Ability
 from sightline.errors import ModelError
 from sightline.media import ImageInput
-from sightline.models.retriever import EncodedTensors, Regions, Retriever, Seen, TextInput
+from sightline.models.retriever import EncodedTensors, Regions, Retriever, TextInput, TowerFeatures
 from sightline.models.towers import UNREADABLE, check_whole, lacking
 
 
@@ -48,13 +48,13 @@ class Pretrained(Retriever):
         """None: it has no fragments to lay out."""
         return None
 
-    def encode_images(self, images: Tensor | Seen | Regions) -> EncodedTensors:
+    def encode_images(self, images: Tensor | TowerFeatures | Regions) -> EncodedTensors:
         """Encode pixels [batch, 3, size, size], or what the image side saw in them."""
         if isinstance(images, Regions):
             raise ModelError("this model reads pixels, not regions")
-        return self.encode_seen(images if isinstance(images, Seen) else self.look(images))
+        return self.encode_seen(images if isinstance(images, TowerFeatures) else self.image_features(images))
 
-    def encode_seen(self, seen: Seen) -> EncodedTensors:
+    def encode_seen(self, seen: TowerFeatures) -> EncodedTensors:
         """Encode what `look` gave."""
         raise NotImplementedError
 

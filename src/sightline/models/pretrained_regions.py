@@ -17,7 +17,7 @@ from transformers import BertConfig, BertModel
 from sightline.errors import ModelError
 from sightline.media import RegionConfig
 from sightline.models.pretrained_model import Pretrained, encoded, hiding
-from sightline.models.retriever import EncodedTensors, Regions, Seen, TextInput, Tokens
+from sightline.models.retriever import EncodedTensors, Regions, TextInput, Tokens, TowerFeatures
 from sightline.models.towers import check_whole
 
 Weights = Mapping[str, Tensor]
@@ -75,11 +75,11 @@ class RegionMatcher(Pretrained):
         self.embed = embed
         self.head = head
 
-    def look(self, pixels: Tensor) -> Seen:
+    def image_features(self, pixels: Tensor) -> TowerFeatures:
         """Refuse: regions are detected elsewhere."""
         raise ModelError("this model reads regions, not pixels", "Give it the regions of a detector.")
 
-    def encode_images(self, images: Tensor | Seen | Regions) -> EncodedTensors:
+    def encode_images(self, images: Tensor | TowerFeatures | Regions) -> EncodedTensors:
         """Embed regions."""
         if not isinstance(images, Regions):
             raise ModelError("this model reads regions, not pixels", "Give it the regions of a detector.")

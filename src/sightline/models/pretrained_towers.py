@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from sightline.bundle.model import Calibration
 from sightline.media import Preprocess
 from sightline.models.pretrained_model import Pretrained, encoded
-from sightline.models.retriever import EncodedTensors, Seen, TextInput, Tokens
+from sightline.models.retriever import EncodedTensors, TextInput, Tokens, TowerFeatures
 
 
 class TwoTowers(Pretrained):
@@ -31,12 +31,12 @@ class TwoTowers(Pretrained):
         super().__init__(model, preprocess, text_input, dim)
         self.pad_id = pad_id
 
-    def look(self, pixels: Tensor) -> Seen:
+    def image_features(self, pixels: Tensor) -> TowerFeatures:
         """Run the image tower: its projected vector is all that is kept of a picture."""
         pooled = self.model.get_image_features(pixel_values=pixels).pooler_output
-        return Seen(pooled, pooled.new_zeros(pooled.shape[0], 0, 0))
+        return TowerFeatures(pooled, pooled.new_zeros(pooled.shape[0], 0, 0))
 
-    def encode_seen(self, seen: Seen) -> EncodedTensors:
+    def encode_seen(self, seen: TowerFeatures) -> EncodedTensors:
         """Bring what the tower gave to unit length."""
         nothing = seen.pooled.new_zeros(seen.pooled.shape[0], 0, dtype=torch.bool)
         return encoded(nothing, F.normalize(seen.pooled, dim=-1))
@@ -91,11 +91,11 @@ class NaFlexTowers(SiglipTowers):
         )
         self.register_buffer("positions", positions, persistent=False)
 
-    def look(self, pixels: Tensor) -> Seen:
+    def image_features(self, pixels: Tensor) -> TowerFeatures:
         """Cut pictures into patches, row by row, colours innermost, and run the image tower over them."""
         vision, side = self.model.vision_model, (self.rows, self.patch)
         squares = pixels.reshape(pixels.shape[0], 3, *side, *side).permute(0, 2, 4, 3, 5, 1)
         patches = vision.embeddings.patch_embedding(squares.reshape(pixels.shape[0], self.rows**2, -1))
         seen = vision.encoder(inputs_embeds=patches + self.positions).last_hidden_state
         pooled = vision.head(vision.post_layernorm(seen))
-        return Seen(pooled, pooled.new_zeros(pooled.shape[0], 0, 0))
+        return TowerFeatures(pooled, pooled.new_zeros(pooled.shape[0], 0, 0))

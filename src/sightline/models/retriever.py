@@ -35,7 +35,7 @@ class Tokens(NamedTuple):
     mask: Tensor
 
 
-class Seen(NamedTuple):
+class TowerFeatures(NamedTuple):
     """What an image tower saw: pooled [batch, hidden] and patches [batch, n, hidden].
 
     Patches are those of the grid, row by row, or clusters of them; and after them the tower's codes, if it has any.
@@ -107,11 +107,11 @@ class Retriever(nn.Module, ABC):
         return True
 
     @abstractmethod
-    def look(self, pixels: Tensor) -> Seen:
+    def image_features(self, pixels: Tensor) -> TowerFeatures:
         """Run the image tower alone on pixels [batch, 3, size, size]; of a frozen tower this need be done only once."""
 
     @abstractmethod
-    def encode_images(self, images: Tensor | Seen | Regions) -> EncodedTensors:
+    def encode_images(self, images: Tensor | TowerFeatures | Regions) -> EncodedTensors:
         """Encode pixels [batch, 3, size, size], what the tower saw in them, or regions."""
 
     @abstractmethod

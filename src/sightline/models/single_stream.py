@@ -12,7 +12,7 @@ from sightline.models import towers
 from sightline.models.fragments import mask_with_codes, mask_without_codes, new_codes, pooled_regions, with_codes
 from sightline.models.heads import ImageStates, MatchScore, UnitProjection, masked_mean
 from sightline.models.image_tower import ImageTower, Pool
-from sightline.models.retriever import EncodedTensors, Regions, Retriever, Seen, TextInput, Tokens
+from sightline.models.retriever import EncodedTensors, Regions, Retriever, TextInput, Tokens, TowerFeatures
 from sightline.models.text_tower import TextTower
 from sightline.models.towers import TowerConfig
 
@@ -104,20 +104,20 @@ class SingleStream(Retriever):
         """Whether it has an image tower."""
         return self.image is not None
 
-    def look(self, pixels: Tensor) -> Seen:
+    def image_features(self, pixels: Tensor) -> TowerFeatures:
         """Run the image tower alone."""
         if self.image is None:
             raise ModelError("this model reads regions, not pixels")
         return self.image(pixels)  # type: ignore[no-any-return]
 
-    def encode_images(self, images: Tensor | Seen | Regions) -> EncodedTensors:
+    def encode_images(self, images: Tensor | TowerFeatures | Regions) -> EncodedTensors:
         """Encode pixels [batch, 3, size, size], what the tower saw in them, or regions."""
         if isinstance(images, Regions):
             if self.image is not None:
                 raise ModelError("this model reads pixels, not regions")
             given, mask = pooled_regions(images, self.config.pool_to if self.config.pool == "kmeans" else 0)
         else:
-            given = (images if isinstance(images, Seen) else self.look(images)).patches
+            given = (images if isinstance(images, TowerFeatures) else self.image_features(images)).patches
             mask = torch.ones(given.shape[:2], dtype=torch.bool, device=given.device)
         states = self.image_states(given)
         if self.image_codes is not None:

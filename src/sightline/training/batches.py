@@ -5,17 +5,18 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from sightline.arrays import Int64Array
 from sightline.losses import Inputs
 from sightline.models.masking import Images
 from sightline.models.retriever import Retriever, Tokens
 from sightline.training.augment import Augment
-from sightline.training.corpus import Corpus, DrawnBatch, Longs, SeenImages, normalised
+from sightline.training.corpus import Corpus, DrawnBatch, FeatureCache, normalised
 from sightline.training.distributed import World, to_device
 from sightline.training.gradients import Side
 from sightline.training.region_images import RegionImages
 
 
-class Feed:
+class BatchInputs:
     """Feeds the encoders of a model, batch by batch.
 
     regions: of the pictures, for a model that reads those. seen: what a frozen image tower saw in them, where it looked
@@ -27,7 +28,7 @@ class Feed:
         model: Retriever,
         corpus: Corpus,
         regions: RegionImages | None,
-        seen: SeenImages | None,
+        seen: FeatureCache | None,
         augment: Augment | None,
         world: World,
         device: torch.device,
@@ -65,7 +66,7 @@ class Feed:
         positive, excluded = (self._mask(batch, pairs) for pairs in (batch.same.positive, batch.same.excluded))
         return positive, excluded
 
-    def _mask(self, batch: DrawnBatch, pairs: Longs) -> Tensor | None:
+    def _mask(self, batch: DrawnBatch, pairs: Int64Array) -> Tensor | None:
         if not len(pairs):
             return None
         shape = len(batch.text_images), len(batch.images)

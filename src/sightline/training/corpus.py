@@ -11,18 +11,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sightline.arrays import Int64Array
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.datasets import Record, captions_in_any
 from sightline.errors import DataError, MediaError
 from sightline.media import ImageInput, Preprocess, fit, open_image, require_pixels
-from sightline.models.retriever import Retriever, Seen, Tokens
+from sightline.models.retriever import Retriever, Tokens, TowerFeatures
 from sightline.parallel import usable_cpus
 from sightline.training.augment import Augment
 from sightline.training.distributed import to_device
 from sightline.training.same_rows import SamePairs, SameRows, SameRule
 
-Longs = npt.NDArray[np.int64]
-Before = Callable[[str, int, int], None]
+PrepareReport = Callable[[str, int, int], None]
 """Told what is done before the first step, how much of it is done, and how much there is."""
 _KEPT_BYTES = 6 << 30  # decoded images are kept in memory up to this size; more are decoded again each time
 _CHUNK = 512  # images decoded at once before training starts
@@ -35,10 +35,10 @@ class DrawnBatch:
     captions: [T], the number of each caption among those of all images. same: pairs that are no negatives.
     """
 
-    images: Longs
-    text_images: Longs
+    images: Int64Array
+    text_images: Int64Array
     tokens: Tokens
-    captions: Longs
+    captions: Int64Array
     same: SamePairs
 
 
@@ -88,7 +88,7 @@ class Corpus:
         """How pictures are sized and normalised; refused where the model reads regions."""
         return require_pixels(self.input)
 
-    def draw(self, pairs: Longs, rule: SameRule | None = None) -> DrawnBatch:
+    def draw(self, pairs: Int64Array, rule: SameRule | None = None) -> DrawnBatch:
         """Make a batch of pairs [n, 2] of (image, caption) numbers, padded to its own longest caption.
 
         rule: which rows are no negatives of each other; by default only those of one image.
@@ -101,12 +101,12 @@ class Corpus:
         same = self._same.pairs(rule or SameRule(), images, pairs[:, 0], captions)
         return DrawnBatch(images, pairs[:, 0], short, captions, same)
 
-    def tokens(self, captions: Longs) -> Tokens:
+    def tokens(self, captions: Int64Array) -> Tokens:
         """Give the tokens of captions by number, padded to the longest of all."""
         rows = torch.from_numpy(captions)
         return Tokens(self._ids[rows], self._mask[rows])
 
-    def pixels(self, images: Longs, *, keep: bool = True) -> Tensor:
+    def pixels(self, images: Int64Array, *, keep: bool = True) -> Tensor:
         """Pixels uint8 [n, 3, size, size] of images by number, on the device that trains.
 
         keep: whether to keep what has to be decoded for the next time, where memory allows.
@@ -120,7 +120,7 @@ class Corpus:
             self._is_kept[new] = True
         return kept[self._rows(images)]
 
-    def decode_all(self, before: Before | None = None) -> None:
+    def decode_all(self, on_prepare: PrepareReport | None = None) -> None:
         """Decode every image now, where memory allows to keep them all; otherwise do nothing."""
         kept = self._memory()
         if kept is None:
@@ -132,8 +132,8 @@ class Corpus:
                 ahead.append(self._pool.map(self._opened, chunks[number + len(ahead)].tolist()))
             kept[chunk[0] : chunk[-1] + 1] = self._stacked(list(ahead.popleft()))
             self._is_kept[chunk] = True
-            if before is not None:
-                before("decoding images", int(chunk[-1]) + 1, len(self))
+            if on_prepare is not None:
+                on_prepare("decoding images", int(chunk[-1]) + 1, len(self))
 
     def _memory(self) -> Tensor | None:
         """The tensor that keeps decoded images; None where they are too many for it."""
@@ -144,10 +144,10 @@ class Corpus:
                 self._kept = torch.empty(len(self.records), 3, side, side, dtype=torch.uint8, device=self._device)
         return self._kept
 
-    def _rows(self, images: Longs) -> Tensor:
+    def _rows(self, images: Int64Array) -> Tensor:
         return to_device(torch.from_numpy(images), self._device)
 
-    def _decoded(self, images: Longs) -> Tensor:
+    def _decoded(self, images: Int64Array) -> Tensor:
         return self._stacked(list(self._pool.map(self._opened, images.tolist())))
 
     def _stacked(self, arrays: list[npt.NDArray[np.uint8]]) -> Tensor:
@@ -181,7 +181,7 @@ def room(device: torch.device, on_cpu: int) -> int:
     return torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else on_cpu
 
 
-class SeenImages:
+class FeatureCache:
     """What a frozen image tower sees in every image, computed once: training then runs without the tower.
 
     views: how many versions of each image it saw. The first is the image itself, others are augmented.
@@ -189,7 +189,7 @@ class SeenImages:
 
     LIMIT = 16 << 30
 
-    def __init__(self, seen: Seen, views: int = 1) -> None:
+    def __init__(self, seen: TowerFeatures, views: int = 1) -> None:
         self._seen, self.views = seen, views
 
     @classmethod
@@ -199,19 +199,19 @@ class SeenImages:
         corpus: Corpus,
         model: Retriever,
         device: torch.device,
-        before: Before | None = None,
+        on_prepare: PrepareReport | None = None,
         augment: Augment | None = None,
         seed: int = 0,
         batch: int = 128,
-    ) -> "SeenImages | None":
+    ) -> "FeatureCache | None":
         """Look at every image of the corpus, unless that takes more than 16 GiB (on a GPU, half of its free memory)."""
         views = max(1, augment.views) if augment is not None else 1
         if views > 1:
-            corpus.decode_all(before)
+            corpus.decode_all(on_prepare)
         limit, total = room(device, cls.LIMIT), views * len(corpus)
         kind = torch.bfloat16 if device.type == "cuda" else torch.float32
         generator = torch.Generator().manual_seed(seed)
-        whole: Seen | None = None
+        whole: TowerFeatures | None = None
         for view in range(views):
             for start in range(0, len(corpus), batch):
                 numbers = np.arange(start, min(start + batch, len(corpus)))
@@ -219,7 +219,7 @@ class SeenImages:
                 if view and augment is not None:
                     pixels = augment(pixels, generator)
                 with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-                    seen = model.look(normalised(pixels, corpus.preprocess))
+                    seen = model.image_features(normalised(pixels, corpus.preprocess))
                 if whole is None:
                     if sum(part[0].numel() for part in seen if part is not None) * kind.itemsize * total > limit:
                         return None
@@ -228,8 +228,8 @@ class SeenImages:
                 for kept, part in zip(whole, seen, strict=True):
                     if kept is not None and part is not None:
                         kept[first : first + len(numbers)] = part
-                if before is not None:
-                    before("looking at pictures", first + len(numbers), total)
+                if on_prepare is not None:
+                    on_prepare("looking at pictures", first + len(numbers), total)
         return None if whole is None else cls(whole, views)
 
     def draw(self, count: int, seed: int) -> Tensor:
@@ -238,15 +238,16 @@ class SeenImages:
             return torch.empty(0)
         return torch.randint(self.views, (count,), generator=torch.Generator().manual_seed(seed))
 
-    def of_images(self, images: Longs, views: Tensor | None = None) -> Seen:
+    def of_images(self, images: Int64Array, views: Tensor | None = None) -> TowerFeatures:
         """Give what was seen in images by number, in the views [n] given or in themselves."""
         rows = torch.from_numpy(images)
         if views is not None and len(views):
             rows = rows + views * (len(self._seen.pooled) // self.views)
         rows = to_device(rows, self._seen.pooled.device)
-        return Seen(*(None if part is None else part[rows].float() for part in self._seen))  # type: ignore[arg-type]
+        return TowerFeatures(*(None if part is None else part[rows].float() for part in self._seen))  # type: ignore[arg-type]
 
 
-def _room_for(seen: Seen, rows: int, kind: torch.dtype) -> Seen:
+def _room_for(seen: TowerFeatures, rows: int, kind: torch.dtype) -> TowerFeatures:
     """Allocate `rows` rows of what was seen in a few images."""
-    return Seen(*(part if part is None else part.new_empty(rows, *part.shape[1:], dtype=kind) for part in seen))  # type: ignore[arg-type]
+    parts = (part if part is None else part.new_empty(rows, *part.shape[1:], dtype=kind) for part in seen)
+    return TowerFeatures(*parts)  # type: ignore[arg-type]

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from sightline.datasets.sampler import DrawRule
 from sightline.errors import RecipeError
 from sightline.training.tables import at_least, check_share
 
-DrawRule = Literal["pairs", "unique", "one", "all"]
 SameBy = Literal["image", "caption", "label"]
 
 

@@ -1,13 +1,13 @@
-"""Before the first step: what frozen weights make of some pictures, for objectives that sort it into classes."""
+"""Before the first step: what frozen weights make of some pictures, for losses that sort it into classes."""
 
 import numpy as np
 import torch
 from torch import nn
 
-from sightline.losses import Objective
+from sightline.losses import Loss
 from sightline.models.masking import Images, frozen_features, may_hide, two_towers
 from sightline.models.retriever import Retriever
-from sightline.training.corpus import Corpus, SeenImages, normalised
+from sightline.training.corpus import Corpus, FeatureCache, normalised
 from sightline.training.distributed import World
 from sightline.training.region_images import RegionImages
 
@@ -15,19 +15,19 @@ PICTURES = 512
 _BATCH = 64
 
 
-def study(
-    objectives: nn.ModuleDict,
+def init_from_features(
+    losses: nn.ModuleDict,
     model: Retriever,
     corpus: Corpus,
-    seen: SeenImages | RegionImages | None,
+    seen: FeatureCache | RegionImages | None,
     world: World,
 ) -> None:
-    """Show every objective that asks for it the fragments of up to 512 pictures, spread over the corpus.
+    """Show every loss that asks for it the fragments of up to 512 pictures, spread over the corpus.
 
     seen: what the image tower saw in the pictures, where it looked already, or their regions. All processes keep what
     the leading one found, lest they sort alike fragments differently.
     """
-    asking = [one for one in objectives.values() if isinstance(one, Objective) and one.asks_features]
+    asking = [one for one in losses.values() if isinstance(one, Loss) and one.needs_features]
     if not asking:
         return
     dual = two_towers(model.eval(), "masked_fragments")
@@ -39,7 +39,7 @@ def study(
         images = normalised(corpus.pixels(some), corpus.preprocess) if seen is None else seen.of_images(some)
         parts.append(frozen_features(dual, images)[may_hide(dual, images)])
     features = torch.cat(parts)
-    for objective in asking:
-        objective.study(features)
-        for buffer in objective.buffers():
+    for loss in asking:
+        loss.init_from_features(features)
+        for buffer in loss.buffers():
             buffer.copy_(world.tell(buffer.cpu()))

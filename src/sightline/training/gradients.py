@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sightline.errors import SightlineError
-from sightline.losses.base import Field, Inputs, Objective, Pairs, Sides
+from sightline.losses.base import Field, Inputs, Loss, Pairs, Sides
 from sightline.models.retriever import EncodedTensors, Retriever
 from sightline.training.distributed import World
 
@@ -49,57 +49,56 @@ class Side:
 
 def backward(
     model: Retriever,
-    objectives: Mapping[str, tuple[Objective, float]],
+    losses: Mapping[str, tuple[Loss, float]],
     texts: Side,
     images: Side,
     *,
     seed: int,
     chunk: int = 0,
     world: World | None = None,
-    taught: Tensor | None = None,
+    teacher_scores: Tensor | None = None,
     inputs: Inputs | None = None,
     also_positive: Tensor | None = None,
     excluded: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Add the gradients of the weighted objectives to the parameters; gives each objective's value, on the device.
+    """Add the gradients of the weighted losses to the parameters; gives each loss's value, on the device.
 
-    seed: of everything random in this step. chunk: rows encoded at once; 0 is all of them. taught: a teacher's scores
-    of all texts with all images. inputs: what this process's share was encoded from. also_positive, excluded: see
-    `Pairs`.
+    seed: of everything random in this step. chunk: rows encoded at once; 0 is all of them. inputs: what this process's
+    share was encoded from. teacher_scores, also_positive, excluded: see `Pairs`.
 
-    A parameter that no objective of this step depends on gets no gradient at all, rather than one of zeros, so that
-    the optimiser leaves it alone: where objectives take turns, a turn must not decay what only the others train.
+    A parameter that no loss of this step depends on gets no gradient at all, rather than one of zeros, so that
+    the optimiser leaves it alone: where losses take turns, a turn must not decay what only the others train.
     """
     world = world or World()
     sides = [(side, side.share(world)) for side in (texts, images)]
-    fields = [_fields(side, objectives) for side in ("texts", "images")]
+    fields = [_fields(side, losses) for side in ("texts", "images")]
     encoded = [_Encoding.of(side, own, world, chunk, seed * 2 + i, fields[i]) for i, (side, own) in enumerate(sides)]
     text, image = (part.gathered for part in encoded)
     own = encoded[0].own, encoded[1].own
-    pairs = Pairs(text, image, texts.ids, images.ids, *own, taught, inputs, also_positive, excluded)
+    pairs = Pairs(text, image, texts.ids, images.ids, *own, teacher_scores, inputs, also_positive, excluded)
     values = {}
     total = torch.zeros((), device=texts.ids.device)
-    for name, (objective, weight) in objectives.items():
-        share = objective(pairs, model, torch.Generator().manual_seed(seed))
+    for name, (loss, weight) in losses.items():
+        share = loss(pairs, model, torch.Generator().manual_seed(seed))
         values[name] = share.detach()
         total = total + weight * share
     if total.requires_grad:
         total.backward()  # type: ignore[no-untyped-call]
     for part in encoded:
         part.send_back(world)
-    world.add_gradients(_parameters(model, objectives))
+    world.add_gradients(_parameters(model, losses))
     return {name: world.add(value) for name, value in values.items()}
 
 
-def _fields(side: Sides, objectives: Mapping[str, tuple[Objective, float]]) -> set[Field]:
-    """Which fields of a side the objectives send gradients into."""
-    return {field for objective, _ in objectives.values() if side in objective.sends_to for field in objective.needs}
+def _fields(side: Sides, losses: Mapping[str, tuple[Loss, float]]) -> set[Field]:
+    """Which fields of a side the losses send gradients into."""
+    return {field for loss, _ in losses.values() if side in loss.sends_to for field in loss.needs}
 
 
-def _parameters(model: Retriever, objectives: Mapping[str, tuple[Objective, float]]) -> Iterable[Tensor]:
+def _parameters(model: Retriever, losses: Mapping[str, tuple[Loss, float]]) -> Iterable[Tensor]:
     yield from model.parameters()
-    for objective, _ in objectives.values():
-        yield from objective.parameters()
+    for loss, _ in losses.values():
+        yield from loss.parameters()
 
 
 class _Encoding:

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sightline.arrays import Int64Array
 from sightline.datasets import neighbours
 from sightline.models.fragments import clusters
 from sightline.models.retriever import Retriever
-from sightline.training.corpus import Corpus, Longs, SeenImages, normalised
+from sightline.training.corpus import Corpus, FeatureCache, normalised
 from sightline.training.data_tables import NeighbourRecipe
 from sightline.training.distributed import World
 from sightline.training.recipe import Recipe
@@ -40,7 +41,7 @@ class Neighbours:
         recipe: Recipe,
         corpus: Corpus,
         model: Retriever,
-        seen: SeenImages | RegionImages | None,
+        seen: FeatureCache | RegionImages | None,
         world: World,
         per_epoch: int,
         steps: int,
@@ -48,7 +49,7 @@ class Neighbours:
         self._asked, self._recipe, self._corpus = asked, recipe, corpus
         self._model, self._seen, self._world = model, seen, world
         self._per_epoch, self._first_epoch = per_epoch, ceil(round(asked.begin * steps) / per_epoch)
-        self.cluster_of: Longs = np.zeros(len(corpus), dtype=np.int64)
+        self.cluster_of: Int64Array = np.zeros(len(corpus), dtype=np.int64)
 
     def restore(self, saved: Path) -> None:
         """Take the clusters of the state that a run goes on from."""
@@ -60,7 +61,7 @@ class Neighbours:
         """Whether an epoch is drawn from clusters."""
         return epoch >= self._first_epoch
 
-    def batches(self, epoch: int, start: int) -> Iterator[Longs]:
+    def batches(self, epoch: int, start: int) -> Iterator[Int64Array]:
         """Give the batches of an epoch without the first `start`; where there are all, clusters are found first."""
         if not start:
             self.cluster_of = self._clusters()
@@ -69,7 +70,7 @@ class Neighbours:
         return islice(drawn, start, self._per_epoch)
 
     @torch.no_grad()
-    def _clusters(self) -> Longs:
+    def _clusters(self) -> Int64Array:
         """Put every picture into a cluster by its embedding; all processes take what the leading one found."""
         corpus, model, seen, world = self._corpus, self._model, self._seen, self._world
         own = world.share(len(corpus))
@@ -83,7 +84,7 @@ class Neighbours:
                 parts.append(model.encode_images(images).embedding.float())
         embeddings = world.gather(torch.cat(parts), len(corpus))
         shares, _ = clusters(embeddings[None], min(self._asked.clusters, len(corpus)), rounds=_ROUNDS)
-        found: Longs = world.tell(shares[0].argmax(0).cpu().numpy())
+        found: Int64Array = world.tell(shares[0].argmax(0).cpu().numpy())
         return found
 
     def tensors(self) -> dict[str, Tensor]:

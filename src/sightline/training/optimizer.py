@@ -11,7 +11,7 @@ from sightline.models.retriever import Retriever
 from sightline.training.recipe import nearest
 from sightline.training.tables import OptimizerRecipe
 
-HEADS, OBJECTIVES = "heads", "objectives"
+HEADS, LOSSES = "heads", "losses"
 
 
 def parts_of(model: Retriever) -> dict[str, list[nn.Parameter]]:
@@ -25,14 +25,14 @@ def parts_of(model: Retriever) -> dict[str, list[nn.Parameter]]:
     return parts
 
 
-def make_optimizer(recipe: OptimizerRecipe, model: Retriever, objectives: Iterable[nn.Module]) -> torch.optim.AdamW:
+def make_optimizer(recipe: OptimizerRecipe, model: Retriever, losses: Iterable[nn.Module]) -> torch.optim.AdamW:
     """Set dropout, freeze the parts whose rate is zero, and make an optimiser of the others.
 
     Vectors (biases, norms, temperatures) do not decay. What is frozen already (a temperature that is not learned)
     stays frozen at any rate. On a GPU the steps of all parameters of a group are one computation.
     """
     parts = parts_of(model)
-    parts[OBJECTIVES] = [p for objective in objectives for p in objective.parameters()]
+    parts[LOSSES] = [p for loss in losses for p in loss.parameters()]
     for name in recipe.rates:
         if name not in parts:
             raise RecipeError(f'optimizer.rates: this model has no part "{name}"', nearest(name, parts))
@@ -62,7 +62,7 @@ def make_optimizer(recipe: OptimizerRecipe, model: Retriever, objectives: Iterab
                     if own == factor and parameter.requires_grad and (parameter.ndim > 1) == decays
                 ]
                 if chosen:
-                    decay = recipe.weight_decay if decays and name != OBJECTIVES else 0.0
+                    decay = recipe.weight_decay if decays and name != LOSSES else 0.0
                     own_rate = rate * factor
                     group = {"params": chosen, "lr": own_rate, "initial_lr": own_rate, "weight_decay": decay}
                     groups.append({**group, "name": name})

@@ -33,7 +33,7 @@ class Recipe:
 
     model: `start` (a checkpoint's folder to go on from; with `add`, settings of a matcher that it lacks), or `kind`
     ("dual_stream", "single_stream") and the settings of that kind.
-    objectives: by a name of your choice, each with its `loss` (triplet, contrastive, matching, listwise, distill,
+    losses: by a name of your choice, each with its `loss` (triplet, contrastive, matching, listwise, distill,
     relation, masked_words, masked_fragments), its `weight`, its `begin` and `end` if it takes part only between these
     shares of all steps, and that loss's own settings.
     teacher: for distill.
@@ -42,7 +42,7 @@ class Recipe:
     name: str
     model: Mapping[str, Any]
     data: DataRecipe
-    objectives: Mapping[str, Mapping[str, Any]]
+    losses: Mapping[str, Mapping[str, Any]]
     schedule: ScheduleRecipe
     optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)
     validation: ValidationRecipe = field(default_factory=ValidationRecipe)
@@ -53,18 +53,18 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not self.objectives:
-            raise RecipeError("objectives: a recipe needs at least one")
+        if not self.losses:
+            raise RecipeError("losses: a recipe needs at least one")
         if not 0 <= self.seed < 2**32:
             raise RecipeError(f"seed is {self.seed}", "Give a number from 0 to 4294967295.")
         for name in self.schedule.pattern:
-            if name not in self.objectives:
-                raise RecipeError(f'schedule.pattern: no objective is called "{name}"', nearest(name, self.objectives))
+            if name not in self.losses:
+                raise RecipeError(f'schedule.pattern: no loss is called "{name}"', nearest(name, self.losses))
         for name, weight in self.weights.items():
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
-                raise RecipeError(f"objectives.{name}.weight is {weight!r}", "Give a number from 0 up.")
+                raise RecipeError(f"losses.{name}.weight is {weight!r}", "Give a number from 0 up.")
         if not any(self.weights.values()):
-            raise RecipeError("objectives: all weights are 0: there is nothing to train for")
+            raise RecipeError("losses: all weights are 0: there is nothing to train for")
         self._check_spans()
         if self.blend is not None and not self.start:
             raise RecipeError("blend: a new model has nothing to blend", "Give model.start, or leave out blend.")
@@ -78,30 +78,30 @@ class Recipe:
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weight of every objective by its name."""
-        return {name: terms.get("weight", 1.0) for name, terms in self.objectives.items()}
+        """The weight of every loss by its name."""
+        return {name: terms.get("weight", 1.0) for name, terms in self.losses.items()}
 
     @property
     def spans(self) -> dict[str, tuple[float, float]]:
-        """Between which shares of all steps every objective takes part."""
-        return {name: (terms.get("begin", 0.0), terms.get("end", 1.0)) for name, terms in self.objectives.items()}
+        """Between which shares of all steps every loss takes part."""
+        return {name: (terms.get("begin", 0.0), terms.get("end", 1.0)) for name, terms in self.losses.items()}
 
     def _check_spans(self) -> None:
-        """Refuse objectives that never take part, or that leave a part of the run without any."""
+        """Refuse losses that never take part, or that leave a part of the run without any."""
         for name, span in self.spans.items():
             for key, share in zip(("begin", "end"), span, strict=True):
-                check_share(f"objectives.{name}.{key}", share)
+                check_share(f"losses.{name}.{key}", share)
             if span[0] >= span[1]:
-                raise RecipeError(f"objectives.{name}: ends at {span[1]}, and would begin at {span[0]}")
+                raise RecipeError(f"losses.{name}: ends at {span[1]}, and would begin at {span[0]}")
             if span != (0, 1) and self.schedule.run != "together":
-                raise RecipeError(f'objectives.{name}: begin and end are for schedule.run = "together"')
+                raise RecipeError(f'losses.{name}: begin and end are for schedule.run = "together"')
         covered = 0.0
         for begin, end in sorted(span for name, span in self.spans.items() if self.weights[name]):
             if begin > covered:
-                raise RecipeError(f"objectives: none takes part from {covered} to {begin} of the run")
+                raise RecipeError(f"losses: none takes part from {covered} to {begin} of the run")
             covered = max(covered, end)
         if covered < 1:
-            raise RecipeError(f"objectives: none takes part after {covered} of the run")
+            raise RecipeError(f"losses: none takes part after {covered} of the run")
 
     @property
     def start(self) -> str:
@@ -143,6 +143,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def parse_recipe(data: Mapping[str, Any], where: str) -> Recipe:
     """Check a recipe's contents, with ${NAME} replaced by environment variables."""
+    if "objectives" in data:
+        raise RecipeError(f"{where}: [objectives] is now called [losses]", "Rename the table to [losses.NAME].")
     return settings.parse(Recipe, expanded(data, where), where, RecipeError)
 
 

@@ -5,12 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 
+from sightline.arrays import Int64Array
 from sightline.datasets.regions import RegionSlice, RegionStore
 from sightline.errors import DataError, MediaError, RecipeError
 from sightline.media import RegionConfig, split_padding, stack_inputs, to_input
 from sightline.models.retriever import Regions
 from sightline.parallel import usable_cpus
-from sightline.training.corpus import Corpus, Longs
+from sightline.training.corpus import Corpus
 from sightline.training.recipe import Recipe
 
 
@@ -42,7 +43,7 @@ class RegionImages:
             raise RecipeError("augment: changes pixels, and this model reads regions", "Leave it out.")
         return cls(corpus, corpus.input, device)
 
-    def of_images(self, images: Longs, most: int = 0) -> Regions:
+    def of_images(self, images: Int64Array, most: int = 0) -> Regions:
         """Give the regions of pictures by number, padded to `most` of them, or to as many as one of these has."""
         try:
             sources = [self._records[image].image for image in images]

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from sightline.arrays import Int64Array
 from sightline.training.data_tables import SourceRecipe
 
-IntArray = npt.NDArray[np.int64]
 _NONE = np.empty(0, dtype=np.int64)
 
 
@@ -37,7 +36,7 @@ class SameRows:
     labels: [images], None for an image without one.
     """
 
-    def __init__(self, captions: Iterable[str], first: IntArray, labels: Sequence[str | None]) -> None:
+    def __init__(self, captions: Iterable[str], first: Int64Array, labels: Sequence[str | None]) -> None:
         self._first = first
         self._text = _numbered(_normalised(caption) for caption in captions)
         self._label = _numbered(labels)
@@ -46,7 +45,7 @@ class SameRows:
         distinct = np.unique(np.stack([self._text, owner], 1), axis=0)[:, 0]
         self._shared = np.bincount(distinct, minlength=1) > 1
 
-    def pairs(self, rule: SameRule, images: IntArray, text_images: IntArray, captions: IntArray) -> "SamePairs":
+    def pairs(self, rule: SameRule, images: Int64Array, text_images: Int64Array, captions: Int64Array) -> "SamePairs":
         """Find the pairs of a batch under a rule.
 
         images: [I], sorted, the images of the batch; text_images: [T], the image of each text; captions: [T], the
@@ -76,11 +75,11 @@ class SamePairs:
     excluded: neither positives nor negatives. positive: right answers besides an image's own captions.
     """
 
-    excluded: IntArray
-    positive: IntArray
+    excluded: Int64Array
+    positive: Int64Array
 
 
-def _join(text_groups: IntArray, image_groups: IntArray, image_rows: IntArray, images: int) -> IntArray:
+def _join(text_groups: Int64Array, image_groups: Int64Array, image_rows: Int64Array, images: int) -> Int64Array:
     """Pair every text with the images that have its group; groups below 0 pair with nothing."""
     order = np.argsort(text_groups, kind="stable")
     ordered = text_groups[order]
@@ -92,7 +91,7 @@ def _join(text_groups: IntArray, image_groups: IntArray, image_rows: IntArray, i
     return np.unique(order[places] * images + np.repeat(image_rows, counts))
 
 
-def _numbered(values: Iterable[str | None]) -> IntArray:
+def _numbered(values: Iterable[str | None]) -> Int64Array:
     """Number distinct texts in the order they first appear; None is -1."""
     numbers: dict[str, int] = {}
     return np.array([-1 if one is None else numbers.setdefault(one, len(numbers)) for one in values], dtype=np.int64)

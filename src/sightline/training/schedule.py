@@ -1,4 +1,4 @@
-"""What the schedule of a recipe makes of a step: how fast everything learns, and which objectives it has."""
+"""What the schedule of a recipe makes of a step: how fast everything learns, and which losses it has."""
 
 import math
 import random
@@ -28,7 +28,7 @@ def rate_at(step: int, steps: int, schedule: ScheduleRecipe) -> float:
 
 
 def weights_at(step: int, recipe: Recipe) -> dict[str, float]:
-    """Give the objectives of a step by name, with their weights.
+    """Give the losses of a step by name, with their weights.
 
     Where one is drawn at random, its weight has done its work in the draw and is 1.
     """
@@ -43,6 +43,6 @@ def weights_at(step: int, recipe: Recipe) -> dict[str, float]:
 
 
 def takes_part(name: str, step: int, steps: int, recipe: Recipe) -> bool:
-    """Say whether `step` of `steps` lies between the begin and the end of an objective."""
+    """Say whether `step` of `steps` lies between the begin and the end of a loss."""
     begin, end = recipe.spans[name]
     return round(begin * steps) <= step < round(end * steps)

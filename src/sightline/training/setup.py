@@ -1,4 +1,4 @@
-"""What a run begins with: its pictures and captions, its model and tokenizer, its objectives."""
+"""What a run begins with: its pictures and captions, its model and tokenizer, its losses."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from sightline.datasets import Record, captions_in_any, read_all
 from sightline.datasets.wordnet import WordNet
 from sightline.errors import DataError, MediaError, RecipeError
 from sightline.evaluation.test_set import Questions
-from sightline.losses import OBJECTIVES
+from sightline.losses import LOSSES
 from sightline.media import ImageInput, to_input
 from sightline.models import DualStreamConfig, checkpoint
 from sightline.models.retriever import Retriever
@@ -138,28 +138,28 @@ def make_model(
     return checkpoint.build(config), learn_tokenizer(captions, int(text.config["vocab_size"]), length)
 
 
-def make_objectives(recipe: Recipe, model: Retriever | None = None) -> nn.ModuleDict:
-    """Make the objectives of a recipe, by its names for them, and fit them to the model they are to train."""
+def make_losses(recipe: Recipe, model: Retriever | None = None) -> nn.ModuleDict:
+    """Make the losses of a recipe, by its names for them, and fit them to the model they are to train."""
     made = nn.ModuleDict()
-    for name, terms in recipe.objectives.items():
-        loss = terms.get("loss")
-        if loss not in OBJECTIVES:
-            raise RecipeError(f"objectives.{name}.loss: {loss!r} is not a loss", nearest(str(loss), OBJECTIVES))
+    for name, terms in recipe.losses.items():
+        kind = terms.get("loss")
+        if kind not in LOSSES:
+            raise RecipeError(f"losses.{name}.loss: {kind!r} is not a loss", nearest(str(kind), LOSSES))
         chosen = {key: value for key, value in terms.items() if key not in ("loss", "weight", "begin", "end")}
-        objective = settings.call(OBJECTIVES[loss], chosen, f"objectives.{name}", RecipeError)
+        loss = settings.call(LOSSES[kind], chosen, f"losses.{name}", RecipeError)
         if model is not None:
-            objective.fit(model)
-        made[name] = objective
-    _check_teacher(recipe, [name for name, objective in made.items() if objective.asks_teacher])
+            loss.fit(model)
+        made[name] = loss
+    _check_teacher(recipe, [name for name, loss in made.items() if loss.needs_teacher])
     return made
 
 
 def _check_teacher(recipe: Recipe, asking: Sequence[str]) -> None:
-    """Refuse objectives without the teacher they ask for, and a teacher whom none of them hears."""
+    """Refuse losses without the teacher they ask for, and a teacher whom none of them hears."""
     if asking and recipe.teacher is None:
         raise RecipeError(
-            f"objectives.{asking[0]}: {recipe.objectives[asking[0]]['loss']} learns from a teacher, and there is none",
+            f"losses.{asking[0]}: {recipe.losses[asking[0]]['loss']} learns from a teacher, and there is none",
             'Add teacher = { model = "runs/…/best" }.',
         )
     if recipe.teacher is not None and not asking:
-        raise RecipeError("teacher: no objective learns from it", 'Add one with loss = "distill", or leave it out.')
+        raise RecipeError("teacher: no loss learns from it", 'Add one with loss = "distill", or leave it out.')

@@ -27,7 +27,7 @@ _PATIENCE = 30.0  # seconds until a network disk shows a folder that another mac
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TrainingProgress:
     """Where a run stands: steps done, the best validation result so far and the step it was seen at."""
 
     step: int = 0
@@ -70,8 +70,8 @@ def save_state(
     model: checkpoint.AnyRetriever,
     tokenizer: Tokenizer,
     optimizer: torch.optim.Optimizer,
-    objectives: nn.ModuleDict,
-    standing: Standing,
+    losses: nn.ModuleDict,
+    progress: TrainingProgress,
     more: Mapping[str, Tensor] | None = None,
     world: World = ALONE,
 ) -> None:
@@ -83,8 +83,8 @@ def save_state(
         tensors = _moments(optimizer, world)
         if world.leads:
             checkpoint.save(model, tokenizer, new)
-            (new / STATE_FILE).write_text(json.dumps(asdict(standing)) + "\n", encoding="utf-8")
-            tensors |= _weights(objectives) | dict(more or {})
+            (new / STATE_FILE).write_text(json.dumps(asdict(progress)) + "\n", encoding="utf-8")
+            tensors |= _weights(losses) | dict(more or {})
         world.wait()
         _check_seen(new)
         save_file(tensors, new / _part(world.rank, world.size))
@@ -111,32 +111,32 @@ def saved_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
         return {name.removeprefix(prefix): tensors.get_tensor(name) for name in names}
 
 
-def load_state(folder: Path, optimizer: torch.optim.Optimizer, objectives: nn.ModuleDict) -> Standing:
-    """Put the optimiser and the objectives back as they were; the model itself is loaded as any checkpoint."""
+def load_state(folder: Path, optimizer: torch.optim.Optimizer, losses: nn.ModuleDict) -> TrainingProgress:
+    """Put the optimiser and the losses back as they were; the model itself is loaded as any checkpoint."""
     try:
         tensors = {name: value for part in _parts(folder) for name, value in load_file(part).items()}
-        standing = Standing(**json.loads((folder / STATE_FILE).read_text(encoding="utf-8")))
+        progress = TrainingProgress(**json.loads((folder / STATE_FILE).read_text(encoding="utf-8")))
     except SightlineError:
         raise
     except Exception as error:  # damaged files raise all sorts
         raise SightlineError(f"{folder}: the saved state cannot be read: {error}", "Start the run anew.") from error
-    objectives.load_state_dict(_below("objectives/", tensors))
+    losses.load_state_dict(_below("losses/", tensors))
     counts_there = bool(optimizer.defaults.get("fused"))  # a fused step reads its count where the parameter is
     for index, parameter in enumerate(_parameters(optimizer)):
         state = _below(f"optimizer/{index}/", tensors)
         if state:
             moved = {k: v.to(parameter.device) for k, v in state.items() if v.ndim or counts_there}
             optimizer.state[parameter] = state | moved
-    return standing
+    return progress
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _weights(objectives: nn.ModuleDict) -> dict[str, Tensor]:
-    """The objectives' own weights, by name."""
-    return {f"objectives/{name}": value.detach().clone() for name, value in objectives.state_dict().items()}
+def _weights(losses: nn.ModuleDict) -> dict[str, Tensor]:
+    """The losses' own weights, by name."""
+    return {f"losses/{name}": value.detach().clone() for name, value in losses.state_dict().items()}
 
 
 def _moments(optimizer: torch.optim.Optimizer, world: World) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ from sightline.errors import RecipeError
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRecipe:
-    """How long to train, and which objectives a step has.
+    """How long to train, and which losses a step has.
 
     run: "together" (the weighted sum of all), "pattern" (the names in `pattern`, one a step, over and over) or "random"
     (one a step, drawn in proportion to its weight).
@@ -38,7 +38,7 @@ class ScheduleRecipe:
         for share in self.drops:
             check_share("schedule.drops", share)
         if (self.run == "pattern") != bool(self.pattern):
-            raise RecipeError('schedule: run = "pattern" and a pattern of objectives go together')
+            raise RecipeError('schedule: run = "pattern" and a pattern of losses go together')
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class OptimizerRecipe:
 
     lr: the learning rate of everything not named in `rates`.
     rates: learning rates of parts: image, text, matcher, transformer (the encoders that there are), heads (the rest of
-    the model), objectives (such as a learned temperature). A part at 0 is frozen.
+    the model), losses (such as a learned temperature). A part at 0 is frozen.
     frozen_layers: for an encoder, how many of its first layers stay as they are, with the embeddings below them.
     layer_decay: for an encoder, how much lower the rate of each layer is than that of the layer above it, such as 0.75.
     dropout: for an encoder, the share of what its layers give that is left out at random; others keep their own.
@@ -109,7 +109,7 @@ TeacherBy = Literal["embedding", "fragments", "match"]
 
 @dataclass(frozen=True, slots=True)
 class TeacherRecipe:
-    """Who teaches the objectives that ask for it (distill).
+    """Who teaches the losses that ask for it (distill).
 
     model: a checkpoint's folder.
     by: what it compares texts and pictures by: "embedding", "fragments" (late interaction) or "match", which judges

@@ -8,15 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sightline.arrays import Int64Array
 from sightline.bundle.model import Ability
 from sightline.datasets import Record
 from sightline.errors import RecipeError
 from sightline.losses.base import Pairs
-from sightline.losses.match_scores import judge
+from sightline.losses.match_scores import match_logits
 from sightline.media import Preprocess
 from sightline.models import checkpoint
 from sightline.models.retriever import EncodedTensors, Retriever, Tokens
-from sightline.training.corpus import Before, Corpus, DrawnBatch, Longs, normalised
+from sightline.training.corpus import Corpus, DrawnBatch, PrepareReport, normalised
 from sightline.training.distributed import World
 from sightline.training.recipe import Recipe
 from sightline.training.tables import TeacherBy, TeacherRecipe
@@ -31,7 +32,7 @@ def find_teacher(
     corpus: Corpus,
     device: torch.device,
     world: World,
-    before: Before | None = None,
+    on_prepare: PrepareReport | None = None,
 ) -> "Teacher | None":
     """Open the teacher of a recipe, if it has one; `corpus` is the student's."""
     asked = recipe.teacher
@@ -54,7 +55,7 @@ def find_teacher(
             "Leave out augment, or choose a teacher with the same size and resize.",
         )
     pictures, remembers = corpus if alike else own, recipe.augment is None
-    return Teacher(model.to(device), own, pictures, asked, world, remembers, before)
+    return Teacher(model.to(device), own, pictures, asked, world, remembers, on_prepare)
 
 
 class Teacher:
@@ -75,15 +76,17 @@ class Teacher:
         asked: TeacherRecipe,
         world: World,
         remembers: bool,
-        before: Before | None = None,
+        on_prepare: PrepareReport | None = None,
     ) -> None:
         self.model = model.eval().requires_grad_(False)
         self._corpus, self._pictures, self._world = corpus, pictures, world
         self._by, self._chunk = asked.by, asked.chunk
-        self._texts = Remembered.of(sum(corpus.captions_per_image), self._read, _as("reading as teacher", before))
+        self._texts = EncodingCache.of(
+            sum(corpus.captions_per_image), self._read, _as("reading as teacher", on_prepare)
+        )
         self._images = None
         if remembers:
-            self._images = Remembered.of(len(corpus), self._look, _as("looking as teacher", before))
+            self._images = EncodingCache.of(len(corpus), self._look, _as("looking as teacher", on_prepare))
 
     @torch.no_grad()
     def scores(self, batch: DrawnBatch, pixels: Tensor | None = None) -> Tensor:
@@ -100,7 +103,7 @@ class Teacher:
         return self._matched(pairs) if self._by == "match" else pairs.scores(self._by)
 
     def _gathered(
-        self, numbers: Longs, kept: "Remembered | None", encode: Callable[[Longs], EncodedTensors]
+        self, numbers: Int64Array, kept: "EncodingCache | None", encode: Callable[[Int64Array], EncodedTensors]
     ) -> EncodedTensors:
         """Take items from memory; or encode this process's share, and gather what the others encoded."""
         if kept is not None:
@@ -108,13 +111,13 @@ class Teacher:
         own = encode(numbers[self._world.share(len(numbers))])
         return EncodedTensors(*(None if part is None else self._world.gather(part, len(numbers)) for part in own))  # type: ignore[arg-type]
 
-    def _read(self, captions: Longs) -> EncodedTensors:
+    def _read(self, captions: Int64Array) -> EncodedTensors:
         """Encode captions by number, all at the same length."""
         tokens = self._corpus.tokens(captions)
         device = next(self.model.parameters()).device
         return self._needed(self.model.encode_texts(Tokens(tokens.ids.to(device), tokens.mask.to(device))))
 
-    def _look(self, images: Longs) -> EncodedTensors:
+    def _look(self, images: Int64Array) -> EncodedTensors:
         """Encode pictures by number."""
         return self._seen(self._pictures.pixels(images))
 
@@ -131,11 +134,13 @@ class Teacher:
         texts, images = len(pairs.text_ids), len(pairs.image_ids)
         own = self._world.share(texts)
         numbers = torch.arange(own.start * images, own.stop * images, device=pairs.text_ids.device)
-        logits = [judge(pairs, self.model, some // images, some % images) for some in torch.split(numbers, self._chunk)]
+        logits = [
+            match_logits(pairs, self.model, some // images, some % images) for some in torch.split(numbers, self._chunk)
+        ]
         return self._world.gather(torch.cat(logits).view(-1, images), texts)
 
 
-class Remembered:
+class EncodingCache:
     """What a model that does not learn makes of every item, computed once."""
 
     LIMIT = 16 << 30
@@ -146,8 +151,12 @@ class Remembered:
     @classmethod
     @torch.no_grad()
     def of(
-        cls, count: int, encode: Callable[[Longs], EncodedTensors], told: Callable[[int, int], None], batch: int = 256
-    ) -> "Remembered | None":
+        cls,
+        count: int,
+        encode: Callable[[Int64Array], EncodedTensors],
+        told: Callable[[int, int], None],
+        batch: int = 256,
+    ) -> "EncodingCache | None":
         """Encode items 0 to `count`, unless that would take more than 16 GiB; on a GPU in half precision."""
         parts: list[EncodedTensors] = []
         for start in range(0, count, batch):
@@ -158,16 +167,16 @@ class Remembered:
             told(int(numbers[-1]) + 1, count)
         return cls(EncodedTensors(*(None if some[0] is None else torch.cat(some) for some in zip(*parts, strict=True))))  # type: ignore[arg-type]
 
-    def of_items(self, numbers: Longs) -> EncodedTensors:
+    def of_items(self, numbers: Int64Array) -> EncodedTensors:
         """Give items by number, in float32."""
         rows = torch.from_numpy(numbers).to(self._encoded.mask.device)
         taken = (None if part is None else part[rows] for part in self._encoded)
         return EncodedTensors(*(part if part is None or part.dtype == torch.bool else part.float() for part in taken))  # type: ignore[arg-type]
 
 
-def _as(part: str, before: Before | None) -> Callable[[int, int], None]:
+def _as(part: str, on_prepare: PrepareReport | None) -> Callable[[int, int], None]:
     """What `part` of the work tells how far it is; nobody, where nobody listens."""
-    return partial(before, part) if before is not None else lambda done, total: None
+    return partial(on_prepare, part) if on_prepare is not None else lambda done, total: None
 
 
 def _half(encoded: EncodedTensors) -> EncodedTensors:

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from sightline.errors import RecipeError
-from sightline.losses import Inputs, Objective
+from sightline.losses import Inputs, Loss
 from sightline.training import distributed
-from sightline.training.batches import Feed
-from sightline.training.corpus import Before, Corpus, DrawnBatch, SeenImages
-from sightline.training.feature_init import study
+from sightline.training.batches import BatchInputs
+from sightline.training.corpus import Corpus, DrawnBatch, FeatureCache, PrepareReport
+from sightline.training.feature_init import init_from_features
 from sightline.training.gradients import backward
 from sightline.training.mixture import TrainingBatches
 from sightline.training.neighbours import Neighbours
@@ -24,14 +24,14 @@ from sightline.training.recipe import Recipe
 from sightline.training.region_images import RegionImages
 from sightline.training.run_folder import RunFolder
 from sightline.training.schedule import rate_at, seed_at, takes_part, weights_at
-from sightline.training.setup import make_model, make_objectives, training_records
-from sightline.training.state import Standing, find_state, load_state, save_state
+from sightline.training.setup import make_losses, make_model, training_records
+from sightline.training.state import TrainingProgress, find_state, load_state, save_state
 from sightline.training.step_log import StepLog, StepReport, StepValues
 from sightline.training.teacher import find_teacher
 from sightline.training.validation import Validated, Validation, log_entry
 from sightline.training.weight_average import WeightAverage
 
-Weighted = tuple[Objective, float]
+Weighted = tuple[Loss, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def train(
     *,
     resume: bool = False,
     report: StepReport | None = None,
-    before: Before | None = None,
+    on_prepare: PrepareReport | None = None,
     save_every: int = 500,
     stop_after: int | None = None,
     stop: Callable[[], bool] | None = None,
@@ -63,7 +63,7 @@ def train(
 
     resume: go on from `out/last`, or begin if there is nothing yet. On a CPU the weights end up the same, bit by bit,
     as those of a run that was never interrupted; a GPU adds up in an order of its own each time.
-    before: told how far it is while frozen encoders and a teacher look at all there is, which can take long.
+    on_prepare: told how far it is while frozen encoders and a teacher look at all there is, which can take long.
     stop_after: leave off after this many steps in all, saved, as if interrupted.
     stop: asked after every step; where it says so in any process, the run is saved and a KeyboardInterrupt raised.
 
@@ -71,7 +71,7 @@ def train(
     set with pictures missing is another set, and whoever trains should know. Evaluation, in contrast, counts them.
     """
     world = distributed.join()
-    run = _Run(recipe, Path(out), world, distributed.device(), resume, before if world.leads else None)
+    run = _Run(recipe, Path(out), world, distributed.device(), resume, on_prepare if world.leads else None)
     return run.to_the_end(report if world.leads else None, save_every, stop_after, stop or (lambda: False))
 
 
@@ -85,7 +85,7 @@ class _Run:
         world: distributed.World,
         device: torch.device,
         resume: bool,
-        before: Before | None = None,
+        on_prepare: PrepareReport | None = None,
     ) -> None:
         self.recipe, self.world, self.device = recipe, world, device
         self.folder = RunFolder(out)
@@ -96,9 +96,9 @@ class _Run:
         records = [record for some in sources for record in some]
         self.model, self.tokenizer = make_model(recipe, saved, records)
         self.model.to(device)
-        self.objectives = make_objectives(recipe, self.model).to(device)
-        self.optimizer = make_optimizer(recipe.optimizer, self.model, self.objectives.values())
-        self.standing = load_state(saved, self.optimizer, self.objectives) if saved else Standing()
+        self.losses = make_losses(recipe, self.model).to(device)
+        self.optimizer = make_optimizer(recipe.optimizer, self.model, self.losses.values())
+        self.progress = load_state(saved, self.optimizer, self.losses) if saved else TrainingProgress()
         self.corpus = Corpus(records, data.lang, self.model.preprocess, self.tokenizer, device)
         self.regions = RegionImages.of(recipe, self.corpus, device)
         self.validation = Validation(recipe, self.model, self.tokenizer, device)
@@ -106,29 +106,29 @@ class _Run:
         asked = recipe.schedule
         self.steps = asked.steps or max(1, round(asked.epochs * self.batches.batches_per_epoch))
         self.evaluation: Validated | None = None
-        self.seen: SeenImages | None = None
+        self.seen: FeatureCache | None = None
         views = 0 if recipe.augment is None else recipe.augment.views
-        if views and (recipe.teacher is not None or not self._sees_always_alike()):
+        if views and (recipe.teacher is not None or not self._image_tower_is_frozen()):
             raise RecipeError(
                 f"augment.views is {views}: it is for a frozen image tower, and without a teacher",
                 "Leave it out, or set optimizer.rates.image = 0.",
             )
-        if (recipe.augment is None or views) and self._sees_always_alike():
+        if (recipe.augment is None or views) and self._image_tower_is_frozen():
             self.model.eval()
-            self.seen = SeenImages.of(self.corpus, self.model, device, before, recipe.augment, recipe.seed)
+            self.seen = FeatureCache.of(self.corpus, self.model, device, on_prepare, recipe.augment, recipe.seed)
         if device.type == "cuda" and self.seen is None and self.regions is None:
-            self.corpus.decode_all(before)
-        self.feed = Feed(self.model, self.corpus, self.regions, self.seen, recipe.augment, world, device)
+            self.corpus.decode_all(on_prepare)
+        self.inputs = BatchInputs(self.model, self.corpus, self.regions, self.seen, recipe.augment, world, device)
         self.neighbours = self._neighbours(saved)
         self.average = self._average(saved)
         with self._half_precision():
             if not saved:
-                study(self.objectives, self.model, self.corpus, self.regions or self.seen, world)
-            self.teacher = find_teacher(recipe, records, self.corpus, device, world, before)
+                init_from_features(self.losses, self.model, self.corpus, self.regions or self.seen, world)
+            self.teacher = find_teacher(recipe, records, self.corpus, device, world, on_prepare)
         if world.leads:
-            self.folder.open(recipe, self.standing.step)
+            self.folder.open(recipe, self.progress.step)
             made_of = describe(recipe, sources, self.validation.sets, self.steps)
-            self.folder.describe(made_of, machine(), self.standing.step)
+            self.folder.describe(made_of, machine(), self.progress.step)
 
     def to_the_end(
         self, report: StepReport | None, save_every: int, stop_after: int | None, stop: Callable[[], bool]
@@ -136,12 +136,12 @@ class _Run:
         every = self.recipe.validation.every or self.steps
         end = self.steps if stop_after is None else min(self.steps, stop_after)
         log = StepLog(self.folder if self.world.leads else None, report)
-        for step, source, batch in self.batches.between(self.standing.step, end, self.neighbours):
+        for step, source, batch in self.batches.between(self.progress.step, end, self.neighbours):
             values, rate = self._step(step, batch)
             if self.average is not None:
                 self.average.update(step)
             done = step + 1
-            self.standing = replace(self.standing, step=done)
+            self.progress = replace(self.progress, step=done)
             entry: dict[str, Any] = {"step": done, "steps": self.steps, "rate": rate}
             if len(self.recipe.data.sources) > 1:
                 entry["source"] = source
@@ -161,7 +161,7 @@ class _Run:
                 raise KeyboardInterrupt
         best = self.folder.best
         found = best if best.exists() else self.folder.last
-        return Trained(found, self.evaluation, self.standing.step, self.folder.validation())
+        return Trained(found, self.evaluation, self.progress.step, self.folder.validation())
 
     def _neighbours(self, saved: Path | None) -> Neighbours | None:
         asked = self.recipe.data.neighbours
@@ -188,19 +188,19 @@ class _Run:
             group["lr"] = group["initial_lr"] * share
         self._training_mode()
         seed = seed_at(step, self.recipe)
-        objectives, pixels = self._active(step), self.feed.pixels(batch, seed)
-        also_positive, excluded = self.feed.masks(batch)
+        losses, pixels = self._active(step), self.inputs.pixels(batch, seed)
+        also_positive, excluded = self.inputs.masks(batch)
         with self._half_precision():
-            losses = backward(
+            found = backward(
                 self.model,
-                objectives,
-                self.feed.texts(batch),
-                self.feed.images(batch, pixels),
+                losses,
+                self.inputs.texts(batch),
+                self.inputs.images(batch, pixels),
                 seed=seed,
                 chunk=self.recipe.optimizer.chunk,
                 world=self.world,
-                taught=self._taught(objectives, batch, pixels),
-                inputs=self._inputs(objectives, batch, pixels),
+                teacher_scores=self._teacher_scores(losses, batch, pixels),
+                inputs=self._inputs(losses, batch, pixels),
                 also_positive=also_positive,
                 excluded=excluded,
             )
@@ -208,14 +208,14 @@ class _Run:
         if self.recipe.optimizer.clip:
             trained = [p for group in self.optimizer.param_groups for p in group["params"]]
             norm = nn.utils.clip_grad_norm_(trained, self.recipe.optimizer.clip)
-        values = StepValues(step, losses, self._parts(objectives), norm)
+        values = StepValues(step, found, self._parts(losses), norm)
         if self.device.type == "cpu":
             values.read()  # nothing to gain from waiting, and no step with a gradient that is not finite
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return values, share * self.recipe.optimizer.lr
 
-    def _sees_always_alike(self) -> bool:
+    def _image_tower_is_frozen(self) -> bool:
         """Whether nothing in the image tower is trained, its codes included."""
         tower = self.model.image
         return tower is not None and not any(p.requires_grad for p in tower.parameters())
@@ -228,27 +228,27 @@ class _Run:
                 part.eval()
 
     def _active(self, step: int) -> dict[str, Weighted]:
-        """Choose the objectives of a step, with their weights."""
+        """Choose the losses of a step, with their weights."""
         weights = weights_at(step, self.recipe).items()
         named = [(name, weight) for name, weight in weights if takes_part(name, step, self.steps, self.recipe)]
-        return {name: (self.objectives[name], weight) for name, weight in named}  # type: ignore[misc]
+        return {name: (self.losses[name], weight) for name, weight in named}  # type: ignore[misc]
 
-    def _parts(self, objectives: Mapping[str, Weighted]) -> dict[str, dict[str, Tensor]]:
+    def _parts(self, losses: Mapping[str, Weighted]) -> dict[str, dict[str, Tensor]]:
         """Return what the losses of a step were made of, for losses that tell."""
-        found = {name: objective.parts for name, (objective, _) in objectives.items() if objective.parts}
+        found = {name: loss.parts for name, (loss, _) in losses.items() if loss.parts}
         added = {name: self.world.add(torch.stack([*parts.values()])).unbind() for name, parts in found.items()}
         return {name: dict(zip(found[name], values, strict=True)) for name, values in added.items()}
 
-    def _taught(self, objectives: Mapping[str, Weighted], batch: DrawnBatch, pixels: Tensor) -> Tensor | None:
-        """Ask the teacher for its scores, if an objective of this step wants them."""
-        if self.teacher is None or not any(objective.asks_teacher for objective, _ in objectives.values()):
+    def _teacher_scores(self, losses: Mapping[str, Weighted], batch: DrawnBatch, pixels: Tensor) -> Tensor | None:
+        """Ask the teacher for its scores, if a loss of this step wants them."""
+        if self.teacher is None or not any(loss.needs_teacher for loss, _ in losses.values()):
             return None
         return self.teacher.scores(batch, pixels if self.recipe.augment is not None else None)
 
-    def _inputs(self, objectives: Mapping[str, Weighted], batch: DrawnBatch, pixels: Tensor) -> Inputs | None:
-        """Give what the batch is encoded from, if an objective of this step wants it."""
-        wanted = any(objective.asks_inputs for objective, _ in objectives.values())
-        return self.feed.inputs(batch, pixels) if wanted else None
+    def _inputs(self, losses: Mapping[str, Weighted], batch: DrawnBatch, pixels: Tensor) -> Inputs | None:
+        """Give what the batch is encoded from, if a loss of this step wants it."""
+        wanted = any(loss.needs_inputs for loss, _ in losses.values())
+        return self.inputs.inputs(batch, pixels) if wanted else None
 
     def _validate(self) -> dict[str, Any]:
         """Evaluate on the validation data, and keep the checkpoint if it is the best so far."""
@@ -256,7 +256,7 @@ class _Run:
         if self.world.leads:
             with self.average.applied() if self.average is not None else nullcontext():
                 entry = self._validate_weights()
-        self.standing = self.world.tell(self.standing)
+        self.progress = self.world.tell(self.progress)
         return entry
 
     def _validate_weights(self) -> dict[str, Any]:
@@ -264,10 +264,10 @@ class _Run:
         with self._half_precision():
             found = self.validation.evaluate()
         score = 0.0 if found is None else self.validation.score(found)
-        if self.standing.best is None or score >= self.standing.best:
-            self.standing = Standing(self.standing.step, score, self.standing.step)
+        if self.progress.best is None or score >= self.progress.best:
+            self.progress = TrainingProgress(self.progress.step, score, self.progress.step)
             self.evaluation = found
-            self.folder.keep_best(self.model, self.tokenizer, self.standing.step, found)
+            self.folder.keep_best(self.model, self.tokenizer, self.progress.step, found)
         return {} if found is None else {"val": log_entry(found)}
 
     def _half_precision(self) -> torch.autocast:
@@ -277,5 +277,5 @@ class _Run:
         more: dict[str, Tensor] = {}
         for part in (self.neighbours, self.average):
             more |= {} if part is None else part.tensors()
-        parts = self.model, self.tokenizer, self.optimizer, self.objectives, self.standing
+        parts = self.model, self.tokenizer, self.optimizer, self.losses, self.progress
         save_state(self.folder.last, *parts, more, self.world)

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import tiny
 from losses.batches import BATCHES, batch, gradients, shards, sources, value
-from sightline.losses import OBJECTIVES, Contrastive, Distill, Listwise, Matching, Objective, Pairs, Triplet
+from sightline.losses import LOSSES, Contrastive, Distill, Listwise, Loss, Matching, Pairs, Triplet
 from sightline.models import EncodedTensors, Tokens
 from sightline.models.retriever import Retriever
 
 CUTS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=3)
-EVERY: dict[str, Callable[[], Objective]] = {
+EVERY: dict[str, Callable[[], Loss]] = {
     "triplet hardest": lambda: Triplet(0.2, "hardest"),
     "triplet mean": lambda: Triplet(0.2, "mean"),
     "triplet sum": lambda: Triplet(0.2, "sum"),
@@ -99,7 +99,7 @@ def encode(model: Retriever) -> Pairs:
     pixels = torch.randn(4, 3, 32, 32, generator=generator)
     texts, images = model.encode_texts(Tokens(ids, ids != 0)), model.encode_images(pixels)
     taught = torch.randn(6, 4, generator=generator)
-    return Pairs(texts, images, torch.tensor([0, 0, 1, 2, 3, 3]), torch.arange(4), taught=taught)
+    return Pairs(texts, images, torch.tensor([0, 0, 1, 2, 3, 3]), torch.arange(4), teacher_scores=taught)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -137,14 +137,14 @@ def test_under_autocast_cosines_and_loss_stay_in_float32(name: str) -> None:
     torch.testing.assert_close(loss, expected)
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", LOSSES)
 def test_every_setting_of_a_recipe_is_simple_typed_and_has_a_default(name: str) -> None:
-    kind = OBJECTIVES[name]
+    kind = LOSSES[name]
     hints = get_type_hints(kind.__init__)
     for setting in list(inspect.signature(kind.__init__).parameters.values())[1:]:
         assert hints[setting.name] in (bool, int, float, str) or get_origin(hints[setting.name]) is Literal
         assert setting.default is not inspect.Parameter.empty
-    assert isinstance(kind(), Objective)
+    assert isinstance(kind(), Loss)
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if not name.startswith("listwise")])
@@ -154,9 +154,11 @@ def test_an_image_excluded_for_every_text_changes_nothing(name: str) -> None:
     images = EncodedTensors(
         *(torch.cat([own, other[-1:]]) for own, other in zip(without.images, among.images, strict=True))
     )  # type: ignore[arg-type,union-attr]
-    taught = torch.cat([without.taught, torch.full((5, 1), 50.0)], 1)  # type: ignore[list-item]
+    taught = torch.cat([without.teacher_scores, torch.full((5, 1), 50.0)], 1)  # type: ignore[list-item]
     excluded = (among.image_ids == 9).expand(5, -1)
-    more = dataclasses.replace(without, images=images, image_ids=among.image_ids, taught=taught, excluded=excluded)
+    more = dataclasses.replace(
+        without, images=images, image_ids=among.image_ids, teacher_scores=taught, excluded=excluded
+    )
     objective = EVERY[name]()
     torch.testing.assert_close(value(objective, more), value(objective, without))
 

@@ -112,13 +112,13 @@ def test_a_token_is_asked_for_once_and_opens_everything(
     with served(create_app(opened.service, token=TOKEN)) as address:
         page = open_page("?q=a+dog", at=address)
         dialog = page.get_by_role("dialog")
-        expect(dialog).to_contain_text("for those who have its token")
+        expect(dialog).to_contain_text("This server needs a token")
         assert serious(page) == []
         page.get_by_role("textbox", name="Token").fill("a guess")
-        page.get_by_role("button", name="Go in").click()
-        expect(dialog.get_by_role("alert")).to_have_text("That is not the token.")
+        page.get_by_role("button", name="Continue").click()
+        expect(dialog.get_by_role("alert")).to_have_text("Wrong token.")
         page.get_by_role("textbox", name="Token").fill(TOKEN)
-        page.get_by_role("button", name="Go in").click()
+        page.get_by_role("button", name="Continue").click()
         expect(dialog).to_be_hidden()
         expect(first(page)).to_have_attribute("aria-label", named("dog.jpg"))
         expect(first(page).locator("img")).to_have_class(re.compile("is-there"))

@@ -51,7 +51,7 @@ def test_typing_searches_and_says_how_sure_it_is_and_what_took_how_long(open_pag
     settled(page)
     expect(page.locator("#status")).to_have_text(re.compile(r"^\d pictures? fits?, the best \d\d% likely$"))
     expect(page.locator("#timing")).to_have_text(
-        re.compile(r"^\d+ ms: reading [\d.]+ ms, search [\d.]+ ms, close look [\d.]+ ms$")
+        re.compile(r"^\d+ ms: encode [\d.]+ ms, retrieve [\d.]+ ms, rerank [\d.]+ ms$")
     )
     expect(tiles(page)).to_have_count(COUNT)
     assert page.locator("#unlikely .tile").count() > COUNT / 2
@@ -145,7 +145,7 @@ def test_while_a_file_is_dragged_the_page_says_so_and_other_files_are_refused(op
     expect(page.get_by_text("Drop a picture")).to_be_visible()
     put(page, "drop", b"no picture", "text/plain")
     expect(page.get_by_text("Drop a picture")).to_be_hidden()
-    expect(page.locator("#message")).to_contain_text("made-up.jpg is no picture.")
+    expect(page.locator("#message")).to_contain_text("made-up.jpg is not a picture.")
     page.get_by_role("button", name="Try again").click()
     expect(tiles(page)).to_have_count(COUNT)
 
@@ -205,7 +205,7 @@ def test_filters_alone_show_what_passes_them(open_page: Opener) -> None:
         expect(tiles(page)).to_have_count(count)
     page.get_by_label("until").fill("2000-01-01")
     page.get_by_label("until").press("Enter")
-    expect(page.locator("#message")).to_have_text("Nothing passes these filters.")
+    expect(page.locator("#message")).to_have_text("Nothing matches these filters.")
 
 
 def test_what_is_not_wanted_is_left_out(open_page: Opener) -> None:
@@ -223,10 +223,10 @@ def test_what_is_not_wanted_is_left_out(open_page: Opener) -> None:
 def test_nothing_found_is_told_honestly(open_page: Opener) -> None:
     page = settled(open_page("?q=people+playing+football+in+a+stadium"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Nothing found")
-    expect(page.locator("#message")).to_contain_text("The best guess is")
+    expect(page.locator("#message")).to_contain_text("The best match is")
     expect(page.locator("#message")).to_contain_text("The model reads English.")
     expect(tiles(page)).to_have_count(0)
-    page.get_by_role("button", name="Show the nearest anyway").click()
+    page.get_by_role("button", name="Show closest matches").click()
     expect(tiles(page)).to_have_count(COUNT)
     expect(first(page)).to_be_focused()
 
@@ -235,9 +235,9 @@ def test_a_search_that_is_taken_back_while_it_waits_shows_again_that_nothing_was
     page = settled(open_page("?q=people+playing+football+in+a+stadium"))
     Held(page, r"/v1/search\?q=nobody")
     page.get_by_label("What to find").fill("nobody")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Looking …")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Searching …")
     page.get_by_label("What to find").fill("people playing football in a stadium")
-    expect(page.locator("#message")).to_contain_text("Nothing here looks like that.")
+    expect(page.locator("#message")).to_contain_text("No likely matches.")
     expect(page.locator(".skeleton")).to_have_count(0)
 
 

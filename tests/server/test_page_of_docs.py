@@ -61,7 +61,10 @@ def test_the_page_tells_the_limits_as_they_are() -> None:
         f"{usual.upload_bytes // 2**20} MB",
         f"{usual.pixels // 10**6} million pixels",
         f"a batch {usual.items} items",
-        f"take {usual.seconds:g} seconds",
+        f"begins within {usual.seconds:g} seconds",
+        f"decoded within {usual.decode_seconds:g}",
+        f"{usual.decode_bytes // 2**20} MB of memory",
+        f"{usual.connections_per_address} connections for an address, {usual.connections} in all",
         f"{usual.rate:g} requests a second, and {usual.burst} at once",
     ):
         assert told in PAGE.replace("\n", " ").replace("  ", " "), told

@@ -12,7 +12,7 @@ export function showChip(query, hits, isTexts) {
   byId("chip-image").hidden = !address;
   if (address) byId("chip-image").src = address;
   byId("chip-name").textContent = picture ? picture.name || "a picture" : `like ${nameIn(hits, like)}`;
-  byId("words").placeholder = isShown ? "Add words" : "Say what you look for";
+  byId("words").placeholder = isShown ? "Add words" : "Describe what you are looking for";
 }
 
 function nameIn(hits, id) {

@@ -143,7 +143,7 @@ async function begin(asked) {
   arrange(some.items, []);
   messages.setHeading(counted(some.total, one, many));
   if (!about.items) messages.showMessage(`Nothing is indexed yet. Add ${many} to the folder, and run sightline index.`);
-  else if (!some.total) messages.showMessage("Nothing passes these filters.");
+  else if (!some.total) messages.showMessage("Nothing matches these filters.");
   showOpened();
 }
 
@@ -190,7 +190,7 @@ function failed(error, asked) {
   if (error.status === 0) {
     reconnect(() => load());
   } else {
-    messages.setHeading("That did not work");
+    messages.setHeading("Search failed");
     messages.showProblem(error, () => load());
   }
 }
@@ -206,7 +206,7 @@ function busy(isBusy) {
     if (hits.length) return;
     shown = ""; // whoever takes the search back must be told again what was said here
     messages.showMessage();
-    messages.setHeading("Looking …", { aloud: false });
+    messages.setHeading("Searching …", { aloud: false });
     grid.wait();
   }, SKELETON_MS);
 }

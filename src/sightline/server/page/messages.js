@@ -1,8 +1,8 @@
-// What is said about the results: how many, how sure, how long it took, and what is wrong when something is.
+// Messages about the results: how many there are, how likely, how long the search took, and errors.
 
 import { byId, counted, make, percent } from "./dom.js";
 
-const STAGES = { encode: "reading", retrieve: "search", interact: "parts", match: "close look" };
+const STAGES = { encode: "encode", retrieve: "retrieve", interact: "late interaction", match: "rerank" };
 const EXAMPLES = [
   "a dog", "flowers", "people making music", "a building by the water", "a cup of coffee", "a cat looking at you",
 ];
@@ -38,19 +38,19 @@ export function resultCount(likely, kind) {
 /** What one and many items of a kind are called. */
 export const nouns = (kind) => (kind === "texts" ? ["text", "texts"] : ["picture", "pictures"]);
 
-/** A message in the place of results; nothing takes it away. */
+/** A message in the place of results; without parts it is removed. */
 export function showMessage(...parts) {
   byId("message").hidden = parts.length === 0;
   byId("message").replaceChildren(...parts);
 }
 
-/** An honest no, and the way to the best guesses. */
+/** Say that nothing is likely, and offer the closest matches. */
 export function showNothingFound(best, languages, showAnyway) {
-  const button = make("button", { type: "button", className: "quiet", textContent: "Show the nearest anyway" });
+  const button = make("button", { type: "button", className: "quiet", textContent: "Show closest matches" });
   if (showAnyway) button.addEventListener("click", showAnyway);
-  const guess = best === undefined ? "" : `The best guess is ${percent(best)} likely. `;
+  const guess = best === undefined ? "" : `The best match is ${percent(best)} likely. `;
   showMessage(
-    make("p", { className: "lead", textContent: "Nothing here looks like that." }),
+    make("p", { className: "lead", textContent: "No likely matches." }),
     make("p", { textContent: guess + languageHint(languages) }),
     ...(showAnyway ? [button] : []),
   );
@@ -82,7 +82,7 @@ export function showProblem(error, retry) {
   );
 }
 
-/** A line across the page while something is wrong with the server; nothing takes it away. */
+/** A line across the page while something is wrong with the server; without text it is removed. */
 export function banner(text = "") {
   byId("banner").hidden = !text;
   byId("banner").textContent = text;

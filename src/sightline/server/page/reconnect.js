@@ -1,4 +1,4 @@
-// Waits for a server that cannot be reached: says so, looks less and less often whether it is back, and goes on.
+// Retries while the server cannot be reached, less and less often.
 
 import { isUp } from "./api.js";
 import { banner } from "./messages.js";
@@ -9,7 +9,7 @@ let timer = 0;
 
 /** Say that the server is gone, and call `goOn` when it is back. */
 export function reconnect(goOn) {
-  banner("The server cannot be reached. Trying again …");
+  banner("The server cannot be reached. Retrying …");
   look(goOn, 0);
 }
 

@@ -26,10 +26,10 @@ export function askForToken() {
   });
 }
 
-/** Why a token does not open the door; nothing where it does. */
+/** Why a token is refused; an empty text if it is right. */
 async function refused(token) {
   try {
-    return (await showToken(token.trim())) ? "" : "That is not the token.";
+    return (await showToken(token.trim())) ? "" : "Wrong token.";
   } catch (error) {
     return error.message;
   }

@@ -50,8 +50,8 @@ const pictureIn = (files) => [...(files ?? [])].find((file) => file.type.startsW
 /** A picture ready to be sent: { number, blob, name, address }. One that this browser cannot open is sent as it is. */
 export async function prepareUpload(file) {
   const bitmap = await createImageBitmap(file, { imageOrientation: "from-image" }).catch(() => null);
-  if (!bitmap && file.type && !file.type.startsWith("image/")) throw new Problem(415, `${file.name} is no picture.`);
-  if (!bitmap && file.size > MOST_BYTES) throw new Problem(413, `${file.name} is too large to be sent.`);
+  if (!bitmap && file.type && !file.type.startsWith("image/")) throw new Problem(415, `${file.name} is not a picture.`);
+  if (!bitmap && file.size > MOST_BYTES) throw new Problem(413, `${file.name} is too large to upload.`);
   const blob = bitmap ? await scaledDown(file, bitmap) : file;
   bitmap?.close();
   count += 1;

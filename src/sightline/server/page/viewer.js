@@ -90,7 +90,7 @@ export class Viewer {
     byId("spoken").hidden = !words;
     if (!words) return;
     byId("viewer-words").replaceChildren(words);
-    byId("hint").textContent = "Looking for the words in the picture …";
+    byId("hint").textContent = "Finding the words in the picture …";
     const { signal } = (this.#explaining = new AbortController());
     try {
       const explanation = await api.explain(words, hit.id, signal);

@@ -78,12 +78,6 @@ BUNDLES: tuple[Callable[[Path], None], ...] = (
     _replaced("text.onnx", os.mkfifo),
     _replaced("sightline.json", os.mkfifo),
     _replaced("image.onnx", lambda path: path.symlink_to("/dev/zero")),
-    lambda folder: _flip(folder / "match.onnx"),
+    lambda folder: os.truncate(folder / "match.onnx", 1000),
 )
 """What is done to copies of a bundle, none of which may be opened."""
-
-
-def _flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)

@@ -51,7 +51,9 @@ def test_commands_on_pages_name_scripts_that_exist() -> None:
         for module in re.findall(r"python -m\s((?:benchmarks|replication|bundles)[\w.]+)", text)
     }
     assert named
-    assert [module for module in named if not (ROOT / f"{module.replace('.', '/')}.py").is_file()] == []
+    places = {module: ROOT / module.replace(".", "/") for module in named}
+    scripts = {module: (place.with_suffix(".py"), place / "__main__.py") for module, place in places.items()}
+    assert [module for module, either in scripts.items() if not any(path.is_file() for path in either)] == []
 
 
 def test_a_template_and_its_values_must_fit(tmp_path: Path) -> None:

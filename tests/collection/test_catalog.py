@@ -168,7 +168,7 @@ def test_a_full_disk_is_an_error_that_says_so(at: Path, photos: Path, model: Ins
 
     with pytest.raises(CollectionError, match="full") as caught:
         fill()
-    assert "Make room" in caught.value.way_out
+    assert "Free up disk space" in caught.value.way_out
     assert len(catalog.ids()) == 6
     catalog.close()
 

@@ -110,7 +110,7 @@ def test_a_file_of_texts_that_is_gone_keeps_its_items(tmp_path: Path, model: Ins
 
 def test_texts_and_images_do_not_mix(tmp_path: Path, photos: Path, model: Instant) -> None:
     path = lines(tmp_path / "c.txt", "one")
-    with pytest.raises(CollectionError, match="do not share"):
+    with pytest.raises(CollectionError, match="cannot share a collection"):
         index([path, photos], at=tmp_path / "at", model=model)
     index(photos, at=tmp_path / "at", model=model)
     with pytest.raises(CollectionError, match="takes no texts") as caught:

@@ -27,7 +27,7 @@ def test_workers_that_nobody_knows_are_refused(tiny_bundle: Path, photos: Path) 
 
 
 def test_a_model_without_files_is_refused(model: Instant, photos: Path) -> None:
-    with pytest.raises(CollectionError, match=r"in this process alone[\s\S]*folder of a bundle"):
+    with pytest.raises(CollectionError, match=r"exists only in this process[\s\S]*folder of a bundle"):
         index(photos, model=model, workers="ray")
 
 
@@ -63,7 +63,7 @@ def test_a_file_that_only_a_worker_does_not_see_ends_the_run_and_one_that_is_gon
     left = ray._counted(Batch([], [gone, *texts("one")]), report)
     assert (len(left.files), report.read, report.skipped[0].path) == (1, 2, str(tmp_path / "b.png"))
     unseen = Outcome(PendingFile(1, b"a.png", "a.png", there), gone=True)
-    with pytest.raises(CollectionError, match=r"a\.png: is here, but not where a worker looked[\s\S]*list of URLs"):
+    with pytest.raises(CollectionError, match=r"a\.png: exists here, but not on a worker[\s\S]*list of URLs"):
         ray._counted(Batch([], [unseen]), report)
 
 

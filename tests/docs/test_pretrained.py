@@ -50,7 +50,7 @@ def test_the_page_searches_with_every_bundle_that_it_makes(told: dict[str, str])
             assert ("%" in shown) == ("siglip" in line), "SigLIP alone knows how likely its results are"
         if line.startswith("sightline eval"):
             assert "match@20" in shown
-    assert set(json.loads(Path("blip/sightline.json").read_text())["calibration"]) == {"embed", "match"}
+    assert set(json.loads(Path("blip/sightline.json").read_text())["relevance"]) == {"embed", "match"}
 
 
 @pytest.mark.parametrize("name", BUNDLES)

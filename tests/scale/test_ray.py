@@ -14,7 +14,7 @@ from collection.made_up import picture, put
 from collection.shards import served
 from scale.nodes import Nodes
 from sightline.collection import Collection, IndexingInterrupted, Report, index
-from sightline.collection.remote.access import ray
+from sightline.collection.remote import ray
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'sightline[scale]'")
 pytestmark = pytest.mark.scale

@@ -158,7 +158,7 @@ def test_rows_that_cannot_be_read_are_refused(store: Store) -> None:
         store.rows(np.array([1, 9]), "fragments")
     with pytest.raises(StoreError, match="first 0"):
         store.rows(np.array([1]), "fragments", 0)
-    with pytest.raises(StoreError, match="whole numbers"):
+    with pytest.raises(StoreError, match="are not quantised"):
         store.rows(np.array([1]), "embedding")
     assert store.rows(np.zeros(0, dtype=np.int64), "states").values.shape == (0, SHAPE.states)
 
@@ -254,7 +254,7 @@ def test_vectors_of_another_width_are_refused(store: Store) -> None:
 
 def test_items_without_a_part_that_is_kept_are_refused(store: Store) -> None:
     ids, encoded = items([1, 2])
-    with pytest.raises(StoreError, match="without states"):
+    with pytest.raises(StoreError, match="have no states"):
         store.add(ids, Encoded(encoded.embedding, encoded.mask, encoded.fragments))
 
 

@@ -77,7 +77,7 @@ def closure(roots: list[str], own_extras: dict[str, list[str]]) -> dict[str, str
     while waiting:
         needed = waiting.pop()
         name = canonicalize_name(needed.name)
-        if name == "sightline":
+        if name == "sightline-search":
             waiting += [Requirement(one) for extra in needed.extras for one in own_extras[extra]]
             continue
         if LEFT_OUT.match(name):

@@ -2,7 +2,7 @@
 
     python -m benchmarks.encoding
 
-For the alternatives: `pip install 'sightline[train,bench]'`. A photo is read from its file, decoded, resized and
+For the alternatives: `pip install 'sightline-search[train,bench]'`. A photo is read from its file, decoded, resized and
 encoded. Each runs in its own process with all cores, taking turns over the same photos; medians count. The alternatives
 have towers of the bundled model's shape with random weights, in float32 under torch. Then come the stages of a photo on
 one core, for ordinary photos and for 12 megapixels.

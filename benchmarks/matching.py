@@ -2,8 +2,8 @@
 
     python -m benchmarks.matching
 
-For the alternative: `pip install 'sightline[bench]'`. Sightline is measured as the stage of a search: read what the
-collection stores of the candidates, and match each with the query. The CrossEncoder is a BERT with random weights, in
+For the alternative: `pip install 'sightline-search[bench]'`. Sightline is measured as the stage of a search: read the
+stored states of the candidates, and match each with the query. The CrossEncoder is a BERT with random weights, in
 float32 under torch, of the bundled matcher's shape. It reads as many positions: the same words, and one token for each
 part of the image that the matcher reads. It tokenizes its texts, as it always has to. Both have all cores and take
 turns in one process; medians count.

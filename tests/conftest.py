@@ -66,7 +66,7 @@ def bundle(tiny_bundle: Path) -> Iterator[Bundle]:
 @pytest.fixture(scope="session")
 def milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusServer]:
     """A real Milvus server, with whatever the tests of this session put into it."""
-    pytest.importorskip("pymilvus", reason="pymilvus is not installed: pip install 'sightline[scale]'")
+    pytest.importorskip("pymilvus", reason="pymilvus is not installed: pip install 'sightline-search[scale]'")
     if missing := MilvusServer.missing():
         pytest.skip(missing)
     base = tmp_path_factory.getbasetemp()

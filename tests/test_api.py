@@ -51,7 +51,7 @@ def test_what_needs_torch_says_so_when_it_is_called(call: str, job: str) -> None
     )
     what, way_out = run(script).splitlines()
     assert what.startswith(job)
-    assert way_out == "pip install 'sightline[train]'"
+    assert way_out == "pip install 'sightline-search[train]'"
 
 
 def test_every_error_is_importable_from_the_top() -> None:

@@ -134,7 +134,7 @@ def test_optional_parts_are_noted_not_failed(monkeypatch: pytest.MonkeyPatch) ->
     assert findings["heic"].state == "good"
     assert findings["scale"].state == "warning"
     assert "ray is missing" in findings["scale"].says
-    assert "pip install 'sightline[scale]'" in findings["scale"].way_out
+    assert "pip install 'sightline-search[scale]'" in findings["scale"].way_out
 
 
 def test_a_check_that_fails_in_a_way_nobody_foresaw_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

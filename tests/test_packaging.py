@@ -73,6 +73,14 @@ def test_every_module_of_the_package_is_in_the_wheel(checkout: Path) -> None:
     assert {str(path.relative_to(source)) for path in source.rglob("*") if path.is_file()} <= names
 
 
+def test_the_package_has_a_name_that_nobody_else_has_on_pypi_and_hints_use_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["name"] == "sightline-search"
+    texts = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    wrong = re.compile(r"pip[x]? install [^\n]*\bsightline(\[|\b(?![-_/.]))")
+    assert [path.name for path in texts if wrong.search(path.read_text(encoding="utf-8"))] == []
+
+
 @pytest.mark.parametrize(("name", "extras"), [("search", []), ("dev", ["dev"])])
 def test_a_lock_file_has_a_version_and_hashes_of_all_that_is_needed(name: str, extras: list[str]) -> None:
     lines = (ROOT / ".ci" / f"{name}.lock").read_text().replace("\\\n", " ").splitlines()
@@ -86,7 +94,7 @@ def test_a_lock_file_has_a_version_and_hashes_of_all_that_is_needed(name: str, e
     waiting = list(extras)
     while waiting:
         for one in project["project"]["optional-dependencies"][waiting.pop()]:
-            inner = re.fullmatch(r"sightline\[(.*)\]", one)
+            inner = re.fullmatch(r"sightline-search\[(.*)\]", one)
             waiting += inner[1].split(",") if inner else []
             needed += [] if inner else [one]
     names = {re.split(r"[\[<>=; ]", one)[0].lower().replace("_", "-") for one in needed}

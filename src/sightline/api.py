@@ -32,7 +32,7 @@ def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
     """Open a model, ready to encode and match.
 
     model: `default` (the one that ships with Sightline), the folder of a bundle, of a checkpoint or of a published
-        model such as CLIP (the latter two need `sightline[train]`), or `hf:NAME` (any of these on the Hugging Face
+        model such as CLIP (the latter two need the extra `train`), or `hf:NAME` (any of these on the Hugging Face
         hub, downloaded once).
     prefer_gpu: run a bundle on the GPU, if there is one and torch is installed; pays off for jobs of minutes.
 
@@ -213,7 +213,7 @@ def explain_codes(
 ) -> CodesExplained:
     """Say what each code of a checkpoint attends to in a text and in an image; `retrieval.codes.draw` draws it.
 
-    Needs torch: `pip install 'sightline[train]'`.
+    Needs torch: `pip install 'sightline-search[train]'`.
 
     image: a path, bytes, a PIL image or an array; or the id of an item of the collection `at`.
     model: the checkpoint of a model that has codes.
@@ -322,7 +322,7 @@ def train(
 ) -> Trained:
     """Train a model; the best checkpoint is left in `out/best`, the last state in `out/last`.
 
-    Needs torch: `pip install 'sightline[train]'`.
+    Needs torch: `pip install 'sightline-search[train]'`.
 
     recipe: the path of a TOML file, or its contents as a mapping; see recipes/.
     resume: go on from `out/last`, or begin if there is nothing yet.
@@ -370,7 +370,7 @@ def export(
 ) -> BundleSpec:
     """Turn a checkpoint into a bundle, which searches without torch. An earlier bundle at `out` is replaced at the end.
 
-    Needs torch: `pip install 'sightline[train]'`.
+    Needs torch: `pip install 'sightline-search[train]'`.
 
     checkpoint: the folder of a checkpoint or of a published model such as CLIP, or `hf:NAME`.
     out: the bundle's folder. name: the name in results; by default that of the folder.
@@ -424,4 +424,4 @@ def _needs_torch(job: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise SightlineError(f"{job} needs torch: {error}", "pip install 'sightline[train]'") from error
+        raise SightlineError(f"{job} needs torch: {error}", "pip install 'sightline-search[train]'") from error

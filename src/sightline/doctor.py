@@ -89,11 +89,13 @@ def _packages() -> Iterator[Finding]:
     try:
         needed = _requirements()[""]
     except metadata.PackageNotFoundError:
-        yield Finding("Packages", "warning", "Sightline runs from source and is not installed", "pip install sightline")
+        yield Finding(
+            "Packages", "warning", "Sightline runs from source and is not installed", "pip install sightline-search"
+        )
         return
     problems = _problems(needed)
     if problems:
-        yield Finding("Packages", "broken", "; ".join(problems), "pip install --upgrade sightline")
+        yield Finding("Packages", "broken", "; ".join(problems), "pip install --upgrade sightline-search")
     else:
         yield Finding("Packages", "good", ", ".join(f"{name} {metadata.version(name)}" for name in needed))
 
@@ -108,7 +110,7 @@ def _extras() -> Iterator[Finding]:
         problems = _problems(requirements.get(extra, {}))
         if problems:
             says = f"not installed ({purpose}): {'; '.join(problems)}"
-            yield Finding(extra, "warning", says, f"To install it: pip install 'sightline[{extra}]'")
+            yield Finding(extra, "warning", says, f"To install it: pip install 'sightline-search[{extra}]'")
         else:
             yield Finding(extra, "good", f"installed ({purpose})")
 
@@ -116,7 +118,7 @@ def _extras() -> Iterator[Finding]:
 def _requirements() -> dict[str, dict[str, str]]:
     """The packages that Sightline requires, with their oldest versions, by extra; "" for those always needed."""
     found: dict[str, dict[str, str]] = {"": {}}
-    for line in metadata.requires("sightline") or ():
+    for line in metadata.requires("sightline-search") or ():
         name, oldest = re.match(r"([\w.-]+)(?:\[.*?\])?(?:>=([\w.]+))?", line).groups()  # type: ignore[union-attr]
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
         found.setdefault(extra[1] if extra else "", {})[name] = oldest or "0"

@@ -71,7 +71,7 @@ def test_heic_without_its_package_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     with pytest.raises(MediaError, match="HEIC") as caught:
         open_image(source(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100), "IMG_1.HEIC"))
-    assert caught.value.way_out == "pip install 'sightline[heic]'"
+    assert caught.value.way_out == "pip install 'sightline-search[heic]'"
     assert caught.value.name == "IMG_1.HEIC"
 
 

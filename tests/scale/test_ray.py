@@ -16,7 +16,7 @@ from scale.nodes import Nodes
 from sightline.collection import Collection, IndexingInterrupted, Report, index
 from sightline.collection.remote import ray
 
-pytest.importorskip("ray", reason="ray is not installed: pip install 'sightline[scale]'")
+pytest.importorskip("ray", reason="ray is not installed: pip install 'sightline-search[scale]'")
 pytestmark = pytest.mark.scale
 BLOCK = 16
 

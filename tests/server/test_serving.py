@@ -242,7 +242,7 @@ def test_serving_without_its_packages_says_what_to_install(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "sightline.server.run", None)
     error = run().exception
     assert isinstance(error, sightline.errors.SightlineError)
-    assert "sightline[serve]" in error.way_out
+    assert "sightline-search[serve]" in error.way_out
 
 
 def test_a_vector_file_that_is_cut_off_does_not_end_the_server(tmp_path: Path, tiny_bundle: Path) -> None:

@@ -11,7 +11,7 @@ from sightline.stores import milvus_server
 from sightline.stores.milvus_address import Address
 from sightline.stores.milvus_server import Server
 
-pytest.importorskip("pymilvus", reason="pymilvus is not installed: pip install 'sightline[scale]'")
+pytest.importorskip("pymilvus", reason="pymilvus is not installed: pip install 'sightline-search[scale]'")
 HERE = Address("localhost", 1, "photos")
 
 
@@ -83,4 +83,4 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "pymilvus", None)
     with pytest.raises(StoreError, match="needs a package") as caught:
         milvus_server.client_package()
-    assert caught.value.way_out == "pip install 'sightline[scale]'"
+    assert caught.value.way_out == "pip install 'sightline-search[scale]'"

@@ -183,7 +183,7 @@ main()
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith("sightline: training needs torch: No module named 'torch'")
-    assert done.stderr.rstrip().endswith("pip install 'sightline[train]'")
+    assert done.stderr.rstrip().endswith("pip install 'sightline-search[train]'")
 
 
 def test_train_is_a_verb_that_is_loaded_when_it_is_asked_for() -> None:

@@ -210,7 +210,7 @@ def serve(
     try:
         from sightline.server.run import serve as run
     except ImportError as error:
-        raise SightlineError(f"serving needs packages: {error}", "pip install 'sightline[serve]'") from error
+        raise SightlineError(f"serving needs packages: {error}", "pip install 'sightline-search[serve]'") from error
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # service managers end it as Ctrl-C does
     try:
         run(at, host=host, port=port, token=token, model=model, watch=watch, notify=tell, force_exit=True)

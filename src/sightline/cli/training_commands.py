@@ -79,7 +79,7 @@ def _detector(source: str) -> "Detector":
     try:
         from sightline.models.detector import Detector
     except ImportError as error:
-        raise SightlineError(f"a detector needs torch: {error}", "pip install 'sightline[train]'") from error
+        raise SightlineError(f"a detector needs torch: {error}", "pip install 'sightline-search[train]'") from error
     return Detector.open(source)
 
 
@@ -98,7 +98,7 @@ def train(
         from sightline.training.recipe import read_recipe
         from sightline.training.state import saved_step
     except ImportError as error:
-        raise SightlineError(f"training needs torch: {error}", "pip install 'sightline[train]'") from error
+        raise SightlineError(f"training needs torch: {error}", "pip install 'sightline-search[train]'") from error
     from sightline.cli.progress import training
 
     asked = read_recipe(recipe, changes or ())

@@ -121,7 +121,7 @@ def _decoder(name: str, kind: FileType) -> _Decoder:
         factory: _Decoder = Image.OPEN[kind.decoder][0]
     except (ImportError, KeyError) as error:
         needs_extra = kind.decoder == "HEIF"
-        way_out = "pip install 'sightline[heic]'" if needs_extra else "pip install --upgrade pillow"
+        way_out = "pip install 'sightline-search[heic]'" if needs_extra else "pip install --upgrade pillow"
         raise MissingDecoderError(name, f"is {kind.says}, which nothing installed here can decode", way_out) from error
     return factory
 

@@ -152,7 +152,9 @@ def _storage(url: str) -> tuple[Any, str]:
     except ImportError as error:
         scheme = url.partition("://")[0]
         raise MediaError(
-            url, f"reading {scheme}:// needs a package: {error}", "pip install 'sightline[scale]', and what it names."
+            url,
+            f"reading {scheme}:// needs a package: {error}",
+            "pip install 'sightline-search[scale]', and what it names.",
         ) from error
 
 

@@ -14,7 +14,7 @@ def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
     """Open a model, ready to encode and match.
 
     model: `default` (the one that ships with Sightline), a bundle's folder, the folder of a checkpoint or of a
-    published model such as CLIP (both need `sightline[train]`), or `hf:NAME` (any of these on the hub, downloaded
+    published model such as CLIP (both need the extra `train`), or `hf:NAME` (any of these on the hub, downloaded
     once).
     prefer_gpu: run a bundle on the GPU, if there is one and torch is installed; pays off for jobs of minutes.
 
@@ -63,7 +63,7 @@ def _from_hub(name: str) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
-        raise ModelError("models on the hub need huggingface_hub", "pip install 'sightline[train]'") from error
+        raise ModelError("models on the hub need huggingface_hub", "pip install 'sightline-search[train]'") from error
     try:
         return Path(snapshot_download(name, ignore_patterns=_NEVER_READ))
     except Exception as error:  # offline, unknown, private: the library's reasons share no base
@@ -78,6 +78,6 @@ def _under_torch(folder: Path, called: str) -> Model:
     except ImportError as error:
         raise SightlineError(
             f"{folder} is no bundle, and running anything else needs torch: {error}",
-            "pip install 'sightline[train]', or export it to a bundle first.",
+            "pip install 'sightline-search[train]', or export it to a bundle first.",
         ) from error
     return TorchModel.open(folder, name=name_of(called))

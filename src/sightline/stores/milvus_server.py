@@ -93,7 +93,7 @@ def client_package() -> Any:
     try:
         import pymilvus
     except ImportError as error:
-        raise StoreError(f"Milvus needs a package: {error}", "pip install 'sightline[scale]'") from error
+        raise StoreError(f"Milvus needs a package: {error}", "pip install 'sightline-search[scale]'") from error
     return pymilvus
 
 

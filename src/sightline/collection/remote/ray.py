@@ -112,7 +112,7 @@ def _library() -> ModuleType:
     try:
         return import_module("ray")
     except ImportError as error:
-        raise SightlineError(f"--workers needs a package: {error}", "pip install 'sightline[scale]'") from error
+        raise SightlineError(f"--workers needs a package: {error}", "pip install 'sightline-search[scale]'") from error
 
 
 def _blocks(

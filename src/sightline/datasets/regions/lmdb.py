@@ -25,7 +25,9 @@ def read_uniter(path: Path, report: Report) -> Iterator[Found]:
         import lmdb
         import msgpack  # noqa: F401  # asked for now, lest every row be taken for broken
     except ImportError as error:
-        raise SightlineError(f"UNITER's features need packages: {error}", "pip install 'sightline[regions]'") from error
+        raise SightlineError(
+            f"UNITER's features need packages: {error}", "pip install 'sightline-search[regions]'"
+        ) from error
     options = {"readonly": True, "create": False, "lock": False, "readahead": False}
     try:
         with lmdb.open(str(path), **options) as environment, environment.begin() as transaction:

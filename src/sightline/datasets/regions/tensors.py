@@ -41,7 +41,9 @@ def read_m3p(path: Path, report: Report) -> Iterator[Found]:
     try:
         import h5py
     except ImportError as error:
-        raise SightlineError(f"M3P's features need a package: {error}", "pip install 'sightline[regions]'") from error
+        raise SightlineError(
+            f"M3P's features need a package: {error}", "pip install 'sightline-search[regions]'"
+        ) from error
     try:
         with h5py.File(path, "r") as file:
             lacking = {"image_id", "wh", "features"} - file.keys()
@@ -73,7 +75,7 @@ def _loaded(path: Path) -> Mapping[Any, Any]:
     try:
         import torch
     except ImportError as error:
-        raise SightlineError(f"Oscar's tensors need torch: {error}", "pip install 'sightline[train]'") from error
+        raise SightlineError(f"Oscar's tensors need torch: {error}", "pip install 'sightline-search[train]'") from error
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # damage shows as errors of zip files, of pickles or of torch itself

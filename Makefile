@@ -70,7 +70,6 @@ results: $(READY)
 	$(BIN)/python -m replication.results_page
 	$(BIN)/python -m benchmarks.pages.performance
 	$(BIN)/python -m benchmarks.pages.scale
-	$(BIN)/python -m benchmarks.pages.index_choice
 	$(BIN)/python -m benchmarks.pages.serve
 
 readme: $(READY)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks import samples
 from benchmarks.timing import options, save
@@ -77,16 +76,10 @@ def table4(rates: Rates, ranking: float) -> list[dict[str, Any]]:
     ]
 
 
-def unit(count: int, dim: int, seed: int) -> npt.NDArray[np.float32]:
-    """Random vectors of unit length."""
-    vectors: npt.NDArray[np.float32] = np.random.default_rng(seed).standard_normal((count, dim)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors
-
-
 def measure_ranking(dim: int) -> dict[str, Any]:
     """CPU seconds of ranking and of the bare product: the best of three."""
-    texts, images = unit(CAPTIONS, dim, 0), unit(IMAGES, dim, 1)
+    rng = np.random.default_rng(0)
+    texts, images = samples.units(rng, CAPTIONS, dim), samples.units(rng, IMAGES, dim)
     image_of = np.repeat(np.arange(IMAGES), CAPTIONS // IMAGES)
     ranking, product = [], []
     for _ in range(3):

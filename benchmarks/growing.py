@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks import samples
-from benchmarks.evaluation import unit
 from benchmarks.timing import best, numbers, options, save, seconds_of
 from sightline.bundle import Bundle, Encoded
 from sightline.collection import Collection, index
@@ -84,9 +83,10 @@ def reranking(bundle: Bundle, photos: Encoded, text: str, folder: Path) -> Itera
 
 def ranking(dim: int = 512) -> Iterator[Timed]:
     """Rank all captions and images of a test set by their embeddings."""
+    rng = np.random.default_rng(0)
     for images in TEST_SETS:
         captions, image_of = 5 * images, np.repeat(np.arange(images), 5)
-        vectors = unit(captions, dim, 0), unit(images, dim, 1), image_of
+        vectors = samples.units(rng, captions, dim), samples.units(rng, images, dim), image_of
         seconds = best(lambda vectors=vectors: ranks_from_embeddings(*vectors), 3)  # type: ignore[misc]
         yield "rank a test set", "pairs", images * captions, seconds
 

@@ -1,7 +1,6 @@
 """Markdown pages from templates: `{{name}}` in a template is replaced by a generated table, number or line."""
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,36 +49,11 @@ def machine_of(result: Mapping[str, Any]) -> str:
 
 
 def sources(results: Iterable[Mapping[str, Any]], where: str) -> str:
-    """The line below a table: the files or folders it was made from, on which machines, and by which commands.
+    """The line below a table: the file or folder it was made from, the machines, the commits and the scripts.
 
-    where: path below benchmarks/results.
+    where: path below benchmarks/results, whose files have the whole commands.
     """
     found = list(results)
     origins = " and ".join(dict.fromkeys(f"{machine_of(one)} at commit {one['commit'][:7]}" for one in found))
-    made = ", ".join(f"`{command}`" for command in merged_commands(one["command"] for one in found))
-    return f"From [{where}](../benchmarks/results/{where}), measured on {origins} by {made}."
-
-
-def merged_commands(commands: Iterable[str]) -> list[str]:
-    """Commands without their folders; those that differ in `--seeds` or `--runs` alone become one."""
-    found = []
-    for command in commands:
-        words = shlex.split(command)
-        for option in ("--work", "--out", "--json"):
-            if option in words:
-                at = words.index(option)
-                is_default = option != "--out" or Path(words[at + 1]).name == words[2].rpartition(".")[2]
-                words[at : at + 2] = [] if is_default else words[at : at + 2]
-        found.append(tuple(words))
-    for option in ("--seeds", "--runs"):
-        values: dict[tuple[str, ...], dict[str, None]] = {}
-        for given in found:
-            at = given.index(option) + 1 if option in given else len(given)
-            some = values.setdefault((*given[:at], *given[at + 1 :]), {})
-            some.update(dict.fromkeys(given[at].split(",") if at < len(given) else ()))
-        found = []
-        for rest, some in values.items():
-            at = rest.index(option) + 1 if some else 0
-            joined = ",".join(sorted(some, key=int) if option == "--seeds" else some)
-            found.append((*rest[:at], joined, *rest[at:]) if some else rest)
-    return [shlex.join(words) for words in found]
+    scripts = ", ".join(dict.fromkeys(f"`{' '.join(one['command'].split()[:3])}`" for one in found))
+    return f"From [{where}](../benchmarks/results/{where}), measured on {origins} by {scripts}."

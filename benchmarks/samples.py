@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from sightline.bundle import Bundle, Encoded
@@ -94,6 +95,13 @@ class Repeating:
         count, first = len(pixels), self._first
         fragments, states = (None if part is None else part[:count] for part in (first.fragments, first.states))
         return Encoded(first.embedding[:count].copy(), first.mask[:count], fragments, states)
+
+
+def units(rng: np.random.Generator, *shape: int) -> npt.NDArray[np.float32]:
+    """Random vectors of unit length."""
+    vectors = rng.standard_normal(shape, dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors
 
 
 def encode(bundle: Bundle, records: list[Record]) -> Encoded:

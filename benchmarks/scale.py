@@ -1,4 +1,4 @@
-"""What docs/scale.md needs beyond other benchmarks: service times of one core, and fan-out over many shards.
+"""What docs/scale.md needs beyond other benchmarks: the time of one core per query, and the size of an item.
 
     python -m benchmarks.scale
 
@@ -12,22 +12,19 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before numpy and faiss read it
 
 import tempfile
 import time
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks import samples
-from benchmarks.fan_out import Cluster, latencies, summary
 from benchmarks.timing import options, save
 from sightline.bundle import Bundle, Encoded
 from sightline.registry.loader import locate
 from sightline.stores.local import LocalStore
 
 SIZES, BATCH = (100_000, 1_000_000), 50_000
-SHARDS, LOADS, COPIES = (1, 10, 100, 1000), (0.3, 0.5, 0.7), (1, 2)
-SIMULATED, K = 10_000, 20
+K = 20
 
 
 def service_times(photos: Encoded, queries: Any, items: int) -> dict[str, Any]:
@@ -57,15 +54,6 @@ def collection(bundle: Bundle, photos: Encoded, items: int) -> dict[str, Any]:
     return {"items": items, "make_seconds": seconds, "bytes": size}
 
 
-def simulated(service: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a query over many such shards takes, for each number of shards, load and number of copies."""
-    rows = []
-    for clock, shards, load, copies in product(("processor_ms", "wall_ms"), SHARDS, LOADS, COPIES):
-        took = latencies(Cluster(shards, copies, load), np.array(service[clock]), SIMULATED)
-        rows.append({"clock": clock, "shards": shards, "load": load, "copies": copies, **summary(took)})
-    return rows
-
-
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--photos", type=int, default=40)
@@ -80,7 +68,6 @@ def main() -> None:
     widths = {"embedding": [1, photos.embedding.shape[1]]}
     widths |= {name: list(part.shape[1:]) for name, part in parts.items() if part is not None}
     more = {"load_average": os.getloadavg()[0], "model": bundle.name, "widths": widths, "services": services}
-    more |= {"simulated_queries": SIMULATED, "simulation": simulated(services[-1])}
     more["collection"] = collection(bundle, photos, SIZES[0])
     ratios = {f"CPU ms over {one['items']:,} items": float(np.median(one["processor_ms"])) for one in services}
     save("scale", arguments, [samples.data()], [], ratios, **more)

@@ -42,22 +42,12 @@ EDGE = 10.0  # seconds at either end of a long run whose memory is compared
 TOGETHER, ALONE, ONE = "together", "each alone", "one at a time"
 WAYS: dict[str, dict[str, int]] = {TOGETHER: {}, ALONE: {"batch": 1}, ONE: {"batch": 1, "encoders": 1}}
 
-ADJECTIVES = "brown small big wet striped lonely tiny quiet red blue green yellow new strange wooden huge old dark"
-THINGS = "dog cat horse bird duck cow sheep rabbit fish car bus train boat bicycle kite ball umbrella hat guitar house"
-THINGS += " church bridge tower castle tent bench tree flower garden river mountain cloud statue market street door"
-PARTS = (
-    "|seen from behind|with two children|and a woman in a red coat|with people around it|all alone|far away|close up",
-    "|on the beach|in the snow|in front of a church|at the airport|under a tree|in a crowded market|by the lake",
-    "|at night|at sunset|in winter|in the rain|on a sunny day|last summer|in black and white|from above|at dawn",
-)
-
 
 def queries(seed: int) -> Iterator[str]:
-    """Queries without end, no two the same: a thing, with some, all or none of what, where and when."""
+    """Queries of 2 to 15 words without end, no two the same."""
     chosen, asked = random.Random(seed), set()
     while True:
-        words = ["a", chosen.choice(ADJECTIVES.split()), chosen.choice(THINGS.split())]
-        text = " ".join([*words, *filter(None, (chosen.choice(part.split("|")) for part in PARTS))])
+        text = " ".join(chosen.choices(samples.WORDS, k=chosen.randint(2, 15)))
         if text not in asked:
             asked.add(text)
             yield text

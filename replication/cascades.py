@@ -5,7 +5,6 @@ in k, in the fusion, or in the gallery alone. The ranks and intervals come from 
 """
 
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,13 +50,6 @@ class Cascades:
         self.texts = _half(embedder, matcher, list(q.captions), is_image=False)
         self._best: dict[tuple[int, int], tuple[Candidates, Candidates]] = {}
         self._logits = PairScores(self._match)
-
-    def with_halves(self, texts: Half, images: Half) -> "Cascades":
-        """The same test set with other encodings."""
-        changed = copy(self)
-        changed.texts, changed.images = texts, images
-        changed._best, changed._logits = {}, PairScores(changed._match)
-        return changed
 
     def embed(self, distractors: int = 0) -> Evaluation:
         """By embedding alone."""

@@ -7,22 +7,18 @@ needs SIGHTLINE_DATA (shards) and SIGHTLINE_PRETRAINED (a CLIP image tower and M
 """
 
 import argparse
-import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.provenance import RESULTS, ROOT, provenance, write_result
+from benchmarks.provenance import RESULTS, provenance, write_result
 from replication.cascades import Cascades
+from replication.training_runs import train_once
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
 from sightline.models import SingleStream, checkpoint, towers
 from sightline.models.torch_model import TorchModel
-from sightline.training.recipe import read_recipe
-from sightline.training.trainer import train
 
-RECIPES = ROOT / "recipes"
 COCO = ['data.train=["${SIGHTLINE_DATA}/coco-train-*.tar"]', 'data.val=["${SIGHTLINE_DATA}/coco-val.tar"]']
 VARIANTS: dict[str, list[str]] = {"full": [], "half": [], "coco": COCO}
 VARIANTS |= {"1k": ["data.limit=1000"], "3k": ["data.limit=3000"]}
@@ -33,14 +29,8 @@ def trained(recipe: str, variant: str, seed: int, work: Path) -> tuple[TorchMode
     start = halved(work / "pretrain" / "best") if variant == "half" else work / "pretrain" / "best"
     changes = [*VARIANTS[variant], f"seed={seed}", f'model.start="{start}"']
     out = work / f"{recipe}-{variant}-{seed}"
-    began = time.perf_counter()
-    if not (out / "done").exists():
-        run = train(read_recipe(RECIPES / f"{recipe}.toml", changes), out, save_every=10**9)
-        (out / "done").write_text(json.dumps({"seconds": time.perf_counter() - began, "steps": run.steps}))
-    cost = json.loads((out / "done").read_text())
-    folder = out / "best" if (out / "best").exists() else out / "last"
-    model = TorchModel.open(folder, name=f"{recipe}-{variant}-{seed}")
-    return model, {"recipe": f"recipes/{recipe}.toml", "changes": changes, **cost}
+    cost = train_once(recipe, changes, out)
+    return TorchModel.open(out / "best", name=f"{recipe}-{variant}-{seed}"), cost
 
 
 def halved(folder: Path) -> Path:

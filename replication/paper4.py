@@ -11,22 +11,16 @@ continues an interrupted run, and adds the gains over runs trained since.
 
 import os
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import torch
 
 from benchmarks.provenance import provenance
 from replication.ranks import gain, ranked
 from replication.training_runs import Measured, measure_once, options, train_once, write_results
-from sightline.datasets import Record, read_all
+from sightline.datasets import read_all
 from sightline.evaluation import Evaluation, command_translator, evaluate, evaluate_languages
-from sightline.evaluation.encodings import Encodings, SharedImages
+from sightline.evaluation.encodings import Needs, SharedImages
 from sightline.evaluation.test_set import Questions
-from sightline.media import load_pixels
-from sightline.models.retriever import TowerFeatures
 from sightline.models.torch_model import TorchModel
 
 LANGUAGES = ("en", "de", "zh", "pt", "ar", "fr", "cs")
@@ -93,40 +87,6 @@ class Bench:
         return TorchModel.open(self.folder(name, seed) / "best", name=f"{name}-{self.start}-{seed}")
 
 
-class Looked:
-    """What the image tower sees in pictures, looked at once: it is frozen, and the same in every run."""
-
-    def __init__(self, records: Sequence[Record]) -> None:
-        self._images = [record.image for record in records]
-        self._tower: dict[str, torch.Tensor] | None = None
-        self._seen: list[TowerFeatures] = []
-
-    @torch.inference_mode()
-    def encoded(self, model: TorchModel) -> SharedImages:
-        """All pictures as a model embeds them."""
-        self._look(model)
-        parts = [model.retriever.encode_images(seen).embedding.float().cpu().numpy() for seen in self._seen]
-        names = np.array([image.name for image in self._images], dtype=np.object_)
-        rows = {name: row for row, name in enumerate(names)}
-        return SharedImages(Encodings(names, np.concatenate(parts), None, None), rows)
-
-    def _look(self, model: TorchModel) -> None:
-        """Look at all pictures, unless a model with the same image tower did."""
-        tower = model.retriever.parts()["image"].state_dict()
-        if self._tower is not None and all(torch.equal(self._tower[name], value) for name, value in tower.items()):
-            return
-        self._tower, self._seen = tower, []
-        device = next(model.retriever.parameters()).device
-        pixels = []
-        for number, loaded in enumerate(load_pixels(self._images, model.preprocess), 1):
-            if loaded.pixels is None:
-                raise SystemExit(str(loaded.error))
-            pixels.append(loaded.pixels)
-            if len(pixels) == _BATCH or number == len(self._images):
-                self._seen.append(model.retriever.image_features(torch.from_numpy(np.stack(pixels)).to(device)))
-                pixels = []
-
-
 class Galleries:
     """The test set by itself, among all splits, and among all images at hand; and in other languages."""
 
@@ -136,14 +96,11 @@ class Galleries:
         self.test = [record for record in self.splits if record.split == "test"]
         self.others = read_all([f"{data}/coco-{part}.tar" for part in ("train-*", "val", "distractors")])
 
-    @cached_property
-    def looked(self) -> Looked:
-        """Every picture, for models whose image tower stays as it was."""
-        return Looked([*self.splits, *self.others])
-
     def measured(self, model: TorchModel) -> dict[str, Evaluation]:
         """Measure by dot product in each gallery."""
-        options: dict[str, Any] = {"data": "flickr8k", "batch_size": _BATCH, "shared": self.looked.encoded(model)}
+        sources = [record.image for record in (*self.splits, *self.others)]
+        shared = SharedImages.of(model, sources, Needs(), _BATCH)
+        options: dict[str, Any] = {"data": "flickr8k", "batch_size": _BATCH, "shared": shared}
         return {
             "test": evaluate(model, self.test, **options),
             "full": evaluate(model, self.splits, protocol="full", **options),

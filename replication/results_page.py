@@ -16,7 +16,6 @@ from sightline.bundle.spec import read_spec
 from sightline.evaluation.report import compare
 
 TEMPLATE = Path(__file__).with_name("results.md")
-PLACES = {"flickr8k-test": "Flickr8k", "coco-val": "COCO", "stamps": "stamps"}
 TASKS = {"none": "none", "cmr": "CMR", "mlm-mrm": "CMR, MLM, MRM", "vmlm-smrm": "CMR, VMLM, SMRM"}
 RERANKERS, SYSTEMS = ("SEP+COOP", "JOINT+COOP"), ("CE", "BE", "SEP+COOP", "JOINT+COOP", "JOINT+CE", "JOINT+BE")
 
@@ -34,7 +33,7 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
     values |= _paper1(systems["paper1"], papers["paper1"]["reported"])
     values |= _paper2(systems["paper2"], papers["paper2"]["reported"])
     values |= _paper3(systems["paper3"]) | _paper4(results / "paper4")
-    values |= _candidates(results) | _reranking(results) | _bundle(results, bundle) | _cascade(results)
+    values |= _bundle(results, bundle) | _cascade(results)
     return fill(TEMPLATE, values)
 
 
@@ -136,33 +135,6 @@ def _paper4(folder: Path) -> dict[str, str]:
         "paper4 tasks": table(["tasks", *counts], rows),
         "paper4 languages": table([*languages, "mean"], [[*map(number, languages.values()), number(mean)]], words=0),
     }
-
-
-def _candidates(results: Path) -> dict[str, str]:
-    files = read_results(results / "candidates")
-    rows = []
-    for content in files:
-        changes = ", ".join(f"`{change}`" for change in content["changes"]) or "none"
-        for share in dict.fromkeys(row["share"] for row in content["rows"]):
-            at = {row["data"]: number(row["rSum"]) for row in content["rows"] if row["share"] == share}
-            rows.append([content["name"], changes, f"{share:g}", *(at.get(place, MISSING) for place in PLACES)])
-            changes = ""
-    heads = ["candidate", "changes to the recipe", "share", *PLACES.values()]
-    return {"candidates": table(heads, rows, words=2), "candidates sources": sources(files, "candidates")}
-
-
-def _reranking(results: Path) -> dict[str, str]:
-    paths = sorted((results / "reranking").glob("*.json"))
-    columns = [("flickr8k-test", system) for system in ("embed", "match alone", "fused", "two bi-encoders")]
-    columns += [("coco-val", "fused"), ("stamps", "fused")]
-    rows = []
-    for path in paths:
-        content = read_result(path)
-        found = {(row["data"], row["system"]): number(row["rSum"]) for row in content["rows"]}
-        rows.append([path.stem, content.get("note", ""), *(found.get(column, MISSING) for column in columns)])
-    heads = ["matcher", "trained by", *(f"{PLACES[place]}, {system}" for place, system in columns)]
-    origin = sources(map(read_result, paths), "reranking")
-    return {"reranking": table(heads, rows, words=2), "reranking sources": origin}
 
 
 def _bundle(results: Path, bundle: Path) -> dict[str, str]:

@@ -17,7 +17,7 @@ TEMPLATE, PLOTS = Path(__file__).with_name("performance.md"), Path("plots", "spe
 Results = Mapping[str, Mapping[str, Any]]
 USED = (
     *("indexing", "encoding", "retrieval", "late", "matching", "end_to_end", "evaluation", "training", "growing"),
-    *("gpu", "scan-gpu", "late-gpu", "training-gpu"),
+    *("gpu", "scan-gpu", "training-gpu"),
 )
 
 
@@ -34,7 +34,6 @@ def page(results: Results, drawn: Mapping[str, str]) -> str:
         "plots": "\n\n".join(f"![{title}]({(PLOTS / name).as_posix()})" for name, title in drawn.items()),
         "gpu": machine_of(results["gpu"]),
         "scan": _scan(results["scan-gpu"]["rows"]),
-        "late gpu": _late(results["late-gpu"]["gpu"]),
         "bundle gpu": _bundle(results["gpu"]["rows"]),
         "growth": _growth(results["growing"]["rows"]),
         "rates": f"{rates['images']:.2f} images, {rates['captions']:.0f} captions and {rates['pairs']:.0f} pairs",
@@ -71,15 +70,6 @@ def _scan(rows: list[dict[str, Any]]) -> str:
             )  # fmt: skip
     heads = ["vectors", "queries", "stored as", "ms", "floor, ms", "plain torch, ms", "speed-up"]
     return table([*heads, "new filter, ms", "same filter, ms"], cells, words=3)
-
-
-def _late(rows: list[dict[str, Any]]) -> str:
-    cells = [
-        [f"{row['images']:,}", f"{row['words']} x {row['fragments']}", row["dtype"],
-         *(f"{row[of]:.3f}" for of in ("ms", "floor_ms", "with_top_20_ms"))]
-        for row in rows
-    ]  # fmt: skip
-    return table(["images", "words x fragments", "stored as", "ms", "floor, ms", "with top 20, ms"], cells, words=3)
 
 
 def _bundle(rows: list[dict[str, Any]]) -> str:

@@ -3,7 +3,6 @@
 python -m benchmarks.pages.readme
 """
 
-import argparse
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -29,15 +28,9 @@ def with_plots(page: str, drawn: Mapping[str, str]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--page", type=Path, default=ROOT / "README.md")
-    parser.add_argument("--speed", action="store_true", help="leave the demo as it is")
-    arguments = parser.parse_args()
-    page = with_plots(arguments.page.read_text(encoding="utf-8"), draw(read(), ROOT / "docs" / PLOTS))
-    if not arguments.speed:
-        command = [sys.executable, "-m", "sightline", "demo"]
-        page = with_demo(page, subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
-    arguments.page.write_text(page, encoding="utf-8")
+    page = with_plots((ROOT / "README.md").read_text(encoding="utf-8"), draw(read(), ROOT / "docs" / PLOTS))
+    demo = subprocess.run([sys.executable, "-m", "sightline", "demo"], stdout=subprocess.PIPE, text=True, check=True)
+    (ROOT / "README.md").write_text(with_demo(page, demo.stdout), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 from benchmarks.markdown import fill, table
 from benchmarks.provenance import RESULTS, ROOT, read_result
@@ -18,9 +17,6 @@ LOAD = 0.5
 CORES, MEMORY_GB, IMAGE_BYTES = 64, 512, 1e5  # of a machine, and of an image file: assumed
 PRECISIONS = {"float32": (4, 0), "float16": (2, 0), "int8": (1, 4)}  # bytes of a number, and of each vector's scale
 STORED = {"embedding": ("float16", "1 bit"), "fragments": ("int8",), "states": ("int8",)}
-PRICES = {"core hour": 0.04, "GB of memory a month": 3.0, "GB of disk a month": 0.08, "GB of objects a month": 0.023}
-"""Assumed, in dollars: round figures of what clouds charge. Put in your own."""
-HOURS_OF_A_MONTH = 730
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +119,11 @@ def page(results: Path = RESULTS) -> str:
         "large ms": f"{m.scan_ms:.2f}",
         "late ms": f"{m.late_ms:.1f}",
         "match ms": f"{m.rerank_ms - m.query_ms:.0f}",
-        "cost": _cost(m),
         "command": scale["command"],
         "commit": scale["commit"][:10],
         "processor": scale["machine"]["processor"],
     }  # fmt: skip
-    return fill(TEMPLATE, values | _fan_out(scale))
+    return fill(TEMPLATE, values)
 
 
 def _inputs(m: Measured) -> str:
@@ -154,47 +149,8 @@ def _storage(m: Measured) -> str:
     return table(["part", "n x d", *kinds], rows, words=2)
 
 
-def _fan_out(scale: dict[str, Any]) -> dict[str, str]:
-    """The simulated latencies over many shards, and the sentences about them."""
-    found = {(row["clock"], row["shards"], row["load"], row["copies"]): row for row in scale["simulation"]}
-    loads, shards = (sorted({row[of] for row in scale["simulation"]}) for of in ("load", "shards"))
-    rows = [
-        [f"{count:,}", f"{copies}", *(_tail(found["processor_ms", count, load, copies]) for load in loads)]
-        for count in shards
-        for copies in (1, 2)
-    ]
-    one, many, twice = (found["processor_ms", n, LOAD, copies] for n, copies in ((1, 1), (1000, 1), (1000, 2)))
-    return {
-        "fan-out": table(["shards", "copies", *(f"load {load:.0%}" for load in loads)], rows, words=0),
-        "simulated": f"{scale['simulated_queries']:,}",
-        "times": f"{len(scale['services'][-1]['wall_ms'])}",
-        "many": f"{many['p50_ms'] / one['p50_ms']:.1f}",
-        "twice": f"{twice['p50_ms'] / one['p50_ms']:.1f}",
-        "tail": f"{many['p99_ms']:.0f} to {twice['p99_ms']:.0f} ms",
-    }
-
-
-def _cost(m: Measured) -> str:
-    disk = IMAGES * m.item_bytes / 1e9
-    parts = [
-        ("encode once", m.core_hours, "core hour"),
-        ("keep everything on disks", disk, "GB of disk a month"),
-        ("or in object storage", disk, "GB of objects a month"),
-        ("keep embeddings in memory", m.memory_gb, "GB of memory a month"),
-        ("10 queries a second", 10 * m.query_core_seconds / LOAD * HOURS_OF_A_MONTH, "core hour"),
-    ]
-    rows = [
-        [what, f"{count:,.0f} x {PRICES[unit]} ({unit})", f"{count * PRICES[unit]:,.0f}"] for what, count, unit in parts
-    ]
-    return table(["what", "arithmetic", "dollars"], rows, words=2)
-
-
 def _tera(count: float) -> str:
     return f"{count / 1e12:.2f} TB" if count < 1e13 else f"{count / 1e12:.1f} TB"
-
-
-def _tail(row: dict[str, Any]) -> str:
-    return " / ".join(f"{row[of]:.0f}" if row[of] >= 100 else f"{row[of]:.1f}" for of in ("p50_ms", "p99_ms"))
 
 
 def main() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import bench
-from benchmarks.markdown import fill, merged_commands, replace_block
-from benchmarks.pages import index_choice, performance, plots, readme, scale, serve
+from benchmarks.markdown import fill, replace_block
+from benchmarks.pages import performance, plots, readme, scale, serve
 from benchmarks.pages.targets import TARGETS, Target
 from benchmarks.provenance import RESULTS, ROOT, read_result
 
@@ -33,7 +33,6 @@ def test_the_performance_page_its_plots_and_the_readme_are_up_to_date(tmp_path: 
 
 def test_the_other_pages_are_up_to_date() -> None:
     assert read("scale.md") == scale.page(), "run `make results`"
-    assert read("index-choice.md") == index_choice.page(read_result(RESULTS / "index_choice.json"))
     assert read("serve.md") == serve.page(read("serve.md"), read_result(RESULTS / "serve.json"))
 
 
@@ -71,16 +70,6 @@ def test_a_block_is_replaced_between_its_marks_and_may_be_replaced_again() -> No
     assert replace_block(once, "x", "line \\1") == once
     with pytest.raises(SystemExit, match="x"):
         replace_block("no marks", "x", "line")
-
-
-def test_commands_that_differ_in_seeds_or_runs_are_one() -> None:
-    first = "python -m replication.paper2 --work runs/a --out benchmarks/results/paper2 --runs base --seeds {}"
-    assert merged_commands([first.format(2), first.format(0), first.replace("base", "fusion").format(1)]) == [
-        "python -m replication.paper2 --runs base --seeds 0,2",
-        "python -m replication.paper2 --runs fusion --seeds 1",
-    ]
-    apart = "python -m replication.paper2 --out benchmarks/results/paper2-parts"
-    assert merged_commands([apart]) == [apart], "where it would write over other results, the folder is named"
 
 
 def test_a_target_is_met_or_missed_and_shown_with_its_bound() -> None:

@@ -16,7 +16,6 @@ from benchmarks import growing, samples, scan, timing
 from benchmarks.encoders import Task, ready
 from benchmarks.encoding import Worker
 from benchmarks.evaluation import Rates, table4
-from benchmarks.fan_out import Cluster, latencies, summary
 from benchmarks.pages.targets import TARGETS
 from benchmarks.provenance import ROOT
 from benchmarks.training import CASES
@@ -191,20 +190,3 @@ def test_the_gpu_benchmark_needs_neither_onnx_runtime_nor_faiss(tmp_path: Path, 
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "gpu.json").read_text())
     assert {"ms, retrieve from 300 and rerank 20", "seconds, evaluate 3 images with rerank 20"} <= set(result["ratios"])
-
-
-def test_a_single_shard_is_the_queue_of_the_textbooks() -> None:
-    """Random arrivals and exponential service: the mean is the service time over the share of idle time."""
-    service = np.random.default_rng(1).exponential(10.0, 100_000)
-    for load in (0.3, 0.7):
-        assert latencies(Cluster(1, load=load), service, 30_000).mean() == pytest.approx(10 / (1 - load), rel=0.08)
-
-
-def test_more_shards_and_more_load_are_slower_and_copies_faster() -> None:
-    service = np.random.default_rng(2).lognormal(2, 0.5, 1_000)
-    one, many, busy, copied = (
-        summary(latencies(cluster, service, 3_000))["p99_ms"]
-        for cluster in (Cluster(1), Cluster(100), Cluster(100, load=0.8), Cluster(100, copies=2))
-    )
-    assert one < many < busy
-    assert copied < many

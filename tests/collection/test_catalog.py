@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,41 @@ def test_a_collection_of_a_newer_format_is_refused(at: Path, photos: Path, model
     for attempt in (lambda: Collection.open(at), lambda: index(photos, model=model)):
         with pytest.raises(CollectionError, match="collection format 2"):
             attempt()
+
+
+FILES_OF_VERSION_2 = """
+CREATE TABLE older AS SELECT * FROM files; DROP TABLE files;
+CREATE TABLE files (id INTEGER PRIMARY KEY, root INTEGER NOT NULL, path TEXT NOT NULL, raw BLOB NOT NULL, line INTEGER,
+    key TEXT, size INTEGER, mtime_ns INTEGER, ctime_ns INTEGER, content INTEGER, status TEXT NOT NULL,
+    reason TEXT NOT NULL DEFAULT '', UNIQUE (root, raw));
+CREATE INDEX files_by_content ON files (content);
+INSERT INTO files SELECT id, root, path, raw, line, key, size, mtime_ns, ctime_ns, content, status, reason FROM older;
+DROP TABLE older; PRAGMA user_version = 2;
+"""
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_catalog_of_an_older_version_is_read_as_it_is_and_updated_by_indexing(
+    version: int, at: Path, photos: Path, model: Instant
+) -> None:
+    filters = ("folder = 'beach'", "name like '1.%'", "folder = 'town' and name = '0.png'")
+    with closing(Catalog.open(at)) as catalog:
+        right = [catalog.ids_where(where).tolist() for where in filters]
+    assert all(right)
+    connection = sqlite3.connect(at / "catalog.db")
+    connection.executescript(FILES_OF_VERSION_2)
+    if version == 1:
+        connection.executescript("ALTER TABLE files DROP COLUMN ctime_ns; PRAGMA user_version = 1")
+    connection.close()
+    (at / CHECKSUM_FILE).unlink()
+    with closing(Catalog.open(at)) as catalog:
+        assert [catalog.ids_where(where).tolist() for where in filters] == right
+    assert index(photos, model=model).unchanged == 6
+    with closing(Catalog.open(at)) as catalog:
+        assert [catalog.ids_where(where).tolist() for where in filters] == right
+        assert catalog.connection.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA,)
+        plan = str(catalog.connection.execute("SELECT sql FROM sqlite_master WHERE name = 'files'").fetchall())
+    assert plan.count("STORED") == 2
 
 
 @pytest.mark.parametrize("data", [b"{", b"\xff", b"[]"])

@@ -53,8 +53,7 @@ def _places(first: int, last: int, k: int) -> list[int]:
 def _folders(collection: Collection) -> list[dict[str, Any]]:
     counts: Counter[str] = Counter()
     for folder, files in collection.catalog.everything().execute(
-        "SELECT rtrim(path, replace(path, '/', '')) AS folder, count(*) FROM files "
-        "WHERE status = 'ready' AND line IS NULL GROUP BY folder"
+        "SELECT folder, count(*) FROM files WHERE status = 'ready' AND line IS NULL GROUP BY folder"
     ):
         for above in (PurePosixPath(folder), *PurePosixPath(folder).parents):
             counts[above.as_posix()] += files

@@ -7,11 +7,10 @@ Kind = Literal["text", "number", "date"]
 Value = str | int | float
 Sign = Literal["=", "!=", "<", "<=", ">", ">=", "like", "in", "null"]
 
-_FOLDER = "rtrim(f.path, replace(f.path, '/', ''))"
 COLUMNS: dict[str, tuple[Kind, str]] = {
     "path": ("text", "f.path"),
-    "folder": ("text", f"rtrim({_FOLDER}, '/')"),
-    "name": ("text", f"substr(f.path, length({_FOLDER}) + 1)"),
+    "folder": ("text", "f.folder"),
+    "name": ("text", "f.name"),
     "taken": ("date", "c.taken"),
     "modified": ("date", "strftime('%Y-%m-%dT%H:%M:%S', f.mtime_ns / 1000000000, 'unixepoch', 'localtime')"),
     "width": ("number", "c.width"),

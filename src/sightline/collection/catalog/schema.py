@@ -8,11 +8,36 @@ from urllib.parse import quote
 from sightline.collection.catalog.integrity import DamagedCatalogError, check_files
 from sightline.errors import CollectionError
 
-SCHEMA = 2
+SCHEMA = 3
 CATALOG_FILE = "catalog.db"
 
 _PATIENCE = 60  # seconds to wait while another process recovers or checkpoints
-_TABLES = """
+FOLDER = "rtrim(rtrim(path, replace(path, '/', '')), '/')"
+NAME = "substr(path, length(rtrim(path, replace(path, '/', ''))) + 1)"
+"""The folder and the name of a file, from its path."""
+
+_FILES = f"""
+CREATE TABLE files (
+    id INTEGER PRIMARY KEY,
+    root INTEGER NOT NULL REFERENCES roots (id),
+    path TEXT NOT NULL,              -- below the root, for people and filters
+    raw BLOB NOT NULL,               -- the exact bytes of the same; of a text, what tells it from the file's others
+    line INTEGER,                    -- of a text
+    key TEXT,                        -- the id that a text was given
+    size INTEGER,                    -- size and mtime_ns are null if the file must be read again
+    mtime_ns INTEGER,
+    ctime_ns INTEGER,                -- null in rows that version 1 wrote
+    content INTEGER REFERENCES contents (id),
+    status TEXT NOT NULL CHECK (status IN ('ready', 'broken')),
+    reason TEXT NOT NULL DEFAULT '',
+    folder TEXT AS ({FOLDER}) STORED,
+    name TEXT AS ({NAME}) STORED,
+    UNIQUE (root, raw),
+    CHECK ((status = 'ready') = (content IS NOT NULL))
+);
+CREATE INDEX files_by_content ON files (content);
+"""
+_TABLES = f"""
 CREATE TABLE roots (
     id INTEGER PRIMARY KEY,
     raw BLOB NOT NULL UNIQUE         -- from the collection's folder where that lies inside the root, else from /
@@ -27,23 +52,7 @@ CREATE TABLE contents (
     longitude REAL,
     text TEXT
 );
-CREATE TABLE files (
-    id INTEGER PRIMARY KEY,
-    root INTEGER NOT NULL REFERENCES roots (id),
-    path TEXT NOT NULL,              -- below the root, for people and filters
-    raw BLOB NOT NULL,               -- the exact bytes of the same; of a text, what tells it from the file's others
-    line INTEGER,                    -- of a text
-    key TEXT,                        -- the id that a text was given
-    size INTEGER,                    -- size and mtime_ns are null if the file must be read again
-    mtime_ns INTEGER,
-    ctime_ns INTEGER,                -- null in rows that version 1 wrote
-    content INTEGER REFERENCES contents (id),
-    status TEXT NOT NULL CHECK (status IN ('ready', 'broken')),
-    reason TEXT NOT NULL DEFAULT '',
-    UNIQUE (root, raw),
-    CHECK ((status = 'ready') = (content IS NOT NULL))
-);
-CREATE INDEX files_by_content ON files (content);
+{_FILES}
 CREATE INDEX contents_by_time ON contents (taken);
 """
 
@@ -103,15 +112,26 @@ def _open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def _check(path: Path, connection: sqlite3.Connection, write: bool) -> None:
-    """Create the tables if there are none, add what version 1 lacks, and refuse later versions."""
+    """Create the tables if there are none, add what older versions lack, and refuse later versions."""
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     if found == 0 and write:
         connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {SCHEMA}; COMMIT;")
-    elif found == 1 and write:
-        change = "ALTER TABLE files ADD COLUMN ctime_ns INTEGER"
-        connection.executescript(f"BEGIN IMMEDIATE; {change}; PRAGMA user_version = {SCHEMA}; COMMIT;")
-    elif found not in (1, SCHEMA):
+    elif found in (1, 2) and write:
+        connection.executescript(f"BEGIN IMMEDIATE; {_upgrade(found)} PRAGMA user_version = {SCHEMA}; COMMIT;")
+    elif found in (1, 2):
+        connection.execute(f"CREATE TEMP VIEW files AS SELECT *, {FOLDER} AS folder, {NAME} AS name FROM main.files")
+    elif found != SCHEMA:
         raise CollectionError(
             f"{path}: catalog version {found}, but this version of Sightline reads versions 1 to {SCHEMA}",
             "Update Sightline, or index again into another folder with --at.",
         )
+
+
+def _upgrade(version: int) -> str:
+    """SQL that copies the files of an older version into today's table."""
+    columns = "id, root, path, raw, line, key, size, mtime_ns, content, status, reason"
+    columns += ", ctime_ns" if version == 2 else ""
+    return (
+        "DROP INDEX files_by_content; ALTER TABLE files RENAME TO older_files;"
+        f"{_FILES} INSERT INTO files ({columns}) SELECT {columns} FROM older_files; DROP TABLE older_files;"
+    )

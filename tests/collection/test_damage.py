@@ -173,6 +173,15 @@ def test_a_negative_count_in_a_head_is_refused(whole: Path, tmp_path: Path) -> N
             Collection.open(folder, Thorough())
 
 
+def test_a_changed_manifest_is_damaged_and_the_doctor_says_so(whole: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(whole, tmp_path / "photos"))
+    path = folder / ".sightline" / "manifest.json"
+    path.write_text(path.read_text().replace('"embedding": 16', '"embedding": 17'))
+    with pytest.raises(CollectionError, match="damaged: its checksum"):
+        Collection.open(folder, Thorough())
+    assert any(one.state == "broken" for one in examine(folder) if one.subject == "Collection")
+
+
 def test_a_file_that_is_cut_while_it_is_open_does_not_end_the_process(whole: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(whole, tmp_path / "photos"))
     with Collection.open(folder, Thorough()) as collection:

@@ -31,7 +31,7 @@ def brought(photos: Path, model: Instant, tmp_path: Path, monkeypatch: pytest.Mo
 
 def change_manifest(folder: Path, **fields: str) -> None:
     path = folder / ".sightline" / MANIFEST_FILE
-    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "checksum": "", **fields}))
 
 
 def change_catalog(folder: Path, query: str, *values: object) -> None:

@@ -1,6 +1,7 @@
 """What a collection is, in one small file: its kind of items, the model that made it, and the shape of its vectors."""
 
 import json
+import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +32,7 @@ class Manifest:
     store, owner: for a collection whose vectors are on a server, the URL of their store, and what identifies the
         collection among others that might write there.
     proof: shows that this user wrote the manifest; see `trust`.
+    checksum: of the other fields; empty in manifests that older versions wrote.
     """
 
     format: int
@@ -42,19 +44,28 @@ class Manifest:
     store: str = ""
     owner: str = ""
     proof: str = ""
+    checksum: str = ""
 
     @property
     def is_trusted(self) -> bool:
         """Whether this user wrote it on this machine."""
         return has_proof(self._fields(), self.proof)
 
+    @property
+    def is_damaged(self) -> bool:
+        """Whether a field has changed since it was written."""
+        return bool(self.checksum) and self.checksum != self._sum()
+
     def signed(self) -> "Manifest":
-        """The same manifest with this user's proof."""
-        return replace(self, proof=proof_of(self._fields()))
+        """The same manifest with this user's proof and a checksum."""
+        return replace(self, proof=proof_of(self._fields()), checksum=self._sum())
+
+    def _sum(self) -> str:
+        return f"{zlib.crc32(json.dumps(self._fields(), sort_keys=True).encode()):08x}"
 
     def _fields(self) -> dict[str, Any]:
         fields: dict[str, Any] = settings.plain(self)
-        del fields["proof"]
+        del fields["proof"], fields["checksum"]
         return fields
 
 
@@ -76,7 +87,10 @@ def read_manifest(at: Path) -> Manifest:
             f"{path}: collection format {found!r}, but this version of Sightline reads format {FORMAT}",
             f"Update Sightline. Or {_NEW[0].lower()}{_NEW[1:]}",
         )
-    return settings.parse(Manifest, data, str(path), CollectionError)
+    manifest = settings.parse(Manifest, data, str(path), CollectionError)
+    if manifest.is_damaged:
+        raise CollectionError(f"{path}: damaged: its checksum is wrong", _NEW)
+    return manifest
 
 
 def write_manifest(at: Path, manifest: Manifest) -> None:

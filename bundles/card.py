@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.markdown import table
+from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.spec import BundleSpec, read_spec
 from sightline.evaluation.report import compare
 from sightline.media import require_pixels
@@ -76,14 +77,26 @@ def _tops(result: Mapping[str, Any]) -> tuple[str, str]:
 
 def _calibration(spec: BundleSpec) -> str:
     if not spec.relevance:
-        return "It has no calibration: its scores put items in order, and say nothing of how likely each is."
-    words = "Relevance is sigmoid(scale x score + bias). The error is how far it is off on average, on held-out pairs."
-    rows = [
+        return "It has no relevance: its scores put items in order, and say nothing of how likely each is."
+    fusion = f"Reranking combines its scores by `{spec.defaults.fusion}` with a weight of {spec.defaults.weight:g}."
+    if isinstance(spec.relevance, PairRelevance):
+        words = (
+            "Relevance is the probability that an image shows what a text asks for, computed from the pair alone. From "
+            f"{spec.relevance.line:.0%} on, a result counts as a match. The error is how far it is off on average, "
+            "among the ten best images of a query, on data that it was not fitted on."
+        )
+        rows = [(kind, f"{error:.1%}") for kind, error in spec.relevance.error.items()]
+        fitted = f"Fitted on {', '.join(spec.relevance.data)}." if spec.relevance.data else ""
+        return "\n\n".join(part for part in (words, table(("queries", "error"), rows, words=1), fitted, fusion) if part)
+    words = (
+        "Relevance is of the older kind, sigmoid(scale x score + bias): how likely an item is the only one that was "
+        "meant. The error is how far it is off on average, on held-out pairs."
+    )
+    older = [
         (stage, f"{fit.scale:.3f}", f"{fit.bias:.3f}", "not measured" if fit.error is None else f"{fit.error:.1%}")
         for stage, fit in spec.relevance.items()
     ]
-    fusion = f"Reranking combines its scores by `{spec.defaults.fusion}` with a weight of {spec.defaults.weight:g}."
-    return "\n\n".join([words, table(("scores of", "scale", "bias", "error"), rows, words=4), fusion])
+    return "\n\n".join([words, table(("scores of", "scale", "bias", "error"), older, words=4), fusion])
 
 
 def _outline(value: Mapping[str, Any], depth: int = 0) -> Iterator[str]:

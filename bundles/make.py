@@ -13,7 +13,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -99,7 +99,7 @@ class ModelBuild:
         built = Path(self.asked.runs) / f"{self.asked.name}-bundle"
         held_out = read_all(self.asked.calibrate)
         made_of["calibrated_on"] = {"files": [Path(one).name for one in self.asked.calibrate], "images": len(held_out)}
-        self._export(runs[path].best, built, made_of, held_out)
+        self._export(runs[path].best, built, made_of, held_out, list(recipes.values()))
         measured = [result for test in self.asked.tests for result in self._measure(built, test)]
         self._publish(built, measured)
 
@@ -129,7 +129,9 @@ class ModelBuild:
             "terms_of_data": {name: self.asked.terms[name] for name in sorted(sources)},
         }
 
-    def _export(self, best: Path, built: Path, made_of: dict[str, Any], held_out: list[Record]) -> None:
+    def _export(
+        self, best: Path, built: Path, made_of: dict[str, Any], held_out: list[Record], recipes: Sequence[Recipe]
+    ) -> None:
         made_of["checkpoint"] = _fingerprint(best)
         if (built / SPEC_FILE).is_file() and read_spec(built).provenance == made_of:
             self.report("exported")
@@ -147,6 +149,7 @@ class ModelBuild:
             pictures=pictures,
             provenance=made_of,
             held_out=held_out,
+            trained_on=_captions(recipes),
         )
 
     def _measure(self, built: Path, test: TestRecipe) -> list[dict[str, Any]]:
@@ -185,6 +188,16 @@ class ModelBuild:
     def _check_time(self) -> None:
         if self.expired():
             raise OutOfTimeError("stopped")
+
+
+def _captions(recipes: Sequence[Recipe]) -> Iterator[str]:
+    """All captions that the recipes train on."""
+    data = [recipe.data for recipe in recipes]
+    langs = {lang for one in data for lang in ((one.lang,) if isinstance(one.lang, str) else one.lang)}
+    shards = [shard for one in data for shard in (*one.train, *(s for source in one.sources for s in source.train))]
+    for record in read_all(list(dict.fromkeys(shards))):
+        if record.split in (None, "train"):
+            yield from (caption for lang in langs for caption in record.captions.get(lang, ()))
 
 
 def _described(path: Path, run: RunFolder) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from benchmarks.markdown import MISSING, fill, number, signed, sources, table
 from benchmarks.provenance import RESULTS, ROOT, read_result, read_results
 from replication.claims import NOT_MEASURED, NOT_TESTABLE, Verdict, judge, read_papers, tally
 from replication.estimates import Estimate
+from replication.relevance_page import PLOT, draw, relevance_values
 from replication.systems import RECALLS, Systems, read_systems
 from sightline.bundle.spec import read_spec
 from sightline.evaluation.report import compare
@@ -34,6 +35,7 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
     values |= _paper2(systems["paper2"], papers["paper2"]["reported"])
     values |= _paper3(systems["paper3"]) | _paper4(results / "paper4")
     values |= _bundle(results, bundle) | _cascade(results)
+    values |= relevance_values(read_result(results / "relevance.json"))
     return fill(TEMPLATE, values)
 
 
@@ -144,11 +146,9 @@ def _bundle(results: Path, bundle: Path) -> dict[str, str]:
         for way, gains in measured["gain_of_reranking"].items()
         for name, gain in gains.items()
     ]
-    fitted = [[stage, f"{fit.scale:.3g}", f"{fit.bias:.3g}"] for stage, fit in spec.relevance.items()]
     return {
         "bundle results": compare(spec.results).rstrip(),
         "bundle gains": table(["direction", "recall", "gain", "interval"], gains, words=2),
-        "bundle calibration": table(["stage", "scale", "bias"], fitted),
         "bundle sources": sources([measured], "default/flickr8k-test.json"),
     }
 
@@ -186,6 +186,7 @@ def with_interval(gain: Estimate | None) -> str:
 
 def main() -> None:
     (ROOT / "docs" / "results.md").write_text(page(), encoding="utf-8")
+    draw(read_result(RESULTS / "relevance.json"), ROOT / "docs" / PLOT)
 
 
 if __name__ == "__main__":

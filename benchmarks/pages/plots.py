@@ -14,6 +14,11 @@ _STYLE |= {f"axes.spines.{side}": False for side in ("top", "right", "left")}
 _STYLE |= {"axes.titlesize": 10, "axes.titlelocation": "left", "ytick.major.size": 0}
 
 
+def style() -> dict[Any, Any]:
+    """Settings of matplotlib for every plot."""
+    return dict(_STYLE)
+
+
 def draw(results: Mapping[str, Result], folder: Path) -> dict[str, str]:
     """Draw all plots; gives what each shows, by the name of its file."""
     import matplotlib as mpl

@@ -49,9 +49,9 @@ def test_typing_searches_and_says_how_sure_it_is_and_what_took_how_long(open_pag
     page.get_by_label("What to find").press_sequentially("half a fruit in a red bowl", delay=5)
     expect(first(page)).to_have_attribute("aria-label", re.compile(r"^fig-in-a-bowl.jpg, \d\d% likely$"))
     settled(page)
-    expect(page.locator("#status")).to_have_text(re.compile(r"^\d pictures? fits?, the best \d\d% likely$"))
-    expect(page.locator("#timing")).to_have_text(
-        re.compile(r"^\d+ ms: encode [\d.]+ ms, retrieve [\d.]+ ms, rerank [\d.]+ ms$")
+    expect(page.locator("#status")).to_have_text(re.compile(r"^\d+ match(es)?$"))
+    expect(page.get_by_role("heading", level=1)).to_have_attribute(
+        "title", re.compile(r"^\d+ ms: encode [\d.]+ ms, retrieve [\d.]+ ms, rerank [\d.]+ ms$")
     )
     expect(tiles(page)).to_have_count(COUNT)
     assert page.locator("#unlikely .tile").count() > COUNT / 2
@@ -69,14 +69,14 @@ def test_a_quick_answer_comes_first_and_is_put_in_order_without_flicker(open_pag
     page = settled(open_page())
     held = Held(page, r"/v1/search\?(?!.*rerank=0)")
     page.route(re.compile(r"/v1/search\?.*rerank=0"), owl_first)
-    page.get_by_label("What to find").fill("a red panda on a tree")
+    page.get_by_label("What to find").fill("half a fruit in a red bowl")
     expect(first(page)).to_have_attribute("aria-label", "owl.jpg, 50% likely")
     expect(page.locator("#results")).to_have_attribute("aria-busy", "true")
     expect(page.locator("#progress")).to_be_visible()
     first(page).evaluate("one => { one.isTheSame = true; }")
     expect(page.locator("#status")).to_have_text(f"{COUNT} pictures")  # not said aloud yet
     held.let_go()
-    expect(first(page)).to_have_attribute("aria-label", named("red-panda.jpg"))
+    expect(first(page)).to_have_attribute("aria-label", named("fig-in-a-bowl.jpg"))
     settled(page)
     owl = page.get_by_role("button", name=named("owl.jpg"))
     assert owl.evaluate("one => one.isTheSame") is True
@@ -220,54 +220,74 @@ def test_what_is_not_wanted_is_left_out(open_page: Opener) -> None:
     assert after > place
 
 
-def test_nothing_found_is_told_honestly(open_page: Opener) -> None:
-    page = settled(open_page("?q=people+playing+football+in+a+stadium"))
-    expect(page.get_by_role("heading", level=1)).to_have_text("Nothing found")
-    expect(page.locator("#message")).to_contain_text("The best match is")
-    expect(page.locator("#message")).to_contain_text("The model reads English.")
-    expect(tiles(page)).to_have_count(0)
-    page.get_by_role("button", name="Show closest matches").click()
-    expect(tiles(page)).to_have_count(COUNT)
-    expect(first(page)).to_be_focused()
-
-
-def test_a_search_that_is_taken_back_while_it_waits_shows_again_that_nothing_was_found(open_page: Opener) -> None:
-    page = settled(open_page("?q=people+playing+football+in+a+stadium"))
-    Held(page, r"/v1/search\?q=nobody")
-    page.get_by_label("What to find").fill("nobody")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Searching …")
-    page.get_by_label("What to find").fill("people playing football in a stadium")
-    expect(page.locator("#message")).to_contain_text("No likely matches.")
-    expect(page.locator(".skeleton")).to_have_count(0)
-
-
-def sharing(relevances: list[float]) -> Callable[[Route], None]:
-    """Answer as the server does, but with these relevances, and none for the rest."""
+def answering(relevances: list[float], **more: object) -> Callable[[Route], None]:
+    """Answer as the server does, but with these relevances, none for the rest, a line at 0.4, and more fields."""
 
     def answer(route: Route) -> None:
         found = route.fetch().json()
         chances = [*relevances, *[0.0] * COUNT]
         hits = [{**hit, "relevance": chance} for hit, chance in zip(found["hits"], chances, strict=False)]
-        route.fulfill(json={**found, "hits": hits})
+        route.fulfill(json={**found, "line": 0.4, **more, "hits": hits})
 
     return answer
 
 
-@pytest.mark.parametrize(
-    ("relevances", "likely"),
-    [
-        ([0.05, 0.05, 0.04, 0.04, 0.03], 5),  # each a part of what is 21% likely
-        ([0.12, 0.02, 0.01], 2),  # the best alone is enough
-        ([0.9, 0.1, 0.08], 2),
-        ([0.07, 0.06, 0.05], 0),
-    ],
-)
-def test_where_many_fit_they_are_likely_together(open_page: Opener, relevances: list[float], likely: int) -> None:
+def test_where_nothing_is_likely_the_closest_are_shown_below(open_page: Opener) -> None:
     page = settled(open_page())
-    page.route(re.compile(r"/v1/search\?"), sharing(relevances))
+    page.route(re.compile(r"/v1/search\?"), answering([0.3, 0.05]))
+    search(page, "a submarine")
+    expect(page.get_by_role("heading", level=1)).to_have_text("No good matches: the closest are below")
+    expect(tiles(page)).to_have_count(COUNT)
+    expect(page.locator("#divider")).to_be_hidden()
+    expect(page.locator("#message")).to_be_hidden()
+
+
+def test_a_search_that_is_taken_back_while_it_waits_shows_the_answer_again(open_page: Opener) -> None:
+    page = settled(open_page())
+    page.route(re.compile(r"/v1/search\?"), answering([0.3]))
+    search(page, "a submarine")
+    Held(page, r"/v1/search\?q=nobody")
+    page.get_by_label("What to find").fill("nobody")
+    expect(page.locator("#progress")).to_be_visible()
+    page.get_by_label("What to find").fill("a submarine")
+    expect(page.get_by_role("heading", level=1)).to_have_text("No good matches: the closest are below")
+    expect(page.locator(".skeleton")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("relevances", "heading", "likely"),
+    [([0.9, 0.5, 0.4, 0.39], "3 matches", 3), ([0.9, 0.1], "1 match", 1), ([0.9, 0.2, 0.5], "2 matches", 2)],
+)
+def test_a_divider_stands_between_matches_and_the_rest(
+    open_page: Opener, relevances: list[float], heading: str, likely: int
+) -> None:
+    page = settled(open_page())
+    page.route(re.compile(r"/v1/search\?"), answering(relevances))
     search(page, "a cat")
+    expect(page.get_by_role("heading", level=1)).to_have_text(heading)
     expect(page.locator("#likely .tile")).to_have_count(likely)
-    expect(page.locator("#unlikely .tile")).to_have_count(COUNT - likely if likely else 0)
+    expect(page.locator("#unlikely .tile")).to_have_count(COUNT - likely)
+    expect(page.locator("#divider")).to_be_visible()
+
+
+def test_less_than_one_in_ten_is_no_badge(open_page: Opener) -> None:
+    page = settled(open_page())
+    page.route(re.compile(r"/v1/search\?"), answering([0.9, 0.1, 0.09]))
+    search(page, "a cat")
+    shown = page.locator(".tile .relevance").evaluate_all("all => all.map(one => one.hidden ? '' : one.textContent)")
+    assert shown[:3] == ["90%", "10%", ""]
+
+
+def test_a_query_that_cannot_be_read_says_so_and_what_may_be_meant_can_be_chosen(open_page: Opener) -> None:
+    page = settled(open_page())
+    page.get_by_label("What to find").fill("🐶")
+    expect(page.locator("#remark")).to_contain_text("No words to search for")
+    search(page, "elefant")
+    expect(page.locator("#remark")).to_have_text("Did you mean elephant?")
+    page.locator("#remark").get_by_role("button", name="elephant").click()
+    expect(page.get_by_label("What to find")).to_have_value("elephant")
+    settled(page)
+    expect(page.locator("#remark")).to_be_hidden()
 
 
 def test_a_collection_of_texts_is_a_list_of_texts(open_page: Opener, texts_address: str) -> None:

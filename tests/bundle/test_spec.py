@@ -81,7 +81,7 @@ def test_a_bundle_of_format_1_opens_with_its_defaults_and_its_calibration(copy: 
     rewrite(copy, older)
     opened = Bundle.open(copy)
     assert opened.defaults == Defaults(50, 9, "logit_add", 7.0)
-    assert opened.relevance == {"embed": Calibration(2.0, -1.0)}
+    assert opened.calibration == {"embed": Calibration(2.0, -1.0)}
     assert opened.sha256 == new
     rewrite(copy, lambda spec: spec.update(fusion={"rul": "ce"}))
     with pytest.raises(BundleError, match="rul"):

@@ -57,7 +57,7 @@ DROP TABLE older; PRAGMA user_version = 2;
 """
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_catalog_of_an_older_version_is_read_as_it_is_and_updated_by_indexing(
     version: int, at: Path, photos: Path, model: Instant
 ) -> None:
@@ -66,13 +66,16 @@ def test_a_catalog_of_an_older_version_is_read_as_it_is_and_updated_by_indexing(
         right = [catalog.ids_where(where).tolist() for where in filters]
     assert all(right)
     connection = sqlite3.connect(at / "catalog.db")
-    connection.executescript(FILES_OF_VERSION_2)
+    connection.executescript("ALTER TABLE contents DROP COLUMN is_blank; PRAGMA user_version = 3")
+    if version < 3:
+        connection.executescript(FILES_OF_VERSION_2)
     if version == 1:
         connection.executescript("ALTER TABLE files DROP COLUMN ctime_ns; PRAGMA user_version = 1")
     connection.close()
     (at / CHECKSUM_FILE).unlink()
     with closing(Catalog.open(at)) as catalog:
         assert [catalog.ids_where(where).tolist() for where in filters] == right
+        assert catalog.blank(catalog.ids()) == set()
     assert index(photos, model=model).unchanged == 6
     with closing(Catalog.open(at)) as catalog:
         assert [catalog.ids_where(where).tolist() for where in filters] == right

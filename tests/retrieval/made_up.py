@@ -42,13 +42,13 @@ def units(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 @dataclass
 class MadeUp(Model):
-    """Texts have the embeddings that `words` gives them; items are numbered, and their first state is their number.
+    """Texts have the embeddings that `vectors` gives them; items are numbered, and their first state is their number.
 
     logits: [items], what `match` says of each item whatever the other side is.
     costs: seconds that `match` takes, however few pairs, and for every one; the clock is moved by them.
     """
 
-    words: dict[str, np.ndarray] = field(default_factory=dict)
+    vectors: dict[str, np.ndarray] = field(default_factory=dict)
     picture: np.ndarray = field(default_factory=lambda: unit(1))
     logits: np.ndarray = field(default_factory=lambda: np.zeros(0))
     abilities: frozenset[Ability] = frozenset({"embed", "fragments", "match"})
@@ -60,7 +60,7 @@ class MadeUp(Model):
     preprocess: ClassVar[Preprocess] = Preprocess(2, resize="squash", mean=(0, 0, 0), std=(1, 1, 1))
 
     def encode_texts(self, texts: Sequence[str]) -> Encoded:
-        return encoded(np.stack([self.words[text] for text in texts]))
+        return encoded(np.stack([self.vectors[text] for text in texts]))
 
     def encode_images(self, pixels: np.ndarray) -> Encoded:
         return encoded(np.repeat(self.picture[None], len(pixels), axis=0))

@@ -20,7 +20,7 @@ from sightline.retrieval.cascade import Cascade
 from sightline.retrieval.costs import Costs
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.plan import resolve
-from sightline.retrieval.relevance import relevance, relevances
+from sightline.retrieval.relevance import gallery_relevances, relevance
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
 
@@ -81,7 +81,7 @@ def test_ranks_are_those_of_an_evaluation_with_the_same_stages(tmp_path: Path, p
 
 @pytest.fixture
 def model() -> MadeUp:
-    return MadeUp(words={"dog": unit(1), "snow": unit(0, 1)}, logits=np.random.default_rng(0).normal(0, 3, 120))
+    return MadeUp(vectors={"dog": unit(1), "snow": unit(0, 1)}, logits=np.random.default_rng(0).normal(0, 3, 120))
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_the_picture_still_counts_after_the_words_were_matched(model: MadeUp, st
 
 
 def test_what_is_not_wanted_counts_in_every_stage(tmp_path: Path) -> None:
-    model = MadeUp(words={"dog": unit(1), "snow": unit(0, 1)}, logits=np.array([2.0, 1.0, -8, -8, -8, -8]))
+    model = MadeUp(vectors={"dog": unit(1), "snow": unit(0, 1)}, logits=np.array([2.0, 1.0, -8, -8, -8, -8]))
     others = [unit(0, 0, 1, number) for number in range(4)]
     store = store_of(tmp_path / "s", np.stack([unit(1, 0.6), unit(1), *others]))
     for stages in ({"rerank": 0}, {"rerank": 2}, {"late": 2, "rerank": 2}):
@@ -273,7 +273,7 @@ def test_the_odds_fall_as_the_items_grow() -> None:
     odds = [chance / (1 - chance) for chance in (few, fewer, many)]
     assert odds[1] == pytest.approx(10 * odds[0])
     assert odds[2] == pytest.approx(odds[0] / 100)
-    shown = relevances(["embed"], np.array([0.1]), np.array([0.1]), {"embed": fitted}, items=101)
+    shown = gallery_relevances(["embed"], np.array([0.1]), np.array([0.1]), {"embed": fitted}, items=101)
     assert shown is not None
     assert shown[0] == pytest.approx(fewer)
 
@@ -286,7 +286,7 @@ def test_the_odds_fall_as_the_items_grow() -> None:
 def test_relevance_never_rises_down_the_list(matched: list[float], rest: list[float], calibrations: Any) -> None:
     scores = np.array(sorted(matched, reverse=True) + sorted(rest, reverse=True))
     stages = ("match",) * len(matched) + ("embed",) * len(rest)
-    found = relevances(stages, scores, scores, calibrations)
+    found = gallery_relevances(stages, scores, scores, calibrations)
     assert found is not None
     assert (np.diff(found) <= 0).all()
     assert ((found >= 0) & (found <= 1)).all()
@@ -295,7 +295,7 @@ def test_relevance_never_rises_down_the_list(matched: list[float], rest: list[fl
 
 
 def test_without_a_calibration_relevance_is_not_known() -> None:
-    assert relevances(("embed",), np.ones(1), np.ones(1), {}) is None
+    assert gallery_relevances(("embed",), np.ones(1), np.ones(1), {}) is None
 
 
 def calibrated(folder: Path) -> Bundle:

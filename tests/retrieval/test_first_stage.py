@@ -135,7 +135,7 @@ def test_nothing_is_found_in_an_empty_store(tmp_path: Path, fold: bool) -> None:
 def test_words_and_a_picture_are_weighed_against_each_other(tmp_path: Path) -> None:
     from retrieval.made_up import PIXEL
 
-    model = MadeUp(words={"snow": unit(0, 1)}, picture=unit(1))
+    model = MadeUp(vectors={"snow": unit(0, 1)}, picture=unit(1))
     store = store_of(tmp_path / "s", np.stack([unit(1), unit(0, 1), unit(1, 1)]))
     best = {}
     for weight in (0, 0.1, 0.5, 0.9, 1):
@@ -144,3 +144,17 @@ def test_words_and_a_picture_are_weighed_against_each_other(tmp_path: Path) -> N
         best[weight] = int(retrieve(store, found, 1).ids[0])
     assert best == {0: 1, 0.1: 1, 0.5: 2, 0.9: 0, 1: 0}
     store.close()
+
+
+@pytest.mark.parametrize("fold", [False, True])
+def test_blank_items_come_last_and_take_no_place_of_others(tmp_path: Path, fold: bool) -> None:
+    store = store_of(tmp_path, units(np.random.default_rng(8), 300, DIM))
+    query = asked(unit(1, 0.3))
+    every = retrieve(store, query, 300, fold=fold).ids.tolist()
+    blank = set(every[:40])
+    found = retrieve(store, query, 10, fold=fold, blank=lambda ids: blank.intersection(ids))
+    assert found.ids.tolist() == [id for id in every if id not in blank][:10]
+    together = retrieve_together(store, [query], 10, fold=fold, blank=lambda ids: blank.intersection(ids))[0]
+    assert together.ids.tolist() == found.ids.tolist()
+    whole = retrieve(store, query, 300, fold=fold, blank=lambda ids: blank.intersection(ids)).ids.tolist()
+    assert whole == [id for id in every if id not in blank] + [id for id in every if id in blank]

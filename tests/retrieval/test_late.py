@@ -36,7 +36,7 @@ def _few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def model() -> MadeUp:
     words = {"dog": unit(1), "snow": unit(0, 1), "cat": unit(0, 0, 1)}
-    return MadeUp(words=words, logits=np.random.default_rng(0).normal(0, 3, ITEMS), picture=unit(0, 0, 0, 1))
+    return MadeUp(vectors=words, logits=np.random.default_rng(0).normal(0, 3, ITEMS), picture=unit(0, 0, 0, 1))
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_equal_scores_are_in_the_order_of_ids(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     same = np.repeat(units(rng, 1, 2, 3), 30, axis=0)
     store.add(rng.permutation(30), Encoded(units(rng, 30, DIM), np.ones((30, 2), dtype=np.bool_), same))
-    model = MadeUp(words={"dog": unit(1)}, abilities=frozenset({"embed", "fragments"}))
+    model = MadeUp(vectors={"dog": unit(1)}, abilities=frozenset({"embed", "fragments"}))
     assert run(model, store, "all", k=30).candidates.ids.tolist() == list(range(30))
     store.close()
 
@@ -163,7 +163,7 @@ def test_copies_are_folded_until_there_are_enough(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     store = LocalStore.open(tmp_path / "s", Shape(DIM, 3), write=True)
     fragments = units(rng, 40, 2, 3)
-    model = MadeUp(words={"dog": unit(1)}, abilities=frozenset({"embed", "fragments"}))
+    model = MadeUp(vectors={"dog": unit(1)}, abilities=frozenset({"embed", "fragments"}))
     own = model.encode_texts(["dog"]).fragments
     assert own is not None
     embeddings = np.concatenate([np.repeat(unit(1)[None], 20, axis=0), units(rng, 20, DIM)])

@@ -12,7 +12,7 @@ from sightline.errors import MediaError, QueryError
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import encode
 
-MODEL = MadeUp(words={"a dog": unit(1, 1), "snow": unit(0, 1), "rain": unit(0, 0, 1)}, picture=unit(0, 0, 0, 1))
+MODEL = MadeUp(vectors={"a dog": unit(1, 1), "snow": unit(0, 1), "rain": unit(0, 0, 1)}, picture=unit(0, 0, 0, 1))
 
 
 @pytest.mark.parametrize(
@@ -75,5 +75,5 @@ def test_what_is_not_wanted_is_encoded_beside_the_rest() -> None:
 
 
 def test_opposite_words_and_picture_still_have_a_direction() -> None:
-    model = MadeUp(words={"up": unit(1)}, picture=-unit(1))
+    model = MadeUp(vectors={"up": unit(1)}, picture=-unit(1))
     assert np.isfinite(encode(SearchOptions("up", PIXEL).query, model, "images").vector).all()

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tiny
 from sightline.bundle import Bundle
+from sightline.bundle.relevance import PairRelevance
 from sightline.datasets import read_all
 from sightline.evaluation import evaluate
 from sightline.onnx_export.calibrate import finish
@@ -17,15 +18,17 @@ from sightline.onnx_export.quantize import halve
 from training import shapes
 
 
-def test_a_finished_bundle_has_a_fusion_and_calibrated_stages(tiny_bundle: Path, tmp_path: Path) -> None:
+def test_a_finished_bundle_has_a_fusion_and_a_relevance(tiny_bundle: Path, tmp_path: Path) -> None:
     records = read_all([shapes.write(tmp_path / "held-out", shapes.cards(seed=5))])
     folder = Path(shutil.copytree(tiny_bundle, tmp_path / "bundle"))
-    spec = finish(folder, records)
+    spec = finish(folder, records, trained_on=["a red square on black"] * 4)
     reopened = Bundle.open(folder)
     assert reopened.spec == spec
     assert spec.defaults.fusion == "logit_add"
-    assert set(spec.relevance) == {"embed", "match"}
-    assert np.isfinite([value for c in spec.relevance.values() for value in (c.scale, c.bias)]).all()
+    assert isinstance(spec.relevance, PairRelevance)
+    assert reopened.relevance == spec.relevance
+    assert spec.relevance.error["sentence"] < 0.5
+    assert list(reopened.words) == ["a", "black", "on", "red", "square"]
     chosen, alone = (
         evaluate(reopened, records, rerank=20, fusion="logit_add", weight=weight)
         for weight in (spec.defaults.weight, 0.0)

@@ -8,7 +8,9 @@ from typing import Literal, Protocol, get_args
 from sightline.arrays import BoolArray, Float32Array, FloatArray, Int64Array
 from sightline.bundle.encoded import Encoded
 from sightline.bundle.ragged import Ragged
+from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.tokenizer import Tokenizer
+from sightline.bundle.words import Words
 from sightline.device import Device
 from sightline.errors import ModelError
 from sightline.media import ImageInput
@@ -40,7 +42,9 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """relevance = sigmoid(scale x score + bias), fitted on held-out pairs, for the scores of one stage.
+    """The older kind of relevance: how likely an item is the only one that was meant, out of all that there are.
+
+    sigmoid(scale x score + bias), fitted on held-out pairs, for the scores of one stage.
 
     error: the expected calibration error, 0 to 1, on pairs that took no part in the fit.
     items: the size of the gallery it was fitted on. In a larger one, more items look right by chance.
@@ -103,9 +107,19 @@ class Model(Protocol):
         return Defaults()
 
     @property
-    def relevance(self) -> Mapping[str, Calibration]:
-        """How scores become probabilities, by stage ("embed", "match"); empty where that was never fitted."""
+    def relevance(self) -> PairRelevance | None:
+        """How likely an image shows what a text asks for; None where that was never fitted."""
+        return None
+
+    @property
+    def calibration(self) -> Mapping[str, Calibration]:
+        """The relevance of older bundles, by stage ("embed", "match"): how scores become probabilities."""
         return {}
+
+    @property
+    def words(self) -> Words:
+        """The words it was trained on, most frequent first; empty where nobody noted them."""
+        return Words()
 
     @property
     def languages(self) -> tuple[str, ...]:

@@ -14,8 +14,10 @@ from sightline.bundle.engines import Engine, gpu_pair_matcher, load_engine
 from sightline.bundle.integrity import check_once
 from sightline.bundle.model import Ability, Calibration, Defaults, Graph, Model, PairMatcher
 from sightline.bundle.ragged import Ragged
+from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.spec import BundleSpec, identity, read_spec
 from sightline.bundle.tokenizer import TokenBatch, Tokenizer
+from sightline.bundle.words import Words
 from sightline.device import Device, preferred_device
 from sightline.errors import BundleError, ModelError
 from sightline.media import ImageInput, split_padding
@@ -76,9 +78,19 @@ class Bundle(Model):
         return self.spec.defaults
 
     @property
-    def relevance(self) -> Mapping[str, Calibration]:
-        """How scores become probabilities, by stage."""
-        return self.spec.relevance
+    def relevance(self) -> PairRelevance | None:
+        """How likely an image shows what a text asks for."""
+        return self.spec.relevance if isinstance(self.spec.relevance, PairRelevance) else None
+
+    @property
+    def calibration(self) -> Mapping[str, Calibration]:
+        """The relevance of older bundles, by stage."""
+        return {} if isinstance(self.spec.relevance, PairRelevance) else self.spec.relevance
+
+    @cached_property
+    def words(self) -> Words:
+        """The words it was trained on, most frequent first."""
+        return Words(self.spec.words.split())
 
     @property
     def languages(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from sightline import settings
 from sightline.bundle.layout import SPEC_FILE
 from sightline.bundle.model import Ability, Calibration, Defaults
 from sightline.bundle.onnx_file import check_self_contained
+from sightline.bundle.relevance import PairRelevance
 from sightline.errors import BundleError
 from sightline.media import ImageInput, Preprocess, RegionConfig
 
@@ -58,7 +59,9 @@ class BundleSpec:
 
     files: sha256 of every other file of the bundle, by name.
     defaults: the stages and the fusion of a search that does not name them; benchmarks/cascade.py chooses the stages.
-    relevance: how scores become probabilities, by stage ("embed", "match").
+    relevance: how likely an image shows what a text asks for; in older bundles, how scores become probabilities, by
+        stage ("embed", "match").
+    words: those of the captions it was trained on, most frequent first, separated by spaces.
     provenance: recipe, data, seed, initial weights, licences.
     results: evaluation results, as `sightline eval` writes them.
     """
@@ -73,7 +76,8 @@ class BundleSpec:
     precision: Literal["float32", "int8"] = "float32"
     fragment_dim: int = 0
     defaults: Defaults = field(default_factory=Defaults)
-    relevance: Mapping[str, Calibration] = field(default_factory=dict)
+    relevance: PairRelevance | Mapping[str, Calibration] = field(default_factory=dict)
+    words: str = ""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     results: tuple[Mapping[str, Any], ...] = ()
 

@@ -74,6 +74,10 @@ class Tokenizer:
         spans = [(*_span(text, [encoding.offsets[row] for row in own]), tuple(own)) for own in rows.values()]
         return [Word(*span) for span in spans if any(character.isalnum() for character in text[span[0] : span[1]])]
 
+    def is_word(self, word: str) -> bool:
+        """Whether a word is one token, as common words are."""
+        return sum(len(part.rows) for part in self.words(word)) == 1
+
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`, without the length limit: that is the spec's to say."""
         self._backend.no_truncation()

@@ -14,6 +14,7 @@ from sightline.retrieval.results import Hit, SearchResult
 Form = Literal["lines", "json", "paths", "null"]
 
 _LISTED = 20  # problems of each kind
+_DIVIDER = "     -- less likely --"
 
 
 def printable(text: str) -> str:
@@ -104,10 +105,7 @@ def _details(hit: Hit) -> str:
 def nothing_found(result: SearchResult, least: float | None) -> str:
     """Why there are no results."""
     if least is not None and result.best_relevance is not None:
-        return (
-            f"Nothing found: nothing is at least {least:.0%} likely to be it; "
-            f"the best is {percent(result.best_relevance)}."
-        )
+        return f"Nothing found with a relevance of at least {least:.0%}; the best is {percent(result.best_relevance)}."
     return "Nothing found: the filter lets nothing through." if result.where else "Nothing found: there is nothing yet."
 
 
@@ -129,9 +127,23 @@ def exact_path(hit: Hit) -> bytes:
     return os.fsencode(hit.path if _is_url(hit) else hit.file) + (b":%d" % hit.line if hit.line else b"")
 
 
-def _show_lines(result: SearchResult, least: float | None, pictures: bool) -> None:
+def remarks(result: SearchResult) -> Iterator[str]:
+    """What a user should know of a query and its results, a line each."""
+    if result.notice:
+        yield result.notice
+    if result.did_you_mean:
+        yield f"Did you mean: {printable(result.did_you_mean)}"
     if result.truncated:
-        print("The query is longer than the model reads: its end was left out.", file=sys.stderr)
+        yield "The query is longer than the model reads: its end was left out."
+    if result.is_older_kind:
+        yield "Relevance is of the older kind, the share of one answer; calibrate the model again for a better one."
+    if result.hits and result.line is not None and not result.matches:
+        yield "No good matches: the closest are below."
+
+
+def _show_lines(result: SearchResult, least: float | None, pictures: bool) -> None:
+    for remark in remarks(result):
+        print(remark, file=sys.stderr)
     if not result.hits:
         print(nothing_found(result, least), file=sys.stderr)
         return
@@ -140,7 +152,10 @@ def _show_lines(result: SearchResult, least: float | None, pictures: bool) -> No
         from sightline.cli.terminal_images import graphics, thumbnail
 
         how = graphics()
-    for hit, line in zip(result, hit_lines(result.hits), strict=True):
+    shown_hits = (*result.matches, *result.rest)
+    for place, (hit, line) in enumerate(zip(shown_hits, hit_lines(shown_hits), strict=True)):
+        if place == len(result.matches) > 0:
+            print(_DIVIDER)
         if how and hit.text is None and (shown := thumbnail(hit.file, how)):
             print(shown)
         print(line.encode(sys.stdout.encoding or "utf-8", "replace").decode(sys.stdout.encoding or "utf-8"))

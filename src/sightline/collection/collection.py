@@ -17,13 +17,15 @@ from sightline.collection.locks import ReadWriteLock
 from sightline.collection.manifest import Kind, Manifest, check_model, read_manifest, trusted_store
 from sightline.errors import CollectionError
 from sightline.media import ImageLike
-from sightline.retrieval.cascade import Cascade
+from sightline.retrieval.cascade import Cascade, Ranking
 from sightline.retrieval.costs import Costs
 from sightline.retrieval.duplicates import Duplicates
+from sightline.retrieval.first_stage import Exists
 from sightline.retrieval.options import SearchOptions
-from sightline.retrieval.relevance import relevant
-from sightline.retrieval.results import SearchResult
+from sightline.retrieval.query import Query
+from sightline.retrieval.results import Hit, SearchResult
 from sightline.retrieval.stopwatch import search_stopwatch
+from sightline.retrieval.wording import Wording, check_wording
 from sightline.stores.base import Ids, Store
 from sightline.stores.local import LocalStore
 
@@ -173,11 +175,17 @@ class Collection:
             with watch("retrieve"):
                 store, allowed = self._narrowed(where)
             ranking = replace(cascade, store=store).run(
-                options, allowed=allowed, exists=cache, fold=self._folds(options.duplicates), watch=watch
+                options,
+                allowed=allowed,
+                exists=cache,
+                fold=self._folds(options.duplicates),
+                blank=self._blank(query.text),
+                watch=watch,
             )
-            count = min(options.k, relevant(ranking.relevances, options.min_relevance, len(ranking.candidates)))
-            hits = hits_of(self.catalog, ranking, count, cache.items, condition)
-        return SearchResult(query, hits, ranking.took_ms, where, ranking.best_relevance, ranking.truncated)
+            kept = ranking.at_least(options.min_relevance)
+            hits = hits_of(self.catalog, kept, options.k, cache.items, condition)
+            wording = self._wording(query.text, cascade.model)
+        return _result(query, hits, ranking, wording, where)
 
     def search_together(
         self,
@@ -199,13 +207,32 @@ class Collection:
             return []
         with self._lock.read():
             cache = ItemCache(self.catalog)
-            rankings = cascade.run_together(texts, k, exists=cache, fold=self._folds(duplicates))
-            counts = [min(k, relevant(one.relevances, min_relevance, len(one.candidates))) for one in rankings]
-            hits = [hits_of(self.catalog, *counted, cache.items) for counted in zip(rankings, counts, strict=True)]
-        return [
-            SearchResult(query, own, one.took_ms, None, one.best_relevance, one.truncated)
-            for query, own, one in zip(queries, hits, rankings, strict=True)
-        ]
+            rankings = cascade.run_together(
+                texts, k, exists=cache, fold=self._folds(duplicates), blank=self._blank(texts[0])
+            )
+            return [
+                _result(
+                    query,
+                    hits_of(self.catalog, one.at_least(min_relevance), k, cache.items),
+                    one,
+                    self._wording(query.text, cascade.model),
+                )
+                for query, one in zip(queries, rankings, strict=True)
+            ]
+
+    def _wording(self, text: str | None, model: Model) -> Wording:
+        """What is odd about the words of a query for images; file names are read only for a word that is unknown."""
+        if text is None or self.kind != "images":
+            return Wording()
+
+        def is_whole(word: str) -> bool:
+            return model.tokenizer.is_word(word)
+
+        return check_wording(text, model.languages, model.words, is_whole, self.catalog.name_words)
+
+    def _blank(self, text: str | None) -> Exists | None:
+        """What tells images of one colour and tiny ones, which come last in searches by text."""
+        return self.catalog.blank if text is not None and self.kind == "images" else None
 
     def _narrowed(self, where: str | None) -> tuple[Store, Ids | None]:
         """The store, and the ids in it that a filter lets pass; None where all that are left in it do."""
@@ -263,6 +290,22 @@ class Collection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _result(
+    query: Query, hits: tuple[Hit, ...], ranking: Ranking, wording: Wording, where: str | None = None
+) -> SearchResult:
+    return SearchResult(
+        query,
+        hits,
+        ranking.took_ms,
+        where=where,
+        best_relevance=ranking.best_relevance,
+        truncated=ranking.truncated,
+        line=ranking.line,
+        notice=wording.notice,
+        did_you_mean=wording.did_you_mean,
+    )
 
 
 def _store(at: Path, manifest: Manifest, prefer_gpu: bool) -> Store:

@@ -19,6 +19,9 @@ Resize = Literal["squash", "crop", "pad"]
 Interpolation = Literal["bicubic", "bilinear"]
 Colour = tuple[float, float, float]
 
+_TINY = 16  # pixels of the shorter side, below which an image is taken for an icon
+_COARSE = 32  # cells of a side, whose colours are compared
+_SAME_COLOUR = 6  # grey levels between the brightest and the darkest cell of an image of one colour
 _FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 _RULES = ("squash", "crop", "pad")
 _LARGEST_SIZE = 8192
@@ -153,3 +156,11 @@ def open_for_model(source: ImageSource, preprocess: Preprocess, max_pixels: int 
 def framed_to_pixels(picture: FramedImage, preprocess: Preprocess) -> npt.NDArray[np.float32]:
     """Resize and normalise an open image: float32 [3, size, size]."""
     return normalise(_fit(picture, preprocess), preprocess)
+
+
+def is_blank(picture: FramedImage) -> bool:
+    """Whether an open image shows nothing: it is tiny, or all of it has nearly the same colour."""
+    if min(picture.sides) < _TINY:
+        return True
+    small = np.asarray(picture.image.resize((_COARSE, _COARSE), Image.Resampling.BOX, box=picture.box), dtype=np.int16)
+    return bool((small.max(axis=(0, 1)) - small.min(axis=(0, 1))).max() <= _SAME_COLOUR)

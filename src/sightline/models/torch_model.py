@@ -53,7 +53,7 @@ class TorchModel(Model):
         return self._tokenizer
 
     @property
-    def relevance(self) -> Mapping[str, Calibration]:
+    def calibration(self) -> Mapping[str, Calibration]:
         """How scores become probabilities, where the model has learned that itself."""
         return self.retriever.calibration
 

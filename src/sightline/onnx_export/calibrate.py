@@ -1,23 +1,26 @@
 """The last touches to a bundle, on captions it was not trained on: how its scores combine, and what they are worth."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from sightline.arrays import BoolArray, Int64Array
+from sightline.arrays import BoolArray, Float32Array, Int64Array
 from sightline.bundle import Bundle
-from sightline.bundle.model import FusionRule, check_ability
+from sightline.bundle.model import Defaults, FusionRule, check_ability
+from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.spec import BundleSpec, read_spec, write_spec
+from sightline.bundle.words import Words, most_frequent
 from sightline.datasets import Record
 from sightline.datasets.record import Report
-from sightline.evaluation.calibration import cross_calibrated
-from sightline.evaluation.encodings import Needs, Progress, encode_images, encode_texts
+from sightline.evaluation.encodings import Encodings, Needs, Progress, encode_images, encode_texts
 from sightline.evaluation.metrics import query_images
 from sightline.evaluation.pair_scores import match_scores
 from sightline.evaluation.ranking import candidates_from_embeddings
+from sightline.evaluation.relevance import JudgedQuery, errors, fit_relevance, judge
 from sightline.evaluation.test_set import Questions
+from sightline.evaluation.truth import truth_queries
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.stages import Score, Stage
 
@@ -31,42 +34,84 @@ def finish(
     records: Sequence[Record],
     *,
     lang: str = "en",
+    trained_on: Iterable[str] = (),
     progress: Progress | None = None,
     on_problem: Report | None = None,
 ) -> BundleSpec:
-    """Choose the fusion's weight and fit the calibration of a bundle on held-out records; rewrites its spec.
+    """Choose the fusion's weight and fit the relevance of a bundle on held-out records; rewrites its spec.
 
-    The weight is the one with the highest sum of recalls at 1, 5 and 10 in both directions. The
-    calibration says how likely a candidate among the 20 best of a text is the picture that the text was written for:
-    other pictures that fit as well count as wrong, so probabilities err on the low side. Pictures that cannot be read
-    are left out, and `on_problem` is told of each.
+    The weight is the one with the highest sum of recalls at 1, 5 and 10 in both directions; records with a label take
+    no part in that. Relevance is fitted to everything that captions and labels tell of the images (see
+    `evaluation.truth`). Images that cannot be read are left out, and `on_problem` is told of each.
+
+    trained_on: captions that the model was trained on, whose words are familiar to it; by default those of the spec.
     """
     folder = Path(folder)
     bundle = Bundle.open(folder)
-    questions = Questions.of(records, lang)
+    captioned = [record for record in records if record.label is None] or list(records)
+    others = [record for record in records if record.label is not None] if len(captioned) < len(records) else []
+    questions = Questions.of(captioned, lang)
     check_ability(bundle, "embed", "calibrating", "A matcher alone has nothing to calibrate by: leave it out.")
     matches = "match" in bundle.abilities
-    images, readable = encode_images(bundle, questions.images, Needs(states=matches), 32, progress, on_problem)
-    texts, _ = encode_texts(bundle, questions.captions, Needs(states=matches), 32, progress)
+    sources = [*questions.images, *(record.image for record in others)]
+    images, readable = encode_images(bundle, sources, Needs(states=matches), 32, progress, on_problem)
+    words = Words(most_frequent(trained_on)) or bundle.words
+    known = [(*captioned, *others)[image] for image in readable]
+    spec = replace(
+        read_spec(folder),
+        defaults=_defaults(bundle, questions, images, readable, progress) if matches else bundle.defaults,
+        relevance=_relevance(bundle, known, images.embedding, words, lang, progress),
+        words=" ".join(words),
+    )
+    write_spec(folder, spec)
+    return spec
+
+
+def _relevance(
+    bundle: Bundle,
+    records: Sequence[Record],
+    images: Float32Array,
+    words: Words,
+    lang: str,
+    progress: Progress | None,
+) -> PairRelevance:
+    """Fit relevance to all records; its errors are those on one half of them after a fit to the other."""
+
+    def judged(part: Int64Array) -> list[JudgedQuery]:
+        queries = truth_queries([records[int(image)] for image in part], lang=lang)
+        if not queries:
+            return []
+        texts, _ = encode_texts(bundle, [query.text for query in queries], Needs(), 32, progress)
+        return judge(queries, texts.embedding, images[part])
+
+    fitted = fit_relevance(judged(np.arange(len(records))), words)
+    parts = [judged(np.arange(half, len(records), 2)) for half in (0, 1)]
+    found: dict[str, list[float]] = {}
+    for learn, test in (parts, parts[::-1]):
+        if any(one.shown.any() for one in learn) and not all(one.shown.all() for one in learn):
+            for kind, error in errors(test, fit_relevance(learn, words), words).items():
+                found.setdefault(kind, []).append(error)
+    return replace(fitted, error={kind: round(float(np.mean(some)), 4) for kind, some in found.items()})
+
+
+def _defaults(
+    bundle: Bundle, questions: Questions, encoded: Encodings, readable: Int64Array, progress: Progress | None
+) -> Defaults:
+    """Choose the weight of the fusion on captions and their images, which are the first ones that were encoded."""
+    own = readable[readable < len(questions.images)]
+    images = encoded.taken(np.arange(len(own)))
+    texts, _ = encode_texts(bundle, questions.captions, Needs(states=True), 32, progress)
     place = np.full(len(questions.images), -1, dtype=np.int64)
-    place[readable] = np.arange(len(readable))
+    place[own] = np.arange(len(own))
     image_of = place[questions.image_of]
     asked = query_images(image_of)
     by_text = candidates_from_embeddings(texts.embedding, images.embedding, CANDIDATES)
     by_image = candidates_from_embeddings(images.embedding[asked], texts.embedding, CANDIDATES)
-    relevance = {"embed": cross_calibrated(by_text.scores, by_text.ids == image_of[:, None], image_of, len(images))}
-    defaults = bundle.defaults
-    if matches:
-        pairs = match_scores(bundle, texts, images, 32, progress)
-        to_image = _Direction(by_text, pairs.of_texts(np.arange(len(texts))), lambda ids: ids == image_of[:, None])
-        to_text = _Direction(by_image, pairs.of_images(asked), lambda ids: image_of[ids] == asked[:, None])
-        weight = max(WEIGHTS, key=lambda weight: to_image.recalls(weight) + to_text.recalls(weight))
-        defaults = replace(defaults, fusion=FUSION, weight=weight)
-        found = to_image.reranked(weight)
-        relevance["match"] = cross_calibrated(found.scores, found.ids == image_of[:, None], image_of, len(images))
-    spec = replace(read_spec(folder), defaults=defaults, relevance=relevance)
-    write_spec(folder, spec)
-    return spec
+    pairs = match_scores(bundle, texts, images, 32, progress)
+    to_image = _Direction(by_text, pairs.of_texts(np.arange(len(texts))), lambda ids: ids == image_of[:, None])
+    to_text = _Direction(by_image, pairs.of_images(asked), lambda ids: image_of[ids] == asked[:, None])
+    weight = max(WEIGHTS, key=lambda weight: to_image.recalls(weight) + to_text.recalls(weight))
+    return replace(bundle.defaults, fusion=FUSION, weight=weight)
 
 
 @dataclass(frozen=True, slots=True)

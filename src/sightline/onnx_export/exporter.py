@@ -5,7 +5,7 @@ import io
 import logging
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from sightline.bundle.layout import SPEC_FILE
 from sightline.bundle.model import Graph
 from sightline.bundle.spec import FORMAT, BundleSpec, ImageSpec, TextSpec, sha256, write_spec
 from sightline.bundle.tokenizer import Tokenizer
+from sightline.bundle.words import most_frequent
 from sightline.datasets import Record
 from sightline.datasets.record import Report
 from sightline.errors import BundleError, ModelError
@@ -82,6 +83,7 @@ def export(
     pictures: Floats | None = None,
     provenance: Mapping[str, Any] | None = None,
     held_out: Sequence[Record] | None = None,
+    trained_on: Iterable[str] = (),
     progress: Progress | None = None,
     on_problem: Report | None = None,
 ) -> BundleSpec:
@@ -91,7 +93,8 @@ def export(
     bundle, modules whose path matches the pattern `four_bits` take only four bits a weight, and the image graph is
     faster where `pictures` are given, a hundred like those to come, as pixels [pictures, 3, size, size]. held_out:
     captions not trained on, by which the bundle is finished (see `finish`); `progress` is told how far that is, and
-    `on_problem` of pictures among them that cannot be read.
+    `on_problem` of pictures among them that cannot be read. trained_on: captions that the model was trained on; the
+    bundle keeps their words, to know which ones it can read.
     """
     with _in_place_of(Path(out).resolve()) as building:
         retriever = retriever.eval().cpu()
@@ -113,6 +116,7 @@ def export(
             precision=precision,
             relevance=dict(retriever.calibration),
             provenance=dict(provenance or {}),
+            words=" ".join(most_frequent(trained_on)),
         )
         write_spec(building, spec)
         return spec if held_out is None else finish(building, held_out, progress=progress, on_problem=on_problem)

@@ -21,7 +21,7 @@ from sightline.retrieval.late import LateScorer, rank_all
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.plan import Plan, resolve
 from sightline.retrieval.query import EncodedQuery, Kind, Query, encode, encode_together
-from sightline.retrieval.relevance import relevances
+from sightline.retrieval.relevance import gallery_relevances, pair_relevances, relevant
 from sightline.retrieval.stages import Score, Stage
 from sightline.retrieval.stopwatch import Stopwatch, search_stopwatch
 from sightline.stores.base import Store
@@ -34,17 +34,27 @@ _PART = {"late": "interact", "match": "match"}
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Candidates, best first, how relevant each is, if that is known, and the milliseconds of each part of the work."""
+    """Candidates, best first, how relevant each is, if that is known, and the milliseconds of each part of the work.
+
+    line: the relevance from which a candidate counts as a match; None where relevance is unknown, or of the older kind.
+    """
 
     candidates: Candidates
     relevances: Float64Array | None
     took_ms: dict[str, float]
     truncated: bool = False
+    line: float | None = None
 
     @property
     def best_relevance(self) -> float | None:
-        """How relevant the best candidate is, if there is one and that is known."""
-        return None if self.relevances is None or not len(self.relevances) else float(self.relevances[0])
+        """The highest relevance of a candidate, if there is one and it is known."""
+        return None if self.relevances is None or not len(self.relevances) else float(self.relevances.max())
+
+    def at_least(self, least: float | None) -> "Ranking":
+        """The candidates that are at least so relevant; all for None."""
+        places = relevant(self.relevances, least, len(self.candidates))
+        relevances = None if self.relevances is None else self.relevances[places]
+        return replace(self, candidates=self.candidates.taken(places), relevances=relevances)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +74,10 @@ class Cascade:
         allowed: Int64Array | None = None,
         exists: Exists | None = None,
         fold: bool = False,
+        blank: Exists | None = None,
         watch: Stopwatch | None = None,
     ) -> Ranking:
-        """Answer a query; for `allowed`, `exists` and `fold` see `retrieve`. watch: one that runs already."""
+        """Answer a query; for `allowed`, `exists`, `fold` and `blank` see `retrieve`. watch: one that runs already."""
         query, plan = options.query, resolve(options, self.model)
         watch = watch or search_stopwatch(plan.budget_ms, self.clock)
         self._prepare(query, plan)
@@ -78,20 +89,26 @@ class Cascade:
         n = max(plan.k, plan.longest)
         if late is not None and plan.late == "all":
             with watch("interact"):
-                candidates = rank_all(late, encoded, n, allowed=allowed, exists=exists, fold=fold)
+                candidates = rank_all(late, encoded, n, allowed=allowed, exists=exists, fold=fold, blank=blank)
                 self._check_finite(candidates.scores)
         else:
             with watch("retrieve"):
-                candidates = retrieve(self.store, encoded, n, allowed=allowed, exists=exists, fold=fold)
+                candidates = retrieve(self.store, encoded, n, allowed=allowed, exists=exists, fold=fold, blank=blank)
         for stage in self._stages(plan, across, late):
             with watch(_PART[stage.name]):
                 share = 0.5 if stage.name == "late" and plan.rerank else 1.0
                 candidates = self._run(stage, candidates, watch, share)
         items = self.store.stats().items if allowed is None else len(allowed)
-        return Ranking(candidates, _relevances(encoded, candidates, plan, items), watch.milliseconds, encoded.truncated)
+        return self._ranking(encoded, candidates, plan, items, watch)
 
     def run_together(
-        self, texts: Sequence[str], k: int, *, exists: Exists | None = None, fold: bool = False
+        self,
+        texts: Sequence[str],
+        k: int,
+        *,
+        exists: Exists | None = None,
+        fold: bool = False,
+        blank: Exists | None = None,
     ) -> list[Ranking]:
         """Answer many texts by the first stage alone, each as `run` would, in less time.
 
@@ -102,12 +119,23 @@ class Cascade:
         with watch("encode"):
             queries = encode_together(texts, self.model, self.kind)
         with watch("retrieve"):
-            found = retrieve_together(self.store, queries, k, exists=exists, fold=fold)
+            found = retrieve_together(self.store, queries, k, exists=exists, fold=fold, blank=blank)
         items = self.store.stats().items
-        return [
-            Ranking(own, _relevances(query, own, plan, items), watch.milliseconds, query.truncated)
-            for query, own in zip(queries, found, strict=True)
-        ]
+        return [self._ranking(query, own, plan, items, watch) for query, own in zip(queries, found, strict=True)]
+
+    def _ranking(
+        self, query: EncodedQuery, candidates: Candidates, plan: Plan, items: int, watch: Stopwatch
+    ) -> Ranking:
+        """Candidates with their relevance; unknown for a query with an image, for which nothing was fitted."""
+        found, line = None, None
+        if plan.relevance is not None:
+            if self.kind == "images" and query.across is not None and query.beside is None:
+                found = pair_relevances(query, candidates, plan.relevance, self.model.words, self.store)
+                line = plan.relevance.line
+        elif query.across is not None:
+            embed = candidates.embed - candidates.penalty
+            found = gallery_relevances(candidates.stages, candidates.fit, embed, plan.calibration, items)
+        return Ranking(candidates, found, watch.milliseconds, query.truncated, line)
 
     def _prepare(self, query: Query, plan: Plan) -> None:
         """Have the model load at once everything that the query will need."""
@@ -175,17 +203,9 @@ class Cascade:
         return np.concatenate(logits)
 
 
-def _relevances(query: EncodedQuery, candidates: Candidates, plan: Plan, items: int) -> Float64Array | None:
-    """How relevant candidates are; unknown for a query of the items' own kind, for which nothing was fitted."""
-    if query.across is None:
-        return None
-    embed = candidates.embed - candidates.penalty
-    return relevances(candidates.stages, candidates.fit, embed, plan.relevance, items)
-
-
 def _cosine_value(plan: Plan) -> float:
     """How many points of the last stage weigh as much as one of cosine."""
-    embed, match = plan.relevance.get("embed"), plan.relevance.get("match")
+    embed, match = plan.calibration.get("embed"), plan.calibration.get("match")
     if embed and match and embed.scale > 0 and match.scale > 0:
         return embed.scale / match.scale
     if plan.fusion == "logit_add":

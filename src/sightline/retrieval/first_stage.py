@@ -31,11 +31,13 @@ def retrieve(
     allowed: Int64Array | None = None,
     exists: Exists | None = None,
     fold: bool = False,
+    blank: Exists | None = None,
     first: Neighbors | None = None,
 ) -> Candidates:
     """Find the n best items; with `fold`, the n best of which no two are the same image.
 
-    allowed: only these ids may be found. exists: drops items deleted since indexing. first: what the store finds for
+    allowed: only these ids may be found. exists: drops items deleted since indexing. blank: given ids, those of images
+    that show nothing, which come after all others. first: what the store finds for
     `query`, as many as are looked at first, where that is known.
 
     What is not wanted takes from an item's cosine as much as it shows more of it than is typical of the collection.
@@ -52,14 +54,21 @@ def retrieve(
         lowest = -np.inf if is_all else cosines[-1]
         kept = existing(ids, exists)
         candidates = _judged(store, query, ids[kept], cosines[kept], unwanted, fold)
-        sure = int(np.count_nonzero(candidates.scores >= lowest))
+        shows = ~existing(candidates.ids, blank) if blank else np.ones(len(candidates), dtype=np.bool_)
+        sure = int(np.count_nonzero((candidates.scores >= lowest) & shows))
         if is_all or sure >= n or want >= MOST:
-            return candidates.first(n)
+            return candidates.taken(np.argsort(~shows, kind="stable")[:n])
         want *= MORE
 
 
 def retrieve_together(
-    store: Store, queries: Sequence[EncodedQuery], n: int, *, exists: Exists | None = None, fold: bool = False
+    store: Store,
+    queries: Sequence[EncodedQuery],
+    n: int,
+    *,
+    exists: Exists | None = None,
+    fold: bool = False,
+    blank: Exists | None = None,
 ) -> list[Candidates]:
     """Find for each of many queries what `retrieve` finds, while reading each item once.
 
@@ -70,7 +79,7 @@ def retrieve_together(
         exists(np.unique(found.ids[found.ids >= 0]).tolist())
     firsts = [Neighbors(found.ids[row, None], found.scores[row, None]) for row in range(len(queries))]
     pairs = zip(queries, firsts, strict=True)
-    return [retrieve(store, query, n, exists=exists, fold=fold, first=first) for query, first in pairs]
+    return [retrieve(store, query, n, exists=exists, fold=fold, blank=blank, first=first) for query, first in pairs]
 
 
 def existing(ids: Int64Array, exists: Exists | None) -> BoolArray:

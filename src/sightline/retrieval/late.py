@@ -64,6 +64,7 @@ def rank_all(
     allowed: Int64Array | None = None,
     exists: Exists | None = None,
     fold: bool = False,
+    blank: Exists | None = None,
 ) -> Candidates:
     """Find the n best of all items by late interaction, in place of the first stage; for the options see `retrieve`.
 
@@ -83,8 +84,9 @@ def rank_all(
             ids[places], scores[places], fit[places], ("late",) * len(places), embed, beside[places], penalty[places]
         )
         candidates = folded(found, embeddings, late.store) if fold else found
-        if len(candidates) >= n or want >= min(len(order), MOST):
-            return candidates.first(n)
+        shows = ~existing(candidates.ids, blank) if blank else np.ones(len(candidates), dtype=np.bool_)
+        if np.count_nonzero(shows) >= n or want >= min(len(order), MOST):
+            return candidates.taken(np.argsort(~shows, kind="stable")[:n])
         want *= MORE
 
 

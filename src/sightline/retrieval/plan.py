@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sightline.bundle.model import DEFAULT_WEIGHT, Calibration, FusionRule, Model, check_ability
+from sightline.bundle.relevance import PairRelevance
 from sightline.errors import OptionError
 from sightline.retrieval.fusion import check_fusion
 from sightline.retrieval.options import SearchOptions
@@ -18,7 +19,8 @@ MOST_RERANK = 100
 class Plan:
     """How many results, by which stages, combined how, in what time; see `SearchOptions`.
 
-    relevance: how the scores of these stages become probabilities.
+    relevance: how likely an image shows what a text asks for, if the model knows.
+    calibration: how the scores of these stages become probabilities, in older bundles.
     """
 
     k: int = 10
@@ -28,7 +30,8 @@ class Plan:
     weight: float = DEFAULT_WEIGHT
     late_fragments: int | None = None
     budget_ms: float | None = None
-    relevance: Mapping[str, Calibration] = field(default_factory=dict)
+    relevance: PairRelevance | None = None
+    calibration: Mapping[str, Calibration] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,5 +80,14 @@ def resolve(options: SearchOptions, model: Model, matcher: Model | None = None) 
     if matcher is not None and not rerank:
         raise OptionError("matcher", f"{matcher.name} has nothing to rerank", "Give rerank, or leave out matcher.")
     fitted = (fusion, weight) == (defaults.fusion, defaults.weight)  # the matcher's calibration is of its own fusion
-    relevance = {name: found for name, found in model.relevance.items() if name != "match" or fitted}
-    return Plan(options.k, late, rerank, fusion, weight, options.late_fragments, options.budget_ms, relevance)
+    return Plan(
+        k=options.k,
+        late=late,
+        rerank=rerank,
+        fusion=fusion,
+        weight=weight,
+        late_fragments=options.late_fragments,
+        budget_ms=options.budget_ms,
+        relevance=model.relevance,
+        calibration={name: found for name, found in model.calibration.items() if name != "match" or fitted},
+    )

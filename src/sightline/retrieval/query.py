@@ -40,8 +40,9 @@ class EncodedQuery:
     across: the part of the query that is of another kind than the items: the text for images, the image for texts.
         Only that part can be matched with them. None where there is no such part.
     beside: [dim], the other part of a query that has both, scaled to its weight compared to `across`; else None.
-    without: [n, dim], unit length; what is not wanted.
+    without: [n, dim], unit length; what is not wanted. unwanted: [n], the same in words.
     truncated: whether the text was longer than the model reads.
+    text: the words of the query; empty without any.
     """
 
     vector: Float32Array
@@ -49,6 +50,8 @@ class EncodedQuery:
     beside: Float32Array | None
     without: Float32Array
     truncated: bool = False
+    text: str = ""
+    unwanted: tuple[str, ...] = ()
 
 
 def check_readable(words: str) -> None:
@@ -71,7 +74,7 @@ def encode(query: Query, model: Model, kind: Kind) -> EncodedQuery:
     without = np.empty((0, len(vector)), dtype=np.float32)
     if query.without:
         without = model.encode_texts(query.without).embedding
-    return EncodedQuery(vector, across, beside, without, cut)
+    return EncodedQuery(vector, across, beside, without, cut, query.text or "", query.without)
 
 
 def encode_together(texts: Sequence[str], model: Model, kind: Kind) -> list[EncodedQuery]:
@@ -80,7 +83,7 @@ def encode_together(texts: Sequence[str], model: Model, kind: Kind) -> list[Enco
     without = np.empty((0, words.embedding.shape[1]), dtype=np.float32)
     cut = np.zeros(len(words), dtype=np.bool_) if words.truncated is None else words.truncated
     return [
-        EncodedQuery(vector, words.row(row) if kind == "images" else None, None, without, bool(cut[row]))
+        EncodedQuery(vector, words.row(row) if kind == "images" else None, None, without, bool(cut[row]), texts[row])
         for row, vector in enumerate(words.embedding)
     ]
 

@@ -1,13 +1,18 @@
-"""How sure a user can be of each result: scores turned into probabilities, never rising down the list."""
+"""How likely each result is: the relevance of its pair with the query or, in older bundles, a share of one answer."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from sightline.arrays import Float64Array, FloatArray
+from sightline.arrays import Float64Array, FloatArray, Int64Array
 from sightline.bundle.model import Calibration
+from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.words import Words
 from sightline.errors import OptionError
+from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.fusion import sigmoid
+from sightline.retrieval.query import EncodedQuery
+from sightline.stores.base import Store
 
 
 def relevance(scores: FloatArray, calibration: Calibration, items: int | None = None) -> Float64Array:
@@ -26,7 +31,22 @@ def relevance(scores: FloatArray, calibration: Calibration, items: int | None = 
     return sigmoid(logits)
 
 
-def relevances(
+def pair_relevances(
+    query: EncodedQuery, candidates: Candidates, fitted: PairRelevance, words: Words, store: Store
+) -> Float64Array:
+    """How likely each candidate [n] shows what a text asks for, and nothing of what is not wanted.
+
+    It depends on the pair alone: not on other items, other results, filters or stages.
+    """
+    chances = fitted.of(query.text, candidates.embed, words)
+    if query.unwanted and len(candidates):
+        embeddings = store.fetch(candidates.ids, "embedding").values[:, 0]
+        for text, vector in zip(query.unwanted, query.without, strict=True):
+            chances *= 1 - fitted.of(text, embeddings @ vector, words)
+    return chances
+
+
+def gallery_relevances(
     stages: Sequence[str],
     scores: FloatArray,
     embed: FloatArray,
@@ -51,14 +71,14 @@ def relevances(
     return capped
 
 
-def relevant(chances: Float64Array | None, least: float | None, count: int) -> int:
-    """How many of `count` results, best first, are at least so relevant."""
+def relevant(chances: Float64Array | None, least: float | None, count: int) -> Int64Array:
+    """The places of results, out of `count`, that are at least so relevant."""
     if least is None:
-        return count
+        return np.arange(count)
     if chances is None:
         raise OptionError(
             "min_relevance",
             "is unavailable: the relevance of these results is unknown",
             "Search images by text with a calibrated model, or leave it out.",
         )
-    return int(np.count_nonzero(chances >= least))
+    return np.flatnonzero(chances >= least)

@@ -73,6 +73,9 @@ class SearchResult:
 
     best_relevance: of the best item there was, also where `min_relevance` left it out; None where it is not known.
     truncated: whether the words of the query were longer than the model reads.
+    line: the relevance from which a hit is a match. None where the relevance is unknown, or of the older kind: how
+        likely a hit is the only one that was meant.
+    notice: one line about a query that the model cannot read. did_you_mean: the query with misspelt words replaced.
     """
 
     query: Query
@@ -81,6 +84,27 @@ class SearchResult:
     where: str | None = None
     best_relevance: float | None = None
     truncated: bool = False
+    line: float | None = None
+    notice: str | None = None
+    did_you_mean: str | None = None
+
+    @property
+    def matches(self) -> tuple[Hit, ...]:
+        """The hits that are likely to show what was asked for; all where nobody can tell."""
+        return tuple(hit for hit in self.hits if self._is_match(hit))
+
+    @property
+    def rest(self) -> tuple[Hit, ...]:
+        """The other hits."""
+        return tuple(hit for hit in self.hits if not self._is_match(hit))
+
+    @property
+    def is_older_kind(self) -> bool:
+        """Whether the relevance is that of an older bundle, which falls with the number of items that fit."""
+        return self.line is None and self.best_relevance is not None
+
+    def _is_match(self, hit: Hit) -> bool:
+        return self.line is None or hit.relevance is None or hit.relevance >= self.line
 
     def __repr__(self) -> str:
         shown = ", ".join(repr(hit) for hit in self.hits[:3])
@@ -106,7 +130,12 @@ class SearchResult:
             "not": list(self.query.without),
             "where": self.where,
             "best_relevance": None if self.best_relevance is None else round(self.best_relevance, 4),
+            "line": self.line,
+            "matches": None if self.line is None else len(self.matches),
+            "relevance_kind": "older" if self.is_older_kind else None,
             "truncated": self.truncated or None,
+            "notice": self.notice,
+            "did_you_mean": self.did_you_mean,
         }
         return {
             "query": str(self.query),

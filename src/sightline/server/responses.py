@@ -41,7 +41,14 @@ class SearchAnswer(BaseModel):
     not_: list[str] = Field(default=[], alias="not")
     where: str | None = None
     best_relevance: float | None = None
+    line: float | None = Field(default=None, description="The relevance from which a hit counts as a match.")
+    matches: int | None = Field(default=None, description="How many hits count as matches.")
+    relevance_kind: str | None = Field(
+        default=None, description='"older" for a bundle whose relevance falls with the number of items that fit.'
+    )
     truncated: bool | None = None
+    notice: str | None = Field(default=None, description="One line about a query that the model cannot read.")
+    did_you_mean: str | None = Field(default=None, description="The query with misspelt words replaced.")
 
 
 class PlaceAnswer(BaseModel):

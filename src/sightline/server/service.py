@@ -166,7 +166,7 @@ class Service:
         with self.current.use() as collection:
             for row, pair in enumerate(asked.pairs):
                 image = self._encoded(decoded(pair.image)) if pair.image else _stored_item(collection, pair.id or 0)
-                scores.append(self._score(texts, row, image))
+                scores.append(self._score(pair.text, texts, row, image))
         return {"model": self.model.name, "scores": scores}
 
     def _encoded(self, image: ImageBytes) -> Encoded:
@@ -179,14 +179,14 @@ class Service:
             return image  # which such a model refuses unopened
         return PreparedImage(image.name, self.decoders.pixels(image, wanted))
 
-    def _score(self, texts: Encoded, row: int, image: Encoded) -> dict[str, Any]:
+    def _score(self, text: str, texts: Encoded, row: int, image: Encoded) -> dict[str, Any]:
         if texts.states is None or image.states is None:
             raise ModelError(f"{self.model.name} gave no states to match", "Use /v1/embed.")
         own = slice(row, row + 1)
         logit = self.model.match(texts.states[own], texts.mask[own], image.states, image.mask)
         cosine = texts.embedding[own] @ image.embedding.T
         found = {"cosine": float(cosine[0, 0]), "logit": float(logit[0])}
-        chance = _relevance(self.model, cosine[0], logit)
+        chance = _relevance(self.model, text, cosine[0], logit)
         return found if chance is None else {**found, "relevance": chance}
 
     def about(self) -> dict[str, Any]:
@@ -204,9 +204,11 @@ class Service:
             }
 
 
-def _relevance(model: Model, cosine: Any, logit: Any) -> float | None:
-    """The probability that a pair belongs together, where the model's calibration is one of single pairs."""
-    defaults, calibration = model.defaults, model.relevance.get("match")
+def _relevance(model: Model, text: str, cosine: Any, logit: Any) -> float | None:
+    """The probability that an image shows what a text asks for, as a search gives it."""
+    if model.relevance is not None:
+        return round(float(model.relevance.of(text, cosine, model.words)[0]), 4)
+    defaults, calibration = model.defaults, model.calibration.get("match")
     if calibration is None or defaults.fusion == "norm_add":
         return None
     return round(float(relevance(fuse(defaults.fusion, cosine, logit, defaults.weight), calibration)[0]), 4)

@@ -10,7 +10,9 @@ import numpy as np
 from sightline.arrays import BoolArray, Float32Array, FloatArray
 from sightline.bundle.encoded import Encoded, stacked
 from sightline.bundle.model import Ability, Calibration, Defaults, Graph, Model
+from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.tokenizer import Tokenizer
+from sightline.bundle.words import Words
 from sightline.device import Device
 from sightline.media import ImageInput
 from sightline.parallel import usable_cpus
@@ -84,9 +86,19 @@ class SharedModel(Model):
         return self._model.defaults
 
     @property
-    def relevance(self) -> Mapping[str, Calibration]:
-        """How scores become probabilities, by stage."""
+    def relevance(self) -> PairRelevance | None:
+        """How likely an image shows what a text asks for."""
         return self._model.relevance
+
+    @property
+    def calibration(self) -> Mapping[str, Calibration]:
+        """The relevance of older bundles, by stage."""
+        return self._model.calibration
+
+    @property
+    def words(self) -> Words:
+        """The words it was trained on."""
+        return self._model.words
 
     @property
     def languages(self) -> tuple[str, ...]:

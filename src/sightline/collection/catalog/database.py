@@ -5,6 +5,7 @@ Vectors belong to contents, not to files: copies of an image share one content, 
 
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from sightline.bundle.words import words_in
 from sightline.collection.catalog import integrity
 from sightline.collection.catalog.exif import Place
 from sightline.collection.catalog.files import URL_LIST_SUFFIX, Facts, File, Item, PendingFile, Stamp, Status, shown
@@ -29,6 +31,8 @@ FROM = "FROM files f JOIN contents c ON c.id = f.content WHERE"
 """The tables that filters apply to."""
 
 _ROW = "id, raw, size, mtime_ns, ctime_ns, content, status, reason, key"
+_NAMES_READ = 20_000  # names that words are taken from
+_SHORT_WORD = 3  # letters
 _AT_ONCE = 500  # variables in one statement; old versions of SQLite allow 999
 
 
@@ -147,6 +151,17 @@ class Catalog:
         query = f"SELECT {_FACTS} FROM contents c WHERE c.id IN"
         return {row[0]: _item(row, tuple(files[row[0]])) for row in self.each(query, ids) if row[0] in files}
 
+    def blank(self, ids: Sequence[int]) -> set[int]:
+        """Those of these ids that are images of one colour, or tiny."""
+        return {id for (id,) in self.each("SELECT id FROM contents WHERE is_blank AND id IN", ids)}
+
+    def name_words(self) -> list[str]:
+        """The words of file and folder names, most frequent first; of a large collection, of some of the names."""
+        found: Counter[str] = Counter()
+        for (path,) in self._all(f"SELECT path FROM files WHERE status = 'ready' LIMIT {_NAMES_READ}"):
+            found.update(words_in(path.rpartition(".")[0]))
+        return [word for word, _ in found.most_common() if len(word) > _SHORT_WORD]
+
     def files(self, status: Status | None = None) -> list[File]:
         """Every file, or every ready or broken one, by root and path."""
         chosen = "" if status is None else f"WHERE f.status = '{status}'"
@@ -215,7 +230,8 @@ class Catalog:
     def add_contents(self, facts: Iterable[Facts]) -> list[int]:
         """Add contents; returns their ids, in order."""
         query = (
-            "INSERT INTO contents (hash, width, height, taken, latitude, longitude, text) VALUES (?, ?, ?, ?, ?, ?, ?)"
+            "INSERT INTO contents (hash, width, height, taken, latitude, longitude, text, is_blank)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         )
         return [int(self.connection.execute(query, _values(fact)).lastrowid or 0) for fact in facts]
 
@@ -343,4 +359,4 @@ def _item(row: tuple[Any, ...], files: tuple[File, ...]) -> Item:
 
 def _values(fact: Facts) -> tuple[object, ...]:
     latitude, longitude = (fact.place.latitude, fact.place.longitude) if fact.place else (None, None)
-    return fact.hash, fact.width, fact.height, fact.taken, latitude, longitude, fact.text
+    return fact.hash, fact.width, fact.height, fact.taken, latitude, longitude, fact.text, fact.is_blank or None

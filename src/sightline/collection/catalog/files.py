@@ -104,7 +104,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a content besides its vectors; `hash` identifies it."""
+    """What is known of a content besides its vectors; `hash` identifies it.
+
+    is_blank: an image of one colour, or a tiny one, which searches put last.
+    """
 
     hash: bytes
     width: int | None = None
@@ -112,6 +115,7 @@ class Facts:
     taken: str | None = None
     place: Place | None = None
     text: str | None = None
+    is_blank: bool = False
 
 
 def shown(raw: bytes) -> str:

@@ -32,7 +32,8 @@ class ItemCache:
 def hits_of(
     catalog: Catalog, ranking: Ranking, count: int, items: Mapping[int, Item], condition: Condition | None = None
 ) -> tuple[Hit, ...]:
-    """The first `count` of a ranking as results. Of an item's files, those that match the filter come first."""
+    """At most `count` of a ranking, as results. Of an item's files, those that match the filter come first."""
+    count = min(count, len(ranking.candidates))
     ids = [int(id) for id in ranking.candidates.ids[:count]]
     asked_for = _files_where(catalog, condition, ids) if condition else set()
     return tuple(_hit(place, ranking, items, asked_for) for place in range(count))

@@ -8,7 +8,8 @@ from urllib.parse import quote
 from sightline.collection.catalog.integrity import DamagedCatalogError, check_files
 from sightline.errors import CollectionError
 
-SCHEMA = 3
+SCHEMA = 4
+_WITH_FOLDERS = 3  # the first version with the folder and the name of files
 CATALOG_FILE = "catalog.db"
 
 _PATIENCE = 60  # seconds to wait while another process recovers or checkpoints
@@ -50,7 +51,8 @@ CREATE TABLE contents (
     taken TEXT,                      -- ISO 8601, by the camera's clock
     latitude REAL,
     longitude REAL,
-    text TEXT
+    text TEXT,
+    is_blank INTEGER                 -- 1 for an image of one colour, or a tiny one; null in rows of versions 1 to 3
 );
 {_FILES}
 CREATE INDEX contents_by_time ON contents (taken);
@@ -116,10 +118,14 @@ def _check(path: Path, connection: sqlite3.Connection, write: bool) -> None:
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     if found == 0 and write:
         connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {SCHEMA}; COMMIT;")
-    elif found in (1, 2) and write:
+    elif 0 < found < SCHEMA and write:
         connection.executescript(f"BEGIN IMMEDIATE; {_upgrade(found)} PRAGMA user_version = {SCHEMA}; COMMIT;")
-    elif found in (1, 2):
-        connection.execute(f"CREATE TEMP VIEW files AS SELECT *, {FOLDER} AS folder, {NAME} AS name FROM main.files")
+    elif 0 < found < SCHEMA:
+        connection.execute("CREATE TEMP VIEW contents AS SELECT *, NULL AS is_blank FROM main.contents")
+        if found < _WITH_FOLDERS:
+            connection.execute(
+                f"CREATE TEMP VIEW files AS SELECT *, {FOLDER} AS folder, {NAME} AS name FROM main.files"
+            )
     elif found != SCHEMA:
         raise CollectionError(
             f"{path}: catalog version {found}, but this version of Sightline reads versions 1 to {SCHEMA}",
@@ -128,10 +134,13 @@ def _check(path: Path, connection: sqlite3.Connection, write: bool) -> None:
 
 
 def _upgrade(version: int) -> str:
-    """SQL that copies the files of an older version into today's table."""
+    """SQL that makes today's tables of an older version's."""
+    blank = "ALTER TABLE contents ADD COLUMN is_blank INTEGER;"
+    if version >= _WITH_FOLDERS:
+        return blank
     columns = "id, root, path, raw, line, key, size, mtime_ns, content, status, reason"
     columns += ", ctime_ns" if version == 2 else ""
     return (
-        "DROP INDEX files_by_content; ALTER TABLE files RENAME TO older_files;"
+        f"{blank} DROP INDEX files_by_content; ALTER TABLE files RENAME TO older_files;"
         f"{_FILES} INSERT INTO files ({columns}) SELECT {columns} FROM older_files; DROP TABLE older_files;"
     )

@@ -17,7 +17,7 @@ from sightline.collection.indexing.texts import text_hash
 from sightline.errors import MediaError, MissingDecoderError
 from sightline.media import ImageBytes, ImageFile, ImageInput, RegionConfig, to_input
 from sightline.media.memory import decoding
-from sightline.media.pixels import framed_to_pixels, open_for_model
+from sightline.media.pixels import framed_to_pixels, is_blank, open_for_model
 from sightline.media.remote import ImageURL
 from sightline.parallel import usable_cpus
 
@@ -102,5 +102,5 @@ def _decode(found: PendingFile, source: ImageBytes, digest: bytes, preprocess: I
         return Outcome(found, Facts(digest), to_input(source, preprocess))
     image = open_for_model(source, preprocess)
     width, height = image.sides
-    facts = Facts(digest, width, height, taken(image.exif), place(image.exif))
+    facts = Facts(digest, width, height, taken(image.exif), place(image.exif), is_blank=is_blank(image))
     return Outcome(found, facts, framed_to_pixels(image, preprocess))

@@ -151,20 +151,19 @@ async function begin(asked) {
 function answered(answer, asked, isFinal) {
   if (!isCurrent(asked)) return;
   const found = state.isJoined(asked) ? answer.hits.map(({ relevance, ...hit }) => hit) : answer.hits;
-  const [likely, unlikely] = splitByRelevance(found);
+  const [likely, unlikely] = splitByRelevance(found, answer.line);
   if (!likely.length && !isFinal) return;
-  arrange(likely, likely.length ? unlikely : []);
-  messages.setHeading(messages.resultCount(likely, about.kind), { timing: messages.timing(answer), aloud: isFinal });
-  if (!likely.length) {
-    const anyway = () => { arrange(unlikely, []); grid.focus(); };
-    messages.showNothingFound(answer.best_relevance, about.languages, unlikely.length ? anyway : null);
-  }
+  arrange(likely, unlikely);
+  const heading = messages.resultCount(likely, unlikely, about.kind, answer.line);
+  messages.setHeading(heading, { timing: messages.timing(answer), aloud: isFinal });
+  messages.showRemark(answer, (meant) => change({ words: meant }));
+  if (!found.length) messages.showNothingFound(about.languages);
   if (!isFinal) {
     shown = "";
     busy(true);
     return;
   }
-  byId("further").hidden = !likely.length || answer.hits.length < count || count === ALL;
+  byId("further").hidden = answer.hits.length < count || count === ALL;
   showOpened();
 }
 
@@ -173,7 +172,7 @@ function arrange(likely, unlikely) {
   stopReconnecting();
   messages.showMessage();
   busy(false);
-  byId("divider").hidden = !unlikely.length;
+  byId("divider").hidden = !likely.length || !unlikely.length;
   byId("further").hidden = true;
   grid.show(likely, unlikely);
   hits = [...likely, ...unlikely];

@@ -1,38 +1,47 @@
 // Messages about the results: how many there are, how likely, how long the search took, and errors.
 
-import { byId, counted, make, percent } from "./dom.js";
+import { byId, counted, make } from "./dom.js";
 
 const STAGES = { encode: "encode", retrieve: "retrieve", interact: "late interaction", match: "rerank" };
 const EXAMPLES = [
   "a dog", "flowers", "people making music", "a building by the water", "a cup of coffee", "a cat looking at you",
 ];
 
-/** Say above the results what they are, and to screen readers too. */
+/** Say above the results what they are, and to screen readers too; how long it took is in the heading's tooltip. */
 export function setHeading(heading, { timing = "", aloud = true } = {}) {
   byId("heading").textContent = heading;
-  byId("timing").textContent = timing;
+  byId("heading").title = timing;
+  showRemark({});
   if (aloud) byId("status").textContent = heading;
 }
 
 /** How long each stage took, in words; stages that had nothing to do are left out. */
-export function timing({ took_ms: took, truncated }) {
+export function timing({ took_ms: took }) {
   const parts = Object.entries(STAGES).filter(([stage]) => took[stage] >= 0.05);
   if (!parts.length) return "";
   const total = parts.reduce((sum, [stage]) => sum + took[stage], 0);
-  const cut = truncated ? "Only the first words were read. " : "";
-  return `${cut}${ms(total)}: ${parts.map(([stage, name]) => `${name} ${ms(took[stage])}`).join(", ")}`;
+  return `${ms(total)}: ${parts.map(([stage, name]) => `${name} ${ms(took[stage])}`).join(", ")}`;
 }
 
 const ms = (value) => (value < 9.5 ? `${value.toFixed(1)} ms` : `${Math.round(value)} ms`);
 
-/** What was found, in a few words. */
-export function resultCount(likely, kind) {
-  const [one, many] = nouns(kind);
-  if (likely.length === 0) return "Nothing found";
-  const best = likely[0].relevance;
-  return best === undefined
-    ? counted(likely.length, one, many)
-    : `${counted(likely.length, `${one} fits`, `${many} fit`)}, the best ${percent(best)} likely`;
+/** What was found, in a few words. line: the relevance from which a result is a match, if it is known. */
+export function resultCount(likely, unlikely, kind, line) {
+  if (likely.length + unlikely.length === 0) return "Nothing found";
+  if (line === undefined || likely[0]?.relevance === undefined && likely.length) return counted(likely.length, ...nouns(kind));
+  return likely.length ? counted(likely.length, "match", "matches") : "No good matches: the closest are below";
+}
+
+/** A line about the query: that the model cannot read it, or what may have been meant. */
+export function showRemark({ notice, did_you_mean: meant, truncated }, choose) {
+  const parts = [notice, truncated && "Only the first words were read."].filter(Boolean).map((text) => `${text} `);
+  if (meant) {
+    const button = make("button", { type: "button", className: "quiet", textContent: meant });
+    button.addEventListener("click", () => choose(meant));
+    parts.push("Did you mean ", button, "?");
+  }
+  byId("remark").hidden = parts.length === 0;
+  byId("remark").replaceChildren(...parts);
 }
 
 /** What one and many items of a kind are called. */
@@ -44,15 +53,11 @@ export function showMessage(...parts) {
   byId("message").replaceChildren(...parts);
 }
 
-/** Say that nothing is likely, and offer the closest matches. */
-export function showNothingFound(best, languages, showAnyway) {
-  const button = make("button", { type: "button", className: "quiet", textContent: "Show closest matches" });
-  if (showAnyway) button.addEventListener("click", showAnyway);
-  const guess = best === undefined ? "" : `The best match is ${percent(best)} likely. `;
+/** Why nothing at all was found. */
+export function showNothingFound(languages) {
   showMessage(
-    make("p", { className: "lead", textContent: "No likely matches." }),
-    make("p", { textContent: guess + languageHint(languages) }),
-    ...(showAnyway ? [button] : []),
+    make("p", { className: "lead", textContent: "Nothing passes these filters." }),
+    make("p", { textContent: languageHint(languages) }),
   );
 }
 

@@ -1,19 +1,13 @@
-// Which results are likely enough to come first. A relevance is the chance that a result is the one that was meant:
-// where many fit, as dogs do for "a dog", each has a small share of it, the smaller the more there are. So what counts
-// is also how likely all are together, and how likely each is beside the best.
-//
-// All three were chosen by looking at a few hundred captions and words over some hundred photos: more comes first than
-// with a least chance alone, and a little more of it is wrong.
+// Which results are matches: those at least as likely as the line that the server names. A relevance is the chance that
+// a picture shows what was asked for, whatever else there is.
 
-const ALONE = 0.1; // so likely the best must be,
-const TOGETHER = 0.2; // or so likely all of them, or nothing is found
-const SHARE = 0.1; // of what the best has
+const LEAST_SHOWN = 0.1;
 
-/** The results in two, the likely and the rest; those of which nobody can say how likely they are, are likely. */
-export function splitByRelevance(hits) {
-  const best = hits[0]?.relevance;
-  if (best === undefined) return [hits, []];
-  const together = hits.reduce((sum, hit) => sum + hit.relevance, 0);
-  const least = best >= ALONE || together >= TOGETHER ? SHARE * best : Infinity;
-  return [hits.filter((hit) => hit.relevance >= least), hits.filter((hit) => hit.relevance < least)];
+/** The results in two, the matches and the rest; where nobody can say how likely they are, all are matches. */
+export function splitByRelevance(hits, line) {
+  const isMatch = (hit) => line === undefined || hit.relevance === undefined || hit.relevance >= line;
+  return [hits.filter(isMatch), hits.filter((hit) => !isMatch(hit))];
 }
+
+/** Whether a relevance is worth a badge: less than one in ten says no more than its place. */
+export const isShown = (relevance) => relevance !== undefined && relevance >= LEAST_SHOWN;

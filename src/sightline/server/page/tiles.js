@@ -1,6 +1,7 @@
 // One result as it stands in the grid: a picture with its relevance, or a text.
 
 import { make, percent } from "./dom.js";
+import { isShown } from "./relevance.js";
 
 const AGAIN_MS = 2000;
 const [WIDEST, TALLEST] = [2.6, 0.55]; // the proportions of a tile; a panorama is cut at its sides
@@ -22,7 +23,7 @@ export function tile(hit) {
 /** Write a hit's relevance, which changes as it is looked at more closely. */
 export function update(made, hit) {
   const relevance = made.querySelector(".relevance");
-  const known = hit.relevance !== undefined;
+  const known = isShown(hit.relevance);
   relevance.hidden = !known;
   relevance.textContent = known ? percent(hit.relevance) : "";
   const likely = known ? `, ${percent(hit.relevance)} likely` : "";

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { byId, make, percent } from "./dom.js";
 import { draw, ownGrid, strength } from "./heatmap.js";
+import { isShown } from "./relevance.js";
 import { nameOf, thumbnail } from "./tiles.js";
 
 /** Shows results one at a time. `move(id)`, `close()` and `like(id)` say what the visitor wants. */
@@ -160,7 +161,7 @@ export class Viewer {
 
 function facts(hit) {
   const found = [];
-  if (hit.relevance !== undefined) found.push(`${percent(hit.relevance)} likely to be what you meant`);
+  if (isShown(hit.relevance)) found.push(`${percent(hit.relevance)} likely to be what you meant`);
   const folder = hit.path.split("/").slice(0, -1).join("/");
   if (folder) found.push(folder);
   if (hit.taken) found.push(hit.taken.slice(0, 16).replace("T", " "));

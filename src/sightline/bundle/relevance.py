@@ -1,0 +1,66 @@
+"""The relevance of a pair: how likely an image shows what a text asks for, whatever else is in the collection."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sightline.arrays import Float64Array, FloatArray
+from sightline.bundle.words import Words
+from sightline.errors import BundleError
+
+BIAS = "bias"
+FEATURES = ("cosine", "length", "familiarity", "familiarity_length")
+"""What relevance may be computed from; see `features`."""
+
+_LONGEST = 12  # words from which a text counts as no longer
+
+
+@dataclass(frozen=True, slots=True)
+class PairRelevance:
+    """relevance = sigmoid(sum of weight x feature + bias), fitted on held-out pairs of texts and images.
+
+    weights: the weight of each feature by its name (see `features`), and "bias".
+    line: the relevance from which a result counts as a match, unless the user says otherwise.
+    data: the names of the data it was fitted on.
+    error: by kind of query, the calibration error among the ten best, 0 to 1, on data that it was not fitted on.
+    """
+
+    weights: Mapping[str, float]
+    line: float = 0.5
+    data: tuple[str, ...] = ()
+    error: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.weights) - {BIAS, *FEATURES})
+        if unknown:
+            raise BundleError(f"relevance: unknown features {', '.join(unknown)}", "Update Sightline.")
+        if not all(map(math.isfinite, self.weights.values())) or not 0 <= self.line <= 1:
+            raise BundleError("relevance: weights must be finite, and the line from 0 to 1", "Export the model again.")
+
+    def of(self, text: str, cosines: FloatArray, words: Words) -> Float64Array:
+        """The relevance of images with these cosines to a text; words: those that the model was trained on.
+
+        >>> fitted = PairRelevance({"cosine": 10.0, "bias": -5.0})
+        >>> fitted.of("a dog", np.array([0.5]), Words()).tolist()
+        [0.5]
+        """
+        own = features(text, words)
+        total = np.full(np.shape(cosines), self.weights.get(BIAS, 0.0), dtype=np.float64)
+        total += self.weights.get("cosine", 0.0) * np.asarray(cosines, dtype=np.float64)
+        total += sum(self.weights.get(name, 0.0) * value for name, value in own.items())
+        return np.asarray(1 / (1 + np.exp(-np.clip(total, -500, 500))), dtype=np.float64)
+
+
+def features(text: str, words: Words) -> dict[str, float]:
+    """What relevance is computed from besides the cosine, by name.
+
+    length: 0 for a text of one word to 1 for one of twelve words and more, by its logarithm.
+    familiarity: of its least frequent word, 0 to 1. A model is too sure of what it has hardly read about.
+    familiarity_length: both multiplied.
+    """
+    count = min(max(1, len(re.findall(r"\w+", text))), _LONGEST)
+    length, familiarity = math.log(count) / math.log(_LONGEST), words.familiarity(text)
+    return {"length": length, "familiarity": familiarity, "familiarity_length": familiarity * length}

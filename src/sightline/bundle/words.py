@@ -1,0 +1,64 @@
+"""The words that a model was trained on, and how familiar the words of a text are to it."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+class Words(Sequence[str]):
+    """The words of the captions that a model was trained on, most frequent first; empty where nobody noted them.
+
+    >>> words = Words(["a", "dog", "zebra"])
+    >>> "zebras" in words, "lion" in words
+    (True, False)
+    >>> words.familiarity("a") > words.familiarity("a dog") > words.familiarity("a lion")
+    True
+    """
+
+    def __init__(self, words: Iterable[str] = ()) -> None:
+        self._words = tuple(words)
+
+    @cached_property
+    def ranks(self) -> dict[str, int]:
+        """The place of each word, 0 for the most frequent."""
+        return {word: rank for rank, word in enumerate(self._words)}
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def __getitem__(self, place):  # type: ignore[no-untyped-def]
+        return self._words[place]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._words)
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and (word in self.ranks or word.removesuffix("s") in self.ranks)
+
+    def familiarity(self, text: str) -> float:
+        """Of the least frequent word of a text: 1 for the most frequent word of all to 0 for an unknown one."""
+        return min(map(self._of_word, words_in(text)), default=0.0) if self._words else 0.0
+
+    def _of_word(self, word: str) -> float:
+        most = len(self._words)
+        rank = min(self.ranks.get(word, most), self.ranks.get(word.removesuffix("s"), most))
+        return 1 - math.log1p(rank) / math.log1p(most)
+
+
+def most_frequent(captions: Iterable[str], least: int = 4) -> list[str]:
+    """The words that at least so many captions have, most frequent first.
+
+    >>> most_frequent(["A dog", "a cat", "two dogs"], least=2)
+    ['a']
+    """
+    counts = Counter(word for caption in captions for word in set(words_in(caption)))
+    return [word for word, count in sorted(counts.items(), key=lambda one: (-one[1], one[0])) if count >= least]
+
+
+def words_in(text: str) -> list[str]:
+    """The words of a text in lower case, without numbers and punctuation."""
+    return [match.group().lower() for match in _WORD.finditer(text)]

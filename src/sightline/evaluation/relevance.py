@@ -1,0 +1,176 @@
+"""Fitting the relevance of pairs to truth, and measuring how well it holds on other data."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sightline.arrays import BoolArray, Float32Array, Float64Array, FloatArray
+from sightline.bundle.relevance import BIAS, FEATURES, PairRelevance, features
+from sightline.bundle.words import Words
+from sightline.errors import EvaluationError
+from sightline.evaluation.calibration import calibration_error
+from sightline.evaluation.truth import SHOWN, UNKNOWN, QueryKind, TruthQuery
+
+FITTED = 50
+"""Images of each query that relevance is fitted to: the best of which the truth is known."""
+
+BEST = 10
+"""Images of each query among which the error is measured."""
+
+COLLECTION, DRAWS = 300, 5
+"""Images in a collection that is drawn to choose the line, and how many are drawn for each query."""
+
+_NEARLY = 0.01  # of accuracy: as good as the best
+LINES = tuple(round(0.2 + 0.05 * step, 2) for step in range(11))
+"""Lines to choose from."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedQuery:
+    """The images of a query whose truth is known, best first: their cosines [n], and whether they show it [n]."""
+
+    text: str
+    kind: QueryKind
+    cosines: FloatArray
+    shown: BoolArray
+
+
+def judge(queries: Sequence[TruthQuery], texts: Float32Array, images: Float32Array) -> list[JudgedQuery]:
+    """Order the images [images, dim] of each query by the cosine with its embedding [queries, dim]."""
+    found = []
+    for query, text in zip(queries, texts, strict=True):
+        cosines = images @ text
+        order = np.argsort(-cosines, kind="stable")
+        known = order[query.truth[order] != UNKNOWN]
+        shown = query.truth[known] == SHOWN
+        found.append(JudgedQuery(query.text, query.kind, cosines[known], shown))
+    return found
+
+
+def fit_relevance(
+    judged: Sequence[JudgedQuery], words: Words, *, line: float | None = None, data: Sequence[str] = ()
+) -> PairRelevance:
+    """Fit relevance by maximum likelihood to the best images of each query, every kind of query counting the same.
+
+    line: the relevance from which a result is a match; by default the one that best tells queries of which an image
+        shows what is asked for from others.
+    """
+    rows = [_rows(query, words, FITTED) for query in judged]
+    truth = np.concatenate([query.shown[:FITTED] for query in judged]).astype(np.float64) if judged else np.zeros(0)
+    if not 0 < truth.sum() < len(truth):
+        raise EvaluationError("calibration needs right and wrong answers", "Give captions with more than one image.")
+    pairs = {
+        kind: sum(len(row) for row, one in zip(rows, judged, strict=True) if one.kind == kind)
+        for kind in _kinds(judged)
+    }
+    share = np.concatenate([np.full(len(row), 1 / pairs[one.kind]) for row, one in zip(rows, judged, strict=True)])
+    weights = _logistic(np.concatenate(rows), truth, share * len(truth) / len(pairs))
+    fitted = PairRelevance(dict(zip((*FEATURES, BIAS), weights.tolist(), strict=True)), 0.5, tuple(data))
+    return replace(fitted, line=best_line(judged, fitted, words) if line is None else line)
+
+
+def chances(query: JudgedQuery, fitted: PairRelevance, words: Words) -> Float64Array:
+    """The relevance [n] of the images of a query whose truth is known."""
+    return fitted.of(query.text, query.cosines, words)
+
+
+def top_pairs(
+    judged: Iterable[JudgedQuery], fitted: PairRelevance, words: Words, k: int = BEST
+) -> tuple[Float64Array, BoolArray]:
+    """The relevance and the truth of the k best images of each query, all queries after one another."""
+    pairs = [(chances(query, fitted, words)[:k], query.shown[:k]) for query in judged]
+    if not pairs:
+        return np.zeros(0), np.zeros(0, dtype=np.bool_)
+    return np.concatenate([chance for chance, _ in pairs]), np.concatenate([shown for _, shown in pairs])
+
+
+def top_error(judged: Iterable[JudgedQuery], fitted: PairRelevance, words: Words, k: int = BEST) -> float | None:
+    """The calibration error, 0 to 1, among the k best images of each query; None without any."""
+    stated, shown = top_pairs(judged, fitted, words, k)
+    return calibration_error(stated, shown) if len(stated) else None
+
+
+def best_chances(judged: Iterable[JudgedQuery], fitted: PairRelevance, words: Words) -> tuple[Float64Array, BoolArray]:
+    """The relevance of the best image of each query, and whether any image shows what it asks for."""
+    known = [query for query in judged if len(query.cosines)]
+    best = np.array([chances(query, fitted, words)[0] for query in known])
+    return best, np.array([query.shown.any() for query in known], dtype=np.bool_)
+
+
+def balanced_accuracy(best: FloatArray, present: BoolArray, line: float) -> float | None:
+    """How often present and absent things are told apart by the best image, both counting the same."""
+    if not 0 < present.sum() < len(present):
+        return None
+    return float(((best[present] >= line).mean() + (best[~present] < line).mean()) / 2)
+
+
+def best_line(judged: Sequence[JudgedQuery], fitted: PairRelevance, words: Words) -> float:
+    """The lowest of the lines that best tell present nouns from absent ones in small collections.
+
+    One half where there are not both.
+
+    Collections are drawn from the images whose truth is known, so that many nouns are present in some of them only.
+    """
+    rng = np.random.default_rng(0)
+    drawn = [_drawn(query, rng) for query in judged if query.kind == "noun" for _ in range(DRAWS)]
+    best, present = best_chances(drawn, fitted, words)
+    accuracies = {line: balanced_accuracy(best, present, line) for line in LINES}
+    found = {line: value for line, value in accuracies.items() if value is not None}
+    if not found:
+        return 0.5
+    top = max(found.values())
+    return min(line for line, value in found.items() if value >= top - _NEARLY)
+
+
+def _drawn(query: JudgedQuery, rng: np.random.Generator) -> JudgedQuery:
+    """A query with some of its images."""
+    count = len(query.cosines)
+    places = np.sort(rng.choice(count, min(COLLECTION, count), replace=False))
+    return replace(query, cosines=query.cosines[places], shown=query.shown[places])
+
+
+def by_kind(judged: Iterable[JudgedQuery]) -> dict[QueryKind, list[JudgedQuery]]:
+    """Queries by their kind."""
+    judged = list(judged)
+    return {kind: [query for query in judged if query.kind == kind] for kind in _kinds(judged)}
+
+
+def errors(judged: Iterable[JudgedQuery], fitted: PairRelevance, words: Words) -> Mapping[str, float]:
+    """The calibration error among the best images, by kind of query."""
+    found = {kind: top_error(own, fitted, words) for kind, own in by_kind(judged).items()}
+    return {kind: error for kind, error in found.items() if error is not None}
+
+
+def _kinds(judged: Iterable[JudgedQuery]) -> Iterator[QueryKind]:
+    return iter(dict.fromkeys(query.kind for query in judged))
+
+
+def _rows(query: JudgedQuery, words: Words, most: int) -> Float64Array:
+    """Features [n, features] of the best images of a query, in the order of FEATURES."""
+    cosines = np.asarray(query.cosines[:most], dtype=np.float64)
+    own = features(query.text, words)
+    return np.stack([cosines, *(np.full(len(cosines), own[name]) for name in FEATURES[1:])], axis=1)
+
+
+def _logistic(rows: Float64Array, truth: Float64Array, weights: Float64Array, steps: int = 100) -> Float64Array:
+    """Weights [features] and bias of a logistic regression, by Newton's method.
+
+    Features are brought to zero mean and unit variance, so that any range converges; a tiny pull towards zero keeps
+    perfectly separable pairs finite, and the weight of a feature that never changes at zero.
+    """
+    middle, spread = rows.mean(axis=0), rows.std(axis=0)
+    spread[spread < 1e-9] = 1.0
+    scaled = np.concatenate([(rows - middle) / spread, np.ones((len(rows), 1))], axis=1)
+    found = np.zeros(scaled.shape[1])
+    for _ in range(steps):
+        chance = 1 / (1 + np.exp(-np.clip(scaled @ found, -500, 500)))
+        gradient = scaled.T @ (weights * (chance - truth)) + 1e-2 * found
+        curvature = (scaled.T * (weights * chance * (1 - chance))) @ scaled + 1e-2 * np.eye(len(found))
+        step = np.linalg.solve(curvature, gradient)
+        found -= step
+        if np.abs(step).max() < 1e-9:
+            break
+    slopes = found[:-1] / spread
+    result: Float64Array = np.append(slopes, found[-1] - slopes @ middle)
+    return result

@@ -1,0 +1,246 @@
+"""Queries with what is known of every picture: it shows what is asked for, it does not, or nobody can tell.
+
+Truth comes from captions and labels. People do not mention every chair, so one word of one caption proves little:
+
+- a noun is shown if at least two captions of a picture say so, and not shown if none does nor leaves it open;
+- a phrase (`brown dog`) is shown if two captions say so, and not shown if the noun is not, or has another colour;
+- a sentence is shown by the picture that it was written for, and not by pictures whose captions share few of its words;
+- a name is shown by the pictures that are labelled with it, and not by those with another label.
+
+Everything else is unknown and left out.
+"""
+
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Any, Literal
+
+import numpy as np
+
+from sightline.arrays import Int8Array, Int64Array
+from sightline.datasets import Record
+
+QueryKind = Literal["noun", "phrase", "sentence", "name"]
+UNKNOWN, NOT_SHOWN, SHOWN = -1, 0, 1
+
+COLOURS = ("black", "white", "brown", "red", "blue", "green", "yellow", "orange", "pink", "purple", "grey")
+NUMBERS = ("two", "three", "four")
+AGES = ("young", "old")
+_ADJECTIVES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "colour": {one: tuple(other for other in (*COLOURS, "gray") if other != one) for one in COLOURS},
+    "number": {
+        one: tuple(other for other in (*NUMBERS, "one", "a", "lone", "single") if other != one) for one in NUMBERS
+    },
+    "age": {"young": ("old", "older", "elderly"), "old": ("young", "little")},
+}
+"""Adjectives by kind, and those that say that another does not hold."""
+_ENOUGH = 3  # captions, for what none of them says to count
+_SHARED = 0.5  # of the words of a sentence: a picture whose captions have as many may show it too
+_NEAR = 3  # words between an adjective and its noun, as in "brown and white dog"
+_COMMON = frozenset(
+    (
+        *("a", "an", "the", "in", "on", "of", "and", "with", "to", "is", "are", "at", "his", "her", "its", "their"),
+        *("it", "one", "some", "that", "this", "there", "while", "as", "by", "for", "from", "into", "over", "through"),
+        *("up", "down", "out", "off", "near", "next", "front", "behind", "other", "another", "each", "who", "which"),
+        *("has", "have", "be", "being"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TruthQuery:
+    """A query, and for each picture [images] whether it shows what is asked for: SHOWN, NOT_SHOWN or UNKNOWN."""
+
+    text: str
+    kind: QueryKind
+    truth: Int8Array
+
+
+class Captions:
+    """The captions of pictures, searchable by word."""
+
+    def __init__(self, records: Sequence[Record], lang: str = "en") -> None:
+        self.images = len(records)
+        texts = [[_plain(text) for text in record.captions.get(lang, ())] for record in records]
+        self.count = np.array([len(own) for own in texts], dtype=np.int64)
+        self.described = (self.count >= _ENOUGH) & np.array(
+            [record.label is None for record in records], dtype=np.bool_
+        )
+        """Pictures [images] with enough captions for what none of them says to count."""
+        self._texts = [text for own in texts for text in own]
+        self._image = np.repeat(np.arange(self.images), self.count)
+        self._with: dict[str, list[int]] = defaultdict(list)
+        self._with_stem: dict[str, list[int]] = defaultdict(list)
+        for number, text in enumerate(self._texts):
+            for word in set(text.split()):
+                self._with[word].append(number)
+            for stem in {_stem(word) for word in text.split()}:
+                self._with_stem[stem].append(number)
+
+    def mentions(self, terms: Iterable[str]) -> Int64Array:
+        """How many captions of each picture [images] have one of these words or phrases."""
+        found = {number for term in terms for number in self._having(term)}
+        return self._per_image(found)
+
+    def together(self, adjectives: Iterable[str], nouns: Iterable[str]) -> Int64Array:
+        """How many captions of each picture have one of the adjectives shortly before one of the nouns."""
+        either = "|".join(map(re.escape, adjectives))
+        found = set()
+        for noun in nouns:
+            near = re.compile(rf"\b(?:{either})(?: \w+){{0,{_NEAR - 1}}} {re.escape(noun)}\b")
+            found |= {n for n in self._having(noun) if near.search(self._texts[n])}
+        return self._per_image(found)
+
+    def shared(self, words: Sequence[str]) -> Int64Array:
+        """How many of these words the captions of each picture have."""
+        total = np.zeros(self.images, dtype=np.int64)
+        for stem in {_stem(word) for word in words}:
+            total += self._per_image(self._with_stem.get(stem, ())) > 0
+        return total
+
+    def _having(self, term: str) -> list[int]:
+        if " " not in term:
+            return self._with.get(term, [])
+        within = set.intersection(*(set(self._with.get(word, ())) for word in term.split()))
+        return [number for number in within if f" {term} " in f" {self._texts[number]} "]
+
+    def _per_image(self, numbers: Iterable[int]) -> Int64Array:
+        return np.bincount(self._image[np.fromiter(numbers, np.int64)], minlength=self.images)
+
+
+@dataclass(frozen=True)
+class Noun:
+    """A noun, and what captions say that shows it, leaves it open, or means something else."""
+
+    text: str
+    shows: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
+    other: tuple[str, ...] = ()
+    plural: str = ""
+    adjectives: tuple[str, ...] = ()
+
+    @cached_property
+    def terms(self) -> tuple[str, ...]:
+        """Every word or phrase that says so."""
+        return (self.text, self.many, *self.shows)
+
+    @property
+    def many(self) -> str:
+        """The plural."""
+        return self.plural or f"{self.text}s"
+
+    def truth(self, captions: Captions) -> Int8Array:
+        """Whether each picture [images] shows it."""
+        said, open_ = captions.mentions(self.terms), captions.mentions((*self.unsure, *self.other))
+        truth = np.full(captions.images, UNKNOWN, dtype=np.int8)
+        truth[(said == 0) & (open_ == 0) & captions.described] = NOT_SHOWN
+        truth[said >= np.minimum(2, captions.count.clip(min=1))] = SHOWN
+        truth[captions.mentions(self.other) > 0] = UNKNOWN
+        return truth
+
+
+@cache
+def nouns() -> tuple[Noun, ...]:
+    """The nouns that are asked for."""
+    return tuple(_noun(text, words) for text, words in _read("nouns.toml").items())
+
+
+def _noun(text: str, words: Mapping[str, Any]) -> Noun:
+    shows, unsure, other, adjectives = (tuple(words.get(part, ())) for part in ("shows", "unsure", "other", "with"))
+    return Noun(text, shows, unsure, other, words.get("plural", ""), adjectives)
+
+
+def noun_queries(captions: Captions) -> Iterator[TruthQuery]:
+    """Every noun of the list, shown by a picture or not."""
+    for noun in nouns():
+        yield TruthQuery(noun.text, "noun", noun.truth(captions))
+
+
+def phrase_queries(captions: Captions) -> Iterator[TruthQuery]:
+    """Every adjective with every noun of which at least one picture shows both."""
+    for noun in nouns():
+        shown = noun.truth(captions)
+        for kind in noun.adjectives:
+            for adjective, opposites in _ADJECTIVES[kind].items():
+                truth = np.full(captions.images, UNKNOWN, dtype=np.int8)
+                truth[shown == NOT_SHOWN] = NOT_SHOWN
+                other = captions.together(opposites, noun.terms)
+                truth[(shown == SHOWN) & (captions.mentions([adjective]) == 0) & (other >= 2)] = NOT_SHOWN
+                said = captions.together([adjective], noun.terms)
+                truth[said >= np.minimum(2, captions.count.clip(min=1))] = SHOWN
+                if (truth == SHOWN).any():
+                    yield TruthQuery(f"{adjective} {noun.many if kind == 'number' else noun.text}", "phrase", truth)
+
+
+def sentence_queries(
+    records: Sequence[Record], captions: Captions, seed: int, lang: str = "en"
+) -> Iterator[TruthQuery]:
+    """One caption of every picture, in a random order."""
+    rng = np.random.default_rng(seed)
+    for image in rng.permutation(len(records)):
+        own = records[image].captions.get(lang, ())
+        if not own or records[image].label is not None:
+            continue
+        text = own[rng.integers(len(own))].strip()
+        words = [word for word in dict.fromkeys(_plain(text).split()) if word not in _COMMON]
+        if len(words) < 2:
+            continue
+        truth = np.full(captions.images, UNKNOWN, dtype=np.int8)
+        truth[(captions.count > 0) & (captions.shared(words) < _SHARED * len(words))] = NOT_SHOWN
+        truth[image] = SHOWN
+        yield TruthQuery(text, "sentence", truth)
+
+
+def name_queries(records: Sequence[Record], captions: Captions) -> Iterator[TruthQuery]:
+    """Every label of which the other pictures' labels and captions can be told apart."""
+    vague = frozenset(_read("names.toml")["vague"])
+    labels = [record.label for record in records]
+    for name in dict.fromkeys(label for label in labels if label is not None and label not in vague):
+        own = frozenset(_plain(name).split())
+        truth = np.full(captions.images, UNKNOWN, dtype=np.int8)
+        truth[captions.described & (captions.mentions((*own, *_wider(own))) == 0)] = NOT_SHOWN
+        for image, label in enumerate(labels):
+            if label is not None:
+                words = frozenset(_plain(label).split())
+                apart = label not in vague and not own <= words and not words <= own
+                truth[image] = SHOWN if label == name else NOT_SHOWN if apart else UNKNOWN
+        yield TruthQuery(name, "name", truth)
+
+
+def truth_queries(
+    records: Sequence[Record], *, sentences: int = 500, seed: int = 0, lang: str = "en"
+) -> list[TruthQuery]:
+    """Queries of every kind that records give, with at least one picture of which the truth is known."""
+    captions = Captions(records, lang)
+    some = (query for query, _ in zip(sentence_queries(records, captions, seed, lang), range(sentences), strict=False))
+    found = [*noun_queries(captions), *phrase_queries(captions), *some, *name_queries(records, captions)]
+    return [query for query in found if (query.truth != UNKNOWN).any()]
+
+
+def _wider(words: frozenset[str]) -> list[str]:
+    """What captions call a thing that has one of these words in its name: `dog` for a terrier."""
+    kinds = _read("names.toml")["kinds"]
+    return [term for noun in nouns() if words & set(kinds.get(noun.text, ())) for term in noun.terms]
+
+
+def _plain(text: str) -> str:
+    """Words in lower case, one space between them."""
+    return " ".join(re.findall(r"[a-z0-9]+", text.lower()))
+
+
+def _stem(word: str) -> str:
+    """A word without a common ending: `runs` and `running` are both `run`."""
+    for ending in ("ing", "ed", "es", "s"):
+        if word.endswith(ending) and len(word) > len(ending) + 2:
+            short = word.removesuffix(ending)
+            return short[:-1] if short[-1] == short[-2] else short.removesuffix("e")
+    return word.removesuffix("e") if len(word) > 3 else word
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads(files("sightline.evaluation").joinpath(name).read_text(encoding="utf-8"))

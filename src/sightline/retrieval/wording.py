@@ -1,0 +1,151 @@
+"""What a query's words tell before any search: whether the model can read them, and which may be misspelt."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from string import ascii_lowercase
+
+from sightline.bundle.words import Words, words_in
+
+Known = Callable[[str], bool]
+"""Whether a word, in lower case, is known."""
+
+_SCRIPTS: Mapping[str, tuple[str, ...]] = {
+    "ar": ("ARABIC",),
+    "be": ("CYRILLIC",),
+    "bg": ("CYRILLIC",),
+    "bn": ("BENGALI",),
+    "el": ("GREEK",),
+    "fa": ("ARABIC",),
+    "he": ("HEBREW",),
+    "hi": ("DEVANAGARI",),
+    "ja": ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"),
+    "ko": ("HANGUL", "CJK"),
+    "ru": ("CYRILLIC",),
+    "sr": ("CYRILLIC", "LATIN"),
+    "ta": ("TAMIL",),
+    "th": ("THAI",),
+    "uk": ("CYRILLIC",),
+    "ur": ("ARABIC",),
+    "zh": ("CJK",),
+}
+_NAMES: Mapping[str, str] = {
+    "ar": "Arabic",
+    "cs": "Czech",
+    "de": "German",
+    "en": "English",
+    "es": "Spanish",
+    "fr": "French",
+    "it": "Italian",
+    "ja": "Japanese",
+    "pt": "Portuguese",
+    "ru": "Russian",
+    "zh": "Chinese",
+}
+_LEAST_LETTERS = 4  # of a word that may be misspelt
+_LONG = 6  # letters from which two may be wrong
+_LIKENESS = 0.79  # of a long word and the one that was meant
+_MANY_LANGUAGES = "mul"
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """What is odd about the words of a query.
+
+    notice: one line for a query that the model cannot read.
+    did_you_mean: the query with misspelt words replaced.
+    """
+
+    notice: str | None = None
+    did_you_mean: str | None = None
+
+
+def check_wording(
+    text: str,
+    languages: Sequence[str],
+    words: Words | None = None,
+    is_whole: Known = lambda word: True,
+    also: Callable[[], Sequence[str]] = lambda: (),
+) -> Wording:
+    """Look at the words of a query.
+
+    languages: those that the model reads, by their codes.
+    words: those that the model was trained on; where there are none, no word counts as unknown.
+    is_whole: whether the tokenizer has a word as one token, so that the text encoder may know it all the same.
+    also: further words that may be meant, such as those of file names; called only where a word is unknown.
+
+    >>> check_wording("🐶", ["en"]).notice
+    'No words to search for: describe what the image shows in English.'
+    >>> check_wording("a brwon dog", ["en"], Words(["a", "dog", "brown"]), is_whole=lambda word: False).did_you_mean
+    'a brown dog'
+    """
+    letters = [character for character in text if character.isalpha()]
+    reads = _listed(languages)
+    if not letters and not any(character.isdigit() for character in text):
+        return Wording(f"No words to search for: describe what the image shows{f' in {reads}' if reads else ''}.")
+    scripts = {script for language in languages for script in _SCRIPTS.get(language, ("LATIN",))}
+    foreign = [letter for letter in letters if _script(letter) not in scripts]
+    if languages and _MANY_LANGUAGES not in languages and 2 * len(foreign) > len(letters):
+        return Wording(f"The model reads {reads} and was not trained on this script; results are arbitrary.")
+    return _against_words(text, reads, words, is_whole, also) if words else Wording()
+
+
+def corrected(word: str, choices: Mapping[str, int]) -> str | None:
+    """The most likely word behind a misspelt one, if there is one; choices: words by rank, the most frequent first.
+
+    >>> corrected("elefant", {"element": 0, "elephant": 1, "infant": 2})
+    'elephant'
+    """
+    if len(word) < _LEAST_LETTERS:
+        return None
+    near = {edit for edit in _one_edit_away(word) if edit in choices}
+    if len(word) >= _LONG:
+        alike = [one for one in choices if one[:1] == word[0] and abs(len(one) - len(word)) < 3]
+        near |= set(get_close_matches(word, alike, cutoff=_LIKENESS))
+    return min(near, key=lambda one: choices[one], default=None)
+
+
+def _against_words(text: str, reads: str, words: Words, is_whole: Known, also: Callable[[], Sequence[str]]) -> Wording:
+    """Compare a query with the words that a model was trained on."""
+    own = [word for word in words_in(text) if len(word) > 1]
+    untrained = [word for word in own if word not in words]
+    unknown = {word for word in untrained if not is_whole(word)}
+    if not own or (not unknown and 2 * len(untrained) <= len(own)):
+        return Wording()
+    names = [word for word in also() if word not in words] if unknown else []
+    unknown -= set(names)
+    choices = {**words.ranks, **{word: len(words) + place for place, word in enumerate(names)}}
+    better = {word: found for word in unknown if (found := corrected(word, choices))}
+    if better and (len(own) == 1 or len(better) == len(set(untrained)) or 2 * len(untrained) <= len(own)):
+        return Wording(did_you_mean=re.sub(_WORD, lambda match: better.get(match.group().lower(), match.group()), text))
+    if 2 * len(untrained) <= len(own) or not unknown:
+        return Wording()
+    shown = f"“{own[0]}”" if len(own) == 1 else "most of these words"
+    return Wording(f"The model was not trained on {shown} (it reads {reads}); results may be arbitrary.")
+
+
+_WORD = r"[^\W\d_]+"
+
+
+def _one_edit_away(word: str) -> set[str]:
+    """All that one letter deleted, swapped with the next, replaced or inserted makes of a word."""
+    parts = [(word[:place], word[place:]) for place in range(len(word) + 1)]
+    return (
+        {left + right[1:] for left, right in parts if right}
+        | {left + right[1] + right[0] + right[2:] for left, right in parts if len(right) > 1}
+        | {left + letter + right[1:] for left, right in parts if right for letter in ascii_lowercase}
+        | {left + letter + right for left, right in parts for letter in ascii_lowercase}
+    )
+
+
+def _script(letter: str) -> str:
+    return unicodedata.name(letter, "UNKNOWN").split()[0]
+
+
+def _listed(languages: Sequence[str]) -> str:
+    """English names of languages, as far as they are known here; nothing for a model of many."""
+    if _MANY_LANGUAGES in languages:
+        return ""
+    return ", ".join(_NAMES.get(language, language) for language in languages)

@@ -1,0 +1,98 @@
+"""The relevance of a pair, and what a bundle says of it."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sightline.bundle import Bundle
+from sightline.bundle.layout import SPEC_FILE
+from sightline.bundle.model import Calibration
+from sightline.bundle.relevance import PairRelevance, features
+from sightline.bundle.spec import identity, write_spec
+from sightline.bundle.words import Words, most_frequent
+from sightline.errors import BundleError
+
+FITTED = PairRelevance({"cosine": 8.0, "length": -1.0, "familiarity": 2.0, "bias": -3.0}, line=0.4, data=("val",))
+WORDS = Words(["a", "dog", "cat", "zebra"])
+
+
+@pytest.fixture
+def copy(tiny_bundle: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_bundle, tmp_path / "copy"))
+
+
+def rewrite(folder: Path, **changes: Any) -> None:
+    spec = json.loads((folder / SPEC_FILE).read_text())
+    (folder / SPEC_FILE).write_text(json.dumps({**spec, **changes}))
+
+
+def test_relevance_is_the_logistic_function_of_weighted_features() -> None:
+    own = features("a zebra", WORDS)
+    logit = 8 * 0.3 - own["length"] + 2 * own["familiarity"] - 3
+    assert FITTED.of("a zebra", np.array([0.3]), WORDS)[0] == pytest.approx(1 / (1 + np.exp(-logit)))
+
+
+def test_relevance_rises_with_the_cosine_and_is_finite_for_any() -> None:
+    chances = FITTED.of("a dog", np.array([-1e9, -1.0, 0.0, 0.5, 1.0, 1e9]), WORDS)
+    assert (np.diff(chances) >= 0).all()
+    assert chances.min() >= 0
+    assert chances.max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "length"), [("dog", 0.0), ("", 0.0), ("a b c d e f g h i j k l", 1.0), ("x " * 50, 1.0)]
+)
+def test_the_length_of_a_text_is_between_0_and_1(text: str, length: float) -> None:
+    assert features(text, WORDS)["length"] == pytest.approx(length)
+
+
+def test_the_rarest_word_decides_how_familiar_a_text_is() -> None:
+    found = [WORDS.familiarity(text) for text in ("a", "a dog", "a cat", "a zebra", "a lion", "123")]
+    assert found[0] == 1
+    assert found == sorted(found, reverse=True)
+    assert found[-2:] == [0, 0]
+    assert WORDS.familiarity("Zebras!") == WORDS.familiarity("zebra")
+    assert Words().familiarity("a dog") == 0
+
+
+def test_words_are_counted_once_a_caption() -> None:
+    assert most_frequent(["dog dog dog", "a dog", "a cat"], least=2) == ["a", "dog"]
+
+
+def test_a_bundle_keeps_its_relevance_and_words_and_its_identity(copy: Path) -> None:
+    before = Bundle.open(copy)
+    write_spec(copy, dataclasses.replace(before.spec, relevance=FITTED, words="a dog cat"))
+    after = Bundle.open(copy)
+    assert after.relevance == FITTED
+    assert after.calibration == {}
+    assert list(after.words) == ["a", "dog", "cat"]
+    assert after.sha256 == before.sha256, "collections that it made stay searchable"
+    assert identity(after.spec) == identity(before.spec)
+
+
+def test_a_bundle_with_the_older_kind_of_relevance_opens_and_has_no_relevance_of_pairs(copy: Path) -> None:
+    rewrite(copy, relevance={"embed": {"scale": 2.0, "bias": -1.0}})
+    opened = Bundle.open(copy)
+    assert opened.relevance is None
+    assert opened.calibration == {"embed": Calibration(2.0, -1.0)}
+    assert len(opened.words) == 0
+
+
+@pytest.mark.parametrize(
+    "relevance",
+    [
+        {"weights": {"cosine": 1.0, "phase_of_the_moon": 2.0}},
+        {"weights": {"cosine": 1.0}, "line": 1.5},
+        {"weights": {"cosine": float("inf")}},
+        {"weights": "cosine"},
+    ],
+)
+def test_a_relevance_that_cannot_be_computed_is_refused(copy: Path, relevance: dict[str, Any]) -> None:
+    rewrite(copy, relevance=relevance)
+    with pytest.raises(BundleError):
+        Bundle.open(copy)

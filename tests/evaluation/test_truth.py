@@ -1,0 +1,132 @@
+"""What captions and labels tell of what pictures show."""
+
+import numpy as np
+import pytest
+
+from sightline.bundle.words import Words
+from sightline.datasets import Record
+from sightline.errors import EvaluationError
+from sightline.evaluation.relevance import (
+    JudgedQuery,
+    balanced_accuracy,
+    best_chances,
+    errors,
+    fit_relevance,
+    judge,
+    top_error,
+)
+from sightline.evaluation.truth import NOT_SHOWN, SHOWN, UNKNOWN, Captions, TruthQuery, truth_queries
+from sightline.media import ImageBytes
+
+
+def record(number: int, *captions: str, label: str | None = None) -> Record:
+    return Record(str(number), ImageBytes(f"{number}.jpg", b""), {"en": captions} if captions else {}, label=label)
+
+
+DOG = record(0, "A brown dog runs.", "the brown dog on grass", "a happy puppy", "green grass", "something brown")
+BLACK_DOG = record(1, "a black dog", "a black dog jumps", "a dog", "one black dog", "jumping")
+ONE_MENTION = record(2, "a cat and a dog", "a cat", "a cat sleeps", "a kitten", "sleeping")
+BOAT = record(3, "a boat", "two boats on a lake", "sailing", "a sailboat", "boats")
+ONE_CAPTION = record(4, "a tree")
+TENCH = record(5, "tench", "a photo of a tench", label="tench")
+TERRIER = record(6, "border terrier", "a border terrier", label="border terrier")
+RECORDS = [DOG, BLACK_DOG, ONE_MENTION, BOAT, ONE_CAPTION, TENCH, TERRIER, record(7)]
+
+
+def truth(text: str) -> list[int]:
+    (found,) = [query.truth for query in truth_queries(RECORDS) if query.text == text]
+    return found.tolist()
+
+
+def test_a_noun_is_shown_if_two_captions_say_so_and_not_if_none_does() -> None:
+    assert truth("dog")[:4] == [SHOWN, SHOWN, UNKNOWN, NOT_SHOWN]
+    assert truth("cat")[:4] == [NOT_SHOWN, NOT_SHOWN, SHOWN, NOT_SHOWN]
+
+
+def test_pictures_with_few_captions_or_a_label_prove_no_absence() -> None:
+    assert truth("dog")[4:] == [UNKNOWN, UNKNOWN, SHOWN, UNKNOWN]
+    assert truth("boat")[4:] == [UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN]
+
+
+def test_a_phrase_is_not_shown_where_the_noun_has_another_colour() -> None:
+    assert truth("brown dog")[:4] == [SHOWN, NOT_SHOWN, UNKNOWN, NOT_SHOWN]
+    assert truth("black dog")[:4] == [NOT_SHOWN, SHOWN, UNKNOWN, NOT_SHOWN]
+
+
+def test_a_sentence_is_shown_by_its_own_picture_and_not_by_one_that_shares_few_words() -> None:
+    sentences = [query for query in truth_queries(RECORDS) if query.kind == "sentence"]
+    assert sentences
+    for query in sentences:
+        assert (query.truth == SHOWN).sum() == 1
+    (runs,) = [query for query in sentences if query.truth[0] == SHOWN]
+    assert runs.truth[3] == NOT_SHOWN
+
+
+def test_a_name_is_shown_by_its_label_and_a_breed_may_be_any_dog() -> None:
+    assert truth("tench")[3:7] == [NOT_SHOWN, UNKNOWN, SHOWN, NOT_SHOWN]
+    assert truth("border terrier")[:4] == [UNKNOWN, UNKNOWN, UNKNOWN, NOT_SHOWN]
+
+
+def test_phrases_with_another_meaning_are_left_out() -> None:
+    hot_dog = record(0, "a hot dog", "a hot dog with mustard", "hot dogs", "food", "a bun")
+    (found,) = [query for query in truth_queries([hot_dog, BLACK_DOG, BOAT]) if query.text == "dog"]
+    assert found.truth.tolist() == [UNKNOWN, SHOWN, NOT_SHOWN]
+
+
+def test_captions_count_once_each() -> None:
+    captions = Captions([record(0, "a dog and a dog", "a puppy"), record(1, "a cat")])
+    assert captions.mentions(["dog", "puppy"]).tolist() == [2, 0]
+
+
+# Fitting
+
+
+def made_up(seed: int, bias: float = -4.0) -> list[JudgedQuery]:
+    """Queries whose images show what is asked for with a probability that their cosines give."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for number in range(400):
+        cosines = np.sort(rng.uniform(0, 1, 60))[::-1]
+        shown = rng.random(60) < 1 / (1 + np.exp(-(10 * cosines + bias)))
+        text, kind = ("dog", "noun") if number % 2 else ("a dog on the wide green field", "sentence")
+        found.append(JudgedQuery(text, kind, cosines, shown))  # type: ignore[arg-type]
+    return found
+
+
+def test_a_fit_finds_the_probabilities_that_made_the_truth() -> None:
+    words = Words(["a", "dog", "on", "the"])
+    fitted = fit_relevance(made_up(0), words, data=["made up"])
+    stated = fitted.of("dog", np.array([0.2, 0.4, 0.6]), words)
+    np.testing.assert_allclose(stated, 1 / (1 + np.exp(-(10 * np.array([0.2, 0.4, 0.6]) - 4))), atol=0.05)
+    assert max(errors(made_up(1), fitted, words).values()) < 0.03
+    assert (top_error(made_up(2, bias=-9.0), fitted, words) or 0) > 0.2, "where the truth is another, the error shows"
+    assert fitted.data == ("made up",)
+
+
+def test_a_fit_needs_right_and_wrong_answers() -> None:
+    query = JudgedQuery("dog", "noun", np.ones(3), np.ones(3, dtype=np.bool_))
+    with pytest.raises(EvaluationError, match="right and wrong"):
+        fit_relevance([query], Words())
+    with pytest.raises(EvaluationError, match="right and wrong"):
+        fit_relevance([], Words())
+
+
+def test_only_images_of_known_truth_are_judged_best_first() -> None:
+    images = np.eye(3, dtype=np.float32)
+    query = TruthQuery("dog", "noun", np.array([SHOWN, UNKNOWN, NOT_SHOWN], dtype=np.int8))
+    (found,) = judge([query], np.array([[0.1, 0.9, 0.5]], dtype=np.float32), images)
+    assert found.shown.tolist() == [False, True]
+    np.testing.assert_allclose(found.cosines, [0.5, 0.1])
+
+
+def test_present_and_absent_are_told_apart_by_the_best_image() -> None:
+    words = Words(["dog"])
+    fitted = fit_relevance(made_up(0), words, line=0.5)
+    assert fitted.line == 0.5
+    none = JudgedQuery("dog", "noun", np.array([0.1]), np.array([False]))
+    one = JudgedQuery("dog", "noun", np.array([0.9]), np.array([True]))
+    best, present = best_chances([none, one], fitted, words)
+    assert present.tolist() == [False, True]
+    assert balanced_accuracy(best, present, 0.5) == 1
+    assert balanced_accuracy(best, present, 0.0) == 0.5
+    assert balanced_accuracy(best[:1], present[:1], 0.5) is None

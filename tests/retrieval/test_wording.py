@@ -1,0 +1,82 @@
+"""Queries that a model cannot read, and words that may be misspelt."""
+
+import pytest
+
+from sightline.bundle.words import Words
+from sightline.retrieval.wording import Wording, check_wording, corrected
+
+TRAINED = Words(["a", "dog", "on", "the", "beach", "brown", "elephant", "motorcycle", "soccer", "playing", "people"])
+
+
+def check(text: str, *, whole: tuple[str, ...] = (), names: tuple[str, ...] = ()) -> Wording:
+    return check_wording(text, ["en"], TRAINED, lambda word: word in whole, lambda: names)
+
+
+@pytest.mark.parametrize("text", ["🐶", "...", "?! ♥"])
+def test_a_query_without_words_is_noticed(text: str) -> None:
+    assert "No words to search for" in (check(text).notice or "")
+
+
+@pytest.mark.parametrize("text", ["собака на пляже", "狗", "كلب", "שלג"])
+def test_a_script_that_the_model_was_not_trained_on_is_noticed(text: str) -> None:
+    found = check(text)
+    assert "not trained on this script" in (found.notice or "")
+    assert found.did_you_mean is None
+
+
+@pytest.mark.parametrize(
+    ("text", "languages"), [("собака", ["ru"]), ("狗", ["zh", "en"]), ("собака", ["mul"]), ("犬", ["ja"]), ("x", [])]
+)
+def test_a_script_of_a_language_that_the_model_reads_is_fine(text: str, languages: list[str]) -> None:
+    assert check_wording(text, languages) == Wording()
+
+
+@pytest.mark.parametrize("text", ["ein hund am strand", "un perro en la playa"])
+def test_another_language_is_noticed_and_nothing_is_suggested_for_it(text: str) -> None:
+    found = check(text)
+    assert "not trained on most of these words" in (found.notice or "")
+    assert found.did_you_mean is None
+
+
+@pytest.mark.parametrize("text", ["a dog", "Dogs on the BEACH", "2023", "the dog, 3 elephants"])
+def test_known_words_are_not_mentioned(text: str) -> None:
+    assert check(text) == Wording()
+
+
+def test_a_word_of_the_tokenizer_is_taken_for_known() -> None:
+    assert check("penguin", whole=("penguin",)) == Wording()
+    assert "not trained on “penguin”" in (check("penguin").notice or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("a brwon dog", "a brown dog"),
+        ("Elefant", "elephant"),
+        ("motorcyle", "motorcycle"),
+        ("people playng socer", "people playing soccer"),
+    ],
+)
+def test_misspelt_words_are_suggested(text: str, meant: str) -> None:
+    assert check(text).did_you_mean == meant
+
+
+def test_file_names_are_known_words_and_may_be_meant() -> None:
+    assert check("lisbon", names=("lisbon",)).did_you_mean is None
+    assert check("lisbn", names=("lisbon",)).did_you_mean == "lisbon"
+
+
+def test_file_names_are_read_only_for_an_unknown_word() -> None:
+    def names() -> tuple[str, ...]:
+        raise AssertionError("read")
+
+    assert check_wording("a dog", ["en"], TRAINED, lambda word: False, names) == Wording()
+
+
+def test_a_model_without_words_knows_all() -> None:
+    assert check_wording("qwertyuiop", ["en"]) == Wording()
+
+
+def test_short_words_are_not_corrected_and_frequent_ones_are_preferred() -> None:
+    assert corrected("dgo", {"dog": 0}) is None
+    assert corrected("beech", {"beach": 1, "leech": 0}) == "leech"

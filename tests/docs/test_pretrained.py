@@ -46,11 +46,12 @@ def test_the_page_searches_with_every_bundle_that_it_makes(told: dict[str, str])
     ]  # fmt: skip
     for line, shown in told.items():
         if line.startswith("sightline search"):
-            assert len(shown.splitlines()) == 10
+            assert sum(line.lstrip()[:1].isdigit() for line in shown.splitlines()) == 10
+            assert ("older kind" in shown) == ("siglip" in line)
             assert ("%" in shown) == ("siglip" in line), "SigLIP alone knows how likely its results are"
         if line.startswith("sightline eval"):
             assert "match@20" in shown
-    assert set(json.loads(Path("blip/sightline.json").read_text())["relevance"]) == {"embed", "match"}
+    assert "weights" in json.loads(Path("blip/sightline.json").read_text())["relevance"]
 
 
 @pytest.mark.parametrize("name", BUNDLES)

@@ -88,7 +88,7 @@ import json, sys
 import sightline.cli, sightline.api
 from sightline.bundle import Bundle
 Bundle.open(sys.argv[1]).encode_texts(["a red square", "a dog"])
-heavy = {"numpy.ma", "sightline.datasets", "sightline.retrieval.codes"}
+heavy = {"numpy.ma", "sightline.datasets", "sightline.retrieval.explain"}
 print(json.dumps(sorted(heavy & sys.modules.keys())))
 """
     assert json.loads(run(script, str(tiny_bundle))) == []

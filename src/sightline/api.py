@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from sightline.datasets import Problem, Record
     from sightline.evaluation.encodings import SharedImages
     from sightline.evaluation.result import Evaluation
-    from sightline.evaluation.translation import Translator
+    from sightline.evaluation.test_set import Translator
     from sightline.media import ImageLike
-    from sightline.retrieval.codes import CodesExplained
-    from sightline.retrieval.explain import Explanation
+    from sightline.retrieval.explain import CodesExplained, Explanation
     from sightline.retrieval.results import SearchResult
     from sightline.training.recipe import Recipe
     from sightline.training.step_log import StepReport
@@ -180,7 +179,7 @@ def explain(
     at: str | Path | None = None,
     model: str | Path | Model | None = None,
 ) -> Explanation:
-    """Compare each word of a text with each part of an image; `retrieval.heat.draw` draws the result.
+    """Compare each word of a text with each part of an image; `retrieval.heatmap.draw` draws the result.
 
     image: a path, bytes, a PIL image or an array; or the id of an item of the collection `at`.
     model: as for `load`. By default, for an item the collection's model, and for an image the default one.
@@ -194,10 +193,10 @@ def explain(
     import numpy as np
 
     from sightline.media import image_source
-    from sightline.retrieval.explain import explain_picture
+    from sightline.retrieval.explain import explain_image
 
     if not isinstance(image, int):
-        return explain_picture(text, image_source(image), _opened(model or "default"))
+        return explain_image(text, image_source(image), _opened(model or "default"))
     from sightline.collection.indexing.shards_and_urls import source_of  # brings every reader of captioned images
 
     with open(at, model=model) as collection:
@@ -205,13 +204,13 @@ def explain(
             raise CollectionError(f"{collection.at}: its items are texts, which have no parts", "Give an image.")
         source = source_of(collection.item(image).files[0])
         stored = collection.store.fetch(np.array([image], dtype=np.int64), "fragments")
-        return explain_picture(text, source, collection.model, stored.values[0][stored.mask[0]])
+        return explain_image(text, source, collection.model, stored.values[0][stored.mask[0]])
 
 
 def explain_codes(
     text: str, image: ImageLike | int, *, model: str | Path | Model, at: str | Path | None = None
 ) -> CodesExplained:
-    """Say what each code of a checkpoint attends to in a text and in an image; `retrieval.codes.draw` draws it.
+    """Say what each code of a checkpoint attends to in a text and in an image; `retrieval.heatmap.draw` draws it.
 
     Needs torch: `pip install 'sightline-search[train]'`.
 
@@ -228,7 +227,7 @@ def explain_codes(
     (2, 3)
     """
     from sightline.media import ImageFile, image_source
-    from sightline.retrieval.codes import explain_codes
+    from sightline.retrieval.explain import explain_codes
 
     opened = _opened(model)
     if not isinstance(image, int):

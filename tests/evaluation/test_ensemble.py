@@ -10,7 +10,6 @@ from evaluation.made_up import IMAGE_OF, made_up, record, records, units
 from sightline.errors import EvaluationError
 from sightline.evaluation import evaluate
 from sightline.evaluation.encodings import Encodings
-from sightline.evaluation.ensemble import beside
 
 
 def test_ranks_are_those_of_the_mean_of_both_models_cosines() -> None:
@@ -45,6 +44,6 @@ def test_items_of_two_models_must_be_the_same() -> None:
         return Encodings(np.array(names, dtype=object), np.eye(len(names), dtype=np.float32), None, None)
 
     with pytest.raises(EvaluationError, match="could not"):
-        beside(encodings("a", "b"), encodings("a", "c"))
-    both = beside(encodings("a", "b"), encodings("a", "b")).embedding
+        encodings("a", "b").beside(encodings("a", "c"))
+    both = encodings("a", "b").beside(encodings("a", "b")).embedding
     np.testing.assert_allclose(both @ both.T, np.eye(2), atol=1e-6)

@@ -6,7 +6,8 @@ import pytest
 from evaluation import slow_reference
 from evaluation.made_up import COUNTS, IMAGE_OF, MadeUp, made_up, record, records
 from sightline.errors import EvaluationError
-from sightline.evaluation import PROTOCOLS, Evaluation, Protocol, evaluate
+from sightline.evaluation import Evaluation, evaluate
+from sightline.evaluation.protocols import PROTOCOLS, Protocol
 from sightline.retrieval.fusion import sigmoid
 
 

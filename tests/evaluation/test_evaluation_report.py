@@ -70,10 +70,6 @@ def test_names_cannot_break_the_table() -> None:
     assert len(cells(compare([result("a|b\nc")]))) == 3
 
 
-def test_the_package_imports_without_numpy_and_its_names_are_what_they_say() -> None:
-    script = (
-        "import sys, sightline.evaluation as e; assert 'numpy' not in sys.modules; "
-        "import sightline.evaluation.evaluator; assert callable(e.evaluate); assert 'torch' not in sys.modules; "
-        "assert 'rich' not in sys.modules; assert all(callable(getattr(e, n)) for n in e.__all__ if n != 'PROTOCOLS')"
-    )
+def test_the_package_imports_neither_torch_nor_rich() -> None:
+    script = "import sys, sightline.evaluation; assert not {'torch', 'rich'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", script], check=True)

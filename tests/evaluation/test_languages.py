@@ -15,8 +15,7 @@ from sightline.cli import app
 from sightline.datasets import Record
 from sightline.demo.shapes import shapes
 from sightline.errors import DataError, EvaluationError
-from sightline.evaluation import command_translator, evaluate, evaluate_languages
-from sightline.evaluation.languages import table
+from sightline.evaluation import command_translator, evaluate, evaluate_languages, table
 
 NUMBERS = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
 TRANSLATOR = """
@@ -89,7 +88,7 @@ def test_a_command_translates_line_by_line(tmp_path: Path, bilingual: list[Recor
     ],
 )
 def test_a_translator_that_does_not_give_a_text_for_each_is_refused(code: str, said: str) -> None:
-    from sightline.evaluation.translation import translated
+    from sightline.evaluation.test_set import translated
 
     with pytest.raises(EvaluationError, match=said):
         translated(["one", "two"], "de", command_translator(f'{sys.executable} -c "{code}"'))

@@ -6,7 +6,7 @@ from hypothesis.extra import numpy as arrays
 
 from evaluation import slow_reference
 from sightline.errors import EvaluationError
-from sightline.evaluation import (
+from sightline.evaluation.metrics import (
     image_to_text_ranks,
     mean_recall,
     median_rank,

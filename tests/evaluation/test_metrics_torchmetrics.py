@@ -7,7 +7,7 @@ exp(score): the same order, and always positive.
 import numpy as np
 import pytest
 
-from sightline.evaluation import image_to_text_ranks, recall, text_to_image_ranks
+from sightline.evaluation.metrics import image_to_text_ranks, recall, text_to_image_ranks
 
 torch = pytest.importorskip("torch")
 retrieval = pytest.importorskip("torchmetrics.functional.retrieval")

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from sightline.errors import EvaluationError
-from sightline.evaluation import PROTOCOLS
-from sightline.evaluation.protocols import protocol_named
+from sightline.evaluation.protocols import PROTOCOLS, protocol_named
 
 
 def test_karpathy_is_one_gallery_of_all_images() -> None:

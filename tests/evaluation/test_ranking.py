@@ -7,13 +7,9 @@ from hypothesis import strategies as st
 
 from evaluation import slow_reference
 from sightline.errors import EvaluationError
-from sightline.evaluation import (
-    image_to_text_ranks,
-    ranks_from_embeddings,
-    recall,
-    text_to_image_ranks,
-    top_k_from_embeddings,
-)
+from sightline.evaluation import ranks_from_embeddings
+from sightline.evaluation.metrics import image_to_text_ranks, recall, text_to_image_ranks
+from sightline.evaluation.ranking import top_k_from_embeddings
 
 
 def units(rng: np.random.Generator, rows: int, dim: int) -> np.ndarray:

@@ -19,7 +19,7 @@ from sightline.models.code_attention import code_attention, overheard
 from sightline.models.fragments import clusters
 from sightline.models.retriever import Tokens
 from sightline.models.torch_model import TorchModel
-from sightline.retrieval.codes import draw
+from sightline.retrieval.heatmap import draw
 
 IDS = torch.tensor([[2, 6, 9, 11, 3]])
 TOKENS = Tokens(IDS, IDS != 0)

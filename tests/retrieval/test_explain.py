@@ -1,6 +1,8 @@
 """Why an image was found, word by word."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,11 +10,11 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
 from retrieval.slow_reference import maxsim
-from sightline.bundle import Bundle, Tokenizer
+from sightline.bundle import Bundle, Encoded, Tokenizer
 from sightline.bundle.tokenizer import Word
 from sightline.errors import ModelError, QueryError
 from sightline.media import Preprocess
-from sightline.retrieval.explain import _matches, explain, seen_box
+from sightline.retrieval.explain import explain, seen_box
 
 IMAGE = np.eye(4, 8, dtype=np.float32)  # four parts, a grid of two rows and two columns
 
@@ -56,8 +58,11 @@ def test_each_word_has_its_cosine_with_each_part(bundle: Bundle) -> None:
 
 
 def test_a_word_is_as_much_alike_as_the_most_alike_of_its_tokens() -> None:
-    cosines = np.array([[[0.1, 0.9]], [[0.5, 0.2]], [[1.0, 1.0]]], dtype=np.float32)
-    (match,) = _matches("dogs", [Word(0, 4, (0, 1))], cosines)
+    cosines = np.array([[0.1, 0.9], [0.5, 0.2], [1.0, 1.0]], dtype=np.float32)
+    encoded = Encoded(np.ones((1, 1), np.float32), np.ones((1, 3), np.bool_), cosines[None])
+    words = SimpleNamespace(words=lambda text: [Word(0, 4, (0, 1))])
+    model: Any = SimpleNamespace(name="it", grid=(1, 2), tokenizer=words)
+    (match,) = explain("dogs", encoded, model, np.eye(2, dtype=np.float32))
     assert match.grid.tolist() == [[0.5, np.float32(0.9)]]
     assert match.score == pytest.approx(0.9)
 
@@ -74,7 +79,7 @@ def test_what_cannot_be_explained_says_so(bundle: Bundle) -> None:
         explain("?!", bundle.encode_texts(["?!"]), bundle, IMAGE)
     with pytest.raises(ModelError, match="3 parts"):
         explain("dog", encoded, bundle, IMAGE[:3])
-    with pytest.raises(ModelError, match="parts of a picture"):
+    with pytest.raises(ModelError, match="parts of an image"):
         explain("dog", replace(encoded, fragments=None), bundle, IMAGE)
 
 

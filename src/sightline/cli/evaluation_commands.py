@@ -20,6 +20,7 @@ from sightline.errors import SightlineError
 if TYPE_CHECKING:
     from sightline.bundle.model import Model
     from sightline.datasets import Record
+    from sightline.evaluation import Evaluation, Languages, NamesEvaluation
 
 
 def explain(
@@ -40,10 +41,8 @@ def explain(
     """Draw where in PICTURE each word of QUERY is found, as late interaction sees it."""
     import sightline
     from sightline.media import ImageFile
-    from sightline.retrieval.codes import CodesExplained
-    from sightline.retrieval.codes import draw as draw_codes
-    from sightline.retrieval.explain import Explanation
-    from sightline.retrieval.heat import check_suffix, draw
+    from sightline.retrieval.explain import CodesExplained, Explanation
+    from sightline.retrieval.heatmap import check_suffix, draw
 
     if out is None and not as_json:
         raise typer.BadParameter("Say where to draw it, or ask for --json.", param_hint="--out")
@@ -57,9 +56,9 @@ def explain(
     else:
         found = sightline.explain(query, place, at=at, model=model)
     if out is not None:
-        if isinstance(found.picture, ImageFile) and out.exists() and out.samefile(found.picture.path):
+        if isinstance(found.image, ImageFile) and out.exists() and out.samefile(found.image.path):
             raise SightlineError(f"{out}: is the picture itself, which would be lost", "Draw it into another file.")
-        (draw_codes(found) if isinstance(found, CodesExplained) else draw(found)).save(out)
+        draw(found).save(out)
     if as_json:
         print_json(found.to_json())
     else:
@@ -109,7 +108,7 @@ def evaluate(
     import sightline
     from sightline.cli.progress import evaluating
     from sightline.datasets import read_all
-    from sightline.evaluation import command_translator, languages, report
+    from sightline.evaluation import command_translator, evaluate_languages
 
     check_writable(json_file)
     on_problem = tell_skipped if skip_broken else None
@@ -144,24 +143,26 @@ def evaluate(
     with named_options(), evaluating() as progress:
         if "," in lang:
             named = [one.strip() for one in lang.split(",")]
-            several = languages.evaluate_languages(opened, records, named, progress=progress, **options)
-            shown, result, unreadable = languages.table(several), several.to_json(), several.unreadable
+            found: Evaluation | Languages = evaluate_languages(opened, records, named, progress=progress, **options)
         else:
             options["skip_missing_language"] = skip_missing_language
-            one = sightline.evaluate(opened, records, lang=lang, progress=progress, **options)
-            shown, result, unreadable = report.table(one), one.to_json(), one.unreadable
-    if json_file is not None:
-        json_file.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    tell_unreadable("Cannot be read", unreadable)
-    print_table(shown)
+            found = sightline.evaluate(opened, records, lang=lang, progress=progress, **options)
+    _report(found, json_file)
 
 
 def _evaluate_names(model: "Model", records: "list[Record]", json_file: Path | None, **options: Any) -> None:
     from sightline.cli.progress import evaluating
-    from sightline.evaluation.names import evaluate_names, table
+    from sightline.evaluation import evaluate_names
 
     with evaluating() as progress:
         found = evaluate_names(model, records, progress=progress, **options)
+    _report(found, json_file)
+
+
+def _report(found: "Evaluation | Languages | NamesEvaluation", json_file: Path | None) -> None:
+    """Write the result to a file, if one is named, and show it."""
+    from sightline.evaluation import table
+
     if json_file is not None:
         json_file.write_text(json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     tell_unreadable("Cannot be read", found.unreadable)

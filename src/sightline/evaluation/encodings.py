@@ -1,7 +1,8 @@
 """All pictures and captions of a test set, encoded batch by batch; only what later stages need is kept."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from sightline.bundle.ragged import Ragged, RaggedBuilder
 from sightline.datasets.record import Problem, Report
 from sightline.device import Device
 from sightline.errors import EvaluationError, MediaError, ModelError
-from sightline.media import ImageSource, Loaded, load_pixels, stack_inputs
+from sightline.media import ImageSource, load_pixels, stack_inputs
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done (a key of `seconds`), how much of it is done, and how much there is."""
@@ -45,6 +46,21 @@ class Encodings:
 
     def __len__(self) -> int:
         return len(self.embedding)
+
+    def beside(self, other: "Encodings") -> "Encodings":
+        """The same items by two models: the dot product of two items is the mean of both models' own."""
+        self._check_same(other)
+        joined = np.concatenate([self.embedding, other.embedding], axis=1) / np.sqrt(2)
+        return Encodings(self.names, joined.astype(np.float32), None, None)
+
+    def with_states(self, other: "Encodings") -> "Encodings":
+        """These items with the states of another model, which matches by them."""
+        self._check_same(other)
+        return replace(self, states=other.states)
+
+    def _check_same(self, other: "Encodings") -> None:
+        if not np.array_equal(self.names, other.names):
+            raise EvaluationError("one model could read images that the other could not", "Repair or remove them.")
 
     def taken(self, items: Int64Array) -> "Encodings":
         """Give the items in this order; fragments and states are shared, not copied."""
@@ -78,7 +94,7 @@ def encode_images(
     readable: list[int] = []
     first: MediaError | None = None
     loading = load_pixels(sources, model.preprocess, ahead=max(batch_size, _LEAST_AHEAD))
-    for batch in _batches(loading, batch_size):
+    while batch := list(islice(loading, batch_size)):
         pixels = [loaded.pixels for loaded in batch if loaded.pixels is not None]
         if pixels:
             whole = [loaded for loaded in batch if loaded.pixels is not None]
@@ -184,15 +200,3 @@ class _Gathered:
             self.fragments.build() if self.needs.fragments else None,
             self.states.build() if self.needs.states else None,
         )
-
-
-def _batches(items: Iterator[Loaded], size: int) -> Iterator[list[Loaded]]:
-    """Group what is loaded; `itertools.batched` is not in the oldest Python we run on."""
-    batch: list[Loaded] = []
-    for item in items:
-        batch.append(item)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

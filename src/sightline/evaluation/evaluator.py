@@ -1,19 +1,33 @@
 """From a model and captioned images to recalls: encode everything, rank by stages, count."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+import numpy as np
+
+from sightline.arrays import Int64Array
 from sightline.bundle.model import FusionRule, Model
 from sightline.datasets import Problem, Record
 from sightline.errors import EvaluationError
-from sightline.evaluation.encodings import Needs, Progress, SharedImages, encode_images, encode_texts, usual_batch
-from sightline.evaluation.ensemble import beside, check_partner, encode_again, with_states
-from sightline.evaluation.galleries import Ranker
+from sightline.evaluation.encodings import (
+    Encodings,
+    Needs,
+    Progress,
+    SharedImages,
+    encode_images,
+    encode_texts,
+    usual_batch,
+)
+from sightline.evaluation.metrics import Ranks, query_images
+from sightline.evaluation.pair_scores import PairScores, late_scores, match_scores
 from sightline.evaluation.protocols import protocol_named
-from sightline.evaluation.result import Evaluation
-from sightline.evaluation.test_set import Questions
-from sightline.evaluation.translation import Translator, translated
+from sightline.evaluation.ranking import candidates_from_embeddings, ranks_after_stages, ranks_from_embeddings
+from sightline.evaluation.result import Evaluation, FoldRanks
+from sightline.evaluation.test_set import Questions, Translator, translated
+from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.plan import Plan, resolve
+from sightline.retrieval.stages import Score
 from sightline.retrieval.stopwatch import Stopwatch
 
 PARTS = ("encode_images", "encode_texts", "rank", "late", "match")
@@ -54,27 +68,19 @@ def evaluate(
     partner: Model | None = None,
     matcher: Model | None = None,
 ) -> Evaluation:
-    """Measure how well `model` finds the images of captions and the captions of images.
+    """Measure how well `model` finds the images of captions and the captions of images; see `sightline.evaluate`.
 
-    data: what the result calls the data set.
-    late, rerank: how many of the best are rescored by late interaction, and then by matching. The matcher's logit and
-        the cosine of the embeddings are joined by `fusion` and `weight` (see `scoring.fuse`).
-    distractors: their images, not their captions, enlarge the gallery.
-    skip_missing_language: leave out, and count, records without captions in `lang`; else the first one is refused.
-    batch_size: how many items are encoded at once; by default as many as suit the model's device.
-    progress: told the part of the work, how much of it is done, and how much there is.
-    translate: puts the captions from `lang` into the language that the model reads (see `translating`).
-    shared: the pictures, where they are encoded already.
-    partner: a second model; texts and images are then as similar as both find them on average.
-    matcher: another model that reranks, instead of `model` itself.
+    shared: the images, if they are encoded already.
 
-    Nothing is dropped in silence: an image that cannot be read is counted in `problems` and named in `unreadable`, and
-    it and its captions count as missed. What can be refused is refused before the first image is opened.
+    Bad options and data are refused before the first image is opened.
     """
     plan = evaluation_plan(model, late=late, rerank=rerank, fusion=fusion, weight=weight, matcher=matcher)
     needs = Needs(fragments=bool(plan.late), states=bool(plan.rerank) and matcher is None)
-    if partner is not None:
-        check_partner(partner, plan)
+    if partner is not None and plan.longest:
+        raise EvaluationError(
+            f"{', '.join(plan.names[1:])} cannot rescore the mean of two models ({partner.name} is the second)",
+            "Leave out late and rerank, or the second model.",
+        )
     batch_size = usual_batch(model) if batch_size is None else batch_size
     if batch_size < 1:
         raise EvaluationError(f"batches of {batch_size}", "Give at least 1.")
@@ -93,14 +99,14 @@ def evaluate(
     with clock("encode_texts"):
         captions = questions.captions if translate is None else translated(questions.captions, lang, translate)
         texts, truncated = encode_texts(model, captions, needs, batch_size, progress)
-    if partner is not None:
+    other = partner or matcher  # never both: a partner has nothing reranked
+    if other is not None:
         with clock("encode_images"):
-            more_images, more_texts = encode_again(partner, sources, captions, Needs(), batch_size, progress)
-            images, texts = beside(images, more_images), beside(texts, more_texts)
-    if matcher is not None:
-        with clock("encode_images"):
-            more_images, more_texts = encode_again(matcher, sources, captions, Needs(states=True), batch_size, progress)
-            images, texts = with_states(images, more_images), with_states(texts, more_texts)
+            own = Needs(states=matcher is not None)
+            more_images, _ = encode_images(other, sources, own, batch_size, progress)
+            more_texts, _ = encode_texts(other, captions, own, batch_size, progress)
+            join = Encodings.with_states if matcher is not None else Encodings.beside
+            images, texts = join(images, more_images), join(texts, more_texts)
     ranker = Ranker(matcher or model, plan, questions, texts, images, readable, batch_size, clock, progress)
     problems = {"images_unreadable": len(sources) - len(readable), "captions_truncated": truncated}
     if skip_missing_language:
@@ -123,3 +129,73 @@ def evaluate(
         translated_by=None if translate is None else getattr(translate, "__name__", type(translate).__name__),
         unreadable=tuple(unreadable),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Ranker:
+    """All that was encoded, ready to rank one gallery after another.
+
+    texts: all captions. images: the images that could be read. readable: [images], which those are, counting the
+    questions' images first and then the distractors.
+    """
+
+    model: Model
+    plan: Plan
+    questions: Questions
+    texts: Encodings
+    images: Encodings
+    readable: Int64Array
+    batch_size: int
+    clock: Stopwatch
+    progress: Progress | None = None
+
+    def ranks(self, gallery: Int64Array) -> FoldRanks:
+        """Rank the captions and images of a gallery (indices of the questions' images, ascending).
+
+        An image that could not be read cannot be found: its captions, and it itself, have infinite ranks. Images that
+        are not asked about are not ranked: their captions are wrong answers to every image.
+        """
+        captions = np.flatnonzero(np.isin(self.questions.image_of, gallery))
+        caption_of = self.questions.image_of[captions]
+        count = len(self.questions.images)
+        held = np.flatnonzero((self.readable >= count) | np.isin(self.readable, gallery))
+        place = np.full(count + len(self.questions.distractors), -1, dtype=np.int64)
+        place[self.readable[held]] = np.arange(len(held))
+        asks, asked = caption_of < self.questions.asked, gallery[gallery < self.questions.asked]
+        right = np.where(asks, place[caption_of], -1)
+        to_image, found = self._cascade(self.texts.taken(captions), self.images.taken(held), right)
+        to_text = np.full(len(asked), np.inf)
+        to_text[place[asked] >= 0] = found
+        return FoldRanks(to_image[asks], caption_of[asks], to_text, asked)
+
+    def _cascade(self, texts: Encodings, images: Encodings, image_of: Int64Array) -> tuple[Ranks, Ranks]:
+        """Rank everything by embedding; then let the later stages rescore the best of every query."""
+        with self.clock("rank"):
+            to_image, to_text = ranks_from_embeddings(texts.embedding, images.embedding, image_of)
+        if not self.plan.longest:
+            return to_image, to_text
+        asking, asked = np.flatnonzero(image_of >= 0), query_images(image_of)
+        pairs = self._pairs(texts, images)
+        found = self._best(texts, images, asking, {name: one.of_texts(asking) for name, one in pairs.items()})
+        to_image[asking] = ranks_after_stages(found, found.ids == image_of[asking, None], to_image[asking])
+        found = self._best(images, texts, asked, {name: one.of_images(asked) for name, one in pairs.items()})
+        return to_image, ranks_after_stages(found, image_of[found.ids] == asked[:, None], to_text)
+
+    def _pairs(self, texts: Encodings, images: Encodings) -> dict[str, PairScores]:
+        pairs = {}
+        if self.plan.late:
+            pairs["late"] = late_scores(texts, images, self.progress)
+        if self.plan.rerank:
+            pairs["match"] = match_scores(self.model, texts, images, self.batch_size, self.progress)
+        return pairs
+
+    def _best(
+        self, queries: Encodings, gallery: Encodings, asked: Int64Array, scores: Mapping[str, Score]
+    ) -> Candidates:
+        """The best of the gallery for the queries asked, after all stages."""
+        with self.clock("rank"):
+            found = candidates_from_embeddings(queries.embedding[asked], gallery.embedding, self.plan.longest)
+        for stage in self.plan.stages(scores):
+            with self.clock(stage.name):
+                found = stage.run(found)
+        return found

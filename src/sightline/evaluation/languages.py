@@ -1,21 +1,18 @@
 """One model on one test set in several languages: mR by language, and its mean (papers 1 and 4)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sightline.bundle.model import Model
 from sightline.datasets import Problem, Record
 from sightline.errors import EvaluationError
 from sightline.evaluation.encodings import Needs, Progress, SharedImages, usual_batch
 from sightline.evaluation.evaluator import evaluate
-from sightline.evaluation.metrics import CUTOFFS
+from sightline.evaluation.metrics import mean_recall, r_sum
 from sightline.evaluation.protocols import protocol_named
 from sightline.evaluation.result import Evaluation, mean_of, plain
 from sightline.evaluation.test_set import Questions
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +38,17 @@ class Languages:
     @property
     def r_sum(self) -> float:
         """Sum of the six recalls."""
-        return self._mean(lambda found: found.r_sum)
+        return r_sum(self.text_to_image, self.image_to_text)
 
     @property
     def mean_recall(self) -> float:
         """Mean of the six recalls; of several languages, paper 4's Meta-Ave."""
-        return self._mean(lambda found: found.mean_recall)
+        return mean_recall(self.text_to_image, self.image_to_text)
 
     @property
     def unreadable(self) -> tuple[Problem, ...]:
         """The images that cannot be read, each once."""
         return tuple(dict.fromkeys(one for found in self.evaluations.values() for one in found.unreadable))
-
-    def _mean(self, number: Callable[[Evaluation], float]) -> float:
-        return sum(map(number, self.evaluations.values())) / len(self.evaluations)
 
     def to_json(self) -> dict[str, Any]:
         """Give the means under the names of a single result, mR by language, and every result whole."""
@@ -100,25 +94,3 @@ def evaluate_languages(
     options |= {"late": late, "rerank": rerank, "distractors": distractors, "batch_size": batch_size}
     options |= {"progress": progress, "skip_missing_language": True, "shared": shared}
     return Languages({lang: evaluate(model, records, lang=lang, **options) for lang in languages})
-
-
-def table(found: Languages) -> "Table":
-    """Show a row for each language, and their mean."""
-    from rich.table import Table
-
-    first = next(iter(found.evaluations.values()))
-    data = f"{first.data or 'unnamed data'} ({'translated, ' if first.translated_by else ''}{first.protocol})"
-    shown = Table(title=f"{first.model} on {data}: {', '.join(first.stages)}")
-    recalls = [f"{way} R@{k}" for way in ("t2i", "i2t") for k in CUTOFFS]
-    for heading in ("", "images", *recalls, "mR"):
-        shown.add_column(heading, justify="right" if heading else "left")
-    for lang, one in found.evaluations.items():
-        shown.add_row(lang, f"{one.images:,}", *_cells(one))
-    shown.add_section()
-    shown.add_row("mean", "", *_cells(found))
-    return shown
-
-
-def _cells(found: Evaluation | Languages) -> list[str]:
-    recalls = [way[f"R@{k}"] for way in (found.text_to_image, found.image_to_text) for k in CUTOFFS]
-    return [f"{value:.1f}" for value in (*recalls, found.mean_recall)]

@@ -1,26 +1,24 @@
 """Zero-shot classification: how often the name of what an image shows comes first among the names of a set."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from sightline.arrays import Float32Array, Int64Array
+from sightline.arrays import Float32Array
 from sightline.bundle.model import FusionRule, Model
 from sightline.datasets import Problem, Record
 from sightline.errors import EvaluationError
-from sightline.evaluation.encodings import Encodings, Needs, Progress, encode_images, encode_texts, usual_batch
+from sightline.evaluation.encodings import Needs, Progress, encode_images, encode_texts, usual_batch
 from sightline.evaluation.evaluator import PARTS, evaluation_plan
-from sightline.evaluation.metrics import Ranks
+from sightline.evaluation.metrics import Ranks, recall, text_to_image_ranks
 from sightline.evaluation.pair_scores import match_scores
 from sightline.evaluation.ranking import candidates_from_embeddings, ranks_after_stages
+from sightline.evaluation.result import plain
 from sightline.retrieval.stopwatch import Stopwatch
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 PROMPTS = (
     "a photo of a {}.",
@@ -57,15 +55,12 @@ class NamesEvaluation:
     @property
     def top1(self) -> float:
         """Percentage of images whose own name comes first."""
-        return self._top(1)
+        return recall(self.ranks, 1)
 
     @property
     def top5(self) -> float:
         """Percentage of images whose own name is among the first five."""
-        return self._top(5)
-
-    def _top(self, k: int) -> float:
-        return 100.0 * float(np.mean(self.ranks <= k))
+        return recall(self.ranks, 5)
 
     @property
     def ci95(self) -> dict[str, tuple[float, float]]:
@@ -87,11 +82,11 @@ class NamesEvaluation:
             "fusion": self.fusion,
             "weight": self.weight,
             "images": len(self.ranks),
-            "names": {**{name: round(value, 3) for name, value in self.names.items()}, "labels": len(self.labels)},
-            "ci95": {name: [round(low, 3), round(high, 3)] for name, (low, high) in self.ci95.items()},
+            "names": {**plain(self.names), "labels": len(self.labels)},
+            "ci95": plain(self.ci95),
             "prompts": list(self.prompts),
             "unreadable": [{"image": one.place, "reason": one.reason} for one in self.unreadable],
-            "seconds": {part: round(value, 3) for part, value in self.seconds.items()},
+            "seconds": plain(self.seconds),
         }
 
 
@@ -131,11 +126,12 @@ def evaluate_names(
         sources = [record.image for record in records]
         images, readable = encode_images(model, sources, states, batch, progress, unreadable.append)
     with clock("encode_texts"):
-        texts, _ = encode_texts(model, [prompts[0].format(label) for label in labels], states, batch, progress)
-        vectors = _label_vectors(model, labels, prompts, texts, batch, progress)
+        asked = [[prompt.format(label) for label in labels] for prompt in prompts]
+        texts, _ = encode_texts(model, asked[0], states, batch, progress)
+        others = (encode_texts(model, some, Needs(), batch, progress)[0].embedding for some in asked[1:])
+        vectors = _mean_direction([texts.embedding, *others])
     with clock("rank"):
-        scores = images.embedding @ vectors.T
-        found = _ranks(scores, right[readable])
+        found = text_to_image_ranks(images.embedding @ vectors.T, right[readable])
     if plan.rerank:
         with clock("match"):
             pairs = match_scores(model, texts, images, batch, progress).of_images(np.arange(len(images)))
@@ -173,20 +169,6 @@ def labels_of(records: Sequence[Record]) -> list[str]:
     return found
 
 
-def table(found: NamesEvaluation) -> "Table":
-    """Show both percentages with their 95 % intervals."""
-    from rich.table import Table
-
-    title = f"{found.model} on {found.data or 'unnamed data'}: {', '.join(found.stages)}"
-    caption = f"{len(found.ranks):,} images, {len(found.labels):,} labels, {len(found.prompts)} prompts"
-    shown = Table(title=title, caption=caption, caption_justify="left")
-    for heading in found.names:
-        shown.add_column(heading.replace("top", "top "), justify="right")
-    intervals = found.ci95
-    shown.add_row(*(f"{value:.1f} ({intervals[k][0]:.1f}-{intervals[k][1]:.1f})" for k, value in found.names.items()))
-    return shown
-
-
 def wilson(share: float, count: int) -> tuple[float, float]:
     """Return the 95 % interval of a share of `count` trials, in percent (Wilson 1927).
 
@@ -206,24 +188,7 @@ def _check_prompts(prompts: Sequence[str]) -> None:
         raise EvaluationError("no prompts", 'Give at least one, such as "a photo of a {}."')
 
 
-def _label_vectors(
-    model: Model,
-    labels: Sequence[str],
-    prompts: Sequence[str],
-    first: Encodings,
-    batch_size: int,
-    progress: Progress | None,
-) -> Float32Array:
-    """Return the mean of the prompts' embeddings for every label, [labels, dim], of unit length."""
-    total = first.embedding.astype(np.float32)
-    for prompt in prompts[1:]:
-        texts, _ = encode_texts(model, [prompt.format(label) for label in labels], Needs(), batch_size, progress)
-        total = total + texts.embedding
+def _mean_direction(embeddings: Iterable[Float32Array]) -> Float32Array:
+    """The mean of the prompts' embeddings [labels, dim], of unit length."""
+    total = np.sum(list(embeddings), axis=0)
     return total / np.linalg.norm(total, axis=1, keepdims=True).clip(min=1e-12)  # type: ignore[no-any-return]
-
-
-def _ranks(scores: Float32Array, right: Int64Array) -> Ranks:
-    """Return the rank [images] of the right label by scores [images, labels]."""
-    own = np.take_along_axis(scores, right[:, None], axis=1)
-    ranks: Ranks = np.count_nonzero(scores >= own, axis=1).astype(np.float64)
-    return ranks

@@ -9,8 +9,9 @@ from sightline.bundle.model import Model, PairMatcher
 from sightline.bundle.ragged import Ragged
 from sightline.errors import EvaluationError
 from sightline.evaluation.encodings import Encodings, Progress
-from sightline.retrieval.maxsim import maxsim_texts
+from sightline.retrieval.maxsim import patches_with_texts
 from sightline.retrieval.stages import Score
+from sightline.stores.base import QuantizedRows
 
 _TEXTS_AT_ONCE = 2048
 
@@ -61,7 +62,9 @@ def late_scores(texts: Encodings, images: Encodings, progress: Progress | None =
             of_image, _ = patches.joined(image[group[:1]])
             for start in range(0, len(group), _TEXTS_AT_ONCE):
                 some = group[start : start + _TEXTS_AT_ONCE]
-                scores[some] = maxsim_texts(*words.joined(text[some]), of_image)
+                rows, lengths = words.joined(text[some])
+                of_texts = QuantizedRows(rows, np.ones(len(rows), dtype=np.float32), lengths)
+                scores[some] = patches_with_texts(of_image, of_texts)
             done += len(group)
             if progress:
                 progress("late", done, len(order))

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sightline.errors import EvaluationError
+from sightline.evaluation.languages import Languages
 from sightline.evaluation.metrics import CUTOFFS
+from sightline.evaluation.names import NamesEvaluation
 from sightline.evaluation.result import Evaluation
 
 if TYPE_CHECKING:
@@ -12,13 +14,20 @@ if TYPE_CHECKING:
 
 _DIRECTIONS = {"text_to_image": "text to image", "image_to_text": "image to text"}
 _RECALLS = tuple(f"R@{k}" for k in CUTOFFS)
+_COLUMNS = tuple(f"{side} {name}" for side in ("t2i", "i2t") for name in _RECALLS)
 
 
-def table(evaluation: Evaluation) -> "Table":
-    """Show one evaluation in both directions, each recall with half the width of its 95 % interval."""
+def table(found: Evaluation | Languages | NamesEvaluation) -> "Table":
+    """Show a result as a table for the terminal."""
+    if isinstance(found, Languages):
+        return _languages(found)
+    return _names(found) if isinstance(found, NamesEvaluation) else _both_directions(found.to_json())
+
+
+def _both_directions(result: Mapping[str, Any]) -> "Table":
+    """Each recall with half the width of its 95 % interval."""
     from rich.table import Table
 
-    result = evaluation.to_json()
     shown = Table(title=_title(result), caption=_notes(result), caption_justify="left")
     for heading in ("", *_RECALLS, "medR"):
         shown.add_column(heading, justify="right" if heading else "left")
@@ -30,6 +39,39 @@ def table(evaluation: Evaluation) -> "Table":
     return shown
 
 
+def _languages(found: Languages) -> "Table":
+    """A row for each language, and their mean."""
+    from rich.table import Table
+
+    first = next(iter(found.evaluations.values()))
+    data = f"{first.data or 'unnamed data'} ({'translated, ' if first.translated_by else ''}{first.protocol})"
+    shown = Table(title=f"{first.model} on {data}: {', '.join(first.stages)}")
+    for heading in ("", "images", *_COLUMNS, "mR"):
+        shown.add_column(heading, justify="right" if heading else "left")
+    rows: dict[str, Evaluation | Languages] = {**found.evaluations, "mean": found}
+    for lang, one in rows.items():
+        if one is found:
+            shown.add_section()
+        recalls = [way[name] for way in (one.text_to_image, one.image_to_text) for name in _RECALLS]
+        images = f"{one.images:,}" if isinstance(one, Evaluation) else ""
+        shown.add_row(lang, images, *(f"{value:.1f}" for value in (*recalls, one.mean_recall)))
+    return shown
+
+
+def _names(found: NamesEvaluation) -> "Table":
+    """Both percentages with their 95 % intervals."""
+    from rich.table import Table
+
+    title = f"{found.model} on {found.data or 'unnamed data'}: {', '.join(found.stages)}"
+    caption = f"{len(found.ranks):,} images, {len(found.labels):,} labels, {len(found.prompts)} prompts"
+    shown = Table(title=title, caption=caption, caption_justify="left")
+    for heading in found.names:
+        shown.add_column(heading.replace("top", "top "), justify="right")
+    intervals = found.ci95
+    shown.add_row(*(f"{value:.1f} ({intervals[k][0]:.1f}-{intervals[k][1]:.1f})" for k, value in found.names.items()))
+    return shown
+
+
 def compare(results: Sequence[Mapping[str, Any]]) -> str:
     """Set several results (the JSON of `Evaluation.to_json`) side by side as a Markdown table, in the order given.
 
@@ -38,14 +80,7 @@ def compare(results: Sequence[Mapping[str, Any]]) -> str:
     """
     if not results:
         raise EvaluationError("no results to compare", "Give at least one result file of `sightline eval --json`.")
-    heads = [
-        "model",
-        "stages",
-        "data",
-        "images",
-        *(f"{side} {name}" for side in ("t2i", "i2t") for name in _RECALLS),
-        "rSum",
-    ]
+    heads = ["model", "stages", "data", "images", *_COLUMNS, "rSum"]
     numbers = [_numbers(result) for result in results]
     rows = []
     for result, own in zip(results, numbers, strict=True):

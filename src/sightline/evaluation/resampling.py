@@ -37,19 +37,6 @@ class Difference:
         return self.low > 0 or self.high < 0
 
 
-def bootstrap(
-    ranks: Ranks, clusters: Int64Array | None = None, *, seed: int, resamples: int = RESAMPLES
-) -> dict[str, Interval]:
-    """95 % intervals of R@1, R@5 and R@10 in percent.
-
-    clusters: [queries], which queries belong together and are drawn together; for text-to-image the image of each
-    caption. Without it every query is drawn by itself, as is right for image-to-text.
-    """
-    members = _clusters(clusters, len(ranks))
-    drawn = _resampled(_sums(ranks, members), seed, resamples)
-    return _named(100 * drawn[:, :-1] / drawn[:, -1:])
-
-
 def bootstrap_both(
     text_to_image: Ranks,
     caption_of: Int64Array,

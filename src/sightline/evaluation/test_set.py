@@ -1,15 +1,20 @@
-"""The questions of an evaluation, laid out flat: pictures, captions, and which caption belongs to which picture."""
+"""A test set laid out flat: images, captions, which caption belongs to which image, and translations of captions."""
 
 import hashlib
-from collections.abc import Sequence
+import shlex
+import subprocess
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from sightline.arrays import Int64Array
 from sightline.datasets import Record
-from sightline.errors import DataError
+from sightline.errors import DataError, EvaluationError
 from sightline.media import ImageSource
+
+Translator = Callable[[Sequence[str], str], Sequence[str]]
+"""Given texts and the language they are in, gives as many translations, in the same order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +103,46 @@ def _fingerprint(records: Sequence[Record], captions: Sequence[tuple[str, ...]])
     for record, some in zip(records, captions, strict=True):
         digest.update("\0".join((record.key, *some, "")).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
+
+
+def command_translator(command: str) -> Translator:
+    """Translate with a command that reads one text per line and writes one translation per line, in UTF-8.
+
+    `{lang}` in the command is replaced by the language of the texts. No shell is run. (Translate-test: paper 4,
+    section 4.4.)
+    """
+    parts = shlex.split(command)
+    if not parts:
+        raise EvaluationError("the translator's command is empty", 'For example --translate "my-translator {lang} en".')
+
+    def translate(texts: Sequence[str], lang: str) -> list[str]:
+        called = [part.replace("{lang}", lang) for part in parts]
+        lines = "".join(" ".join(text.split()) + "\n" for text in texts)
+        try:
+            done = subprocess.run(called, input=lines.encode(), capture_output=True, check=True)
+            return done.stdout.decode().removesuffix("\n").split("\n")
+        except OSError as error:
+            raise EvaluationError(f"the translator {shlex.join(called)} cannot be run: {error}") from error
+        except subprocess.CalledProcessError as error:
+            said = error.stderr.decode(errors="replace").strip().splitlines()
+            raise EvaluationError(
+                f"the translator {shlex.join(called)} ended with {error.returncode}: {said[-1] if said else 'no word'}"
+            ) from error
+        except UnicodeDecodeError as error:
+            raise EvaluationError(f"the translator {shlex.join(called)} does not write UTF-8: {error}") from error
+
+    translate.__name__ = command
+    return translate
+
+
+def translated(texts: Sequence[str], lang: str, translate: Translator) -> tuple[str, ...]:
+    """Translate texts; too few, too many or empty translations are refused, for each must stand for its own text."""
+    found = tuple(translate(texts, lang))
+    if len(found) != len(texts):
+        raise EvaluationError(
+            f"the translator gave {len(found)} texts for {len(texts)}", "It must give a line for each line, in order."
+        )
+    for text, translation in zip(texts, found, strict=True):
+        if not translation.strip():
+            raise EvaluationError(f"the translator gave nothing for {text!r}")
+    return found

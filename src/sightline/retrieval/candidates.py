@@ -70,7 +70,7 @@ class Candidates:
         """The first n, or all where there are fewer."""
         return self if n >= len(self) else self.taken(np.arange(n))
 
-    def _mapped(self, change: "_Change") -> "Candidates":
+    def _mapped(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> "Candidates":
         arrays = (self.ids, self.scores, self.fit, self.embed, self.beside, self.penalty)
         ids, scores, fit, embed, beside, penalty = map(change, arrays)
         return Candidates(ids, scores, fit, self.stages, embed, beside, penalty, self.folded)
@@ -82,6 +82,3 @@ def _head(values: npt.NDArray[Any], order: Int64Array) -> npt.NDArray[Any]:
     if values.ndim == 1:  # several times as quick
         return np.concatenate([values[order], values[k:]])
     return np.concatenate([np.take_along_axis(values[..., :k], order, axis=-1), values[..., k:]], axis=-1)
-
-
-_Change = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from sightline.stores.base import Ids, Singles, Store
+from sightline.arrays import BoolArray, Float32Array
+from sightline.stores.base import Ids, Store
 
 Duplicates = Literal["fold", "show"]
-Bools = npt.NDArray[np.bool_]
-IsSame = Callable[[int, Ids], Bools]
+IsSame = Callable[[int, Ids], BoolArray]
 """Tells of one picture and some others, by their places, which of the others are the same."""
 
 ALIKE = 0.75
@@ -26,7 +25,7 @@ IDENTICAL = 0.95
 """Cosine of embeddings from which pictures count as the same where nothing is stored of their patches."""
 
 
-def leaders(embeddings: Singles, least: float, is_same: IsSame | None = None) -> Ids:
+def leaders(embeddings: Float32Array, least: float, is_same: IsSame | None = None) -> Ids:
     """For each of the pictures [n, dim], best first, the first picture that it is the same as; that may be itself.
 
     least: the cosine from which two may be the same. is_same: looks more closely at such pictures.
@@ -62,26 +61,26 @@ class Patches:
 
     store: Store
     ids: Ids
-    kept: dict[int, Singles] = field(default_factory=dict)
+    kept: dict[int, Float32Array] = field(default_factory=dict)
 
-    def is_same(self, one: int, others: Ids) -> Bools:
+    def is_same(self, one: int, others: Ids) -> BoolArray:
         """Whether each of the others has the same patches in the same places."""
         own = self._read(one)
         return np.array([_agreement(own, self._patches(int(other))) >= ALIKE for other in others], dtype=np.bool_)
 
-    def _patches(self, place: int) -> Singles:
+    def _patches(self, place: int) -> Float32Array:
         if place not in self.kept:
             self.kept[place] = self._read(place)
         return self.kept[place]
 
-    def _read(self, place: int) -> Singles:
+    def _read(self, place: int) -> Float32Array:
         """The states [patches, width] of a picture, each of unit length."""
         values = self.store.fetch(self.ids[place : place + 1], "states").values[0]
         lengths = np.linalg.norm(values, axis=-1, keepdims=True)
-        unit: Singles = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
+        unit: Float32Array = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
         return unit
 
 
-def _agreement(one: Singles, other: Singles) -> float:
+def _agreement(one: Float32Array, other: Float32Array) -> float:
     """The mean cosine of patches; summed without threads, which cost more than they save on so little."""
     return float((one * other).sum()) / max(1, len(one)) if one.shape == other.shape else 0.0

@@ -1,54 +1,45 @@
-"""Why an image was found: for every word of a query, how much it resembles each part of the picture."""
+"""Why an image was found: how much each word of a query, or each code of a model, resembles each part of the image."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
-from sightline.arrays import FloatArray
-from sightline.bundle.encoded import Encoded
+from sightline.arrays import Float32Array, FloatArray
+from sightline.bundle.encoded import CodeAttention, Encoded
 from sightline.bundle.model import Model
-from sightline.bundle.tokenizer import Word
+from sightline.bundle.tokenizer import Tokenizer, Word
 from sightline.errors import ModelError, QueryError
 from sightline.media import ImageSource, Preprocess, open_image, require_pixels, to_pixels
 from sightline.media.frame import Box
 from sightline.retrieval.query import check_readable
 
-Singles = npt.NDArray[np.float32]
-
 
 @dataclass(frozen=True, slots=True)
 class WordMatch:
-    """A word of a query, where it stands there, and its cosine with each part of the picture [rows, columns].
+    """A word of a query, its place there, and its cosine with each part of the image [rows, columns].
 
-    score: the highest of them, which is what late interaction counts for the word.
+    score: the highest cosine, which is what late interaction counts for the word.
     """
 
     word: str
     start: int
     end: int
     score: float
-    grid: Singles
+    grid: Float32Array
 
     def to_json(self) -> dict[str, Any]:
-        """What the server sends of it."""
-        return {
-            "word": self.word,
-            "start": self.start,
-            "end": self.end,
-            "score": round(self.score, 4),
-            "grid": [[round(float(cosine), 4) for cosine in row] for row in self.grid],
-        }
+        """The word as the server sends it."""
+        place = {"word": self.word, "start": self.start, "end": self.end}
+        return {**place, "score": round(self.score, 4), "grid": _rounded(self.grid)}
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The words of a text beside the parts of a picture; `box` is what the grid covers of it, as `seen_box` says."""
+    """The words of a text compared with the parts of an image. box: what the grid covers; see `seen_box`."""
 
     text: str
-    picture: ImageSource
+    image: ImageSource
     words: tuple[WordMatch, ...]
     box: Box
 
@@ -57,55 +48,47 @@ class Explanation:
         rows, columns = self.words[0].grid.shape
         return {
             "query": self.text,
-            "picture": self.picture.name,
+            "picture": self.image.name,
             "rows": rows,
             "columns": columns,
-            "box": dict(zip(("left", "top", "right", "bottom"), self.box, strict=True)),
+            "box": _box_json(self.box),
             "words": [word.to_json() for word in self.words],
         }
 
     def __str__(self) -> str:
-        """In a line, how well each word was found."""
+        """One line with the score of each word."""
         return ", ".join(f"{word.word} {word.score:.2f}" for word in self.words)
 
 
-def explain_picture(text: str, picture: ImageSource, model: Model, fragments: FloatArray | None = None) -> Explanation:
-    """Compare the words of a text with the parts of a picture.
+def explain_image(text: str, image: ImageSource, model: Model, fragments: FloatArray | None = None) -> Explanation:
+    """Compare the words of a text with the parts of an image.
 
-    fragments: the picture's, [parts, dim], where they are stored; else the picture is encoded.
+    fragments: the image's, [parts, dim], if they are stored; otherwise the image is encoded.
     """
     check_readable(text)
     preprocess = require_pixels(model.preprocess)
-    width, height = open_image(picture).size
+    width, height = open_image(image).size
     if fragments is None:
-        encoded = model.encode_images(to_pixels(picture, preprocess)[None])
+        encoded = model.encode_images(to_pixels(image, preprocess)[None])
         fragments = np.empty((0, 0), np.float32) if encoded.fragments is None else encoded.fragments[0][encoded.mask[0]]
     words = explain(text, model.encode_texts([text]), model, fragments)
-    return Explanation(text, picture, tuple(words), seen_box(preprocess, width, height))
+    return Explanation(text, image, tuple(words), seen_box(preprocess, width, height))
 
 
 def explain(text: str, encoded: Encoded, model: Model, fragments: FloatArray) -> list[WordMatch]:
-    """Compare the words of a text with the parts of a picture.
+    """Compare the words of an encoded text with the fragments of an image [parts, dim].
 
-    encoded: what the model made of the text, alone. fragments: of the picture, [parts, dim], as they are stored; those
-    beyond the grid belong to no part of it, and are left out.
-
-    A word of several tokens is as much alike a part as the most alike of its tokens.
+    Fragments beyond the model's grid belong to no part of the image and are ignored. A word of several tokens has, for
+    each part, the highest cosine of its tokens.
     """
     if encoded.fragments is None or model.grid is None:
-        raise ModelError(f"{model.name} does not tell the parts of a picture apart", "Search with another model.")
+        raise ModelError(f"{model.name} does not tell the parts of an image apart", "Search with another model.")
     rows, columns = model.grid
     if len(fragments) < rows * columns:
-        raise ModelError(f"{model.name} has a grid of {rows} x {columns}, and the picture {len(fragments)} parts")
-    words = model.tokenizer.words(text)
-    if not words:
-        raise QueryError("the query has no words to explain", "Give some words.")
+        raise ModelError(f"{model.name} has a grid of {rows} x {columns}, but the image has {len(fragments)} parts")
+    words = _words(text, model.tokenizer)
     parts = fragments[: rows * columns].astype(np.float32)
-    cosines = np.clip(encoded.fragments[0].astype(np.float32) @ parts.T, -1, 1)
-    return _matches(text, words, cosines.reshape(-1, rows, columns))
-
-
-def _matches(text: str, words: Sequence[Word], cosines: Singles) -> list[WordMatch]:
+    cosines = np.clip(encoded.fragments[0].astype(np.float32) @ parts.T, -1, 1).reshape(-1, rows, columns)
     grids = [cosines[list(word.rows)].max(axis=0) for word in words]
     return [
         WordMatch(text[word.start : word.end], word.start, word.end, float(grid.max()), grid)
@@ -113,10 +96,72 @@ def _matches(text: str, words: Sequence[Word], cosines: Singles) -> list[WordMat
     ]
 
 
-def seen_box(preprocess: Preprocess, width: int, height: int) -> Box:
-    """The box of a picture that the grid covers: left, top, right and bottom, as shares of its width and height.
+@runtime_checkable
+class HasCodes(Protocol):
+    """A model that can tell what its codes attend to: a checkpoint under torch.
 
-    Where a model crops, the box lies inside the picture; where it pads, the picture lies inside the box.
+    Codes are learned vectors that enter an encoder together with an item's words or patches (paper 3, section 4.1).
+    """
+
+    tokenizer: Tokenizer
+
+    def code_attention(self, text: str, pixels: Float32Array) -> CodeAttention:
+        """What its codes attend to in a text and in normalised pixels [1, 3, size, size]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CodesExplained:
+    """What each code attends to, as shares of all its attention.
+
+    to_words: [codes, words], of the text's codes; to_parts: [codes, rows, columns], of the image's. The rest, up to 1,
+    goes to other codes and to special tokens. box: see `seen_box`.
+    """
+
+    text: str
+    image: ImageSource
+    words: tuple[str, ...]
+    to_words: Float32Array
+    to_parts: Float32Array
+    box: Box
+
+    def to_json(self) -> dict[str, Any]:
+        """What `sightline explain --codes --json` writes."""
+        return {
+            "query": self.text,
+            "picture": self.image.name,
+            "words": list(self.words),
+            "box": _box_json(self.box),
+            "text_codes": _rounded(self.to_words),
+            "image_codes": _rounded(self.to_parts),
+        }
+
+    def __str__(self) -> str:
+        """One line with the share of attention that codes pay to words and to parts of the image."""
+        words, parts = (float(shares.sum() / len(shares)) for shares in (self.to_words, self.to_parts))
+        return f"{len(self.to_words)} codes, {words:.0%} of their attention to words, {parts:.0%} to parts of the image"
+
+
+def explain_codes(text: str, image: ImageSource, model: Model) -> CodesExplained:
+    """Ask a model what its codes attend to in a text and in an image. A word gets the attention of all its tokens."""
+    if not isinstance(model, HasCodes):
+        raise ModelError(
+            f"{model.name} does not tell what its codes attend to", "Give the checkpoint that it was exported from."
+        )
+    check_readable(text)
+    words = _words(text, model.tokenizer)
+    preprocess = require_pixels(model.preprocess)
+    width, height = open_image(image).size
+    found = model.code_attention(text, to_pixels(image, preprocess)[None])
+    to_words = np.stack([found.to_tokens[:, list(word.rows)].sum(axis=1) for word in words], axis=1)
+    spelled = tuple(text[word.start : word.end] for word in words)
+    return CodesExplained(text, image, spelled, to_words, found.to_parts, seen_box(preprocess, width, height))
+
+
+def seen_box(preprocess: Preprocess, width: int, height: int) -> Box:
+    """The box of an image that the model sees: left, top, right and bottom, as shares of its width and height.
+
+    If the model crops, the box lies inside the image; if it pads, the image lies inside the box.
 
     >>> seen_box(Preprocess(224, resize="crop", mean=(0, 0, 0), std=(1, 1, 1)), 400, 200)
     (0.25, 0.0, 0.75, 1.0)
@@ -131,3 +176,18 @@ def seen_box(preprocess: Preprocess, width: int, height: int) -> Box:
         side = max(width, height)
     across, down = side / width / 2, side / height / 2
     return 0.5 - across, 0.5 - down, 0.5 + across, 0.5 + down
+
+
+def _words(text: str, tokenizer: Tokenizer) -> list[Word]:
+    words = tokenizer.words(text)
+    if not words:
+        raise QueryError("the query has no words to explain", "Give some words.")
+    return words
+
+
+def _box_json(box: Box) -> dict[str, float]:
+    return dict(zip(("left", "top", "right", "bottom"), box, strict=True))
+
+
+def _rounded(numbers: Float32Array) -> Any:
+    return np.round(numbers.astype(np.float64), 4).tolist()

@@ -1,36 +1,18 @@
-"""Late interaction: each word looks for the patch it is most alike, and the best cosines are summed (paper 3, eq. 5).
+"""Late interaction: the sum, over the words of a text, of the best cosine with a patch of an image (paper 3, eq. 5).
 
 Products and sums are made in float32, even where fragments are stored in float16 or as whole numbers.
 """
 
 import numpy as np
 
-from sightline.arrays import Float32Array, FloatArray, Int64Array
-from sightline.errors import EvaluationError, ModelError
+from sightline.arrays import Float32Array, Int64Array
+from sightline.errors import ModelError
 from sightline.stores.base import QuantizedRows
 
 # OpenBLAS makes a product of up to so many multiplications in the thread that asks for it. Beyond, its threads wait for
 # one another by spinning: on a busy machine, a product of one millisecond has then taken two hundred.
 _TILE = 2**18
 _LEAST = 8  # vectors in a tile
-
-
-def maxsim_texts(text_rows: FloatArray, text_lengths: Int64Array, image_fragments: FloatArray) -> Float32Array:
-    """Late interaction of many texts with one image: float32 [texts].
-
-    text_rows: [all words of all texts, dim], text after text; text_lengths: [texts], how many words each has, none of
-    them zero; image_fragments: [patches, dim]. Only real fragments are given, so there is nothing to mask.
-    """
-    if len(text_rows) != text_lengths.sum():
-        raise EvaluationError(f"{len(text_rows)} text fragments where the lengths add up to {text_lengths.sum()}")
-    if not len(text_lengths):
-        return np.empty(0, dtype=np.float32)
-    if text_lengths.min() < 1:
-        raise EvaluationError(f"text {int(text_lengths.argmin())} has no fragments", "Embed it instead.")
-    if not len(image_fragments):
-        raise EvaluationError("an image without fragments", "Late interaction needs at least one patch.")
-    patches, words = (rows.astype(np.float32, copy=False) for rows in (image_fragments, text_rows))
-    return np.add.reduceat((patches @ words.T).max(axis=0), _starts(text_lengths))
 
 
 def words_with_images(words: Float32Array, images: QuantizedRows) -> Float32Array:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sightline.arrays import Float32Array
 from sightline.collection import Collection, Item
 from sightline.collection.catalog.hits import hits_of
 from sightline.errors import StoreError
@@ -14,7 +15,6 @@ from sightline.retrieval.query import EncodedQuery
 from sightline.retrieval.results import Hit
 from sightline.retrieval.stopwatch import search_stopwatch
 from sightline.server.problems import not_found
-from sightline.stores.base import Singles
 
 
 def similar(collection: Collection, id: int, k: int) -> tuple[tuple[Hit, ...], dict[str, float]]:
@@ -36,14 +36,14 @@ def similar(collection: Collection, id: int, k: int) -> tuple[tuple[Hit, ...], d
     return hits_of(collection.catalog, Ranking(others, None, watch.milliseconds), count, found), watch.milliseconds
 
 
-def _embedding(collection: Collection, id: int) -> Singles:
+def _embedding(collection: Collection, id: int) -> Float32Array:
     if id not in collection.items([id]):
         raise not_found(id)
     try:
         found = collection.store.fetch(np.array([id], dtype=np.int64), "embedding")
     except StoreError as error:  # deleted, or not searchable yet
         raise not_found(id) from error
-    embedding: Singles = found.values[0, 0]
+    embedding: Float32Array = found.values[0, 0]
     return embedding
 
 

@@ -11,7 +11,6 @@ from sightline.arrays import Float32Array
 from sightline.bundle.encoded import Encoded
 
 Ids = npt.NDArray[np.int64]
-Singles = Float32Array  # for callers that still use the old name
 Part = Literal["embedding", "fragments", "states"]
 Partition = Literal["year", "month", "folder"]
 
@@ -43,13 +42,13 @@ class PaddedVectors(NamedTuple):
 
 
 class QuantizedRows(NamedTuple):
-    """Quantised vectors of some items, item after item without padding.
+    """Vectors of some items, quantised as a rule, item after item without padding.
 
-    values: int8 [n, width]. scales: float32 [n], the factor for each vector. lengths: [items], the number of vectors of
-    each item.
+    values: int8 or float32 [n, width]. scales: float32 [n], the factor for each vector. lengths: [items], the number of
+    vectors of each item.
     """
 
-    values: npt.NDArray[np.int8]
+    values: npt.NDArray[np.int8] | Float32Array
     scales: Float32Array
     lengths: Ids
 

@@ -9,7 +9,7 @@ from PIL import Image
 from retrieval.made_up import PIXEL
 from sightline.errors import QueryError
 from sightline.retrieval.explain import Explanation, WordMatch
-from sightline.retrieval.heat import _between, check_suffix, draw, heat, lit, sheet
+from sightline.retrieval.heatmap import check_suffix, draw, heat, lit, sheet, spline_weights
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)
 
@@ -66,11 +66,11 @@ def test_a_padded_picture_is_only_the_middle_of_the_grid() -> None:
 
 
 def test_curves_go_through_the_points_and_keep_what_is_even() -> None:
-    np.testing.assert_allclose(_between(np.arange(5.0), 5), np.eye(5), atol=1e-12)
+    np.testing.assert_allclose(spline_weights(np.arange(5.0), 5), np.eye(5), atol=1e-12)
     places = np.linspace(-0.5, 4.5, 40)
-    np.testing.assert_allclose(_between(places, 5).sum(axis=1), 1)
+    np.testing.assert_allclose(spline_weights(places, 5).sum(axis=1), 1)
     inner = places[(places >= 1) & (places <= 3)]
-    np.testing.assert_allclose(_between(inner, 5) @ np.arange(5), inner)  # a straight line stays one
+    np.testing.assert_allclose(spline_weights(inner, 5) @ np.arange(5), inner)  # a straight line stays one
 
 
 def test_light_warms_and_the_rest_is_dimmed() -> None:

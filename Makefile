@@ -47,10 +47,11 @@ $(PEERS): $(READY)
 demo: $(SEARCH)
 	$(BIN)/sightline demo
 
-# Test processes must collect tests in the same order.
+# Test processes must collect tests in the same order, and have a core each.
 test: export PYTHONHASHSEED := 0
+test: export OMP_NUM_THREADS := 1
 test: $(READY)
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 $(MILVUS): .ci/milvus
 	PYTHON=$(PYTHON) .ci/milvus

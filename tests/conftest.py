@@ -1,9 +1,12 @@
 import dataclasses
+import fcntl
+import functools
 import os
 import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
@@ -12,6 +15,9 @@ from scale.milvus import MilvusServer, shared_server
 from sightline.bundle import Bundle
 from sightline.bundle.model import Calibration
 from sightline.bundle.spec import write_spec
+
+if TYPE_CHECKING:
+    from sightline.models.retriever import EncodedTensors, Retriever
 
 hypothesis.settings.register_profile("sightline", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("sightline")
@@ -38,15 +44,51 @@ def data() -> Path:
     return Path(folder)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the slowest folders, so that no process is left with a long file when the others are done."""
+    slow = ("docs", "training", "bundle", "replication", "benchmarks")
+    tests = Path(__file__).parent
+    items.sort(key=lambda item: item.path.relative_to(tests).parts[0] not in slow)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_table_of_onnx_functions() -> Iterator[None]:
+    """Have torch build its table of ONNX functions once, not for every exported graph: a third of an export's time."""
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
+        yield
+
+
 @pytest.fixture(scope="session")
 def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An exported float32 bundle of a tiny two-tower model with a shared matcher."""
+    """An exported float32 bundle of a tiny two-tower model with a shared matcher; all test processes have the same."""
     import tiny
     from sightline.onnx_export.exporter import export
 
-    folder = tmp_path_factory.mktemp("bundles") / "tiny"
-    export(tiny.retriever(tiny.DUAL), tiny.tokenizer(), folder, name="tiny")
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "tiny-bundle" / "tiny"
+    folder.parent.mkdir(exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            export(tiny.retriever(tiny.DUAL), tiny.tokenizer(), folder, name="tiny")
     return folder
+
+
+@pytest.fixture
+def traced(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exports of the tiny model copy the graphs of `tiny_bundle`, because tracing takes a while."""
+    import torch
+
+    def graphs(retriever: "Retriever", tokenizer: object, folder: Path) -> "EncodedTensors":
+        for graph in tiny_bundle.glob("*.onnx"):
+            shutil.copy(graph, folder)
+        with torch.inference_mode():
+            return retriever.encode_images(torch.zeros(2, 3, 32, 32))
+
+    monkeypatch.setattr("sightline.onnx_export.exporter._graphs", graphs)
 
 
 @pytest.fixture(scope="session")

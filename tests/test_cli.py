@@ -69,6 +69,7 @@ def test_a_bundle_names_the_images_of_class_folders(tiny_bundle: Path, tmp_path:
     assert refused.exit_code == 2
 
 
+@pytest.mark.usefixtures("traced")
 def test_a_checkpoint_and_its_bundle_score_alike(captions: Path, tmp_path: Path) -> None:
     checkpoint.save(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "checkpoint")
     exported = run("export", tmp_path / "checkpoint", "--out", tmp_path / "bundle", "--name", "mine")
@@ -104,6 +105,7 @@ def test_what_is_no_bundle_is_never_replaced_by_one(place: str, tmp_path: Path) 
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.usefixtures("traced")
 def test_quantised_weights_make_an_int8_bundle(tmp_path: Path) -> None:
     checkpoint.save(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "checkpoint")
     done = run("export", tmp_path / "checkpoint", "--out", tmp_path / "small", "--quantize", "int8")

@@ -36,6 +36,7 @@ def test_a_finished_bundle_has_a_fusion_and_a_relevance(tiny_bundle: Path, tmp_p
     assert chosen.r_sum >= alone.r_sum, "on the data it was chosen on, no other weight is better"
 
 
+@pytest.mark.usefixtures("traced")
 def test_modules_named_by_a_pattern_take_four_bits(tmp_path: Path) -> None:
     model, tokenizer = tiny.retriever(tiny.DUAL), tiny.tokenizer()
     sizes, embeddings = [], []

@@ -5,33 +5,20 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-import torch
 from typer.testing import CliRunner, Result
 
 import tiny
 from sightline.bundle import Bundle
 from sightline.bundle.relevance import PairRelevance
-from sightline.bundle.tokenizer import Tokenizer
 from sightline.cli import app
 from sightline.errors import BundleError, EvaluationError
 from sightline.models import checkpoint
-from sightline.models.retriever import EncodedTensors, Retriever
 from training import shapes
 
 Files = dict[str, bytes | None]
 
 
-@pytest.fixture(autouse=True)
-def _traced(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The graphs of the tiny model are there already: tracing them anew takes a while."""
-
-    def graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> EncodedTensors:
-        for graph in tiny_bundle.glob("*.onnx"):
-            shutil.copy(graph, folder)
-        with torch.inference_mode():
-            return retriever.encode_images(torch.zeros(2, 3, 32, 32))
-
-    monkeypatch.setattr("sightline.onnx_export.exporter._graphs", graphs)
+pytestmark = pytest.mark.usefixtures("traced")
 
 
 @pytest.fixture

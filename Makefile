@@ -72,6 +72,7 @@ results: $(READY)
 	$(BIN)/python -m benchmarks.pages.performance
 	$(BIN)/python -m benchmarks.pages.scale
 	$(BIN)/python -m benchmarks.pages.serve
+	$(BIN)/python -m benchmarks.pages.security
 
 readme: $(READY)
 	$(BIN)/python -m benchmarks.pages.readme

@@ -22,7 +22,8 @@ def command() -> str:
     """What was typed: `python -m benchmarks.NAME …` for a script of this checkout."""
     script = Path(sys.argv[0]).resolve()
     if script.is_relative_to(ROOT) and script.suffix == ".py":
-        return " ".join(["python -m", ".".join(script.relative_to(ROOT).with_suffix("").parts), *sys.argv[1:]])
+        module = ".".join(script.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
+        return " ".join(["python -m", module, *sys.argv[1:]])
     return " ".join(["python", *sys.argv])
 
 

@@ -31,7 +31,7 @@ from urllib.parse import quote
 import numpy as np
 
 from benchmarks import samples
-from benchmarks.timing import options, percentiles, save
+from benchmarks.timing import numbers, options, percentiles, save
 from sightline.bundle import Bundle
 from sightline.registry.loader import locate
 from sightline.server.limits import Limits
@@ -189,10 +189,12 @@ def gains(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     }
 
 
-def long_runs(at: Path, model: str, clients: int, seconds: float) -> Iterator[dict[str, Any]]:
-    """Without a rerank, with one, and both at once; every run with a server and queries of its own."""
-    mixed = {0: clients - clients // 4, 20: clients // 4}
-    for number, groups in enumerate(({0: clients}, {20: clients}, mixed), 1):
+def long_runs(at: Path, model: str, clients: int, seconds: float, reranks: list[int]) -> Iterator[dict[str, Any]]:
+    """With each rerank, and with the first and last at once; every run with a server and queries of its own."""
+    runs = [{rerank: clients} for rerank in reranks]
+    if len(reranks) > 1:
+        runs.append({reranks[0]: clients - clients // 4, reranks[-1]: clients // 4})
+    for number, groups in enumerate(runs, 1):
         with running(at, model, {}) as server:
             loads = asyncio.run(put_under_load(server, queries(number), seconds, groups, LONG_WARM_UP))
         for (rerank, count), load in zip(groups.items(), loads, strict=True):
@@ -210,7 +212,8 @@ def main() -> None:
     parser.add_argument("--photos", type=int, default=32)
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each long run; 0 for none")
-    parser.add_argument("--blocks", type=int, default=8)
+    parser.add_argument("--reranks", type=numbers, default=[0, 20], help="of the long runs")
+    parser.add_argument("--blocks", type=int, default=8, help="in turns; 0 for the long runs alone")
     parser.add_argument("--block-seconds", type=float, default=5.0)
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--limits", type=json.loads, help=argparse.SUPPRESS)
@@ -225,9 +228,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="sightline-serve-") as folder:
         at, photos = Path(folder) / "photos" / ".sightline", samples.encode(bundle, samples.records(arguments.photos))
         samples.make_collection(at, bundle, photos, arguments.items)
-        blocks = in_turns(at, *load, arguments.blocks, arguments.block_seconds)
-        runs = list(long_runs(at, *load, arguments.seconds)) if arguments.seconds else []
-    gained = gains(blocks)
+        blocks = in_turns(at, *load, arguments.blocks, arguments.block_seconds) if arguments.blocks else []
+        runs = list(long_runs(at, *load, arguments.seconds, arguments.reranks)) if arguments.seconds else []
+    gained = gains(blocks) if blocks else {}
     ratios = {f"answers a second together, times {way}": gain["median"] for way, gain in gained.items()}
     more = {"model": bundle.name, "items": arguments.items, "clients": arguments.clients}
     more |= {"gain_of_together_over": gained, "blocks": blocks, "runs": runs}

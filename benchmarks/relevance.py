@@ -24,13 +24,13 @@ from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.spec import read_spec, write_spec
 from sightline.bundle.words import Words, most_frequent
 from sightline.datasets import Record, read_all
-from sightline.evaluation.calibration import calibration_error
 from sightline.evaluation.encodings import Needs, encode_images
 from sightline.evaluation.relevance import (
     JudgedQuery,
     balanced_accuracy,
     best_chances,
     by_kind,
+    calibration_error,
     fit_relevance,
     judge,
     top_pairs,

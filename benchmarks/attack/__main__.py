@@ -4,7 +4,7 @@
 
 Writes benchmarks/results/attack.json, from which `make results` makes the table in docs/security.md.
 
-Serves 40 made-up pictures with the bundled model. Survived means: refused or answered, the server's processes stay
+Serves 40 made-up images with the bundled model. Survived means: refused or answered, the server's processes stay
 under 1.5 GB together, searches of others take at most four times as long as before, and the server is up afterwards.
 """
 
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def collection(folder: Path) -> Path:
-    """Forty small pictures and one of 30 MB, indexed."""
+    """Forty small images and one of 30 MB, indexed."""
     folder.mkdir()
     noise = np.random.default_rng(0)
     for number in range(40):
@@ -189,7 +189,7 @@ class Attacks:
         return connection
 
     async def _ended(self, data: bytes) -> Row:
-        """Whether the server ends when it is told to, while it decodes slow pictures."""
+        """Whether the server ends when it is told to, while it decodes slow images."""
         attacking = asyncio.ensure_future(self._uploads(data, 34))
         await asyncio.sleep(1)
         self.process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What is sent: pictures that are small as files and large or slow to decode, and requests that must be refused."""
+"""What is sent: images that are small as files and large or slow to decode, and requests that must be refused."""
 
 import io
 import json

@@ -199,7 +199,7 @@ class Bundle(Model):
         return Encoded(out["embedding"], real, out.get("fragments"), out.get("states"), tokens.truncated[places])
 
     def _encode_regions(self, regions: Float32Array, mask: BoolArray) -> Encoded:
-        """Encode regions [batch, n, width]; like texts, pictures with the same number of them together."""
+        """Encode regions [batch, n, width]; like texts, images with the same number of them together."""
 
         def alike(places: Int64Array, count: int) -> Encoded:
             own = mask[places, :count]

@@ -22,7 +22,7 @@ FORMAT = 2
 
 @dataclass(frozen=True, slots=True)
 class ImageSpec:
-    """How pictures reach the image graph, and the grid that its fragments form (rows, columns).
+    """How images reach the image graph, and the grid that its fragments form (rows, columns).
 
     preprocess: how they are sized and normalised; or
     regions: what the regions are like that the graph reads instead of pixels. One of the two.
@@ -38,7 +38,7 @@ class ImageSpec:
 
     @property
     def input(self) -> ImageInput:
-        """How the graph wants its pictures."""
+        """How the graph wants its images."""
         wanted: ImageInput | None = self.preprocess or self.regions
         return wanted  # type: ignore[return-value]  # one of them is there
 

@@ -63,7 +63,7 @@ for _name, _command in _COMMANDS.items():
 
 def main() -> None:
     """Run the command; an error that Sightline foresaw, or one of the disk, is shown as a message, not a traceback."""
-    warnings.filterwarnings("ignore", module="PIL")  # about odd metadata in pictures that open all the same
+    warnings.filterwarnings("ignore", module="PIL")  # about odd metadata in images that open all the same
     sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()  # None where the shell closed them
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # of a name that the terminal cannot write, the rest is shown

@@ -36,7 +36,7 @@ def tell_skipped(problem: "Problem") -> None:
 
 
 def tell_unreadable(title: str, problems: Sequence["Problem"]) -> None:
-    """Say which pictures could not be read, and why: the first few, and how many more."""
+    """Say which images could not be read, and why: the first few, and how many more."""
     from sightline.cli.formatting import problem_lines
 
     for line in problem_lines(title, [(one.place, one.reason) for one in problems]):

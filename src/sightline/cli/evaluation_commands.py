@@ -1,4 +1,4 @@
-"""`sightline explain` and `eval`: what a model sees in one picture, and how well it does on many."""
+"""`sightline explain` and `eval`: what a model sees in one image, and how well it does on many."""
 
 import json
 from pathlib import Path

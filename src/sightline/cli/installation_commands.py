@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def demo() -> None:
-    """See it at work in about a minute: index the pictures that come with Sightline, and search them."""
+    """See it at work in about a minute: index the images that come with Sightline, and search them."""
     import tempfile
 
     from sightline.demo import run

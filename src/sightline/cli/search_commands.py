@@ -40,7 +40,7 @@ def index(
         str | None, typer.Option(metavar="ray|ray://HOST:PORT", help="Encode on a Ray cluster, not in this process.")
     ] = None,
 ) -> None:
-    """Index pictures or texts for searching. Unchanged files are not read again."""
+    """Index images or texts for searching. Unchanged files are not read again."""
     import sightline
     from sightline.cli.formatting import report_lines
     from sightline.cli.progress import indexing

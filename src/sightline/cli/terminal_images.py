@@ -1,4 +1,4 @@
-"""Small pictures between the lines of a terminal that can show them: kitty's, iTerm2's or sixel graphics."""
+"""Small images between the lines of a terminal that can show them: kitty's, iTerm2's or sixel graphics."""
 
 import base64
 import io
@@ -23,8 +23,8 @@ _SIXEL = {"foot", "foot-extra", "mlterm", "yaft-256color"}
 
 
 def graphics(environment: Mapping[str, str] = os.environ) -> Graphics | None:
-    """How the terminal shows pictures, by what it says of itself; None where it does not, or one cannot be sure."""
-    if "TMUX" in environment or "STY" in environment:  # these pass on no pictures unless they are told to
+    """How the terminal shows images, by what it says of itself; None where it does not, or one cannot be sure."""
+    if "TMUX" in environment or "STY" in environment:  # these pass on no images unless they are told to
         return None
     term, program = environment.get("TERM", ""), environment.get("TERM_PROGRAM", "")
     if "KITTY_WINDOW_ID" in environment or term in ("xterm-kitty", "xterm-ghostty"):
@@ -35,7 +35,7 @@ def graphics(environment: Mapping[str, str] = os.environ) -> Graphics | None:
 
 
 def thumbnail(path: Path, how: Graphics) -> str:
-    """What makes a terminal show a small version of a picture; nothing where the picture cannot be opened any more."""
+    """What makes a terminal show a small version of an image; nothing where the image cannot be opened any more."""
     from sightline.media import ImageFile, open_image
 
     try:

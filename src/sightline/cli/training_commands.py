@@ -37,7 +37,7 @@ def regions(
     most: Annotated[int, typer.Option(min=1, help="Keep at most so many of a picture, the surest.")] = 100,
     skip_broken: Annotated[bool, typer.Option(help="Report broken rows and go on, instead of stopping.")] = False,
 ) -> None:
-    """Turn region features, or pictures that a detector looks at, into a store to train on, evaluate on and index.
+    """Turn region features, or images that a detector looks at, into a store to train on, evaluate on and index.
 
     When stopped, the same command goes on where it was.
     """

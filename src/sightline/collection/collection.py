@@ -71,7 +71,7 @@ class Collection:
     ) -> "Collection":
         """Open a collection, for reading.
 
-        at: its folder, or the folder of pictures that it is in; by default the nearest to the current folder. On a
+        at: its folder, or the folder of images that it is in; by default the nearest to the current folder. On a
             machine that has not indexed it, the URL of its store.
         model: the model that made it, opened or as `load` takes it; by default it is looked for when a search needs it.
         prefer_gpu: keep a copy of the embeddings on a GPU, if there is one; for collections that are searched often.

@@ -20,7 +20,7 @@ class BudgetSampler:
     The sizes in order are the same in every epoch, and so are the places where they are cut: every epoch has as many
     batches, and a run can be resumed in the middle of one. The last batch may be small.
 
-    captions_per_image, regions_per_image: [images]; tokens: [captions], lengths of all captions, picture after picture.
+    captions_per_image, regions_per_image: [images]; tokens: [captions], lengths of all captions, image after image.
 
     >>> sampler = BudgetSampler([2, 1], tokens=[5, 3, 4], regions_per_image=[10, 10], budget=30)
     >>> sorted(len(batch) for batch in sampler.batches(epoch=0))

@@ -1,6 +1,6 @@
 """COCO's own caption files: `captions_train2014.json`, `captions_val2017.json` and files in their layout.
 
-The split is the one the file's name speaks of. Pictures are looked for in `images`, or where COCO's archives unpack
+The split is the one the file's name speaks of. Images are looked for in `images`, or where COCO's archives unpack
 to when they lie beside the annotations: `train2014`, `val2014`, `train2017`, `val2017` or `images`.
 """
 
@@ -21,7 +21,7 @@ _Captions = dict[int | str, list[object]]
 
 
 def read_coco(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
-    """Read a record for each picture in the file's order; one without annotations is a record without captions."""
+    """Read a record for each image in the file's order; one without annotations is a record without captions."""
     document = json_document(path)
     try:
         entries = sequence(document.get("images"), "'images'")
@@ -35,7 +35,7 @@ def read_coco(path: Path, images: Path | None, report: Report) -> Iterator[Recor
 
 
 def _captions_by_picture(path: Path, annotations: list[object], report: Report) -> _Captions:
-    """Gather the captions of each picture: the file lists them in no useful order."""
+    """Gather the captions of each image: the file lists them in no useful order."""
     captions: _Captions = {}
     for number, annotation in enumerate(annotations):
         try:
@@ -51,7 +51,7 @@ def _captions_by_picture(path: Path, annotations: list[object], report: Report) 
 def _records(
     path: Path, entries: list[object], captions: _Captions, folder: ImageFolder, report: Report
 ) -> Iterator[Record]:
-    """Make the records and take their captions out of `captions`: what is left over belongs to no picture."""
+    """Make the records and take their captions out of `captions`: what is left over belongs to no image."""
     split = split_in_name(path.name)
     for number, entry in enumerate(entries):
         place = f"{path}:images[{number}]"

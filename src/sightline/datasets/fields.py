@@ -52,7 +52,7 @@ def file_name(value: object, what: str) -> str:
 
 
 def key_of(name: str) -> str:
-    """Name a picture where only its file has a name: that name without folder and image suffix."""
+    """Name an image where only its file has a name: that name without folder and image suffix."""
     path = PurePath(name)
     return path.stem if path.suffix.lower() in IMAGE_SUFFIXES else path.name
 

@@ -1,7 +1,7 @@
-"""A folder of pictures with their captions beside them: `dog.jpg` and `dog.txt`, one caption a line.
+"""A folder of images with their captions beside them: `dog.jpg` and `dog.txt`, one caption a line.
 
-`dog.de.txt` holds captions in German. A picture without a text file is a record without captions; a text file without
-a picture (a `README.txt`) is no concern of the data set. In a folder with subfolders `train`, `val`, `test`, these
+`dog.de.txt` holds captions in German. An image without a text file is a record without captions; a text file without
+an image (a `README.txt`) is no concern of the data set. In a folder with subfolders `train`, `val`, `test`, these
 are the splits.
 """
 
@@ -21,7 +21,7 @@ _SPLITS = {"train", "val", "test"}
 
 
 def read_folder(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
-    """Read every picture under `path`, sorted; its key is its path below. `images` does not matter here."""
+    """Read every image under `path`, sorted; its key is its path below. `images` does not matter here."""
     caption_files = lru_cache(maxsize=64)(_caption_files)
     for picture in find_images(path, lambda error: report(Problem(error.name, error.reason))):
         below = picture.relative_to(path)
@@ -37,9 +37,9 @@ def read_folder(path: Path, images: Path | None, report: Report) -> Iterator[Rec
 
 
 def _caption_files(folder: Path) -> dict[str, list[tuple[str, Path]]]:
-    """List one folder's caption files with their languages, by the stem of their picture.
+    """List one folder's caption files with their languages, by the stem of their image.
 
-    `a.de.txt` belongs to `a.de.jpg` if there is such a picture, and else to `a.jpg` in German.
+    `a.de.txt` belongs to `a.de.jpg` if there is such an image, and else to `a.jpg` in German.
     """
     names = [entry for entry in entries_of(folder) if not entry.name.startswith(".")]
     stems = {entry.stem for entry in names if entry.suffix.lower() in IMAGE_SUFFIXES}

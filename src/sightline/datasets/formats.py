@@ -21,7 +21,7 @@ from sightline.errors import DataError
 from sightline.media import find_images
 
 Reader = Callable[[Path, Path | None, Report], Iterator[Record]]
-"""Reads one file or folder: where it is, the folder of its pictures if the user gave one, and whom to tell."""
+"""Reads one file or folder: where it is, the folder of its images if the user gave one, and whom to tell."""
 
 READERS: dict[str, Reader] = {
     "shards": read_shard,

@@ -5,8 +5,8 @@
     {"image": "beach/3.jpg", "caption": "an empty beach"}
 
 Relative names start from the file's folder, or from `images`. A record without `key` is called by its image's name as
-written. Many files have a line for each caption: neighbouring lines about the same picture are one record, because
-a picture listed twice would compete with itself in a gallery. A distractor says `"captions": []`.
+written. Many files have a line for each caption: neighbouring lines about the same image are one record, because
+an image listed twice would compete with itself in a gallery. A distractor says `"captions": []`.
 """
 
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def _key(value: object) -> str:
 
 
 def _join(first: Record, second: Record) -> Record | None:
-    """Make one record of two about the same picture; None if they are about two."""
+    """Make one record of two about the same image; None if they are about two."""
     if first.key != second.key or first.image != second.image:
         return None
     if first.split != second.split:

@@ -9,9 +9,9 @@ from sightline.datasets.record import BrokenRecordError, Record
 class Keys:
     """The keys given out during one reading.
 
-    Two different pictures from two files may have the same key, because many tools count every shard from zero: the
+    Two different images from two files may have the same key, because many tools count every shard from zero: the
     later one is renamed after its file, `shard-001/000017`. A key that occurs twice in one file, or twice for the same
-    picture, is refused: that picture would be in the gallery twice, or in both train and test.
+    image, is refused: that image would be in the gallery twice, or in both train and test.
     """
 
     def __init__(self) -> None:

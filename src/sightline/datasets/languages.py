@@ -1,4 +1,4 @@
-"""Captions in several languages at once: what is said about a picture, whoever says it."""
+"""Captions in several languages at once: what is said about an image, whoever says it."""
 
 from collections.abc import Sequence
 

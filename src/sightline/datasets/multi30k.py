@@ -1,9 +1,9 @@
-"""Multi30k: parallel text files, one caption a line, line by line about the pictures of a list.
+"""Multi30k: parallel text files, one caption a line, line by line about the images of a list.
 
-`train.en`, `train.de`, … hold one caption a picture; `train.1.en` … `train.5.en` five. The list is `train_images.txt`
+`train.en`, `train.de`, … hold one caption an image; `train.1.en` … `train.5.en` five. The list is `train_images.txt`
 or `train.txt`, beside them or in `image_splits`. Compressed files (`train.en.gz`) are read as they are. Only the line
-number ties a caption to its picture, so files of unequal length are refused as a whole: one line too few, and every
-caption after it would be another picture's.
+number ties a caption to its image, so files of unequal length are refused as a whole: one line too few, and every
+caption after it would be another image's.
 """
 
 import re
@@ -26,7 +26,7 @@ _LISTS = ("{}_images.txt", "{}.images.txt", "{}.txt")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One split: the list of pictures and, by language, the files parallel to it."""
+    """One split: the list of images and, by language, the files parallel to it."""
 
     name: str
     listing: Path
@@ -34,7 +34,7 @@ class Part:
 
 
 def parts_of(folder: Path) -> list[Part]:
-    """Find the parts that a folder holds, by name; captions without a list of pictures make no part."""
+    """Find the parts that a folder holds, by name; captions without a list of images make no part."""
     files: dict[str, list[tuple[str, int, Path]]] = {}
     for path in entries_of(folder):
         found = _CAPTIONS.fullmatch(path.name)
@@ -67,7 +67,7 @@ def _records(part: Part, folder: ImageFolder, report: Report) -> Iterator[Record
     for (number, raw_name), *texts in rows:
         place = f"{part.listing}:{number}"
         try:
-            # The lists of ambiguous COCO pictures add the annotation's number: `name.jpg#123`.
+            # The lists of ambiguous COCO images add the annotation's number: `name.jpg#123`.
             name = file_name(decoded(raw_name).partition("#")[0].strip(), "the picture's name")
             captions: dict[str, tuple[str, ...]] = {}
             for (language, path), (_, raw) in zip(columns, texts, strict=True):

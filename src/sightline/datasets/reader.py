@@ -22,7 +22,7 @@ def read(
 
     path: a file, a folder, or several files by pattern (`dir/coco-train-*.tar`) or range (`dir/coco-{000..004}.tar`).
     split: only these records, by `train`, `val`, `test` or the data set's own name for a split.
-    images: the folder of the pictures, for the formats that only name them; whether each picture is there and whole
+    images: the folder of the images, for the formats that only name them; whether each image is there and whole
         is not looked into until it is opened.
     on_problem: told of each broken record, which is then skipped; without it the first one is a `DataError`.
 
@@ -44,8 +44,8 @@ def read_all(
 ) -> list[Record]:
     """Read several data sets into one list, in the order given; the options are those of `read`, for each of them.
 
-    Keys are unique over all of them: where two data sets use one key for different pictures, the later record is
-    renamed after its file (`other/key`); the same picture listed twice is a problem, as it is within one data set.
+    Keys are unique over all of them: where two data sets use one key for different images, the later record is
+    renamed after its file (`other/key`); the same image listed twice is a problem, as it is within one data set.
     """
     keys = Keys()
     listed = [paths] if isinstance(paths, str | Path) else paths

@@ -1,4 +1,4 @@
-"""One captioned picture of a data set, and what is said about one that cannot be read."""
+"""One captioned image of a data set, and what is said about one that cannot be read."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ DEFAULT_LANGUAGE = "en"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A picture and what people say about it.
+    """An image and what people say about it.
 
     `captions` goes from language to captions, as many as there happen to be: never assume five. A distractor, which
     only enlarges a gallery, has none. `image` says where the bytes are and holds no pixels, so a list of all records
     of a data set is small and travels to other processes. `key` is unique among the records of one reading.
-    `label` is the name of what the picture shows, in data sets that sort pictures into classes.
+    `label` is the name of what the image shows, in data sets that sort images into classes.
     """
 
     key: str

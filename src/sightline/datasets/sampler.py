@@ -1,7 +1,7 @@
-"""Which picture goes with which caption in which batch.
+"""Which image goes with which caption in which batch.
 
-A batch is an array [batch, 2] of integers, a pair a row: the picture's number, and the number of the caption among
-those of that picture. Pictures may have any number of captions; those without any never appear. Everything follows
+A batch is an array [batch, 2] of integers, a pair a row: the image's number, and the number of the caption among
+those of that image. Images may have any number of captions; those without any never appear. Everything follows
 from (seed, epoch) alone and leaves the global random state untouched, so that a run can be repeated, and resumed in
 the middle of an epoch.
 """
@@ -25,9 +25,9 @@ DrawRule = Literal["pairs", "unique", "one", "all"]
 class Sampler:
     """The batches of every epoch of a training.
 
-    captions_per_image: how many captions each picture has, [images].
-    draw: "pairs" (`shuffled_pairs`), "unique" (the same, no picture twice in a batch), "one" (`one_caption`) or "all"
-        (`all_captions`, where `batch_size` counts pictures).
+    captions_per_image: how many captions each image has, [images].
+    draw: "pairs" (`shuffled_pairs`), "unique" (the same, no image twice in a batch), "one" (`one_caption`) or "all"
+        (`all_captions`, where `batch_size` counts images).
     drop_last: leave out batches that are not full, so that every batch has as many negatives.
 
     >>> sampler = Sampler([5, 5, 1, 0], batch_size=2, seed=7)
@@ -75,8 +75,8 @@ def shuffled_pairs(
 ) -> Iterator[Batch]:
     """Give every caption once an epoch, in an order of its own for each epoch.
 
-    With `unique_images` no picture is twice in a batch, where its second caption would be a false negative. Every
-    caption still comes once; if a picture has more captions than there would be batches, or pictures run out towards
+    With `unique_images` no image is twice in a batch, where its second caption would be a false negative. Every
+    caption still comes once; if an image has more captions than there would be batches, or images run out towards
     the end, the last batches are smaller. `drop_last` then leaves out the fewest captions that make all batches full,
     others in each epoch.
     """
@@ -91,7 +91,7 @@ def shuffled_pairs(
 def one_caption(
     captions_per_image: Sequence[int], batch_size: int, *, seed: int, epoch: int, drop_last: bool = True
 ) -> Iterator[Batch]:
-    """Give every picture once an epoch, with one of its captions drawn at random: each weighs the same."""
+    """Give every image once an epoch, with one of its captions drawn at random: each weighs the same."""
     counts = _checked(captions_per_image, batch_size, True, drop_last)
     random = _random(seed, epoch)
     images = random.permutation(np.flatnonzero(counts))
@@ -101,7 +101,7 @@ def one_caption(
 def all_captions(
     captions_per_image: Sequence[int], batch_size: int, *, seed: int, epoch: int, drop_last: bool = True
 ) -> Iterator[Batch]:
-    """Give every picture once an epoch, with all of its captions: `batch_size` pictures and more rows a batch."""
+    """Give every image once an epoch, with all of its captions: `batch_size` images and more rows a batch."""
     counts = _checked(captions_per_image, batch_size, True, drop_last)
     images = _random(seed, epoch).permutation(np.flatnonzero(counts))
     for chosen in _cut(images, batch_size, drop_last):
@@ -117,11 +117,11 @@ def neighbours(
     seed: int,
     epoch: int,
 ) -> Iterator[Batch]:
-    """Give batches without end: of each of some clusters, `per_cluster` pictures, each with one of its captions.
+    """Give batches without end: of each of some clusters, `per_cluster` images, each with one of its captions.
 
-    cluster_of: [pictures]. Pictures of a batch are all different. A cluster is as likely to be chosen as it is large,
-    so that every picture comes about as often as any other; of one that is too small all are taken, and where all
-    clusters together are too few, any pictures fill the batch.
+    cluster_of: [images]. Images of a batch are all different. A cluster is as likely to be chosen as it is large,
+    so that every image comes about as often as any other; of one that is too small all are taken, and where all
+    clusters together are too few, any images fill the batch.
     """
     counts = _checked(captions_per_image, batch_size, True, True)
     random = _random(seed, epoch)
@@ -160,7 +160,7 @@ def _random(seed: int, epoch: int) -> np.random.Generator:
 
 
 def _captions_in_order(counts: Batch) -> Batch:
-    """Count each picture's captions from 0, picture after picture, [captions]."""
+    """Count each image's captions from 0, image after image, [captions]."""
     first = np.cumsum(counts) - counts
     return np.arange(counts.sum()) - np.repeat(first, counts)
 
@@ -171,7 +171,7 @@ def _cut(pairs: Batch, batch_size: int, drop_last: bool) -> Iterator[Batch]:
 
 
 def _with_captions(rounds: Iterator[Batch], counts: Batch, random: np.random.Generator) -> Iterator[Batch]:
-    """Give each picture of each round its next caption, in an order drawn anew for each picture."""
+    """Give each image of each round its next caption, in an order drawn anew for each image."""
     images = np.repeat(np.arange(len(counts)), counts)
     shuffled = np.lexsort((random.random(len(images)), images)) - np.repeat(np.cumsum(counts) - counts, counts)
     following = np.cumsum(counts) - counts

@@ -1,9 +1,9 @@
 """WebDataset shards: tar archives in which the files of one record stand side by side under one key.
 
 Two layouts are read, and may be mixed: `KEY.webp` with `KEY.json` (`{"captions": {"en": […], …}}`, and a `label` where
-pictures are sorted into classes), and img2dataset's
-`KEY.jpg` with `KEY.txt` (one caption) and `KEY.json` (`caption`, `status`, …). A picture with neither is a record
-without captions. Pictures are not read but passed over: a record holds the slice of the archive where its picture is.
+images are sorted into classes), and img2dataset's
+`KEY.jpg` with `KEY.txt` (one caption) and `KEY.json` (`caption`, `status`, …). An image with neither is a record
+without captions. Images are not read but passed over: a record holds the slice of the archive where its image is.
 Only in a compressed archive, where there are no slices, does it hold the bytes.
 """
 
@@ -35,7 +35,7 @@ def is_shard(path: Path) -> bool:
 
 
 def read_shard(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
-    """Read the records of one shard in their order; `images` does not matter, for a shard brings its own pictures.
+    """Read the records of one shard in their order; `images` does not matter, for a shard brings its own images.
 
     A key is the member's path up to the first dot of its base name (WebDataset's rule); members without a key or
     with a suffix that means nothing here are passed over. The split is the one the file's name speaks of. An archive

@@ -5,7 +5,7 @@ import re
 _ALIASES = {
     "train": "train",
     "training": "train",
-    "restval": "train",  # Karpathy's name for the pictures of COCO's val that everyone trains on
+    "restval": "train",  # Karpathy's name for the images of COCO's val that everyone trains on
     "val": "val",
     "valid": "val",
     "validation": "val",

@@ -1,4 +1,4 @@
-"""A demo: index the included pictures, and search them by text and by image."""
+"""A demo: index the included images, and search them by text and by image."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A search of the demo, and its introduction. `image` names one of the pictures."""
+    """A search of the demo, and its introduction. `image` names one of the images."""
 
     says: str
     text: str = ""
@@ -53,7 +53,7 @@ QUESTIONS = (
 
 
 def run(folder: Path, model: str | Path | Model = "default") -> Iterator[str]:
-    """Index the pictures into `folder` and search them; yields the lines to print."""
+    """Index the images into `folder` and search them; yields the lines to print."""
     from sightline.cli.progress import indexing
     from sightline.collection import Collection, index
     from sightline.registry.loader import load

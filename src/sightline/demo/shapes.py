@@ -23,7 +23,7 @@ SIDE = 32
 
 
 class Drawn(NamedTuple):
-    """A picture, a name for its file, and what is said about it."""
+    """An image, a name for its file, and what is said about it."""
 
     name: str
     picture: Image.Image
@@ -31,7 +31,7 @@ class Drawn(NamedTuple):
 
 
 def shapes(seed: int, copies: int = 1) -> Iterator[Drawn]:
-    """A shape in a quarter of a grey picture, 72 kinds; shade, size, place and colour differ a little each time."""
+    """A shape in a quarter of a grey image, 72 kinds; shade, size, place and colour differ a little each time."""
     chance = random.Random(seed)
     half = SIDE // 2
     for number, colour, shape, place in itertools.product(range(copies), COLOURS, SHAPES, PLACES):
@@ -58,7 +58,7 @@ def nearly(colour: tuple[int, int, int], by: int, chance: random.Random) -> tupl
 
 
 def write(folder: Path, pictures: Iterable[Drawn]) -> Path:
-    """Write pictures and a JSONL file of their captions; gives its path."""
+    """Write images and a JSONL file of their captions; gives its path."""
     folder.mkdir(parents=True)
     path = folder / "captions.jsonl"
     with path.open("w", encoding="utf-8") as file:

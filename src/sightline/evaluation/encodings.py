@@ -1,4 +1,4 @@
-"""All pictures and captions of a test set, encoded batch by batch; only what later stages need is kept."""
+"""All images and captions of a test set, encoded batch by batch; only what later stages need is kept."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ Progress = Callable[[str, int, int], None]
 
 
 _AT_ONCE: dict[Device, int] = {"cpu": 32, "gpu": 256}
-_LEAST_AHEAD = 32  # pictures that are decoded while others are encoded
+_LEAST_AHEAD = 32  # images that are decoded while others are encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,9 @@ def encode_images(
     progress: Progress | None = None,
     on_problem: Report | None = None,
 ) -> tuple[Encodings, Int64Array]:
-    """Encode all pictures that can be read, and say which: indices into `sources`, ascending.
+    """Encode all images that can be read, and say which: indices into `sources`, ascending.
 
-    The others, of which `on_problem` is told, are for the caller to count: a picture that cannot be read is a picture
+    The others, of which `on_problem` is told, are for the caller to count: an image that cannot be read is an image
     that cannot be found.
     """
     gathered = _Gathered(needs)
@@ -130,14 +130,14 @@ class SharedImages:
     def of(
         model: Model, sources: Sequence[ImageSource], needs: Needs, batch_size: int, progress: Progress | None = None
     ) -> "SharedImages":
-        """Encode all pictures that can be read."""
+        """Encode all images that can be read."""
         found: list[Problem] = []
         encodings, readable = encode_images(model, sources, needs, batch_size, progress, found.append)
         row = {sources[index].name: row for row, index in enumerate(readable)}
         return SharedImages(encodings, row, {problem.place: problem for problem in found})
 
     def taken(self, sources: Sequence[ImageSource], on_problem: Report | None = None) -> tuple[Encodings, Int64Array]:
-        """Give what `encode_images` would give of these pictures, and tell what it would tell."""
+        """Give what `encode_images` would give of these images, and tell what it would tell."""
         for source in sources:
             if on_problem and source.name in self.unreadable:
                 on_problem(self.unreadable[source.name])

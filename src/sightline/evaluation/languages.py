@@ -78,7 +78,7 @@ def evaluate_languages(
     progress: Progress | None = None,
     **options: Any,
 ) -> Languages:
-    """Evaluate in several languages; the pictures are encoded once.
+    """Evaluate in several languages; the images are encoded once.
 
     options: of `evaluate`. Records without captions in a language are left out, and counted, for that language.
     """

@@ -9,7 +9,6 @@ from sightline.arrays import BoolArray, Float32Array, Float64Array, FloatArray
 from sightline.bundle.relevance import BIAS, FEATURES, PairRelevance, features
 from sightline.bundle.words import Words
 from sightline.errors import EvaluationError
-from sightline.evaluation.calibration import calibration_error
 from sightline.evaluation.truth import SHOWN, UNKNOWN, QueryKind, TruthQuery
 
 FITTED = 50
@@ -89,6 +88,18 @@ def top_error(judged: Iterable[JudgedQuery], fitted: PairRelevance, words: Words
     """The calibration error, 0 to 1, among the k best images of each query; None without any."""
     stated, shown = top_pairs(judged, fitted, words, k)
     return calibration_error(stated, shown) if len(stated) else None
+
+
+def calibration_error(chances: FloatArray, right: BoolArray, bins: int = 15) -> float:
+    """Expected calibration error: how far stated probabilities are from observed frequencies, on average, 0 to 1.
+
+    Probabilities are put into bins of equal width; each bin counts by how many fall into it (Naeini et al. 2015).
+    """
+    chances, truth = np.asarray(chances).ravel(), np.asarray(right, dtype=np.float64).ravel()
+    place = np.minimum((chances * bins).astype(np.int64), bins - 1)
+    count = np.bincount(place, minlength=bins)
+    gap = np.abs(np.bincount(place, chances, bins) - np.bincount(place, truth, bins))
+    return float(gap.sum() / count.sum())
 
 
 def best_chances(judged: Iterable[JudgedQuery], fitted: PairRelevance, words: Words) -> tuple[Float64Array, BoolArray]:

@@ -143,7 +143,7 @@ class Evaluation:
 
 
 def _text(words: str) -> str:
-    """What any file takes: of the name of a picture that is no UTF-8, the rest."""
+    """What any file takes: of the name of an image that is no UTF-8, the rest."""
     return words.encode("utf-8", "replace").decode("utf-8")
 
 

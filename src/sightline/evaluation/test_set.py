@@ -19,7 +19,7 @@ Translator = Callable[[Sequence[str], str], Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Pictures that are asked about, with all their captions in one language, and pictures that only distract.
+    """Pictures that are asked about, with all their captions in one language, and images that only distract.
 
     image_of: [captions], index into `images`. skipped: how many records were left out for want of the language.
     asked: how many of the images are asked about, the first ones. The others and their captions are only in the way.
@@ -41,9 +41,9 @@ class Questions:
         skip_missing_language: bool = False,
         asks: str | None = None,
     ) -> "Questions":
-        """Lay out records; one without captions in `lang` is refused, or left out with its picture if so wished.
+        """Lay out records; one without captions in `lang` is refused, or left out with its image if so wished.
 
-        Of the distractors only the pictures count (see `protocols`), and none may be one of the records' as well: it
+        Of the distractors only the images count (see `protocols`), and none may be one of the records' as well: it
         would tie with itself. `asks` names the split that is asked about: records of others are in the way with their
         captions, or, without any in `lang`, as distractors.
         """

@@ -1,11 +1,11 @@
-"""Queries with what is known of every picture: it shows what is asked for, it does not, or nobody can tell.
+"""Queries with what is known of every image: it shows what is asked for, it does not, or nobody can tell.
 
 Truth comes from captions and labels. People do not mention every chair, so one word of one caption proves little:
 
-- a noun is shown if at least two captions of a picture say so, and not shown if none does nor leaves it open;
+- a noun is shown if at least two captions of an image say so, and not shown if none does nor leaves it open;
 - a phrase (`brown dog`) is shown if two captions say so, and not shown if the noun is not, or has another colour;
-- a sentence is shown by the picture that it was written for, and not by pictures whose captions share few of its words;
-- a name is shown by the pictures that are labelled with it, and not by those with another label.
+- a sentence is shown by the image that it was written for, and not by images whose captions share few of its words;
+- a name is shown by the images that are labelled with it, and not by those with another label.
 
 Everything else is unknown and left out.
 """
@@ -39,7 +39,7 @@ _ADJECTIVES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 """Adjectives by kind, and those that say that another does not hold."""
 _ENOUGH = 3  # captions, for what none of them says to count
-_SHARED = 0.5  # of the words of a sentence: a picture whose captions have as many may show it too
+_SHARED = 0.5  # of the words of a sentence: an image whose captions have as many may show it too
 _NEAR = 3  # words between an adjective and its noun, as in "brown and white dog"
 _COMMON = frozenset(
     (
@@ -53,7 +53,7 @@ _COMMON = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TruthQuery:
-    """A query, and for each picture [images] whether it shows what is asked for: SHOWN, NOT_SHOWN or UNKNOWN."""
+    """A query, and for each image [images] whether it shows what is asked for: SHOWN, NOT_SHOWN or UNKNOWN."""
 
     text: str
     kind: QueryKind
@@ -61,7 +61,7 @@ class TruthQuery:
 
 
 class Captions:
-    """The captions of pictures, searchable by word."""
+    """The captions of images, searchable by word."""
 
     def __init__(self, records: Sequence[Record], lang: str = "en") -> None:
         self.images = len(records)
@@ -82,12 +82,12 @@ class Captions:
                 self._with_stem[stem].append(number)
 
     def mentions(self, terms: Iterable[str]) -> Int64Array:
-        """How many captions of each picture [images] have one of these words or phrases."""
+        """How many captions of each image [images] have one of these words or phrases."""
         found = {number for term in terms for number in self._having(term)}
         return self._per_image(found)
 
     def together(self, adjectives: Iterable[str], nouns: Iterable[str]) -> Int64Array:
-        """How many captions of each picture have one of the adjectives shortly before one of the nouns."""
+        """How many captions of each image have one of the adjectives shortly before one of the nouns."""
         either = "|".join(map(re.escape, adjectives))
         found = set()
         for noun in nouns:
@@ -96,7 +96,7 @@ class Captions:
         return self._per_image(found)
 
     def shared(self, words: Sequence[str]) -> Int64Array:
-        """How many of these words the captions of each picture have."""
+        """How many of these words the captions of each image have."""
         total = np.zeros(self.images, dtype=np.int64)
         for stem in {_stem(word) for word in words}:
             total += self._per_image(self._with_stem.get(stem, ())) > 0
@@ -134,7 +134,7 @@ class Noun:
         return self.plural or f"{self.text}s"
 
     def truth(self, captions: Captions) -> Int8Array:
-        """Whether each picture [images] shows it."""
+        """Whether each image [images] shows it."""
         said, open_ = captions.mentions(self.terms), captions.mentions((*self.unsure, *self.other))
         truth = np.full(captions.images, UNKNOWN, dtype=np.int8)
         truth[(said == 0) & (open_ == 0) & captions.described] = NOT_SHOWN
@@ -155,13 +155,13 @@ def _noun(text: str, words: Mapping[str, Any]) -> Noun:
 
 
 def noun_queries(captions: Captions) -> Iterator[TruthQuery]:
-    """Every noun of the list, shown by a picture or not."""
+    """Every noun of the list, shown by an image or not."""
     for noun in nouns():
         yield TruthQuery(noun.text, "noun", noun.truth(captions))
 
 
 def phrase_queries(captions: Captions) -> Iterator[TruthQuery]:
-    """Every adjective with every noun of which at least one picture shows both."""
+    """Every adjective with every noun of which at least one image shows both."""
     for noun in nouns():
         shown = noun.truth(captions)
         for kind in noun.adjectives:
@@ -179,7 +179,7 @@ def phrase_queries(captions: Captions) -> Iterator[TruthQuery]:
 def sentence_queries(
     records: Sequence[Record], captions: Captions, seed: int, lang: str = "en"
 ) -> Iterator[TruthQuery]:
-    """One caption of every picture, in a random order."""
+    """One caption of every image, in a random order."""
     rng = np.random.default_rng(seed)
     for image in rng.permutation(len(records)):
         own = records[image].captions.get(lang, ())
@@ -214,7 +214,7 @@ def name_queries(records: Sequence[Record], captions: Captions) -> Iterator[Trut
 def truth_queries(
     records: Sequence[Record], *, sentences: int = 500, seed: int = 0, lang: str = "en"
 ) -> list[TruthQuery]:
-    """Queries of every kind that records give, with at least one picture of which the truth is known."""
+    """Queries of every kind that records give, with at least one image of which the truth is known."""
     captions = Captions(records, lang)
     some = (query for query, _ in zip(sentence_queries(records, captions, seed, lang), range(sentences), strict=False))
     found = [*noun_queries(captions), *phrase_queries(captions), *some, *name_queries(records, captions)]

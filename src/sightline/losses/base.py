@@ -34,15 +34,15 @@ class Inputs:
 class Pairs:
     """A batch: texts [T, …] and images [I, …], and which belong together.
 
-    text_ids [T] and image_ids [I] name the picture behind each row: a text and an image with the same id are a
-    positive pair, and never negatives of each other, however often a picture is in the batch. Numbers of texts and
+    text_ids [T] and image_ids [I] name the image behind each row: a text and an image with the same id are a
+    positive pair, and never negatives of each other, however often an image is in the batch. Numbers of texts and
     images may differ (five captions for each image, say).
 
     Where several processes train together, the batch is that of all of them, and `own_texts` and `own_images` are the
     rows that this process answers for. In a single process they are all rows.
 
-    also_positive: [T, I], bool: more right answers, such as another picture of the same label; None for no others.
-    excluded: [T, I], bool: pairs that are neither positives nor negatives, such as a picture with the same caption.
+    also_positive: [T, I], bool: more right answers, such as another image of the same label; None for no others.
+    excluded: [T, I], bool: pairs that are neither positives nor negatives, such as an image with the same caption.
     teacher_scores: [T, I], float32, the scores that a teacher gives every text with every image, where there is one.
     inputs: of this process's own rows, where a loss asks for them.
     """

@@ -23,7 +23,7 @@ class Contrastive(Loss):
     Each positive competes with the negatives alone, not with the anchor's other positives (SINCERE, Feeney and Hughes
     2024). SupCon's form, with all positives in Z, cannot reach zero, and pushes a positive away as soon as it is
     closer than its siblings: an image would be pushed from its best caption. Here one positive gives plain InfoNCE,
-    zero means solved, and a batch of one picture gives zero.
+    zero means solved, and a batch of one image gives zero.
 
     on: what stands for cos: "embedding", the cosine of one vector each, or "fragments", late interaction, whose scores
         are sums over words and so ask for a temperature about ten times as high.

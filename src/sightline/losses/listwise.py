@@ -16,7 +16,7 @@ class Listwise(Loss):
         L = 1/2 mean_c [ log sum_{j in {i} + N(c)} e^s(j,c) - s(i,c)  +  log sum_{d in {c} + N(i)} e^s(i,d) - s(i,c) ]
 
     s is the logit of `model.match`, i the image of text c (the first in the batch, where that is there twice), N(c) are
-    images and N(i) texts of other pictures, drawn without repetition in proportion to the softmax of the bi-encoder's
+    images and N(i) texts of other images, drawn without repetition in proportion to the softmax of the bi-encoder's
     cosines over `temperature`. Reranking asks which of its candidates is best, and so does this loss; `Matching` asks
     of each pair whether it fits, and is content once both of two good ones score high.
 

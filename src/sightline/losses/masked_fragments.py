@@ -1,4 +1,4 @@
-"""The masked-fragments loss: what is missing in a picture, from the rest of it and from the text."""
+"""The masked-fragments loss: what is missing in an image, from the rest of it and from the text."""
 
 from typing import Literal, get_args
 

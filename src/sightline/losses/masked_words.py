@@ -1,4 +1,4 @@
-"""The masked-words loss: which words are missing, from the others and from the picture."""
+"""The masked-words loss: which words are missing, from the others and from the image."""
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ class MaskedWords(Loss):
         L(t, i) = -1/M Σ_k log P(w_k | z_k + h_0)        L(t) = -1/M Σ_k log P(w_k | z_k)
 
     w_k are the M hidden words of text t, z_k what the text tower makes of their places, and h_0 the embedding of t's
-    image i (the first in the batch, where that is there twice). The picture is added, not attended to: what helps to
+    image i (the first in the batch, where that is there twice). The image is added, not attended to: what helps to
     guess a word must be in its embedding.
 
     z_k and h_0 are taken where embeddings are compared, projected and of unit length: the paper's towers are of one

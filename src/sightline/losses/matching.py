@@ -33,7 +33,7 @@ class Matching(Loss):
     y is 1 for a text c with its image i (the first in the batch, where that is there twice), and 0 where the image or
     the text was replaced by another of the batch. p is the sigmoid of `model.match`.
 
-    negatives: what replaces it: "random", any of another picture, all alike likely; or "hard", likely in proportion to
+    negatives: what replaces it: "random", any of another image, all alike likely; or "hard", likely in proportion to
         the softmax of the bi-encoder's cosines over `temperature` (as in ALBEF), which the matcher will meet when it
         reranks what the bi-encoder retrieved.
     per_positive: "one", as many negatives as positives, as in paper 1: texts in even rows of the batch have the image

@@ -59,7 +59,7 @@ def open_image(source: ImageSource, *, at_least: int | None = None, max_pixels: 
 
 @dataclass(frozen=True, slots=True)
 class ImageHeader:
-    """What a picture says of itself before it is decoded. progressive: of a JPEG, whose parts come in several scans."""
+    """What an image says of itself before it is decoded. progressive: of a JPEG, whose parts come in several scans."""
 
     format: str
     mode: str
@@ -68,7 +68,7 @@ class ImageHeader:
 
 
 def check_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> ImageHeader:
-    """Read a picture's header; refuse what is no picture, or has too many pixels, before a single one is decoded."""
+    """Read an image's header; refuse what is no image, or has too many pixels, before a single one is decoded."""
     data = _bytes_of(source)
     kind = detect_type(data)
     decoder = _decoder(source.name, kind)

@@ -1,8 +1,8 @@
 """Regions of an image found by a detector, which some models read instead of pixels.
 
-Where pixels have a file in some format of pictures, regions have the bytes of one NumPy array, [regions, dim + 4], in
+Where pixels have a file in some format of images, regions have the bytes of one NumPy array, [regions, dim + 4], in
 float32: the features of each region and its box, or [regions, dim] where nobody kept the boxes. So whatever handles the
-bytes of pictures (sources, hashes, archives, collections) handles regions in the same way.
+bytes of images (sources, hashes, archives, collections) handles regions in the same way.
 """
 
 import io
@@ -19,7 +19,7 @@ from sightline.media.source import ImageSource
 
 Floats = npt.NDArray[np.floating[Any]]
 CORNERS = 4
-"""The numbers of a stored box: left, top, right and bottom, as shares of the picture's width and height."""
+"""The numbers of a stored box: left, top, right and bottom, as shares of the image's width and height."""
 BOX_DIMS = (0, 6, 7)
 
 
@@ -57,7 +57,7 @@ def box_numbers(boxes: Float32Array, box_dim: int) -> Float32Array:
 
 
 def region_bytes(features: Floats, boxes: Floats | None) -> bytes:
-    """The bytes that stand for the regions of a picture: features [n, dim] and boxes [n, 4]."""
+    """The bytes that stand for the regions of an image: features [n, dim] and boxes [n, 4]."""
     both = features if boxes is None else np.concatenate([features, boxes], axis=1)
     stream = io.BytesIO()
     np.save(stream, np.ascontiguousarray(both, dtype=np.float32), allow_pickle=False)
@@ -65,7 +65,7 @@ def region_bytes(features: Floats, boxes: Floats | None) -> bytes:
 
 
 def to_regions(source: ImageSource, config: RegionConfig) -> Float32Array:
-    """Read the regions of a picture as a model wants them: float32 [n, width]; a `MediaError` where that cannot be."""
+    """Read the regions of an image as a model wants them: float32 [n, width]; a `MediaError` where that cannot be."""
     stored = _array(source)
     dim = config.feature_dim
     if stored.shape[1] not in (dim, dim + CORNERS):

@@ -97,7 +97,7 @@ class ImageBytes:
 
 @dataclass(frozen=True, slots=True)
 class PreparedImage:
-    """A picture that was made a model's input already, elsewhere: float32 [3, size, size]."""
+    """An image that was made a model's input already, elsewhere: float32 [3, size, size]."""
 
     name: str
     pixels: npt.NDArray[np.float32] = field(repr=False)

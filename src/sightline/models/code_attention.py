@@ -20,7 +20,7 @@ from sightline.models.single_stream import SingleStream
 def code_attention(retriever: Retriever, tokens: Tokens, pixels: Tensor) -> CodeAttention:
     """What each code of a model attends to, by the mean over the heads of the last layer.
 
-    tokens: of one text, [1, n]; pixels: of one picture, [1, 3, size, size].
+    tokens: of one text, [1, n]; pixels: of one image, [1, 3, size, size].
     """
     if not isinstance(retriever, DualStream | SingleStream) or not retriever.config.codes:
         raise ModelError("this model has no codes", "Train one that has: recipes/inflate-codes.toml.")
@@ -74,7 +74,7 @@ def _reads_pooled(retriever: DualStream | SingleStream) -> bool:
 
 
 def _on_grid(attention: Tensor, tower: ImageTower, pixels: Tensor | None) -> Tensor:
-    """Attention [codes, n] to what is read before the codes, as [codes, rows, columns] of the picture.
+    """Attention [codes, n] to what is read before the codes, as [codes, rows, columns] of the image.
 
     pixels: given where pooled patches are read; a cluster's attention is shared out evenly among its patches.
     """

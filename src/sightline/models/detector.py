@@ -20,9 +20,9 @@ _COUNT = ".num_batches_tracked"  # of batches that a normalisation has seen: onl
 
 
 class Detections(NamedTuple):
-    """What a detector found in a picture, a region for each of its queries.
+    """What a detector found in an image, a region for each of its queries.
 
-    boxes: [n, 4], left, top, right and bottom as shares of the picture's sides. classes: [n, labels], how the region is
+    boxes: [n, 4], left, top, right and bottom as shares of the image's sides. classes: [n, labels], how the region is
     distributed over them, given that something is there. confidence: [n], the probability of the likeliest class, that
     nothing is there considered. features: [n, dim], the vectors of the queries as the last layer left them.
     """
@@ -65,7 +65,7 @@ class Detector:
 
     @torch.inference_mode()
     def detect(self, image: Image.Image) -> Detections:
-        """Look at one picture; alone, so that no padding has to be told from it."""
+        """Look at one image; alone, so that no padding has to be told from it."""
         prepared = self.processor(images=image, return_tensors="pt").to(self.model.device)
         inputs = {"pixel_values": prepared["pixel_values"]}
         if self._takes_mask and "pixel_mask" in prepared:
@@ -77,7 +77,7 @@ class Detector:
         return Detections(_corners(out.pred_boxes[0].float()), classes, confidence, features)
 
     def find(self, records: Iterable[Record], on_problem: Report | None = None) -> Iterator[Found]:
-        """Look at every picture of a data set, which keeps its captions and its split, and is called by its key.
+        """Look at every image of a data set, which keeps its captions and its split, and is called by its key.
 
         on_problem: told of each that cannot be opened, which is then skipped; else the first one is a `DataError`.
         """
@@ -101,6 +101,6 @@ def _classes(logits: Tensor, labels: int) -> tuple[Tensor, Tensor]:
 
 
 def _corners(boxes: Tensor) -> Tensor:
-    """From the middle, width and height of boxes [n, 4] to their corners, within the picture."""
+    """From the middle, width and height of boxes [n, 4] to their corners, within the image."""
     middle, half = boxes[:, :2], boxes[:, 2:] / 2
     return torch.cat([middle - half, middle + half], 1).clamp(0, 1)

@@ -15,7 +15,7 @@ from sightline.models.towers import TowerConfig
 class DualStreamConfig:
     """What a two-tower model is made of.
 
-    image: the vision encoder, of pictures sized as `preprocess` says; or regions: detected regions instead of a vision
+    image: the vision encoder, of images sized as `preprocess` says; or regions: detected regions instead of a vision
     encoder, what they are like. One of the two. Embeddings of regions are made of the mean of them all, unless there is
     an image_reader (paper 4) or there are relations (paper 2).
     matcher: "none"; "shared" (the text tower itself reads [words ; image]: the JOINT model of paper 1, section 3.4);
@@ -25,8 +25,8 @@ class DualStreamConfig:
     matcher_reads: the matcher's text input, "words" (word vectors, so that it reads from scratch) or "states" (what the
     text tower made of them, so that it continues).
     matcher_layer: the layer of the image tower, counted from 1, whose patches the matcher reads; 0 is the last. A tower
-    that was fine-tuned on few pictures knows them by heart, and what a matcher learns from its last layer does not hold
-    for others; a layer below those that were trained (`optimizer.frozen_layers`) treats all pictures alike.
+    that was fine-tuned on few images knows them by heart, and what a matcher learns from its last layer does not hold
+    for others; a layer below those that were trained (`optimizer.frozen_layers`) treats all images alike.
     pool, pool_to: image fragments are pooled to a "grid" of so many rows, or by "kmeans" to so many clusters (paper 3,
     section 5); 0 keeps the tower's own. Regions are no grid, and are pooled by "kmeans" alone.
     pool_layer: the image tower pools to its grid after this many layers, and those above read fewer patches. 0

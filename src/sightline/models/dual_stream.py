@@ -1,4 +1,4 @@
-"""Two towers, one for pictures and one for texts, with a matcher across them."""
+"""Two towers, one for images and one for texts, with a matcher across them."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from sightline.models.towers import TowerConfig
 
 
 class _Given(NamedTuple):
-    """What the image side has of pictures before it reads them.
+    """What the image side has of images before it reads them.
 
     pooled: [batch, width], each as a whole. fragments: [batch, n, width]. mask: [batch, n], true where one is real.
     for_matcher: [batch, n, width], the same fragments as the matcher reads them.

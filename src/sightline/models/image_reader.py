@@ -1,4 +1,4 @@
-"""A transformer of its own for pictures: it reads regions, or what an image tower saw, as if words (papers 3, 4)."""
+"""A transformer of its own for images: it reads regions, or what an image tower saw, as if words (papers 3, 4)."""
 
 import torch
 from torch import Tensor, nn
@@ -10,12 +10,12 @@ from sightline.models.text_tower import TextTower
 
 
 class ImageReader(nn.Module):
-    """Reads [CLS] and the fragments of a picture: patches row by row, each at its own position; or a set of regions.
+    """Reads [CLS] and the fragments of an image: patches row by row, each at its own position; or a set of regions.
 
     The image encoder of papers 3 and 4: three or twelve layers over the regions that a frozen detector found. Here any
     BERT-type encoder, over regions or over the patches of an image tower, or clusters of them.
 
-    hidden: the width of a fragment. places: how many fragments a picture has; 0 for regions, of which there may be any
+    hidden: the width of a fragment. places: how many fragments an image has; 0 for regions, of which there may be any
     number, and whose boxes say where they are. codes: how many learned vectors it reads behind patches (paper 3).
     """
 
@@ -29,7 +29,7 @@ class ImageReader(nn.Module):
         self.codes = new_codes(codes, self.tower.hidden, spread)
 
     def forward(self, fragments: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Read fragments [batch, n, hidden]: [batch, 1 + n + codes, width], the picture as a whole first.
+        """Read fragments [batch, n, hidden]: [batch, 1 + n + codes, width], the image as a whole first.
 
         mask: [batch, n], true where a region is real; None for patches, which all are.
         """

@@ -1,7 +1,7 @@
-"""Texts and pictures read with gaps: what a two-tower model makes of words and fragments that it was not shown.
+"""Texts and images read with gaps: what a two-tower model makes of words and fragments that it was not shown.
 
 What is hidden is replaced before any trained weight reads it. All answers are where embeddings are compared: projected
-as an item's embedding is, and of unit length, so that a word and a picture can be added whatever the towers' widths.
+as an item's embedding is, and of unit length, so that a word and an image can be added whatever the towers' widths.
 
 Fragments are hidden, and have features to be guessed, in one of three ways:
 
@@ -10,7 +10,7 @@ Fragments are hidden, and have features to be guessed, in one of three ways:
 - A model of pixels with an `image_reader`: fragments are what the frozen image tower saw. They are hidden from the
   reader in the same way.
 - A model without: fragments are all patches of the image tower, which has frozen lower layers. Hidden patches are zero
-  (the mean colour) in the picture itself, and what the frozen layers make of the whole picture is to be guessed.
+  (the mean colour) in the image itself, and what the frozen layers make of the whole image is to be guessed.
 """
 
 from typing import TypeAlias
@@ -57,7 +57,7 @@ def feature_width(model: DualStream) -> int:
 
 
 def may_hide(model: DualStream, images: Images) -> Tensor:
-    """Which fragments of pictures may be hidden, [batch, n]: regions that are there, or all patches."""
+    """Which fragments of images may be hidden, [batch, n]: regions that are there, or all patches."""
     if isinstance(images, Regions):
         return images.mask
     tower = _tower(model)
@@ -74,7 +74,7 @@ def read_with_gaps(model: DualStream, tokens: Tokens, hidden: Tensor, blank: Ten
 
 
 def see_with_gaps(model: DualStream, images: Images, hidden: Tensor) -> Tensor:
-    """Look at pictures without their hidden fragments [batch, n]: every one, [batch, n, embedding_dim].
+    """Look at images without their hidden fragments [batch, n]: every one, [batch, n, embedding_dim].
 
     images: as `looked` gives them.
     """
@@ -90,7 +90,7 @@ def see_with_gaps(model: DualStream, images: Images, hidden: Tensor) -> Tensor:
 
 
 def _covered(tower: ImageTower, pixels: Tensor, hidden: Tensor) -> Tensor:
-    """What the tower makes of all patches of pictures whose hidden ones are of the mean colour."""
+    """What the tower makes of all patches of images whose hidden ones are of the mean colour."""
     side = pixels.shape[-1] // tower.rows
     covered = hidden.view(-1, 1, tower.rows, tower.rows).repeat_interleave(side, 2).repeat_interleave(side, 3)
     rest = pixels.shape[-1] - tower.rows * side

@@ -1,4 +1,4 @@
-"""How pictures and texts reach a published model: read off the files of its processor and tokenizer."""
+"""How images and texts reach a published model: read off the files of its processor and tokenizer."""
 
 import json
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ _PUNCTUATION = r"[!-/:-@\[-`{-~]"
 
 
 def preprocess_of(folder: Path, square: int | None = None) -> Preprocess:
-    """How a model wants its pictures, as its processor's configuration says.
+    """How a model wants its images, as its processor's configuration says.
 
-    square: the side for a model whose processor keeps the shape of a picture; ours are then squashed to this square.
+    square: the side for a model whose processor keeps the shape of an image; ours are then squashed to this square.
     """
     said = _processor(folder)
     if said.get("resample") not in _INTERPOLATIONS:
@@ -46,7 +46,7 @@ def preprocess_of(folder: Path, square: int | None = None) -> Preprocess:
 
 
 def square_of_patches(folder: Path) -> int:
-    """The side of the square that a NaFlex processor makes of a square picture."""
+    """The side of the square that a NaFlex processor makes of a square image."""
     said = _processor(folder)
     return int(said["patch_size"]) * isqrt(int(said["max_num_patches"]))
 

@@ -1,7 +1,7 @@
 """Published models that read words and detected regions in one transformer: Oscar (and VinVL), and UNITER.
 
 Neither is part of transformers. Their checkpoints are state dicts, read here by the names that their authors published:
-inside is a plain BERT, and around it an embedding of regions and a head that says whether text and picture match.
+inside is a plain BERT, and around it an embedding of regions and a head that says whether text and image match.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ class OscarRegions(nn.Module):
 
 
 class UniterRegions(nn.Module):
-    """UNITER's regions: feature and box each mapped and normalised, added to the type of a picture, and normalised."""
+    """UNITER's regions: feature and box each mapped and normalised, added to the type of an image, and normalised."""
 
     def __init__(self, regions: RegionConfig, hidden: int) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ class TwoTowers(Pretrained):
         self.pad_id = pad_id
 
     def image_features(self, pixels: Tensor) -> TowerFeatures:
-        """Run the image tower: its projected vector is all that is kept of a picture."""
+        """Run the image tower: its projected vector is all that is kept of an image."""
         pooled = self.model.get_image_features(pixel_values=pixels).pooler_output
         return TowerFeatures(pooled, pooled.new_zeros(pooled.shape[0], 0, 0))
 
@@ -72,9 +72,9 @@ class SiglipTowers(TwoTowers):
 
 
 class NaFlexTowers(SiglipTowers):
-    """SigLIP 2 of any resolution (NaFlex), which reads a picture as a row of patches, as many as its shape asks for.
+    """SigLIP 2 of any resolution (NaFlex), which reads an image as a row of patches, as many as its shape asks for.
 
-    Here every picture is a square of as many patches as the model's own processor makes of a square one.
+    Here every image is a square of as many patches as the model's own processor makes of a square one.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class NaFlexTowers(SiglipTowers):
         self.register_buffer("positions", positions, persistent=False)
 
     def image_features(self, pixels: Tensor) -> TowerFeatures:
-        """Cut pictures into patches, row by row, colours innermost, and run the image tower over them."""
+        """Cut images into patches, row by row, colours innermost, and run the image tower over them."""
         vision, side = self.model.vision_model, (self.rows, self.patch)
         squares = pixels.reshape(pixels.shape[0], 3, *side, *side).permute(0, 2, 4, 3, 5, 1)
         patches = vision.embeddings.patch_embedding(squares.reshape(pixels.shape[0], self.rows**2, -1))

@@ -1,4 +1,4 @@
-"""The interface of every trainable model: encode pictures, encode texts, match the two."""
+"""The interface of every trainable model: encode images, encode texts, match the two."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ class TowerFeatures(NamedTuple):
 class Regions(NamedTuple):
     """A batch of detected regions.
 
-    features: [batch, n, dim]; boxes: [batch, n, 6 or 7, or 0], relative to the picture; mask: [batch, n].
+    features: [batch, n, dim]; boxes: [batch, n, 6 or 7, or 0], relative to the image; mask: [batch, n].
     """
 
     features: Tensor
@@ -103,7 +103,7 @@ class Retriever(nn.Module, ABC):
 
     @property
     def reads_pixels(self) -> bool:
-        """Whether its pictures are pixels, and not detected regions."""
+        """Whether its images are pixels, and not detected regions."""
         return True
 
     @abstractmethod

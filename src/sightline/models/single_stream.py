@@ -22,7 +22,7 @@ class SingleStreamConfig:
     """What a single-stream model is made of.
 
     transformer: the BERT-type encoder that reads everything.
-    image: the vision encoder whose patch vectors are the image fragments, of pictures sized as `preprocess` says; or
+    image: the vision encoder whose patch vectors are the image fragments, of images sized as `preprocess` says; or
     regions: detected regions instead of a vision encoder, what they are like. One of the two.
     embedding_dim: 0 takes the mean of the transformer's outputs as it is (paper 1, section 3.2).
     pool, pool_to: image fragments are pooled before the transformer reads them, patches to a "grid" of so many rows,

@@ -33,7 +33,7 @@ class TextTower(nn.Module):
         config = encoder.config
         self.first_position = first_position(config)
         # One position stands for every image fragment and every code, the first that no word can have: they are a set,
-        # and what place they have in the picture is in their vectors. So the length of a text never moves them.
+        # and what place they have in the image is in their vectors. So the length of a text never moves them.
         self.image_position = self.first_position + max_length
         positions = getattr(config, "max_position_embeddings", None)  # a recurrent encoder has none
         if positions is not None and self.image_position >= positions:

@@ -74,7 +74,7 @@ class TorchModel(Model):
 
     @cached_property
     def sha256(self) -> str:
-        """Tells it from every other model, by its weights and by how pictures and texts reach it."""
+        """Tells it from every other model, by its weights and by how images and texts reach it."""
         digest = hashlib.sha256(repr((self.preprocess, self.tokenizer.max_length)).encode())
         for name, tensor in sorted(self.retriever.state_dict().items()):
             digest.update(name.encode())

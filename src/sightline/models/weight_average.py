@@ -1,6 +1,6 @@
 """Between two sets of weights: a fine-tuned encoder drawn back towards the one it came from.
 
-Fine-tuning on a few thousand pictures gains on pictures like them and loses on others; on the straight line between
+Fine-tuning on a few thousand images gains on images like them and loses on others; on the straight line between
 the two sets of weights there are points that keep most of the gain and lose little (Wortsman et al. 2022, WiSE-FT).
 """
 

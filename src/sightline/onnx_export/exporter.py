@@ -91,9 +91,9 @@ def export(
 
     The graphs have a dynamic batch and, for texts and regions, a dynamic length. precision: of the weights; of an int8
     bundle, modules whose path matches the pattern `four_bits` take only four bits a weight, and the image graph is
-    faster where `pictures` are given, a hundred like those to come, as pixels [pictures, 3, size, size]. held_out:
+    faster where `pictures` are given, a hundred like those to come, as pixels [images, 3, size, size]. held_out:
     captions not trained on, by which the bundle is finished (see `finish`); `progress` is told how far that is, and
-    `on_problem` of pictures among them that cannot be read. trained_on: captions that the model was trained on; the
+    `on_problem` of images among them that cannot be read. trained_on: captions that the model was trained on; the
     bundle keeps their words, to know which ones it can read.
     """
     with _in_place_of(Path(out).resolve()) as building:

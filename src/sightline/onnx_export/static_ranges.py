@@ -23,7 +23,7 @@ Sample = Mapping[str, npt.NDArray[Any]]
 
 
 def pictures_of(records: Sequence[Record], preprocess: ImageInput, count: int = 128) -> Floats:
-    """Pixels [pictures, 3, size, size] of some pictures of a data set, spread evenly over it; unreadable ones apart."""
+    """Pixels [images, 3, size, size] of some images of a data set, spread evenly over it; unreadable ones apart."""
     chosen = records[:: max(1, len(records) // count)][:count]
     loaded = list(load_pixels([record.image for record in chosen], preprocess))
     pixels = [one.pixels for one in loaded if one.pixels is not None]

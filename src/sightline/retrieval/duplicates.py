@@ -1,8 +1,8 @@
 """Pictures that are the same to the eye: resized, recompressed or slightly edited copies, shown as one.
 
-Embeddings alone cannot tell: those of a small picture and of its copy saved at half the quality have cosines down to
+Embeddings alone cannot tell: those of a small image and of its copy saved at half the quality have cosines down to
 0.85, and so have those of two photos of dogs in snow. What is stored for the matcher can, for it keeps its place: patch
-by patch, copies agree with a mean cosine of 0.8 to 0.95, and other pictures, however alike, hardly with 0.6.
+by patch, copies agree with a mean cosine of 0.8 to 0.95, and other images, however alike, hardly with 0.6.
 """
 
 from collections.abc import Callable
@@ -16,22 +16,22 @@ from sightline.stores.base import Ids, Store
 
 Duplicates = Literal["fold", "show"]
 IsSame = Callable[[int, Ids], BoolArray]
-"""Tells of one picture and some others, by their places, which of the others are the same."""
+"""Tells of one image and some others, by their places, which of the others are the same."""
 
 ALIKE = 0.75
-"""Mean cosine of patches from which pictures count as the same, and cosine of embeddings from which that is asked."""
+"""Mean cosine of patches from which images count as the same, and cosine of embeddings from which that is asked."""
 
 IDENTICAL = 0.95
-"""Cosine of embeddings from which pictures count as the same where nothing is stored of their patches."""
+"""Cosine of embeddings from which images count as the same where nothing is stored of their patches."""
 
 
 def leaders(embeddings: Float32Array, least: float, is_same: IsSame | None = None) -> Ids:
-    """For each of the pictures [n, dim], best first, the first picture that it is the same as; that may be itself.
+    """For each of the images [n, dim], best first, the first image that it is the same as; that may be itself.
 
-    least: the cosine from which two may be the same. is_same: looks more closely at such pictures.
+    least: the cosine from which two may be the same. is_same: looks more closely at such images.
 
-    Every picture is held against leaders only, never against followers: so a long row of small changes, such as the
-    frames of a film, does not become one picture.
+    Every image is held against leaders only, never against followers: so a long row of small changes, such as the
+    frames of a film, does not become one image.
 
     >>> leaders(np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32), 0.95).tolist()
     [0, 1, 0]
@@ -54,7 +54,7 @@ def leaders(embeddings: Float32Array, least: float, is_same: IsSame | None = Non
 
 @dataclass(slots=True)
 class Patches:
-    """Compares pictures of a store, by their places in `ids`, patch by patch.
+    """Compares images of a store, by their places in `ids`, patch by patch.
 
     kept: the patches of those that others were held against. They are few, however many copies of each there are.
     """
@@ -74,7 +74,7 @@ class Patches:
         return self.kept[place]
 
     def _read(self, place: int) -> Float32Array:
-        """The states [patches, width] of a picture, each of unit length."""
+        """The states [patches, width] of an image, each of unit length."""
         values = self.store.fetch(self.ids[place : place + 1], "states").values[0]
         lengths = np.linalg.norm(values, axis=-1, keepdims=True)
         unit: Float32Array = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)

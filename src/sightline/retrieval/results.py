@@ -19,7 +19,7 @@ class Hit:
     score: by the stage that judged it last, which `stage` names; only scores of one stage can be compared.
     relevance: the probability that it is what was asked for; None where the model cannot tell.
     text, line, key: of a text, what it says, the line it stands on, and the id it was given there.
-    copies: other files with exactly the same content. folded: files that show the same picture, slightly changed.
+    copies: other files with exactly the same content. folded: files that show the same image, slightly changed.
     width, height: in pixels. taken: when, in ISO 8601.
     """
 

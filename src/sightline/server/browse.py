@@ -24,7 +24,7 @@ def some_items(current: CurrentCollection, k: int, where: str | None) -> dict[st
 
 
 def filter_choices(current: CurrentCollection) -> dict[str, Any]:
-    """Every folder with the number of files in and below it, and the first and the last time that a picture has."""
+    """Every folder with the number of files in and below it, and the first and the last time that an image has."""
     with current.use() as collection:
         first, last = _row(collection, "SELECT min(taken), max(taken) FROM contents")
         taken = {"taken": {"first": first, "last": last}} if first else {}

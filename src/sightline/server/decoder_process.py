@@ -1,9 +1,9 @@
-"""A process that decodes pictures for the server, one after another, and can be ended at any time.
+"""A process that decodes images for the server, one after another, and can be ended at any time.
 
     python -P -m sightline.server.decoder_process
 
 Requests come from standard input and answers go to standard output. Each is a line of JSON, whose `bytes` says how many
-bytes follow it. The process ends when its input does, and when a picture takes longer than it may.
+bytes follow it. The process ends when its input does, and when an image takes longer than it may.
 """
 
 import io
@@ -23,7 +23,7 @@ from sightline.media.open import ImageHeader, check_image
 
 TASKS = ("pixels", "thumbnail", "jpeg")
 _PLAIN_MODES = ("1", "L", "RGB", "CMYK", "YCbCr")
-_HEADROOM = 2**30  # of address space beside the pictures
+_HEADROOM = 2**30  # of address space beside the images
 _NICE = 10
 
 
@@ -60,7 +60,7 @@ def write_message(stream: IO[bytes], header: dict[str, Any], data: bytes) -> Non
 
 
 def estimated_bytes(header: ImageHeader, at_least: int | None) -> int:
-    """How much memory decoding a picture takes at most, from what its header says.
+    """How much memory decoding an image takes at most, from what its header says.
 
     A JPEG is decoded at an eighth of its sides or more, as long as `at_least` pixels are left of the shorter one; a
     progressive one has all its coefficients in memory. Others are decoded whole and copied, more often where they are
@@ -100,7 +100,7 @@ def _at_least(header: dict[str, Any]) -> int | None:
 
 
 def _done(header: dict[str, Any], source: ImageBytes) -> tuple[dict[str, Any], bytes]:
-    """A picture as the model reads it, or as a JPEG of its own or of a smaller size."""
+    """An image as the model reads it, or as a JPEG of its own or of a smaller size."""
     if header["task"] == "pixels":
         pixels = to_pixels(source, _preprocess(header), header["max_pixels"])
         return {"shape": pixels.shape}, np.ascontiguousarray(pixels).tobytes()
@@ -120,7 +120,7 @@ def _preprocess(header: dict[str, Any]) -> Preprocess:
 
 
 def _limit_memory(most: int) -> None:
-    """Let the process have no more address space than a picture may take, beside what it has without one."""
+    """Let the process have no more address space than an image may take, beside what it has without one."""
     if sys.platform != "linux":
         return
     import resource

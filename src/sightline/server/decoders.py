@@ -27,16 +27,16 @@ _READ_BYTES = 2**20
 _LARGEST_ANSWER = 512 * 2**20
 _COMMAND = (sys.executable, "-P", "-m", "sightline.server.decoder_process")  # -P: never import from the current folder
 _ENVIRONMENT = {
-    "MALLOC_MMAP_THRESHOLD_": "131072",  # glibc gives the memory of a picture back as soon as it is free
+    "MALLOC_MMAP_THRESHOLD_": "131072",  # glibc gives the memory of an image back as soon as it is free
     "OPENBLAS_NUM_THREADS": "1",
 }
 
 
 class DecoderPool:
-    """A few processes that decode pictures. Safe to use from many threads.
+    """A few processes that decode images. Safe to use from many threads.
 
-    A picture that needs more than `limits.decode_bytes` by its header is refused if it was uploaded; one of the
-    collection may take up to `limits.large_decode_bytes`, one such picture at a time.
+    An image that needs more than `limits.decode_bytes` by its header is refused if it was uploaded; one of the
+    collection may take up to `limits.large_decode_bytes`, one such image at a time.
     """
 
     def __init__(self, limits: Limits, processes: int | None = None) -> None:
@@ -48,12 +48,12 @@ class DecoderPool:
         self._large = threading.Lock()
 
     def start(self) -> None:
-        """Start the processes, which take a moment to be ready, before the first picture needs them."""
+        """Start the processes, which take a moment to be ready, before the first image needs them."""
         for decoder in self._all:
             decoder.start()
 
     def pixels(self, source: ImageBytes, preprocess: Preprocess) -> npt.NDArray[np.float32]:
-        """An uploaded picture as a model reads it: float32 [3, size, size]."""
+        """An uploaded image as a model reads it: float32 [3, size, size]."""
         task = {"task": "pixels", "preprocess": settings.plain(preprocess), "max_pixels": self._limits.pixels}
         answer, data = self._run(source, task, self._limits.decode_bytes)
         if "needed" in answer:
@@ -61,11 +61,11 @@ class DecoderPool:
         return np.frombuffer(data, np.float32).reshape(answer["shape"]).copy()
 
     def thumbnail(self, source: ImageBytes, side: int, quality: int) -> bytes:
-        """A picture of the collection as a JPEG whose longer side is at most `side`."""
+        """An image of the collection as a JPEG whose longer side is at most `side`."""
         return self._own(source, {"task": "thumbnail", "side": side, "quality": quality})
 
     def jpeg(self, source: ImageBytes, quality: int) -> bytes:
-        """A picture of the collection as a JPEG of the same size."""
+        """An image of the collection as a JPEG of the same size."""
         return self._own(source, {"task": "jpeg", "quality": quality})
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class DecoderPool:
         return data
 
     def _run(self, source: ImageBytes, task: dict[str, Any], max_bytes: int) -> tuple[dict[str, Any], bytes]:
-        """Have a process do something with a picture; a `MediaError` where it cannot be done."""
+        """Have a process do something with an image; a `MediaError` where it cannot be done."""
         header = {**task, "name": source.name, "max_bytes": max_bytes, "seconds": self._limits.decode_seconds}
         decoder = self._acquire()
         try:
@@ -125,7 +125,7 @@ class _Decoder:
                     _COMMAND,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,  # libraries for pictures write what they think of a file
+                    stderr=subprocess.DEVNULL,  # libraries for images write what they think of a file
                     env={**os.environ, **_ENVIRONMENT},
                     start_new_session=True,  # Ctrl-C is the server's to answer
                 )

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 class Limits:
     """Everything that is bounded.
 
-    upload_bytes: of the body of a request. pixels: of a picture that is sent.
+    upload_bytes: of the body of a request. pixels: of an image that is sent.
     picture_bytes: of a file of the collection that is sent back. own_pixels: of one that is decoded.
-    decode_bytes: memory for decoding one picture; large_decode_bytes: for one of the collection, one at a time.
-    decode_seconds: time for decoding one picture.
-    items: texts, pictures or pairs in one request for other programs. characters: of one text.
+    decode_bytes: memory for decoding one image; large_decode_bytes: for one of the collection, one at a time.
+    decode_seconds: time for decoding one image.
+    items: texts, images or pairs in one request for other programs. characters: of one text.
     results, rerank, late: of one search. late_all: items of a collection that a search may rank by their parts.
     seconds: from the first byte of a request to the first of its answer.
     header_seconds: for a client to send the head of a request. write_seconds: for it to take a part of an answer.

@@ -1,4 +1,4 @@
-"""What clients send: searches by query string, JSON or form, and batches of texts and pictures for other programs."""
+"""What clients send: searches by query string, JSON or form, and batches of texts and images for other programs."""
 
 import base64
 import binascii
@@ -71,7 +71,7 @@ class PictureSearch(Search):
 
 
 class Embed(BaseModel):
-    """Texts and pictures to be embedded."""
+    """Texts and images to be embedded."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -80,7 +80,7 @@ class Embed(BaseModel):
 
 
 class Pair(BaseModel):
-    """A text, and a picture that is sent or an item of the collection."""
+    """A text, and an image that is sent or an item of the collection."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -104,7 +104,7 @@ class Match(BaseModel):
 
 
 async def read_form(request: Request, limits: Limits) -> tuple[PictureSearch, ImageBytes | None]:
-    """A search that comes as a form: fields as in JSON, and a picture called `image`."""
+    """A search that comes as a form: fields as in JSON, and an image called `image`."""
     fields: dict[str, Any] = {}
     picture: ImageBytes | None = None
     async with request.form(max_files=1, max_fields=32, max_part_size=_FIELD_BYTES) as form:
@@ -128,7 +128,7 @@ async def _upload(name: str, file: UploadFile) -> ImageBytes:
 
 
 def decoded(data: str) -> ImageBytes:
-    """A picture that came in base64."""
+    """An image that came in base64."""
     try:
         return ImageBytes("the picture", base64.b64decode(data, validate=True))
     except (binascii.Error, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What clients get: results without a path of this machine, and with the addresses of their pictures."""
+"""What clients get: results without a path of this machine, and with the addresses of their images."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,7 +52,7 @@ class SearchAnswer(BaseModel):
 
 
 class PlaceAnswer(BaseModel):
-    """Where a picture was taken, in degrees."""
+    """Where an image was taken, in degrees."""
 
     latitude: float
     longitude: float
@@ -90,7 +90,7 @@ class FolderAnswer(BaseModel):
 
 
 class TakenAnswer(BaseModel):
-    """When the first and the last picture were taken, as far as it is known."""
+    """When the first and the last image were taken, as far as it is known."""
 
     first: str
     last: str
@@ -104,7 +104,7 @@ class FiltersAnswer(BaseModel):
 
 
 class WordAnswer(BaseModel):
-    """A word, where it stands in the query, its best cosine, and its cosine with each part of the picture."""
+    """A word, where it stands in the query, its best cosine, and its cosine with each part of the image."""
 
     word: str
     start: int
@@ -114,7 +114,7 @@ class WordAnswer(BaseModel):
 
 
 class BoxAnswer(BaseModel):
-    """The part of the picture that the grid covers, as shares of its width and height; it may reach beyond."""
+    """The part of the image that the grid covers, as shares of its width and height; it may reach beyond."""
 
     left: float
     top: float
@@ -123,7 +123,7 @@ class BoxAnswer(BaseModel):
 
 
 class ExplainAnswer(BaseModel):
-    """Which parts of a picture each word of a query resembles."""
+    """Which parts of an image each word of a query resembles."""
 
     query: str
     id: int

@@ -58,7 +58,7 @@ def search_routes(service: Service) -> APIRouter:
 
     @router.post("/search", response_model=responses.SearchAnswer, openapi_extra=SEARCH_BODY)
     async def search_by_more(request: Request) -> Response:
-        """Find items by words, sent as JSON, or by words, a picture or both, sent as a form."""
+        """Find items by words, sent as JSON, or by words, an image or both, sent as a form."""
         asked: Search
         image = None
         if request.headers["content-type"].lower().startswith("application/json"):
@@ -69,7 +69,7 @@ def search_routes(service: Service) -> APIRouter:
 
     @router.get("/explain", response_model=responses.ExplainAnswer, responses=_OF_ITEMS)
     async def explain(q: Annotated[Text, Query()], id: Annotated[Id, Query()]) -> Response:
-        """Tell for every word of a query how much it resembles each part of a picture, as a grid of cosines."""
+        """Tell for every word of a query how much it resembles each part of an image, as a grid of cosines."""
         return JSONResponse(await service.quick.run(service.explain, q, id))
 
     @router.get("/filters", response_model=responses.FiltersAnswer)
@@ -101,7 +101,7 @@ def item_routes(service: Service) -> APIRouter:
 
     @router.get("/{id}/image", responses=_PICTURE, response_class=Response)
     async def image(id: ItemId, v: Version = None, if_none_match: IfNoneMatch = None) -> Response:
-        """The picture itself, if its file is still what was indexed; rare kinds as JPEG."""
+        """The image itself, if its file is still what was indexed; rare kinds as JPEG."""
         found = await service.pictures.run(service.image, id, v, _knows(if_none_match))
         return _image_response(service.pictures, v, *found)
 
@@ -112,7 +112,7 @@ def item_routes(service: Service) -> APIRouter:
         side: Annotated[int, Query(ge=1, le=SIDES[-1], description="Of the longer side, in pixels; rounded up.")] = 320,
         if_none_match: IfNoneMatch = None,
     ) -> Response:
-        """A small version of the picture."""
+        """A small version of the image."""
         rounded = next(one for one in SIDES if one >= side)
         found = await service.pictures.run(service.thumbnail, id, v, rounded, _knows(if_none_match))
         return _image_response(service.pictures, v, *found)
@@ -126,13 +126,13 @@ def model_routes(service: Service) -> APIRouter:
 
     @router.post("/embed", response_model=responses.EmbedAnswer)
     async def embed(asked: Embed) -> Response:
-        """Embed texts and pictures: unit vectors whose dot product is a cosine."""
+        """Embed texts and images: unit vectors whose dot product is a cosine."""
         pool = service.slow if asked.images else service.quick
         return JSONResponse(await pool.run(service.embed, asked))
 
     @router.post("/match", response_model=responses.MatchAnswer)
     async def match(asked: Match) -> Response:
-        """Tell how well texts and pictures fit, pair by pair."""
+        """Tell how well texts and images fit, pair by pair."""
         return JSONResponse(await service.slow.run(service.match, asked))
 
     @router.get("/collection", response_model=responses.CollectionAnswer)
@@ -173,7 +173,7 @@ def operations_routes(service: Service, access_control: AccessControl, is_ready:
 
     @router.post("/v1/session", status_code=204, response_class=Response)
     async def session() -> Response:
-        """Give a browser that shows the token a cookie, because the pictures of a page carry no headers."""
+        """Give a browser that shows the token a cookie, because the images of a page carry no headers."""
         return Response(status_code=204, headers={"Set-Cookie": access_control.session})
 
     return router

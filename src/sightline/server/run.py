@@ -47,7 +47,7 @@ def serve(
 ) -> None:
     """Serve a collection until the process is interrupted or terminated; what is running then is finished first.
 
-    at: the collection's folder, or the folder of pictures that it is in; by default the nearest to the current folder.
+    at: the collection's folder, or the folder of images that it is in; by default the nearest to the current folder.
     port: 0 for any that is free. token: needed for a host that other machines can reach.
     watch: keep the collection in step with its folders.
     notify: called with one line of text when serving starts and when something was indexed.

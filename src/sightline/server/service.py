@@ -39,7 +39,7 @@ class Service:
     """A collection and its model, and the lanes in which requests are worked on.
 
     together: searches by the embeddings of words alone, which take milliseconds, and less where many are made at once.
-    quick: other requests that take no longer. slow: everything that matches, or reads a picture that was sent.
+    quick: other requests that take no longer. slow: everything that matches, or reads an image that was sent.
     pictures: files and thumbnails.
     """
 
@@ -71,19 +71,19 @@ class Service:
         self.model.close()
 
     async def found(self, asked: Search, image: ImageBytes | None = None) -> dict[str, Any]:
-        """Search by words, a picture or both, in the pool where that belongs."""
+        """Search by words, an image or both, in the pool where that belongs."""
         pool = self.pool_of(asked, image)
         if pool is self.quick and asked.is_plain:
             return await self.together.run(asked)
         return await pool.run(self.search, asked, image)
 
     def pool_of(self, search: Search, image: ImageBytes | None = None) -> WorkerPool:
-        """Where a search belongs: slow if a matcher, late interaction or a picture takes part in it."""
+        """Where a search belongs: slow if a matcher, late interaction or an image takes part in it."""
         plan = resolve(search.options(image), self.model)
         return self.slow if plan.late or plan.rerank or image else self.quick
 
     def search(self, asked: Search, image: ImageBytes | None = None) -> dict[str, Any]:
-        """Search by words, a picture or both."""
+        """Search by words, an image or both."""
         prepared = None if image is None else self._prepared(image)
         with self.current.use() as collection:
             if asked.late == "all" and len(collection) > self.limits.late_all:
@@ -109,7 +109,7 @@ class Service:
             return responses.item_answers([_item(collection, id)], collection)[0]
 
     def image(self, id: int, version: str | None, known: HasTag) -> tuple[str, ImageContent | None]:
-        """The tag of an item's picture, and the picture unless `known` says that the client has it."""
+        """The tag of an item's image, and the image unless `known` says that the client has it."""
         with self.current.use() as collection:
             item = _item_of_version(collection, id, version)
             tag = etag(collection, item, "image")
@@ -131,7 +131,7 @@ class Service:
             return {"query": f"like item {id}", "took_ms": spent, "hits": shown}
 
     def explain(self, text: str, id: int) -> dict[str, Any]:
-        """For every word, how much it resembles each part of an item's picture."""
+        """For every word, how much it resembles each part of an item's image."""
         with self.current.use() as collection:
             item = _item(collection, id)
             if collection.kind != "images" or not item.width or not item.height:
@@ -150,7 +150,7 @@ class Service:
         }
 
     def embed(self, asked: Embed) -> dict[str, Any]:
-        """Embed texts and pictures."""
+        """Embed texts and images."""
         texts = self.model.encode_texts(asked.texts).embedding.tolist() if asked.texts else []
         images = [self._encoded(decoded(data)).embedding[0].tolist() for data in asked.images]
         with self.current.use() as collection:
@@ -158,7 +158,7 @@ class Service:
         return {"model": self.model.name, "dim": dim, "texts": texts, "images": images}
 
     def match(self, asked: Match) -> dict[str, Any]:
-        """Match texts with pictures, pair by pair."""
+        """Match texts with images, pair by pair."""
         if "match" not in self.model.abilities:
             raise RefusedError(422, f"{self.model.name} cannot match", "Use /v1/embed.")
         texts = self.model.encode_texts([pair.text for pair in asked.pairs])

@@ -18,7 +18,7 @@ from sightline.server.problems import not_found
 
 
 def similar(collection: Collection, id: int, k: int) -> tuple[tuple[Hit, ...], dict[str, float]]:
-    """The k items most like one of them, which is left out with all that show the same picture; and the time taken."""
+    """The k items most like one of them, which is left out with all that show the same image; and the time taken."""
     watch = search_stopwatch()
     found: dict[int, Item] = {}
 

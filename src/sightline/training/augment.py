@@ -1,4 +1,4 @@
-"""Seeing a picture a little differently each time: cropped, mirrored, in another light."""
+"""Seeing an image a little differently each time: cropped, mirrored, in another light."""
 
 import math
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from sightline.errors import ModelError
 from sightline.training.distributed import to_device
 
 _LUMA = (0.299, 0.587, 0.114)
-_DRAWS = 8  # for every picture, whatever is switched on: one setting does not change the luck of another
+_DRAWS = 8  # for every image, whatever is switched on: one setting does not change the luck of another
 
 
 @dataclass(frozen=True, slots=True)
 class Augment:
-    """Random changes to a batch of pictures, each picture on its own.
+    """Random changes to a batch of images, each image on its own.
 
-    flip: how likely a picture is mirrored left to right. Set 0 where captions say "left" and "right".
+    flip: how likely an image is mirrored left to right. Set 0 where captions say "left" and "right".
     crop: the smallest share of the area that a crop keeps; 1 switches cropping off. A crop is scaled back to full
         size.
-    aspect: a crop is at most this much wider than high, or higher than wide, in proportion to the picture.
+    aspect: a crop is at most this much wider than high, or higher than wide, in proportion to the image.
     colour: brightness, contrast and saturation are each multiplied by 1 - colour to 1 + colour; 0 switches it off.
         Hue stays, since captions name colours.
     views: of a frozen image tower, how many changed versions of each image it sees, once and before training, to be
@@ -55,7 +55,7 @@ class Augment:
         """Change pixels [batch, 3, height, width]: float32, same shape, device and range of values.
 
         pixels: uint8 from 0 to 255 or floats from 0 to 1; with `colour` off, any floats. The same generator state
-        gives the same changes on every device, and a picture's changes depend on its place in the batch alone. With
+        gives the same changes on every device, and an image's changes depend on its place in the batch alone. With
         all switched off the pixels come back as they are.
         """
         brightest = 1.0 if pixels.is_floating_point() else 255.0
@@ -74,10 +74,10 @@ class Augment:
 
 
 def crop_boxes(draws: Tensor, smallest: float, aspect: float) -> Tensor:
-    """Boxes [batch, 4] as left, top, width, height in shares of the picture, from uniform draws [batch, 4].
+    """Boxes [batch, 4] as left, top, width, height in shares of the image, from uniform draws [batch, 4].
 
     Areas are uniform from `smallest` to 1. Ratios are uniform in their logarithm, within `aspect` and within what fits
-    the picture at that area, so that every box lies inside and has the area it drew.
+    the image at that area, so that every box lies inside and has the area it drew.
     """
     area = smallest + (1 - smallest) * draws[:, 0]
     widest = (-area.log()).clamp(max=math.log(aspect))
@@ -103,7 +103,7 @@ def cropped(pixels: Tensor, boxes: Tensor, mirrored: Tensor) -> Tensor:
 def coloured(pixels: Tensor, factors: Tensor, brightest: float) -> Tensor:
     """Multiply brightness, contrast and saturation of pixels [batch, 3, …] by factors [batch, 3], kept in range.
 
-    Contrast is the distance from the picture's mean grey, saturation that of each pixel from its own grey.
+    Contrast is the distance from the image's mean grey, saturation that of each pixel from its own grey.
     """
     brightness, contrast, saturation = factors[:, :, None, None, None].unbind(1)
     bright = pixels * brightness

@@ -1,4 +1,4 @@
-"""What the encoders are fed: this process's share of a drawn batch, its captions as tokens and its pictures."""
+"""What the encoders are fed: this process's share of a drawn batch, its captions as tokens and its images."""
 
 from collections.abc import Callable
 
@@ -19,8 +19,8 @@ from sightline.training.region_images import RegionImages
 class BatchInputs:
     """Feeds the encoders of a model, batch by batch.
 
-    regions: of the pictures, for a model that reads those. seen: what a frozen image tower saw in them, where it looked
-    already. Without either, pictures are pixels of the corpus, augmented where `augment` says how.
+    regions: of the images, for a model that reads those. seen: what a frozen image tower saw in them, where it looked
+    already. Without either, images are pixels of the corpus, augmented where `augment` says how.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class BatchInputs:
         return Tokens(*(to_device(field[own], self._device) for field in batch.tokens))
 
     def _pictures(self, batch: DrawnBatch, pixels: Tensor) -> Callable[[slice], Images]:
-        """Give the way to read some of this process's pictures, by their place in its share."""
+        """Give the way to read some of this process's images, by their place in its share."""
         numbers = batch.images[self._world.share(len(batch.images))]
         if self._regions is not None:
             regions = self._regions
@@ -96,7 +96,7 @@ class BatchInputs:
         return lambda rows: normalised(pixels[rows], preprocess)
 
     def _augmented(self, pixels: Tensor, before: int, seed: int) -> Tensor:
-        """Augment this process's pictures; the `before` that others have draw first, so that luck is as in one."""
+        """Augment this process's images; the `before` that others have draw first, so that luck is as in one."""
         if self._augment is None:
             return pixels
         generator = torch.Generator().manual_seed(seed)

@@ -14,11 +14,11 @@ SameBy = Literal["image", "caption", "label"]
 
 @dataclass(frozen=True, slots=True)
 class NeighbourRecipe:
-    """Batches of pictures that are alike (paper 2, section 3.4), in place of others, once the model can tell.
+    """Batches of images that are alike (paper 2, section 3.4), in place of others, once the model can tell.
 
     begin: the share of the run after which whole epochs are drawn so.
-    clusters: how many clusters the pictures are put into by k-means on the model's own embeddings, anew each epoch.
-    per_cluster: how many pictures of one cluster are in a batch, which so has batch_size / per_cluster clusters.
+    clusters: how many clusters the images are put into by k-means on the model's own embeddings, anew each epoch.
+    per_cluster: how many images of one cluster are in a batch, which so has batch_size / per_cluster clusters.
     """
 
     begin: float = 0.0
@@ -100,7 +100,7 @@ class DataRecipe:
     val: data sets, or several sets with names; see `ValidationSetRecipe`.
     draw: "pairs" (every caption once an epoch), "unique" (the same, no image twice in a batch), "one" (every image once
     an epoch, with one of its captions) or "all" (every image once, with all of its captions).
-    lang: the language of the captions, or several to train on at once: all captions of a picture are its own alike.
+    lang: the language of the captions, or several to train on at once: all captions of an image are its own alike.
     batch_size: captions in a batch; for "all", images.
     batch_tokens: instead, how many tokens and image fragments a batch has at most, padding counted; for draw "pairs".
     limit: train on this many images only, the first after a shuffle by `seed`; 0 is all.

@@ -1,4 +1,4 @@
-"""Before the first step: what frozen weights make of some pictures, for losses that sort it into classes."""
+"""Before the first step: what frozen weights make of some images, for losses that sort it into classes."""
 
 import numpy as np
 import torch
@@ -22,9 +22,9 @@ def init_from_features(
     seen: FeatureCache | RegionImages | None,
     world: World,
 ) -> None:
-    """Show every loss that asks for it the fragments of up to 512 pictures, spread over the corpus.
+    """Show every loss that asks for it the fragments of up to 512 images, spread over the corpus.
 
-    seen: what the image tower saw in the pictures, where it looked already, or their regions. All processes keep what
+    seen: what the image tower saw in the images, where it looked already, or their regions. All processes keep what
     the leading one found, lest they sort alike fragments differently.
     """
     asking = [one for one in losses.values() if isinstance(one, Loss) and one.needs_features]

@@ -1,4 +1,4 @@
-"""Epochs in which a batch is made of pictures that the model finds alike (paper 2, section 3.4)."""
+"""Epochs in which a batch is made of images that the model finds alike (paper 2, section 3.4)."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -21,18 +21,18 @@ from sightline.training.region_images import RegionImages
 from sightline.training.state import saved_tensors
 
 NAME = "neighbours"
-"""What the saved state calls the cluster of every picture."""
+"""What the saved state calls the cluster of every image."""
 _BATCH = 128
 _ROUNDS = 20  # of k-means: later ones move next to nothing
 
 
 class Neighbours:
-    """The clusters of the training pictures, and the batches that are drawn from them.
+    """The clusters of the training images, and the batches that are drawn from them.
 
     Clusters are found anew at the beginning of each epoch and saved with the state of the run, so that one that is
     interrupted within an epoch goes on with the same batches.
 
-    seen: what the image tower saw in the pictures, where it looked already; or their regions.
+    seen: what the image tower saw in the images, where it looked already; or their regions.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Neighbours:
 
     @torch.no_grad()
     def _clusters(self) -> Int64Array:
-        """Put every picture into a cluster by its embedding; all processes take what the leading one found."""
+        """Put every image into a cluster by its embedding; all processes take what the leading one found."""
         corpus, model, seen, world = self._corpus, self._model, self._seen, self._world
         own = world.share(len(corpus))
         device = next(model.parameters()).device.type

@@ -1,4 +1,4 @@
-"""The regions of the training pictures: what a model of regions reads instead of pixels."""
+"""The regions of the training images: what a model of regions reads instead of pixels."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,9 +16,9 @@ from sightline.training.recipe import Recipe
 
 
 class RegionImages:
-    """Regions of the pictures of a corpus, read from their store whenever they are drawn: the system keeps the pages.
+    """Regions of the images of a corpus, read from their store whenever they are drawn: the system keeps the pages.
 
-    counts: [pictures], how many regions each has.
+    counts: [images], how many regions each has.
     """
 
     def __init__(self, corpus: Corpus, config: RegionConfig, device: torch.device) -> None:
@@ -44,7 +44,7 @@ class RegionImages:
         return cls(corpus, corpus.input, device)
 
     def of_images(self, images: Int64Array, most: int = 0) -> Regions:
-        """Give the regions of pictures by number, padded to `most` of them, or to as many as one of these has."""
+        """Give the regions of images by number, padded to `most` of them, or to as many as one of these has."""
         try:
             sources = [self._records[image].image for image in images]
             rows = list(self._pool.map(lambda source: to_input(source, self._config), sources))
@@ -74,7 +74,7 @@ def _check_stores(recipe: Recipe, corpus: Corpus, config: RegionConfig) -> None:
 
 
 def _refuse_regions(corpus: Corpus) -> None:
-    """Refuse regions in place of pictures."""
+    """Refuse regions in place of images."""
     for record in corpus.records:
         if isinstance(record.image, RegionSlice):
             raise DataError(

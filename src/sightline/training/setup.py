@@ -1,4 +1,4 @@
-"""What a run begins with: its pictures and captions, its model and tokenizer, its losses."""
+"""What a run begins with: its images and captions, its model and tokenizer, its losses."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -79,9 +79,9 @@ def validation_records(recipe: Recipe) -> dict[str, list[Record]]:
 
 
 def check_validation_records(recipe: Recipe, records: Sequence[Record], reads: ImageInput) -> None:
-    """Refuse captions that lack a language of the run, and pictures none of which the model can read.
+    """Refuse captions that lack a language of the run, and images none of which the model can read.
 
-    A validation refuses them as well, but hours later. Single pictures that cannot be read it counts as missed.
+    A validation refuses them as well, but hours later. Single images that cannot be read it counts as missed.
     """
     several = not isinstance(recipe.data.lang, str)
     try:
@@ -93,7 +93,7 @@ def check_validation_records(recipe: Recipe, records: Sequence[Record], reads: I
 
 
 def _check_readable(records: Sequence[Record], reads: ImageInput) -> None:
-    """Open pictures until one can be read."""
+    """Open images until one can be read."""
     reason: MediaError | None = None
     for record in records:
         try:

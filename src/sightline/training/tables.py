@@ -88,7 +88,7 @@ class ValidationRecipe:
     every: steps between looks; 0 looks only at the end.
     metric: "rSum" (all six recalls) or "R@1" (of finding a caption's image).
     late, rerank: how many of the best are rescored by late interaction, and then by matching; 0 is none. At least as
-    many as there are pictures and captions judges late interaction alone. Without either, it is the embeddings alone.
+    many as there are images and captions judges late interaction alone. Without either, it is the embeddings alone.
     """
 
     every: int = 0
@@ -112,8 +112,8 @@ class TeacherRecipe:
     """Who teaches the losses that ask for it (distill).
 
     model: a checkpoint's folder.
-    by: what it compares texts and pictures by: "embedding", "fragments" (late interaction) or "match", which judges
-    every text of a batch with every picture, and so wants small batches.
+    by: what it compares texts and images by: "embedding", "fragments" (late interaction) or "match", which judges
+    every text of a batch with every image, and so wants small batches.
     chunk: how many pairs "match" judges at once.
     """
 

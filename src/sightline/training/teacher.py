@@ -61,11 +61,11 @@ def find_teacher(
 class Teacher:
     """Scores batches without gradients, dropout or learning.
 
-    It reads captions with its own tokenizer and normalises pictures in its own way. Captions are encoded once, before
-    the first batch, and so are pictures unless they are augmented; then it sees the same crops as the student. What
+    It reads captions with its own tokenizer and normalises images in its own way. Captions are encoded once, before
+    the first batch, and so are images unless they are augmented; then it sees the same crops as the student. What
     would take more than 16 GiB is encoded again each time.
 
-    corpus: its captions. pictures: where its pictures are decoded, the student's corpus if both frame them alike.
+    corpus: its captions. images: where its images are decoded, the student's corpus if both frame them alike.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class Teacher:
 
     @torch.no_grad()
     def scores(self, batch: DrawnBatch, pixels: Tensor | None = None) -> Tensor:
-        """Score every text of a batch with every picture: [T, I], float32, the same in every process.
+        """Score every text of a batch with every image: [T, I], float32, the same in every process.
 
-        pixels: augmented pictures of this process's share, on the scale 0 to 255; None where nothing augments.
+        pixels: augmented images of this process's share, on the scale 0 to 255; None where nothing augments.
         """
         texts = self._gathered(batch.captions, self._texts, self._read)
         look = self._look if pixels is None else lambda _: self._seen(pixels)
@@ -118,7 +118,7 @@ class Teacher:
         return self._needed(self.model.encode_texts(Tokens(tokens.ids.to(device), tokens.mask.to(device))))
 
     def _look(self, images: Int64Array) -> EncodedTensors:
-        """Encode pictures by number."""
+        """Encode images by number."""
         return self._seen(self._pictures.pixels(images))
 
     def _seen(self, pixels: Tensor) -> EncodedTensors:

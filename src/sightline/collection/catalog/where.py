@@ -7,7 +7,7 @@
                  | [not] in ( VALUE, … ) | [not] between VALUE and VALUE
 
 Texts stand in single or double quotes. Dates are texts, and as exact as they are written: `taken = '2023-06'` is all of
-June, `taken <= '2023'` ends with the year. What is not known of an item, such as the place of a picture without one,
+June, `taken <= '2023'` ends with the year. What is not known of an item, such as the place of an image without one,
 passes no test but `is null`. `like` knows % (anything) and _ (one character), and a letter is its capital.
 
 Words of the user never become a part of the SQL: columns are looked up, and values are handed over beside it.

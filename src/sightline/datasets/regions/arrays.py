@@ -1,4 +1,4 @@
-"""Features as NumPy files: one `.npz` for each picture, or those of VSE++ and SCAN, one `.npy` for each split."""
+"""Features as NumPy files: one `.npz` for each image, or those of VSE++ and SCAN, one `.npy` for each split."""
 
 import io
 import zipfile
@@ -19,12 +19,12 @@ from sightline.errors import DataError
 
 _Array = npt.NDArray[Any]
 _IMAGES, _CAPTIONS, _IDS = "_ims.npy", "_caps.txt", "_ids.txt"
-_REPEATED = 5  # VSE++ repeats the features of a picture for each of its captions, of which all have five
+_REPEATED = 5  # VSE++ repeats the features of an image for each of its captions, of which all have five
 _FAULTS = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)  # all that a damaged file raises
 
 
 def read_npz_folder(path: Path, report: Report) -> Iterator[Found]:
-    """Read a folder in which every picture has an `.npz` of its own; see `found_in_arrays`."""
+    """Read a folder in which every image has an `.npz` of its own; see `found_in_arrays`."""
     for file in entries_of(path):
         if file.suffix == ".npz":
             try:
@@ -72,8 +72,8 @@ def found_in_arrays(name: str, arrays: Mapping[str, _Array]) -> Found:
 def read_precomputed(path: Path, report: Report) -> Iterator[Found]:
     """Read a folder of `train_ims.npy`, `train_caps.txt` and the like: features without boxes, and captions.
 
-    Features are [pictures, regions, dim], or [pictures, dim] where each has one vector. Captions stand one on a line,
-    five for each picture, in the order of the pictures; where there are as many features as captions, each picture is
+    Features are [images, regions, dim], or [images, dim] where each has one vector. Captions stand one on a line,
+    five for each image, in the order of the images; where there are as many features as captions, each image is
     there five times. It is called as `train_ids.txt` says, if that is there, and else by its split and number.
     """
     for file in entries_of(path):

@@ -1,4 +1,4 @@
-"""What a detector found in one picture, as a reader gives it, and which of it is kept."""
+"""What a detector found in one image, as a reader gives it, and which of it is kept."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,10 +16,10 @@ Floats = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The regions of a picture.
+    """The regions of an image.
 
-    name: the picture's, as the features are called after it: a file's name, or a number.
-    features: [n, dim]. boxes: [n, 4], left, top, right and bottom as shares of the picture's sides; None where they
+    name: the image's, as the features are called after it: a file's name, or a number.
+    features: [n, dim]. boxes: [n, 4], left, top, right and bottom as shares of the image's sides; None where they
     were not published. confidence: [n], how sure the detector was, where it says.
     captions, split: as in `Record`, where the features come with captions.
     """
@@ -49,7 +49,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Which regions of a picture are kept: those surer than `confidence`, at least `fewest`, and at most `most`.
+    """Which regions of an image are kept: those surer than `confidence`, at least `fewest`, and at most `most`.
 
     Surer ones go before others, and stay in the order they were in; UNITER's rule, with its numbers. Where the detector
     does not say how sure it was, all are kept, or the first.
@@ -84,11 +84,11 @@ class Keep:
 
 
 Reader = Callable[[Path, Report], Iterator[Found]]
-"""Reads the regions of all pictures in a file or folder; a broken row is reported and passed over."""
+"""Reads the regions of all images in a file or folder; a broken row is reported and passed over."""
 
 
 def relative(boxes: Floats, width: float, height: float) -> npt.NDArray[np.float32]:
-    """Turn boxes in pixels, [n, 4] or more columns, into shares of the picture's sides."""
+    """Turn boxes in pixels, [n, 4] or more columns, into shares of the image's sides."""
     if not (width > 0 and height > 0):
         raise BrokenRecordError(f"a picture of {width:g} x {height:g} pixels")
     sides = np.array([width, height, width, height], dtype=np.float32)

@@ -19,7 +19,7 @@ _BOTTOM_UP_FIELDS = 6
 
 
 def read_regions(path: str | Path, on_problem: Report | None = None) -> Iterator[Found]:
-    """Read the regions of all pictures at `path`, one picture after the other.
+    """Read the regions of all images at `path`, one image after the other.
 
     on_problem: told of each broken row, which is then skipped; without it the first one is a `DataError`. A path that
     is missing or not recognised is one at once.

@@ -1,4 +1,4 @@
-"""Features in UNITER's databases: an LMDB with an `.npz` for each picture, or its arrays packed by msgpack."""
+"""Features in UNITER's databases: an LMDB with an `.npz` for each image, or its arrays packed by msgpack."""
 
 import json
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def read_uniter(path: Path, report: Report) -> Iterator[Found]:
 
 
 def _names(transaction: Any) -> Iterator[bytes]:
-    """The pictures that the database lists or, where it does not, that it has."""
+    """The images that the database lists or, where it does not, that it has."""
     listed = transaction.get(_KEYS)
     if listed is None:
         yield from (key for key in transaction.cursor().iternext(values=False) if key != _KEYS)

@@ -1,4 +1,4 @@
-"""Which picture a name means: every publisher of features calls the same pictures by names of his own."""
+"""Which image a name means: every publisher of features calls the same images by names of his own."""
 
 import re
 from collections import Counter
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 class Names:
-    """Records by the names of pictures.
+    """Records by the names of images.
 
-    A picture's name is that of its file, without folders and suffix. Where no record is called the same, that one is
+    An image's name is that of its file, without folders and suffix. Where no record is called the same, that one is
     meant whose name ends in the same number, if there is only one: both 9 and coco_train2014_000000000009 mean
     COCO_train2014_000000000009.jpg.
     """
@@ -26,7 +26,7 @@ class Names:
         self._by_number = _unique((number, record) for number, record in numbered if number is not None)
 
     def find(self, name: str) -> Record | None:
-        """The record of the picture that features are called after."""
+        """The record of the image that features are called after."""
         return self._by_name.get(key_of(name)) or self._by_number.get(_number(name))
 
 

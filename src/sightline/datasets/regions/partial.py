@@ -33,7 +33,7 @@ def begin(building: Path, made_of: str, spec: StoreSpec) -> None:
 
 
 def names_in(out: Path, made_of: str) -> frozenset[str]:
-    """The pictures that are in a store that was cut off, which need not be looked at again."""
+    """The images that are in a store that was cut off, which need not be looked at again."""
     found = whole_part(building_of(out), made_of)
     return frozenset() if found is None else frozenset(line["image"] for line in found[1])
 
@@ -41,7 +41,7 @@ def names_in(out: Path, made_of: str) -> frozenset[str]:
 def whole_part(building: Path, made_of: str) -> tuple[StoreSpec, Lines] | None:
     """Find what is whole of a store that was cut off, and cut off the rest; None where nothing was begun.
 
-    Files are written one after another, and each in blocks: a picture is whole where all of them have all of it.
+    Files are written one after another, and each in blocks: an image is whole where all of them have all of it.
     """
     if not (building / BEGUN_FILE).is_file():
         return None
@@ -67,7 +67,7 @@ def whole_part(building: Path, made_of: str) -> tuple[StoreSpec, Lines] | None:
 
 
 def _whole_lines(path: Path, rows: int) -> Iterator[dict[str, Any]]:
-    """The lines of pictures that are whole, up to the first that is not."""
+    """The lines of images that are whole, up to the first that is not."""
     for _, line in numbered_lines(path):
         try:
             fields = json.loads(line)

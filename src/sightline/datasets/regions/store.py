@@ -1,7 +1,7 @@
 """A store of region features: memory-mapped, whatever format they were published in.
 
 A folder with `regions.json` (what is in it), `features.bin` [regions, dim], `boxes.bin` [regions, 4] in float32, where
-there are any, and `images.jsonl`: a line for each picture with its name, its regions (the first and how many), its
+there are any, and `images.jsonl`: a line for each image with its name, its regions (the first and how many), its
 captions and its split. A store is a data set like any other: to train on, to evaluate on and to index.
 """
 
@@ -27,7 +27,7 @@ SPEC_FILE, FEATURES_FILE, BOXES_FILE, IMAGES_FILE = "regions.json", "features.bi
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """The contents of `regions.json`: how many pictures and regions, and what the regions are like."""
+    """The contents of `regions.json`: how many images and regions, and what the regions are like."""
 
     format: int
     images: int
@@ -38,7 +38,7 @@ class StoreSpec:
 
 
 class RegionStore:
-    """A store, opened: features [regions, dim] and boxes [regions, 4] of all pictures, one after the other."""
+    """A store, opened: features [regions, dim] and boxes [regions, 4] of all images, one after the other."""
 
     def __init__(self, folder: Path, spec: StoreSpec) -> None:
         self.folder, self.spec = folder, spec
@@ -56,7 +56,7 @@ class RegionStore:
         return cls(folder, spec)
 
     def records(self, report: Report) -> Iterator[Record]:
-        """Every picture, in the store's order; broken lines are reported and passed over."""
+        """Every image, in the store's order; broken lines are reported and passed over."""
         path = self.folder / IMAGES_FILE
         for number, line in numbered_lines(path):
             place = f"{path}:{number}"
@@ -79,7 +79,7 @@ class RegionStore:
 
 @dataclass(frozen=True, slots=True)
 class RegionSlice:
-    """The regions of one picture: `count` of a store's, from `first` on. A source, as a picture's file is one."""
+    """The regions of one image: `count` of a store's, from `first` on. A source, as an image's file is one."""
 
     store: Path
     image: str
@@ -88,7 +88,7 @@ class RegionSlice:
 
     @property
     def name(self) -> str:
-        """The store's path and the picture's name."""
+        """The store's path and the image's name."""
         return f"{self.store}:{self.image}"
 
     def read(self) -> bytes:

@@ -18,7 +18,7 @@ _COPY = "Copy or download it again."
 
 
 def read_oscar_tensors(path: Path, report: Report) -> Iterator[Found]:
-    """Read a `test_img_frcnn_feats.pt` of Oscar: tensors [n, dim + 6] by picture; and `test_captions.pt` beside it."""
+    """Read a `test_img_frcnn_feats.pt` of Oscar: tensors [n, dim + 6] by image; and `test_captions.pt` beside it."""
     captions = _oscar_captions(path)
     split = split_in_name(path.name)
     for name, tensor in _loaded(path).items():
@@ -34,7 +34,7 @@ def read_oscar_tensors(path: Path, report: Report) -> Iterator[Found]:
 
 
 def read_m3p(path: Path, report: Report) -> Iterator[Found]:
-    """Read an `.h5` of M3P: image_id, wh, num_boxes, bbox and features, a row for each picture.
+    """Read an `.h5` of M3P: image_id, wh, num_boxes, bbox and features, a row for each image.
 
     Boxes are in pixels. What the file calls `wh` is the height and then the width: M3P itself reads it so.
     """
@@ -91,7 +91,7 @@ def _oscar_captions(path: Path) -> Mapping[Any, Any]:
 
 
 def _texts(told: object, place: str, report: Report) -> dict[str, tuple[str, ...]]:
-    """Captions of a picture: a list, or, in the older files, a list written as JSON."""
+    """Captions of an image: a list, or, in the older files, a list written as JSON."""
     if told is None:
         return {}
     try:

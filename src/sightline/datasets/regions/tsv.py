@@ -1,7 +1,7 @@
 """Features as tab-separated lines, with arrays in base64: those of bottom-up attention, and Oscar's.
 
 Bottom-up attention (Anderson et al. 2018) has six fields: image_id, image_w, image_h, num_boxes, boxes, features; boxes
-are in pixels. Oscar has the picture's id, the number of boxes and the features; or, as VinVL has it, the id and the
+are in pixels. Oscar has the image's id, the number of boxes and the features; or, as VinVL has it, the id and the
 other two as JSON. The last six numbers of Oscar's features are the box: its corners, width and height, as shares.
 """
 

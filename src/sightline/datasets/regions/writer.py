@@ -1,4 +1,4 @@
-"""Write regions into a store, picture by picture, and give them the captions of a data set."""
+"""Write regions into a store, image by image, and give them the captions of a data set."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What is in a new store: `captioned` of its pictures have captions; `lacking` are records without regions."""
+    """What is in a new store: `captioned` of its images have captions; `lacking` are records without regions."""
 
     spec: StoreSpec
     captioned: int
@@ -41,15 +41,15 @@ def write_regions(
     made_of: str = "",
     progress: Progress | None = None,
 ) -> Written:
-    """Write the regions of pictures into a new store, which is there once it is whole.
+    """Write the regions of images into a new store, which is there once it is whole.
 
-    captions: records that lend their captions and splits to the pictures of the same name; see `Names`.
-    keep: which regions of a picture; by default all.
-    on_problem: told of each picture that does not fit the others, which is then left out; without it the first one is a
+    captions: records that lend their captions and splits to the images of the same name; see `Names`.
+    keep: which regions of an image; by default all.
+    on_problem: told of each image that does not fit the others, which is then left out; without it the first one is a
         `DataError`.
     made_of: says what `found` comes from. Where it is given, what was written remains when writing is cut off, and the
-        next call with the same words goes on: pictures that are there already are passed over (`names_in` tells them).
-    progress: told how many pictures this call has written.
+        next call with the same words goes on: images that are there already are passed over (`names_in` tells them).
+    progress: told how many images this call has written.
     """
     out, report = Path(out), on_problem or stop_at
     if out.exists():
@@ -117,7 +117,7 @@ class _Writer:
         self._passed_over = set(self._seen)
 
     def add(self, found: Found) -> None:
-        """Add a picture, whose regions must be like those before; one that an earlier run wrote is passed over once."""
+        """Add an image, whose regions must be like those before; one that an earlier run wrote is passed over once."""
         if found.name in self._passed_over:
             self._passed_over.remove(found.name)
             return
@@ -152,7 +152,7 @@ class _Writer:
 
 
 def _alone(found: Found) -> StoreSpec:
-    """What a store of one picture would be."""
+    """What a store of one image would be."""
     count, dim = found.features.shape
     is_half = found.features.dtype == np.float16
     return StoreSpec(FORMAT, 1, count, dim, "float16" if is_half else "float32", found.boxes is not None)

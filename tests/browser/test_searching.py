@@ -31,9 +31,11 @@ def test_the_first_screen_shows_what_there_is_and_offers_searches(open_page: Ope
     page = settled(open_page())
     expect(page.get_by_role("heading", level=1)).to_have_text(f"{COUNT} pictures")
     expect(tiles(page)).to_have_count(COUNT)
-    page.locator("#examples button").first.click()
-    expect(first(page)).to_have_attribute("aria-label", named("dog.jpg"))
-    expect(page.get_by_label("What to find")).to_have_value("a dog")
+    example = page.locator("#examples button").first
+    words = example.text_content() or ""
+    example.click()
+    expect(page.locator("#likely .tile").first).to_be_visible()
+    expect(page.get_by_label("What to find")).to_have_value(words)
     expect(page.locator("#examples")).to_be_hidden()
     page.get_by_role("link", name="Sightline").click()
     settled(page)
@@ -101,7 +103,7 @@ def test_where_nothing_is_yet_skeletons_show_what_will_be(open_page: Opener) -> 
     for motion, moves in (("reduce", False), ("no-preference", True)):
         page = open_page(reduced_motion=motion)
         settled(page)
-        held = Held(page, "/v1/items")
+        held = Held(page, r"/v1/timeline\?")
         page.reload()
         expect(page.locator(".skeleton").first).to_be_visible()
         assert bool(page.evaluate("document.getAnimations().length")) is moves

@@ -14,8 +14,12 @@ OPERATIONS = [
     ("POST", "/v1/search"),
     ("GET", "/v1/explain"),
     ("GET", "/v1/filters"),
+    ("GET", "/v1/timeline"),
+    ("GET", "/v1/timeline/items"),
+    ("GET", "/v1/examples"),
     ("GET", "/v1/items"),
     ("GET", "/v1/items/{id}"),
+    ("GET", "/v1/items/{id}/camera"),
     ("GET", "/v1/items/{id}/image"),
     ("GET", "/v1/items/{id}/thumbnail"),
     ("GET", "/v1/items/{id}/similar"),
@@ -27,7 +31,7 @@ OPERATIONS = [
     ("GET", "/readyz"),
     ("GET", "/metrics"),
 ]
-WITHOUT_INPUT = {"/v1/filters", "/v1/collection", "/v1/session", "/healthz", "/readyz", "/metrics"}
+WITHOUT_INPUT = {"/v1/filters", "/v1/examples", "/v1/collection", "/v1/session", "/healthz", "/readyz", "/metrics"}
 SETTINGS = hypothesis.settings(
     max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(hypothesis.HealthCheck)
 )

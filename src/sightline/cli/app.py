@@ -16,6 +16,7 @@ import typer
 from sightline import __version__
 from sightline.cli import evaluation_commands, installation_commands, search_commands, training_commands
 from sightline.cli.console import results
+from sightline.cli.help import HelpfulCommand
 from sightline.errors import SightlineError
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    suggest_commands=False,  # click does, and typer would say it a second time
 )
 
 _COMMANDS: dict[str, Callable[..., None]] = {
@@ -58,7 +60,7 @@ def _saying_when_interrupted(command: Callable[..., None]) -> Callable[..., None
 
 
 for _name, _command in _COMMANDS.items():
-    app.command(_name)(_saying_when_interrupted(_command))
+    app.command(_name, cls=HelpfulCommand)(_saying_when_interrupted(_command))
 
 
 def main() -> None:

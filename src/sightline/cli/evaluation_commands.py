@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 
 def explain(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="The words to look for.")],
     picture: Annotated[str, typer.Argument(metavar="PICTURE", help="A file, or the id of an item of a collection.")],
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to draw it: a .png or .jpg.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw it into a .png or .jpg. By default it is shown in words.")
+    ] = None,
     at: Annotated[
         Path | None, typer.Option(metavar="DIR", help="With an id: the collection. By default the nearest .sightline.")
     ] = None,
@@ -38,14 +40,13 @@ def explain(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write the numbers as JSON to stdout.")] = False,
 ) -> None:
-    """Draw where in PICTURE each word of QUERY is found, as late interaction sees it."""
+    """Show where in PICTURE each word of QUERY is found, as late interaction sees it."""
     import sightline
+    from sightline.cli.formatting import explanation_lines
     from sightline.media import ImageFile
     from sightline.retrieval.explain import CodesExplained, Explanation
     from sightline.retrieval.heatmap import check_suffix, draw
 
-    if out is None and not as_json:
-        raise typer.BadParameter("Say where to draw it, or ask for --json.", param_hint="--out")
     if out is not None:
         check_suffix(out)
         check_writable(out)
@@ -61,8 +62,10 @@ def explain(
         draw(found).save(out)
     if as_json:
         print_json(found.to_json())
+    elif out is None and isinstance(found, Explanation):
+        print_lines(*explanation_lines(found))
     else:
-        print_lines(f"{out}: {found}")
+        print_lines(f"{out}: {found}" if out else str(found))
 
 
 def evaluate(

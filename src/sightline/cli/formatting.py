@@ -4,17 +4,22 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from sightline.collection.catalog.files import File, Item
 from sightline.collection.indexing.report import Report
+from sightline.media.scan import RAW_SUFFIXES, VIDEO_SUFFIXES
+from sightline.retrieval.explain import Explanation
 from sightline.retrieval.results import Hit, SearchResult
 
 Form = Literal["lines", "json", "paths", "null"]
 
 _LISTED = 20  # problems of each kind
 _DIVIDER = "     -- less likely --"
+_BAR = 20  # characters
+_GROUPED = 4  # files with the same problem share a line
 
 
 def printable(text: str) -> str:
@@ -37,8 +42,9 @@ def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
     model: what a search has to be told, where the collection cannot know where its model is.
     """
     yield str(report)
-    yield from problem_lines("Cannot be read", [(one.path, one.reason) for one in report.broken])
-    yield from problem_lines("Not looked at", [(one.path, one.reason) for one in report.skipped])
+    yield from problem_lines("Cannot be read", [(one.path, one.reason) for one in report.broken], _GROUPED)
+    yield from problem_lines("Not looked at", [(one.path, one.reason) for one in report.skipped], _GROUPED)
+    yield from left_out_lines(report.left_out)
     if report.truncated:
         yield f"{report.truncated:,} texts are longer than the model reads; their ends were left out."
     if not report.new + report.changed + report.moved + report.unchanged:
@@ -48,14 +54,40 @@ def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
     yield f"Next: sightline search {ask} --at {shlex.quote(_near(report.at))}{named}"
 
 
-def problem_lines(title: str, problems: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Names, each with the reason why it is among them: the first few, and how many more; nothing where none are."""
+def problem_lines(title: str, problems: Sequence[tuple[str, str]], group: int = 1_000_000) -> Iterator[str]:
+    """Names, each with the reason why it is among them: the first few, and how many more; nothing where none are.
+
+    group: from so many with the same reason on, they share a line.
+    """
     if not problems:
         return
     yield f"{title}:"
-    yield from (f"  {printable(name)}: {reason}" for name, reason in problems[:_LISTED])
-    if len(problems) > _LISTED:
-        yield f"  … and {len(problems) - _LISTED:,} more"
+    grouped: dict[str, list[str]] = {}
+    for name, reason in problems:
+        grouped.setdefault(reason, []).append(name)
+    lines = [line for reason, names in grouped.items() for line in _groups(names, reason, group)]
+    yield from (f"  {line}" for line, _ in lines[:_LISTED])
+    if left := sum(count for _, count in lines[_LISTED:]):
+        yield f"  … and {left:,} more"
+
+
+def _groups(names: list[str], reason: str, group: int) -> list[tuple[str, int]]:
+    """Lines for files with the same problem, and how many each stands for: one for many."""
+    if len(names) < group:
+        return [(f"{printable(name)}: {reason}", 1) for name in names]
+    return [(f"{printable(names[0])} and {len(names) - 1:,} more: {reason}", len(names))]
+
+
+def left_out_lines(suffixes: Mapping[str, int]) -> Iterator[str]:
+    """How many RAW files and videos are not indexed."""
+    for known, one, many in (
+        (RAW_SUFFIXES, "RAW file", "RAW files"),
+        (VIDEO_SUFFIXES, "video", "videos"),
+    ):
+        found = {suffix: count for suffix, count in suffixes.items() if suffix in known}
+        if found:
+            count = sum(found.values())
+            yield f"Not indexed: {count:,} {one if count == 1 else many} ({', '.join(sorted(found))})"
 
 
 def hit_lines(hits: Sequence[Hit]) -> list[str]:
@@ -90,16 +122,49 @@ def _near(path: Path) -> str:
 def _details(hit: Hit) -> str:
     if hit.text is not None:
         return printable(hit.text)
-    details = []
-    if hit.width and hit.height:
-        details.append(f"{hit.width} x {hit.height}")
-    if hit.taken:
-        details.append(hit.taken[:10])
+    details = [_facts(hit.width, hit.height, hit.taken)] if hit.width or hit.taken else []
     if hit.copies:
         details.append("+1 copy" if len(hit.copies) == 1 else f"+{len(hit.copies)} copies")
     if hit.folded:
         details.append(f"+{len(hit.folded)} alike")
     return "  ".join(details)
+
+
+def _facts(width: int | None, height: int | None, taken: str | None, text: str | None = None) -> str:
+    facts = [printable(text)] if text is not None else []
+    if width and height:
+        facts.append(f"{width} x {height}")
+    if taken:
+        facts.append(taken[:10])
+    return "  ".join(facts)
+
+
+def item_lines(items: Sequence[Item]) -> list[str]:
+    """A line for each item: its name, size and date."""
+    names = [printable(item.files[0].path if item.text is not None else _near(item.files[0].where)) for item in items]
+    widest = max((len(name) for name in names), default=0)
+    return [
+        f"{name:{widest}}  {_facts(item.width, item.height, item.taken, item.text)}".rstrip()
+        for name, item in zip(names, items, strict=True)
+    ]
+
+
+def explanation_lines(found: Explanation) -> Iterator[str]:
+    """A line for each word: its score, a bar, and in which part of the picture it was found."""
+    widest = max(len(word.word) for word in found.words)
+    for word in found.words:
+        bar = "█" * round(_BAR * max(0.0, min(1.0, word.score)))
+        yield f"{printable(word.word):{widest}}  {word.score:5.2f}  {bar:{_BAR}}  {_part(word.grid)}"
+
+
+def _part(grid: Any) -> str:
+    """The part of a picture where a grid is highest, in words."""
+    rows, columns = grid.shape
+    row, column = divmod(int(grid.argmax()), columns)
+    down, across = (int(3 * (row + 0.5) / rows), int(3 * (column + 0.5) / columns))
+    if (down, across) == (1, 1):
+        return "centre"
+    return f"{('top', 'middle', 'bottom')[down]} {('left', 'centre', 'right')[across]}"
 
 
 def nothing_found(result: SearchResult, least: float | None) -> str:
@@ -120,6 +185,39 @@ def show(result: SearchResult, form: Form, least: float | None = None, pictures:
         sys.stdout.buffer.writelines(exact_path(hit) + (b"\0" if form == "null" else b"\n") for hit in result)
     else:
         _show_lines(result, least, pictures)
+
+
+def show_items(items: Sequence[Item], form: Form) -> None:
+    """Write a list of items to stdout, as `show` writes results."""
+    if form == "json":
+        print(json.dumps({"items": [_item_json(item) for item in items]}, indent=2))
+    elif form in ("paths", "null"):
+        end = b"\0" if form == "null" else b"\n"
+        sys.stdout.buffer.writelines(_exact(item.files[0]) + end for item in items)
+    elif items:
+        print(*item_lines(items), sep="\n")
+    else:
+        print("Nothing found: the filter lets nothing through.", file=sys.stderr)
+
+
+def _exact(file: File) -> bytes:
+    is_url = "://" in file.path
+    return os.fsencode(file.path if is_url else file.where) + (b":%d" % file.line if file.line else b"")
+
+
+def _item_json(item: Item) -> dict[str, Any]:
+    file = item.files[0]
+    known = {
+        "id": item.id,
+        "path": file.path,
+        "file": str(file.where),
+        "root": str(file.root),
+        "text": item.text,
+        "width": item.width,
+        "height": item.height,
+        "taken": item.taken,
+    }
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def exact_path(hit: Hit) -> bytes:

@@ -96,7 +96,7 @@ def indexing(done_so: str = "indexed", before: str = "looking for what is new") 
 
         def line(done: int, total: int) -> None:
             pace.hear(done, total)
-            if pace.is_due():
+            if done and pace.is_due():
                 print(f"{done_so} {done}{f'/{total}' if total else ''}  {pace}", file=sys.stderr, flush=True)
 
         yield line

@@ -17,11 +17,13 @@ def index(
         list[Path] | None,
         typer.Argument(
             metavar="FOLDER",
-            help="Folders of pictures, shards (.tar), lists of URLs (.urls), region stores; or texts (.txt, .jsonl).",
+            help="Folders of pictures, shards (.tar), lists of URLs (.urls), region stores; or texts (.txt, .jsonl). "
+            "By default what the nearest collection was made of.",
         ),
     ] = None,
     at: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the collection is kept. By default FOLDER/.sightline.")
+        Path | None,
+        typer.Option(metavar="DIR", help="The collection, or the folder it is in. By default FOLDER/.sightline."),
     ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="BUNDLE", help="default, a bundle or checkpoint folder, or hf:NAME.")
@@ -45,11 +47,11 @@ def index(
     from sightline.cli.formatting import report_lines
     from sightline.cli.progress import indexing
     from sightline.collection.indexing.report import IndexingInterrupted
-    from sightline.collection.indexing.targets import default_location, kind_of
+    from sightline.collection.indexing.targets import location
     from sightline.collection.locate import model_for_indexing
 
     places = [folder.resolve() for folder in folders or []]
-    at = at or default_location(places, kind_of(places) if places else "images")
+    at = location(at, places)
     chosen = model_for_indexing(at, model)
     try:
         with _answering_ctrl_c(), indexing() as progress:
@@ -118,6 +120,7 @@ def search(
         str | None, typer.Option(metavar="EXPR", help="A filter: \"taken >= '2023-06-01' and path like 'holiday/%'\".")
     ] = None,
     k: Annotated[int, typer.Option("-k", help="How many results.")] = 10,
+    start: Annotated[int, typer.Option(metavar="N", help="Leave out the first N results.")] = 0,
     late: Annotated[
         str | None, typer.Option(metavar="K|all", help="Rescore the K best by late interaction, or rank all by it.")
     ] = None,
@@ -152,11 +155,22 @@ def search(
     ] = False,
     thumbnails: Annotated[bool, typer.Option(help="Show thumbnails, where the terminal can.")] = True,
 ) -> None:
-    """Find what fits QUERY best. The exit code is 0 even if nothing is found."""
+    """Find what fits QUERY best; with --where alone, list what matches, newest first.
+
+    The exit code is 0 even if nothing is found.
+    """
     import sightline
-    from sightline.cli.formatting import Form, show
+    from sightline.cli.formatting import Form, show, show_items
     from sightline.retrieval.options import SearchOptions
 
+    form: Form = "json" if as_json else "null" if null else "paths" if paths else "lines"
+    if where is not None and not words and image is None:
+        with named_options(), sightline.open(at, model=model) as collection:
+            options = SearchOptions(where=where, k=k, start=start)
+            items = collection.browse(where, k=options.k, start=options.start)
+        with results():
+            show_items(items, form)
+        return
     with named_options():
         options = SearchOptions(
             text=" ".join(words) if words else None,
@@ -165,6 +179,7 @@ def search(
             not_=tuple(without or ()),
             where=where,
             k=k,
+            start=start,
             late=_how_many(late),
             late_fragments=late_fragments,
             rerank=rerank,
@@ -176,7 +191,6 @@ def search(
         )
         with sightline.open(at, model=model) as collection:
             result = collection.run(options)
-    form: Form = "json" if as_json else "null" if null else "paths" if paths else "lines"
     with results():
         show(result, form, min_relevance, thumbnails)
 

@@ -11,6 +11,7 @@ from sightline.bundle.model import FusionRule, Model
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import File, Item
 from sightline.collection.catalog.hits import ItemCache, hits_of
+from sightline.collection.catalog.timeline import Timeline
 from sightline.collection.catalog.where import compile_where
 from sightline.collection.locate import model_for_collection, resolve_location
 from sightline.collection.locks import ReadWriteLock
@@ -62,6 +63,7 @@ class Collection:
         self.costs = Costs(manifest.sha256)
         self._wanted_model = model
         self._model: Model | None = None
+        self._timeline: Timeline | None = None
         self._loading = threading.Lock()
         self._lock = ReadWriteLock()
 
@@ -119,6 +121,7 @@ class Collection:
         not_: str | Sequence[str] = (),
         where: str | None = None,
         k: int = 10,
+        start: int = 0,
         late: int | Literal["all"] | None = None,
         late_fragments: int | None = None,
         rerank: int | None = None,
@@ -135,6 +138,7 @@ class Collection:
         image_weight: with a text and an image, how much the image counts, 0 to 1.
         not_: what results should not show, in words; one or several.
         where: a filter, such as `taken >= '2023-06-01' and path like 'holiday/%'`.
+        k, start: how many results, after leaving out the first so many.
         late: rescore so many of the best by late interaction, or rank `all` by it. late_fragments: of either side,
             only the first so many fragments take part.
         rerank: rescore so many of the best by matching; 0 is fastest. By default the model chooses `late` and `rerank`.
@@ -154,6 +158,7 @@ class Collection:
             not_=(not_,) if isinstance(not_, str) else tuple(not_),
             where=where,
             k=k,
+            start=start,
             late=late,
             late_fragments=late_fragments,
             rerank=rerank,
@@ -170,6 +175,7 @@ class Collection:
         query, where = options.query, options.where
         condition = None if where is None else compile_where(where)
         cascade, watch = self._cascade(model), search_stopwatch(options.budget_ms)
+        start, options = options.start, replace(options, k=options.start + options.k, start=0)
         with self._lock.read():
             cache = ItemCache(self.catalog)
             with watch("retrieve"):
@@ -183,7 +189,7 @@ class Collection:
                 watch=watch,
             )
             kept = ranking.at_least(options.min_relevance)
-            hits = hits_of(self.catalog, kept, options.k, cache.items, condition)
+            hits = hits_of(self.catalog, kept, options.k, cache.items, condition)[start:]
             wording = self._wording(query.text, cascade.model)
         return _result(query, hits, ranking, wording, where)
 
@@ -264,6 +270,19 @@ class Collection:
         """The items with these ids; those that do not exist, or have no file any more, are left out."""
         return self.catalog.items(ids)
 
+    def timeline(self, where: str | None = None) -> Timeline:
+        """All items by time, newest first, or those that match a filter; as of when it was opened or refreshed."""
+        found = self._timeline
+        if found is None:
+            found = self._timeline = Timeline.of(self.catalog)
+        return found if where is None else found.only(self.catalog.ids_where(where))
+
+    def browse(self, where: str | None = None, *, k: int = 10, start: int = 0) -> list[Item]:
+        """Up to k items by time, newest first, after the first `start`; only those that match a filter, if given."""
+        ids = [int(id) for id in self.timeline(where).ids[start : start + k]]
+        found = self.items(ids)
+        return [found[id] for id in ids if id in found]
+
     def files(self) -> list[File]:
         """Every file that can be found, by root and path."""
         return self.catalog.files("ready")
@@ -275,6 +294,7 @@ class Collection:
     def refresh(self) -> bool:
         """Pick up what has been indexed since it was opened; False if there was nothing."""
         with self._lock.write():
+            self._timeline = None
             return self.store.refresh()
 
     def close(self) -> None:

@@ -81,6 +81,18 @@ def check_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> ImageHe
     return ImageHeader(image.format or "", image.mode, image.size, bool(image.info.get("progressive")))
 
 
+def read_exif(source: ImageSource) -> Image.Exif:
+    """Read the EXIF data of an image without decoding its pixels; empty if there is none."""
+    data = _bytes_of(source)
+    kind = detect_type(data)
+    decoder = _decoder(source.name, kind)
+    try:
+        with warnings_ignored():
+            return decoder(io.BytesIO(data), "").getexif()
+    except Exception:  # as in open_framed
+        return Image.Exif()
+
+
 def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> FramedImage:
     """Open an image as `open_image` does; also returns its full size and the box that it fills."""
     if at_least is not None and at_least < 1:
@@ -122,7 +134,7 @@ def _decoder(name: str, kind: FileType) -> _Decoder:
     except (ImportError, KeyError) as error:
         needs_extra = kind.decoder == "HEIF"
         way_out = "pip install 'sightline-search[heic]'" if needs_extra else "pip install --upgrade pillow"
-        raise MissingDecoderError(name, f"is {kind.says}, which nothing installed here can decode", way_out) from error
+        raise MissingDecoderError(name, f"is {kind.says}, which needs another package: {way_out}", way_out) from error
     return factory
 
 

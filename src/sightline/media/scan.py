@@ -6,10 +6,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sightline.errors import MediaError
+from sightline.media.ignore import IgnoreRules
 
 IMAGE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff"}
     | {".heic", ".heif", ".hif", ".avif", ".jp2", ".j2k", ".jpx", ".ppm", ".pgm", ".pbm", ".pnm"}
+)
+
+RAW_SUFFIXES = frozenset(
+    {".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dng", ".erf", ".kdc", ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf"}
+    | {".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"}
+)
+VIDEO_SUFFIXES = frozenset(
+    {".3gp", ".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".ogv", ".webm", ".wmv"}
 )
 
 _log = logging.getLogger(__name__)
@@ -17,8 +26,17 @@ _Report = Callable[[MediaError], None]
 _Identity = tuple[int, int]
 
 
-def find_images(folder: Path, problems: Callable[[MediaError], None] | None = None) -> Iterator[Path]:
+def find_images(
+    folder: Path,
+    problems: Callable[[MediaError], None] | None = None,
+    *,
+    ignore: IgnoreRules | None = None,
+    other: Callable[[Path], None] | None = None,
+) -> Iterator[Path]:
     """Every image under `folder`, recognised by its suffix, in sorted order.
+
+    ignore: what to leave out, besides what the files of rules in the folders below say; by default nothing.
+    other: called with every RAW file and video, which are not images.
 
     Hidden files and folders (a leading dot) are left out. Links to folders are followed, but each folder is entered
     once, under the first of its names, so that loops end and nothing is listed twice. Unreadable subfolders and broken
@@ -30,23 +48,33 @@ def find_images(folder: Path, problems: Callable[[MediaError], None] | None = No
         entries = _visible(folder)
     except OSError as error:
         raise _unlisted(folder, error, "Give a folder that exists and that you may read.") from error
-    return _walk(entries, {identity}, problems or _log_problem)
+    return _walk((entries, ignore), {identity}, problems or _log_problem, other)
 
 
-def _walk(entries: Iterator[os.DirEntry[str]], entered: set[_Identity], report: _Report) -> Iterator[Path]:
+def _walk(
+    first: tuple[Iterator[os.DirEntry[str]], IgnoreRules | None],
+    entered: set[_Identity],
+    report: _Report,
+    other: Callable[[Path], None] | None,
+) -> Iterator[Path]:
     """Depth first with an explicit stack, because folders may be nested deeper than Python can recurse."""
-    stack = [entries]
+    stack = [first]
     while stack:
-        entry = next(stack[-1], None)
+        entries, rules = stack[-1]
+        entry = next(entries, None)
         if entry is None:
             stack.pop()
             continue
         path = Path(entry.path)
         try:
+            if rules and rules.ignores(entry.path, entry.is_dir()):
+                continue
             if entry.is_dir():
                 if (identity := _identity(path)) not in entered:
                     entered.add(identity)
-                    stack.append(_visible(path))
+                    stack.append((_visible(path), rules and rules.entered(path)))
+            elif other and path.suffix.lower() in RAW_SUFFIXES | VIDEO_SUFFIXES:
+                other(path)
             elif path.suffix.lower() in IMAGE_SUFFIXES:
                 if entry.is_file():
                     yield path

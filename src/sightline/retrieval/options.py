@@ -20,7 +20,7 @@ class SearchOptions:
         to 1; at either end only one of them does.
     not_: what results should not show, in words; one or several.
     where: a filter, such as `taken >= '2023-06-01' and path like 'holiday/%'`; see `catalog.where`.
-    k: how many results.
+    k: how many results. start: leave out the first so many.
     late: how many of the best candidates are rescored by late interaction; `all` ranks everything by it.
     late_fragments: how many fragments of either side, the first ones, take part in late interaction; None for all.
     rerank: how many of the best are then rescored by matching; 0 for none.
@@ -38,6 +38,7 @@ class SearchOptions:
     not_: str | tuple[str, ...] = ()
     where: str | None = None
     k: int = 10
+    start: int = 0
     late: int | Literal["all"] | None = None
     late_fragments: int | None = None
     rerank: int | None = None
@@ -63,7 +64,7 @@ class SearchOptions:
             check_fusion(self.fusion, DEFAULT_WEIGHT if self.weight is None else self.weight)
 
     def _check_numbers(self) -> None:
-        for name, least in (("k", 1), ("late", 0), ("late_fragments", 1), ("rerank", 0)):
+        for name, least in (("k", 1), ("start", 0), ("late", 0), ("late_fragments", 1), ("rerank", 0)):
             value = getattr(self, name)
             if isinstance(value, int) and value < least:
                 raise OptionError(name, f"must be at least {least}, not {value}")

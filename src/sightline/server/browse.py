@@ -6,7 +6,7 @@ from typing import Any
 
 from sightline.collection import Collection
 from sightline.server.current_collection import CurrentCollection
-from sightline.server.responses import item_answers
+from sightline.server.responses import item_answers, root_names
 
 _MOST_FOLDERS = 1_000
 
@@ -21,6 +21,28 @@ def some_items(current: CurrentCollection, k: int, where: str | None) -> dict[st
             total, ids = len(passing), [passing[place] for place in _places(0, len(passing) - 1, k)]
         found = collection.items(ids)
         return {"total": total, "items": item_answers([found[id] for id in sorted(found)], collection)}
+
+
+def timeline(current: CurrentCollection, where: str | None) -> dict[str, Any]:
+    """How many items there are, or pass a filter, and how many of each month."""
+    with current.use() as collection:
+        found = collection.timeline(where)
+        return {"total": len(found), "months": [{"month": one.name, "items": one.items} for one in found.months()]}
+
+
+def timeline_items(
+    current: CurrentCollection, k: int, where: str | None, start: int, after: str | None
+) -> dict[str, Any]:
+    """Up to k items by time, newest first, from a place or a cursor on."""
+    with current.use() as collection:
+        found = collection.timeline(where)
+        first = start if after is None else found.after(after)
+        ids = [int(id) for id in found.ids[first : first + k]]
+        items = collection.items(ids)
+        end = first + len(ids)
+        more = {"next": found.cursor(end - 1)} if ids and end < len(found) else {}
+        shown = item_answers([items[id] for id in ids if id in items], collection)
+        return {"total": len(found), "start": first, **more, "items": shown}
 
 
 def filter_choices(current: CurrentCollection) -> dict[str, Any]:
@@ -51,14 +73,19 @@ def _places(first: int, last: int, k: int) -> list[int]:
 
 
 def _folders(collection: Collection) -> list[dict[str, Any]]:
-    counts: Counter[str] = Counter()
-    for folder, files in collection.catalog.everything().execute(
-        "SELECT folder, count(*) FROM files WHERE status = 'ready' AND line IS NULL GROUP BY folder"
+    """Folders with their numbers of files; where several were indexed, these are among them, and have empty paths."""
+    counts: Counter[tuple[str, str]] = Counter()
+    roots = root_names(collection)
+    for root, folder, files in collection.catalog.everything().execute(
+        "SELECT root, folder, count(*) FROM files WHERE status = 'ready' AND line IS NULL GROUP BY root, folder"
     ):
         for above in (PurePosixPath(folder), *PurePosixPath(folder).parents):
-            counts[above.as_posix()] += files
-    del counts["."]
-    return [{"path": path, "items": counts[path]} for path in sorted(counts)[:_MOST_FOLDERS]]
+            counts[roots.get(root, ""), above.as_posix().removeprefix(".")] += files
+    counts.pop(("", ""), None)
+    return [
+        {"path": path, "items": counts[root, path], **({"root": root} if root else {})}
+        for root, path in sorted(counts)[:_MOST_FOLDERS]
+    ]
 
 
 def _row(collection: Collection, query: str, *values: object) -> tuple[Any, ...]:

@@ -19,9 +19,10 @@ from PIL import Image
 from sightline import settings
 from sightline.errors import MediaError, ModelError
 from sightline.media import ImageBytes, Preprocess, open_image, to_pixels
-from sightline.media.open import ImageHeader, check_image
+from sightline.media.camera import camera_facts
+from sightline.media.open import ImageHeader, check_image, read_exif
 
-TASKS = ("pixels", "thumbnail", "jpeg")
+TASKS = ("pixels", "thumbnail", "jpeg", "camera")
 _PLAIN_MODES = ("1", "L", "RGB", "CMYK", "YCbCr")
 _HEADROOM = 2**30  # of address space beside the images
 _NICE = 10
@@ -79,6 +80,8 @@ def estimated_bytes(header: ImageHeader, at_least: int | None) -> int:
 def _answer(header: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
     source = ImageBytes(header["name"], data)
     try:
+        if header["task"] == "camera":
+            return {"camera": camera_facts(read_exif(source))}, b""
         found = check_image(source, max_pixels=header["max_pixels"])
         needed = estimated_bytes(found, _at_least(header))
         if needed > header["max_bytes"]:

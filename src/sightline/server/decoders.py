@@ -68,6 +68,11 @@ class DecoderPool:
         """An image of the collection as a JPEG of the same size."""
         return self._own(source, {"task": "jpeg", "quality": quality})
 
+    def camera(self, source: ImageBytes) -> dict[str, str]:
+        """What the camera wrote about a picture of the collection."""
+        found: dict[str, str] = self._run(source, {"task": "camera"}, self._limits.decode_bytes)[0]["camera"]
+        return found
+
     def close(self) -> None:
         """End the processes, whatever they do."""
         for decoder in self._all:

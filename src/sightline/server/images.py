@@ -69,6 +69,11 @@ def original_image(collection: Collection, item: Item, limits: Limits, decoders:
     return ImageContent(content_type, file=found)
 
 
+def camera(collection: Collection, item: Item, limits: Limits, decoders: DecoderPool) -> dict[str, str]:
+    """What the camera wrote about the picture of an item."""
+    return decoders.camera(_source(item, _read(_indexed_content(collection, item, limits))))
+
+
 def read_chunk(file: BinaryIO, offset: int, count: int) -> bytes:
     """A part of an open file, at most `count` bytes; fewer at its end."""
     return os.pread(file.fileno(), min(count, _CHUNK_BYTES), offset)

@@ -12,7 +12,8 @@ class Limits:
     decode_bytes: memory for decoding one image; large_decode_bytes: for one of the collection, one at a time.
     decode_seconds: time for decoding one image.
     items: texts, images or pairs in one request for other programs. characters: of one text.
-    results, rerank, late: of one search. late_all: items of a collection that a search may rank by their parts.
+    results, rerank, late: of one search. deepest: results that it may leave out at the front.
+    late_all: items of a collection that a search may rank by their parts.
     seconds: from the first byte of a request to the first of its answer.
     header_seconds: for a client to send the head of a request. write_seconds: for it to take a part of an answer.
     connections, connections_per_address: open at the same time.
@@ -34,6 +35,7 @@ class Limits:
     items: int = 64
     characters: int = 1_000
     results: int = 200
+    deepest: int = 100_000
     rerank: int = 100
     late: int = 1_000
     late_all: int = 100_000

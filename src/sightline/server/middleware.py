@@ -57,6 +57,8 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}  # the server leaves out the body of the answer
         sender = _Sender(send, self._limits.write_seconds)
         began = time.perf_counter()
         self._metrics.begin()

@@ -33,6 +33,7 @@ class Search(BaseModel):
         default=None, description="A filter, such as: taken >= '2023-06' and folder = 'holiday'"
     )
     k: int = Field(default=10, ge=1, le=_LIMITS.results, description="How many results.")
+    start: int = Field(default=0, ge=0, le=_LIMITS.deepest, description="Leave out the first so many results.")
     late: Annotated[int, Field(ge=0, le=_LIMITS.late)] | Literal["all"] | None = Field(
         default=None, description="Rescore so many of the best by late interaction, or rank all by it."
     )
@@ -53,7 +54,7 @@ class Search(BaseModel):
     @property
     def is_plain(self) -> bool:
         """Whether only a text is asked for: such searches can be made many at once."""
-        return bool(self.q) and not self.not_ and self.where is None and self.budget_ms is None
+        return bool(self.q) and not self.not_ and self.where is None and not self.start and self.budget_ms is None
 
     def options(self, image: ImageSource | None = None) -> SearchOptions:
         """The options of the search that is asked for."""

@@ -16,6 +16,7 @@ class HitAnswer(BaseModel):
     rank: int
     id: int
     path: str
+    root: str | None = None
     score: float
     relevance: float | None = None
     stage: str
@@ -63,6 +64,7 @@ class ItemAnswer(BaseModel):
 
     id: int
     path: str
+    root: str | None = None
     copies: list[str]
     width: int | None = None
     height: int | None = None
@@ -82,11 +84,52 @@ class ItemsAnswer(BaseModel):
     items: list[ItemAnswer]
 
 
+class CameraAnswer(BaseModel):
+    """What the camera wrote into a photo; what is not known is left out."""
+
+    camera: str | None = None
+    lens: str | None = None
+    exposure: str | None = None
+    aperture: str | None = None
+    iso: str | None = None
+    focal_length: str | None = None
+
+
+class MonthAnswer(BaseModel):
+    """A month such as 2023-08, and how many items it has; its name is empty for items without a date."""
+
+    month: str
+    items: int
+
+
+class TimelineAnswer(BaseModel):
+    """How many items there are in all, and in each month, newest first."""
+
+    total: int
+    months: list[MonthAnswer]
+
+
+class TimelineItemsAnswer(BaseModel):
+    """Items by time, newest first. `next` is the cursor to go on with; it is left out at the end."""
+
+    total: int
+    start: int
+    next: str | None = None
+    items: list[ItemAnswer]
+
+
+class ExamplesAnswer(BaseModel):
+    """Searches that find something in the collection."""
+
+    examples: list[str]
+
+
 class FolderAnswer(BaseModel):
-    """A folder, and how many files are in and below it."""
+    """A folder, and how many files are in and below it. `root` is given where several folders were indexed."""
 
     path: str
     items: int
+    root: str | None = None
 
 
 class TakenAnswer(BaseModel):
@@ -181,14 +224,30 @@ def search_answer(result: SearchResult, collection: Collection) -> dict[str, Any
 
 def hit_answers(hits: Sequence[Hit], collection: Collection) -> list[dict[str, Any]]:
     """Results, their other files named as `path` is."""
-    urls = _image_urls([hit.id for hit in hits], collection)
-    return [{**_hit_answer(hit), **urls.get(hit.id, {})} for hit in hits]
+    urls, names = _image_urls([hit.id for hit in hits], collection), set(root_names(collection).values())
+    return [{**_hit_answer(hit), **_root(hit.root, names), **urls.get(hit.id, {})} for hit in hits]
 
 
 def item_answers(items: Sequence[Item], collection: Collection) -> list[dict[str, Any]]:
     """What is known of items; what is not is left out."""
-    urls = _image_urls([item.id for item in items], collection)
-    return [{**_item_answer(item), **urls.get(item.id, {})} for item in items]
+    urls, names = _image_urls([item.id for item in items], collection), set(root_names(collection).values())
+    return [{**_item_answer(item), **_root(item.files[0].root, names), **urls.get(item.id, {})} for item in items]
+
+
+def root_names(collection: Collection) -> dict[int, str]:
+    """The names of the folders that were indexed, by their numbers, if there are several; as filters know them."""
+    if collection.kind != "images" or isinstance(collection.at, str):
+        return {}
+    roots = collection.catalog.roots()
+    return {id: _name(root) for id, root in roots.items()} if len(roots) > 1 else {}
+
+
+def _root(root: Path, names: set[str]) -> dict[str, str]:
+    return {"root": _name(root)} if _name(root) in names else {}
+
+
+def _name(root: Path) -> str:
+    return root.name.encode("utf-8", "replace").decode()
 
 
 def version(hash: bytes) -> str:

@@ -72,6 +72,28 @@ def search_routes(service: Service) -> APIRouter:
         """Tell for every word of a query how much it resembles each part of an image, as a grid of cosines."""
         return JSONResponse(await service.quick.run(service.explain, q, id))
 
+    @router.get("/timeline", response_model=responses.TimelineAnswer)
+    async def timeline(where: Filter = None) -> Response:
+        """How many items there are in each month: the date that they were taken or, without one, last changed."""
+        return JSONResponse(await service.quick.run(browse.timeline, service.current, where))
+
+    @router.get("/timeline/items", response_model=responses.TimelineItemsAnswer)
+    async def timeline_items(
+        k: Annotated[int, Query(ge=1, le=service.limits.results)] = 100,
+        where: Filter = None,
+        start: Annotated[int, Query(ge=0, le=2**53, description="The place of the first item.")] = 0,
+        after: Annotated[
+            str | None, Query(max_length=40, description="Instead of start: the `next` of the answer before.")
+        ] = None,
+    ) -> Response:
+        """Items by time, newest first. Go on with `after`, which stays right when items are added meanwhile."""
+        return JSONResponse(await service.quick.run(browse.timeline_items, service.current, k, where, start, after))
+
+    @router.get("/examples", response_model=responses.ExamplesAnswer)
+    async def examples() -> Response:
+        """A few searches that find something here."""
+        return JSONResponse({"examples": await service.slow.run(service.examples)})
+
     @router.get("/filters", response_model=responses.FiltersAnswer)
     async def filters() -> Response:
         """The folders and dates that a filter can choose from."""
@@ -98,6 +120,11 @@ def item_routes(service: Service) -> APIRouter:
     async def similar(id: ItemId, k: Annotated[int, Query(ge=1, le=service.limits.results)] = 10) -> Response:
         """The items most like this one."""
         return JSONResponse(await service.quick.run(service.similar, id, k))
+
+    @router.get("/{id}/camera", response_model=responses.CameraAnswer, response_model_exclude_none=True)
+    async def camera(id: ItemId) -> Response:
+        """What the camera wrote into the file: its name, lens and exposure."""
+        return JSONResponse(await service.pictures.run(service.camera, id))
 
     @router.get("/{id}/image", responses=_PICTURE, response_class=Response)
     async def image(id: ItemId, v: Version = None, if_none_match: IfNoneMatch = None) -> Response:

@@ -73,7 +73,8 @@ def serve(
             stop=updater.close,
             is_ready=lambda: updater.is_healthy,
         )
-        notify(f"Serving {opened.summary} at {_address(host, listener)}. Ctrl-C ends it.")
+        places = " and ".join(addresses(host, listener.getsockname()[1]))
+        notify(f"Serving {opened.summary} at {places}. Ctrl-C ends it.")
         try:
             uvicorn.Server(uvicorn_config(app, limits)).run(sockets=[listener])
         finally:
@@ -172,6 +173,26 @@ def uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
     )
 
 
-def _address(host: str, listener: socket.socket) -> str:
-    port = listener.getsockname()[1]
+def addresses(host: str, port: int) -> list[str]:
+    """Where a browser finds the server; one that listens everywhere is found by this machine's own addresses."""
+    if host not in ("0.0.0.0", "::"):
+        return [_url(host, port)]
+    return [_url("127.0.0.1", port), *(_url(own, port) for own in own_addresses())]
+
+
+def own_addresses() -> list[str]:
+    """The address that other machines of the network know this one by; none without a network.
+
+    No packet is sent: connecting a UDP socket only chooses the address that would be used.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # an address for documentation, which nobody has
+            found = probe.getsockname()[0]
+        except OSError:
+            return []
+    return [] if found.startswith("127.") or found == "0.0.0.0" else [found]
+
+
+def _url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

@@ -20,7 +20,8 @@ from sightline.server import responses
 from sightline.server.batcher import Batcher
 from sightline.server.current_collection import CurrentCollection
 from sightline.server.decoders import DecoderPool
-from sightline.server.images import ImageContent, Thumbnails, content_hash, etag, original_image
+from sightline.server.examples import Examples
+from sightline.server.images import ImageContent, Thumbnails, camera, content_hash, etag, original_image
 from sightline.server.limits import Limits
 from sightline.server.metrics import Metrics
 from sightline.server.problems import RefusedError, not_found
@@ -47,6 +48,7 @@ class Service:
         self.current, self.model, self.limits, self.metrics = current, model, limits, metrics
         self.decoders = DecoderPool(limits)
         self.thumbnails = Thumbnails(limits, self.decoders)
+        self._examples = Examples()
         self.together: BatchedPool[Search, dict[str, Any]] = BatchedPool(
             Batcher(
                 self._search_together,
@@ -122,6 +124,11 @@ class Service:
             tag = etag(collection, item, str(side))
             return tag, None if known(tag) else self.thumbnails.get(collection, item, side)
 
+    def camera(self, id: int) -> dict[str, str]:
+        """What the camera wrote about an item's picture."""
+        with self.current.use() as collection:
+            return camera(collection, _item(collection, id), self.limits, self.decoders)
+
     def similar(self, id: int, k: int) -> dict[str, Any]:
         """The items most like one of them."""
         with self.current.use() as collection:
@@ -188,6 +195,11 @@ class Service:
         found = {"cosine": float(cosine[0, 0]), "logit": float(logit[0])}
         chance = _relevance(self.model, text, cosine[0], logit)
         return found if chance is None else {**found, "relevance": chance}
+
+    def examples(self) -> list[str]:
+        """A few searches that find something in the collection as it is now."""
+        with self.current.use() as collection:
+            return self._examples.of(collection, self.model.encoder)
 
     def about(self) -> dict[str, Any]:
         """What there is to search, and what the model can do."""

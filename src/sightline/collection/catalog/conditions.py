@@ -20,8 +20,12 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "longitude": ("number", "c.longitude"),
     "text": ("text", "c.text"),
     "id": ("number", "c.id"),
+    "root": ("text", "(SELECT root_name(r.raw) FROM roots r WHERE r.id = f.root)"),
 }
 """The columns of a filter: of which kind each is, and how it is written over `files f` and `contents c`."""
+
+STORED_COLUMNS = {name: column for name, column in COLUMNS.items() if name != "root"}
+"""Those that a store on a server keeps as well."""
 
 
 @dataclass(frozen=True, slots=True)

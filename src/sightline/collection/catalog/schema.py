@@ -72,6 +72,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
             if write:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")
+            _add_functions(connection, path.parent)
             _check(path, connection, write)
         except BaseException:
             connection.close()
@@ -89,7 +90,18 @@ def empty_catalog() -> sqlite3.Connection:
     """An empty catalog in memory."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.executescript(_TABLES)
+    _add_functions(connection, Path("/"))
     return connection
+
+
+def root_name(at: Path, raw: bytes) -> str:
+    """The name of a root, from what the table says of it: that of its folder or file."""
+    return Path(os.path.normpath(at.absolute() / os.fsdecode(raw))).name.encode("utf-8", "replace").decode()
+
+
+def _add_functions(connection: sqlite3.Connection, at: Path) -> None:
+    """Add what filters need that SQLite does not have."""
+    connection.create_function("root_name", 1, lambda raw: root_name(at, raw), deterministic=True)
 
 
 def _open(path: Path, mode: str) -> sqlite3.Connection:

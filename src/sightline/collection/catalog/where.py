@@ -45,7 +45,7 @@ _DATE = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d)?)?)?)?)?", re.ASCII
 _DEEPEST = 50
 _MOST = 5_000  # tokens
 _MOST_TESTS = 64  # each is made for every file
-_COSTLY = {"modified": 4}  # computed from others, and counted as so many tests
+_COSTLY = {"modified": 4, "root": 8}  # computed from others, and counted as so many tests
 
 
 class _Token(NamedTuple):

@@ -1,5 +1,6 @@
 """The result of an indexing run: counts, problems and time."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +26,7 @@ class Report:
     skipped: what could not be accessed, and was therefore neither indexed nor deleted.
     duplicates: files that are exact copies of another; their content is encoded once.
     truncated: new texts that are longer than the model reads.
+    left_out: RAW files and videos, which are not indexed, by suffix.
     read: files that were read. encoded: contents that were new to the collection.
     """
 
@@ -42,6 +44,7 @@ class Report:
     seconds: float = 0.0
     broken: list[FileProblem] = field(default_factory=list)
     skipped: list[FileProblem] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
 
     @property
     def per_second(self) -> float:
@@ -64,7 +67,7 @@ class Report:
 
     def __str__(self) -> str:
         copies = f"; {self.duplicates:,} exact copies" if self.duplicates else ""
-        pace = f"{self.seconds:.1f} s, {self.per_second:.1f} {self.kind}/s"
+        pace = f"{self.seconds:.1f} s" + (f", {self.per_second:.1f} {self.kind}/s" if self.read else "")
         return f"{self.counts or f'no {self.kind} found'}{copies}; {pace}"
 
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from sightline.collection.catalog.files import PendingFile, Stamp, below, shown
 from sightline.collection.indexing.report import FileProblem
 from sightline.errors import MediaError
 from sightline.media import find_images
+from sightline.media.ignore import IgnoreRules
 
 _FRESH_NS = 2_000_000_000  # the coarsest file time: a second change within it may leave no trace
 
@@ -21,6 +23,7 @@ class Scan:
     """What has to be done: files to read, and rows whose files are gone.
 
     ctimes: rows of unchanged files, with the ctime that an older version did not record.
+    left_out: RAW files and videos, counted by suffix.
     """
 
     work: list[PendingFile] = field(default_factory=list)
@@ -29,6 +32,7 @@ class Scan:
     broken: list[FileProblem] = field(default_factory=list)
     skipped: list[FileProblem] = field(default_factory=list)
     ctimes: list[tuple[int, int]] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
 
     def __iadd__(self, other: "Scan") -> Self:
         self.work += other.work
@@ -37,6 +41,7 @@ class Scan:
         self.broken += other.broken
         self.skipped += other.skipped
         self.ctimes += other.ctimes
+        self.left_out += other.left_out
         return self
 
 
@@ -56,7 +61,12 @@ def scan_images(
         found.skipped.append(FileProblem(shown(os.fsencode(problem.name)), problem.reason))
 
     try:
-        paths = find_images(within, report)
+        paths = find_images(
+            within,
+            report,
+            ignore=_rules(folder, within),
+            other=lambda path: found.left_out.update([path.suffix.lower()]),
+        )
     except MediaError as error:
         if not prune:
             report(error)
@@ -85,6 +95,16 @@ def scan_images(
     else:
         found.missing = _gone(folder, rows, blind)
     return found
+
+
+def _rules(folder: Path, within: Path) -> IgnoreRules:
+    """What to leave out in `within`, by the rules of all folders from the root on."""
+    rules = IgnoreRules.default(folder)
+    inner = folder
+    for name in within.relative_to(folder).parts:
+        inner /= name
+        rules = rules.entered(inner)
+    return rules
 
 
 def stamp_of(path: Path) -> tuple[Stamp, bool]:

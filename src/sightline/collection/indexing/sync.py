@@ -15,7 +15,7 @@ from sightline.collection.indexing.regions import scan_regions
 from sightline.collection.indexing.report import IndexingInterrupted, Report
 from sightline.collection.indexing.scan import Scan, scan_images
 from sightline.collection.indexing.shards_and_urls import is_container, scan_container
-from sightline.collection.indexing.targets import check_exists, default_location, kind_of, targets
+from sightline.collection.indexing.targets import check_exists, kind_of, location, targets
 from sightline.collection.indexing.texts import scan_texts
 from sightline.collection.indexing.writer import Writer
 from sightline.collection.locks import Notify
@@ -62,7 +62,7 @@ def index(
         check_exists(place)
     if is_address(at):
         raise CollectionError(f"{at}: the URL of a store, not a folder", "Give it with --store.")
-    at = Path(at).resolve() if at is not None else default_location(places, kind_of(places) if places else "images")
+    at = location(at, places)
     kind = kind_of(places) if places else read_manifest(at).kind
     opened = (load(model) if isinstance(model, str | Path) else model).with_threads(1)  # one batch per thread
     encoder = partial(_encode_here, opened) if workers is None else _encoder_on(workers, model, opened)
@@ -88,6 +88,7 @@ def _sync(
     report.unchanged += scan.unchanged
     report.broken += scan.broken
     report.skipped += scan.skipped
+    report.left_out += scan.left_out
     if scan.ctimes:
         with writer.catalog.transaction():
             writer.catalog.set_ctimes(scan.ctimes)

@@ -8,8 +8,8 @@ from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import below
 from sightline.collection.indexing.shards_and_urls import is_container
 from sightline.collection.indexing.texts import TEXT_SUFFIXES
-from sightline.collection.locate import check_found
-from sightline.collection.manifest import DEFAULT_FOLDER, Kind
+from sightline.collection.locate import check_found, find_collection
+from sightline.collection.manifest import DEFAULT_FOLDER, MANIFEST_FILE, Kind
 from sightline.errors import CollectionError
 
 
@@ -31,6 +31,19 @@ def kind_of(places: Iterable[Path]) -> Kind:
 
 def _is_texts(place: Path) -> bool:
     return place.suffix.lower() in TEXT_SUFFIXES and not place.is_dir()
+
+
+def location(at: str | Path | None, places: list[Path]) -> Path:
+    """The folder of the collection to index into: the one that `--at` means everywhere else.
+
+    at: a collection's folder, or the folder of pictures that it is in; any other folder for a new collection. Without
+        it, the collection of the folder in `places`, or the nearest to the current folder.
+    """
+    if at is None:
+        return default_location(places, kind_of(places)) if places else find_collection().resolve()
+    found = find_collection(at).resolve()
+    is_new = not (found / MANIFEST_FILE).is_file()
+    return found / DEFAULT_FOLDER if is_new and found in places else found
 
 
 def default_location(places: list[Path], kind: Kind) -> Path:

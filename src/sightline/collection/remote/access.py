@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sightline import settings
-from sightline.collection.catalog.conditions import COLUMNS
+from sightline.collection.catalog.conditions import STORED_COLUMNS
 from sightline.collection.manifest import FORMAT, Manifest
 from sightline.errors import CollectionError
 from sightline.stores.milvus import READING, MilvusStore
@@ -18,7 +18,7 @@ from sightline.stores.milvus_schema import Columns, read_description
 from sightline.stores.milvus_server import Server
 
 STORE_COLUMNS: Columns = {
-    **{name: "number" if kind == "number" else "text" for name, (kind, _) in COLUMNS.items() if name != "id"},
+    **{name: "number" if kind == "number" else "text" for name, (kind, _) in STORED_COLUMNS.items() if name != "id"},
     "low_path": "text",
     "files": "number",
 }

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sightline.collection.catalog.conditions import COLUMNS
+from sightline.collection.catalog.conditions import STORED_COLUMNS
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.remote.milvus_filter import UNKNOWN
 from sightline.collection.remote.partitions import partition_key
@@ -14,7 +14,7 @@ from sightline.stores.base import Note, Partition
 
 _LONGEST = 15_000  # characters of a text that are kept: 60,000 bytes at most
 _ROOM = 60_000  # bytes of a note
-_VALUES = ", ".join(sql for _, sql in COLUMNS.values())
+_VALUES = ", ".join(sql for _, sql in STORED_COLUMNS.values())
 _ABOUT = "c.hash, f.root, f.raw, f.line, f.key, f.size, f.mtime_ns"
 
 
@@ -24,26 +24,26 @@ def build_notes(catalog: Catalog, ids: Sequence[int], partition: Partition | Non
     rows: dict[int, list[tuple[Any, ...]]] = {id: [] for id in ids}
     query = f"SELECT {_VALUES}, {_ABOUT} FROM files f JOIN contents c ON c.id = f.content WHERE c.id IN"
     for row in catalog.each(query, ids, "ORDER BY f.root, f.line, f.raw"):
-        rows[row[list(COLUMNS).index("id")]].append(row)
+        rows[row[list(STORED_COLUMNS).index("id")]].append(row)
     return [_note(roots, own, partition) for own in rows.values()]
 
 
 def _note(roots: Mapping[int, str], rows: Sequence[tuple[Any, ...]], partition: Partition | None) -> Note:
-    values = dict(zip(COLUMNS, rows[0], strict=False))
+    values = dict(zip(STORED_COLUMNS, rows[0], strict=False))
     about = {name: values[name] for name in ("width", "height", "taken", "latitude", "longitude")}
     about["text"] = None if values["text"] is None else values["text"][:_LONGEST]
-    about["hash"] = rows[0][len(COLUMNS)].hex()
+    about["hash"] = rows[0][len(STORED_COLUMNS)].hex()
     files = [_file(roots, row) for row in rows]
     while len(json.dumps(about | {"files": files}).encode()) > _ROOM and len(files) > 1:
         files = files[: len(files) // 2]
-    columns = {name: _column(name, values[name]) for name in COLUMNS if name != "id"}
+    columns = {name: _column(name, values[name]) for name in STORED_COLUMNS if name != "id"}
     columns |= {"low_path": _low(columns["path"]), "files": float(len(rows))}
     return Note(partition_key(columns, partition), columns, about | {"files": files})
 
 
 def _file(roots: Mapping[int, str], row: tuple[Any, ...]) -> list[Any]:
-    path = row[list(COLUMNS).index("path")]
-    _, root, raw, line, key, size, mtime_ns = row[len(COLUMNS) :]
+    path = row[list(STORED_COLUMNS).index("path")]
+    _, root, raw, line, key, size, mtime_ns = row[len(STORED_COLUMNS) :]
     return [roots[root], path, _text(raw), line, key, size, mtime_ns]
 
 

@@ -23,9 +23,9 @@ export function onTokenNeeded(asker) {
 }
 
 /** Search by all that a query holds. `rerank: 0` is the quick way. */
-export function search(query, { k, rerank, signal }) {
+export function search(query, { k, start, rerank, signal }) {
   const picture = query.picture?.blob;
-  const fields = { q: query.words.trim(), where: where(query), k, rerank };
+  const fields = { q: query.words.trim(), where: where(query), k, start, rerank };
   if (!picture) return asked(`/v1/search?${parameters(fields, unwanted(query))}`, { signal });
   const form = new FormData();
   for (const [name, value] of parameters({ ...fields, image_weight: query.weight }, unwanted(query))) {
@@ -38,6 +38,11 @@ export function search(query, { k, rerank, signal }) {
 export const similar = (id, { k, signal }) => asked(`/v1/items/${id}/similar?k=${k}`, { signal });
 export const item = (id) => asked(`/v1/items/${id}`, {});
 export const some = (query, k) => asked(`/v1/items?${parameters({ k, where: where(query) })}`, {});
+export const timeline = (query) => asked(`/v1/timeline?${parameters({ where: where(query) })}`, {});
+export const timelineItems = (query, start, k) =>
+  asked(`/v1/timeline/items?${parameters({ start, k, where: where(query) })}`, {});
+export const examples = () => asked("/v1/examples", {});
+export const camera = (id, signal) => asked(`/v1/items/${id}/camera`, { signal });
 export const collection = () => asked("/v1/collection", {});
 export const filters = () => asked("/v1/filters", {});
 export const explain = (words, id, signal) => asked(`/v1/explain?${parameters({ q: words, id })}`, { signal });

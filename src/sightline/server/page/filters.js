@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { byId, make } from "./dom.js";
-import { filterCount, isJoined } from "./state.js";
+import { filterCount, isEmpty, isJoined } from "./state.js";
 
 const FIELDS = ["without", "folder", "from", "to"];
 
@@ -24,6 +24,8 @@ export class Filters {
     byId("more-count").textContent = String(count);
     byId("more").setAttribute("aria-label", count ? `Filters, ${count} set` : "Filters");
     byId("weight-label").hidden = !isJoined(query);
+    byId("without").disabled = isEmpty(query);
+    byId("without").placeholder = isEmpty(query) ? "with a search" : "snow, people";
     if (query.folder && ![...byId("folder").options].some((option) => option.value === query.folder)) {
       byId("folder").append(make("option", { value: query.folder, textContent: query.folder }));
     }
@@ -58,8 +60,11 @@ function read() {
 
 function offer({ folders, taken }) {
   const chosen = byId("folder").value;
-  const options = folders.map(({ path, items }) =>
-    make("option", { value: path, textContent: `${path} (${items.toLocaleString("en")})` }));
+  const options = folders.map(({ root, path, items }) => {
+    const name = root ? [root, path].filter(Boolean).join("/") : path;
+    const value = root ? `${root}//${path}` : path;
+    return make("option", { value, textContent: `${name} (${items.toLocaleString("en")})` });
+  });
   byId("folder").replaceChildren(make("option", { value: "", textContent: "Any folder" }), ...options);
   byId("folder").value = chosen;
   byId("folder").closest("label").hidden = folders.length === 0 && !chosen;

@@ -11,29 +11,33 @@ import { reconnect, stopReconnecting } from "./reconnect.js";
 import { Searcher } from "./searcher.js";
 import * as state from "./state.js";
 import * as messages from "./messages.js";
+import { Timeline } from "./timeline.js";
 import { askForToken } from "./token.js";
 import { Viewer } from "./viewer.js";
 
-const [FEW, ALL] = [60, 200];
-const AT_FIRST = 40;
+const MORE = 60; // results that are asked for at once
+const AT_FIRST = 40; // texts
 const SKELETON_MS = 250;
 
 let about = null; // the collection
 let query = state.nothing();
 let hits = []; // in the order in which they are shown
+let line; // the least relevance of a match
 let shown = ""; // the identity of the query that they answer
-let count = FEW;
 let isNewStep = true; // whether the next change of the words is a step of the history
 let hasBack = false; // whether Back leads from the enlarged view to its results
 let waiting = 0;
 
 const words = byId("words");
 const grid = new Grid({ open: view, like });
+const timeline = new Timeline({ open: view, like, picked: null, fail: failed });
 const viewer = new Viewer({ move: turn, close: leave, like });
 const filters = new Filters({ change, typing: type });
 const searcher = new Searcher({ show: answered, fail: failed, canRerank: () => can("match") });
 
 const can = (ability) => about?.kind === "images" && about.abilities.includes(ability);
+const hasResults = () => hits.length > 0 || (timeline.isShown && timeline.total > 0);
+const focusResults = (id = null) => (timeline.isShown ? timeline.focus(id) : grid.focus(id));
 const isCurrent = (asked) => state.identity(asked) === state.identity(query);
 
 // What the visitor does
@@ -106,14 +110,13 @@ function render({ typing = false } = {}) {
   showChip(query, hits, about?.kind === "texts");
   document.title = query.words.trim() ? `${query.words.trim()} – Sightline` : "Sightline";
   messages.showExamples(state.isEmpty(query), (example) => change({ words: example }));
-  if (query.open === null && viewer.isOpen) grid.focus(viewer.close());
+  if (query.open === null && viewer.isOpen) focusResults(viewer.close());
   if (shown === state.identity(query)) {
     searcher.stop();
     busy(false);
     showOpened();
     return;
   }
-  count = FEW;
   load({ typing });
 }
 
@@ -128,7 +131,7 @@ async function load({ typing = false } = {}) {
       return;
     }
     about ??= await api.collection();
-    if (isCurrent(asked)) searcher.start(asked, { k: count, typing });
+    if (isCurrent(asked)) searcher.start(asked, { k: MORE, typing });
   } catch (error) {
     failed(error, asked);
   }
@@ -136,11 +139,14 @@ async function load({ typing = false } = {}) {
 
 /** The first screen: what there is. */
 async function begin(asked) {
-  const [collection, some] = await Promise.all([api.collection(), api.some(asked, AT_FIRST)]);
+  about = await api.collection();
+  const isTexts = about.kind === "texts";
+  const some = await (isTexts ? api.some(asked, AT_FIRST) : api.timeline(asked));
   if (!isCurrent(asked)) return;
-  about = collection;
   const [one, many] = messages.nouns(about.kind);
-  arrange(some.items, []);
+  if (!isTexts) await timeline.show(asked, some);
+  if (!isCurrent(asked)) return;
+  arrange(some.items ?? [], [], { isTimeline: !isTexts });
   messages.setHeading(counted(some.total, one, many));
   if (!about.items) messages.showMessage(`Nothing is indexed yet. Add ${many} to the folder, and run sightline index.`);
   else if (!some.total) messages.showMessage("Nothing matches these filters.");
@@ -150,7 +156,7 @@ async function begin(asked) {
 /** Show an answer. One that is not final has only had a quick look, and is no reason yet to say that nothing fits. */
 function answered(answer, asked, isFinal) {
   if (!isCurrent(asked)) return;
-  const found = state.isJoined(asked) ? answer.hits.map(({ relevance, ...hit }) => hit) : answer.hits;
+  const found = withoutJoined(answer.hits, asked);
   const [likely, unlikely] = splitByRelevance(found, answer.line);
   if (!likely.length && !isFinal) return;
   arrange(likely, unlikely);
@@ -163,13 +169,50 @@ function answered(answer, asked, isFinal) {
     busy(true);
     return;
   }
-  byId("further").hidden = answer.hits.length < count || count === ALL;
+  line = answer.line;
+  byId("further").hidden = answer.hits.length < MORE || asked.like !== null;
   showOpened();
 }
 
+const withoutJoined = (found, asked) =>
+  state.isJoined(asked) ? found.map(({ relevance, ...hit }) => hit) : found;
+
+const nearEnd = new IntersectionObserver(
+  (seen) => seen.some((one) => one.isIntersecting) && addMore(),
+  { rootMargin: "600px" },
+);
+
+/** Add the results after those that are there. */
+async function addMore() {
+  const asked = query;
+  if (byId("further").hidden || byId("further").disabled || shown !== state.identity(asked)) return;
+  byId("further").disabled = true;
+  try {
+    const answer = await api.search(asked, { k: MORE, start: hits.length });
+    if (!isCurrent(asked) || shown !== state.identity(asked)) return;
+    const known = new Set(hits.map((hit) => hit.id));
+    const added = withoutJoined(answer.hits, asked).filter((hit) => !known.has(hit.id));
+    hits = [...hits, ...added];
+    const [likely, unlikely] = splitByRelevance(hits, line);
+    grid.show(likely, unlikely);
+    byId("divider").hidden = !likely.length || !unlikely.length;
+    byId("further").hidden = answer.hits.length < MORE;
+  } catch (error) {
+    failed(error, asked);
+  } finally {
+    byId("further").disabled = false;
+    nearEnd.unobserve(byId("further")); // it tells again where the end is now
+    nearEnd.observe(byId("further"));
+  }
+}
+
 /** Put results on the page. */
-function arrange(likely, unlikely) {
+function arrange(likely, unlikely, { isTimeline = false } = {}) {
   stopReconnecting();
+  if (!isTimeline && timeline.isShown) {
+    timeline.hide();
+    scrollTo(0, 0);
+  }
   messages.showMessage();
   busy(false);
   byId("divider").hidden = !likely.length || !unlikely.length;
@@ -183,7 +226,7 @@ function arrange(likely, unlikely) {
 function failed(error, asked) {
   if (!isCurrent(asked)) return;
   if (error.status === undefined) throw error;
-  if (error.status !== 0 || !hits.length) arrange([], []);
+  if (error.status !== 0 || !hasResults()) arrange([], []);
   busy(false);
   shown = "";
   if (error.status === 0) {
@@ -202,7 +245,7 @@ function busy(isBusy) {
   if (!isBusy) return;
   waiting = setTimeout(() => {
     byId("progress").hidden = false;
-    if (hits.length) return;
+    if (hasResults()) return;
     shown = ""; // whoever takes the search back must be told again what was said here
     messages.showMessage();
     messages.setHeading("Searching …", { aloud: false });
@@ -214,8 +257,10 @@ function busy(isBusy) {
 async function showOpened() {
   const { open } = query;
   if (open === null) return;
-  const found = hits.find((hit) => hit.id === open) ?? (await api.item(open).catch(() => null));
-  if (found && query.open === open) viewer.show(found, hits, can("fragments") ? query.words.trim() : "");
+  const at = hits.findIndex((hit) => hit.id === open);
+  const found = hits[at] ?? timeline.find(open) ?? (await api.item(open).catch(() => null));
+  const around = timeline.isShown ? await timeline.around(open) : at < 0 ? [] : [hits[at - 1], hits[at + 1]];
+  if (found && query.open === open) viewer.show(found, around, can("fragments") ? query.words.trim() : "");
 }
 
 // What is listened to
@@ -239,10 +284,8 @@ byId("home").addEventListener("click", (event) => {
   event.preventDefault();
   change(state.nothing());
 });
-byId("further").addEventListener("click", () => {
-  count = ALL;
-  load();
-});
+byId("further").addEventListener("click", addMore);
+nearEnd.observe(byId("further"));
 document.addEventListener("keydown", (event) => {
   const isField = event.target.matches("input, select, textarea");
   if (event.key === "/" && !isField && !document.querySelector("dialog[open]")) {
@@ -251,7 +294,7 @@ document.addEventListener("keydown", (event) => {
     words.select();
   } else if (event.key === "ArrowDown" && event.target === words) {
     event.preventDefault();
-    grid.focus();
+    focusResults();
   }
 });
 onUpload(take);

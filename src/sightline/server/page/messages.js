@@ -1,11 +1,9 @@
 // Messages about the results: how many there are, how likely, how long the search took, and errors.
 
+import * as api from "./api.js";
 import { byId, counted, make } from "./dom.js";
 
 const STAGES = { encode: "encode", retrieve: "retrieve", interact: "late interaction", match: "rerank" };
-const EXAMPLES = [
-  "a dog", "flowers", "people making music", "a building by the water", "a cup of coffee", "a cat looking at you",
-];
 
 /** Say above the results what they are, and to screen readers too; how long it took is in the heading's tooltip. */
 export function setHeading(heading, { timing = "", aloud = true } = {}) {
@@ -93,12 +91,15 @@ export function banner(text = "") {
   byId("banner").textContent = text;
 }
 
-/** A few searches to begin with. */
-export function showExamples(isShown, choose) {
+/** A few searches to begin with, which find something in this collection. */
+export async function showExamples(isShown, choose) {
   const place = byId("examples");
   place.hidden = !isShown;
-  if (!isShown || place.childElementCount) return;
-  for (const words of EXAMPLES) {
+  if (!isShown || place.dataset.asked) return;
+  place.dataset.asked = "yes";
+  const { examples } = await api.examples().catch(() => ({ examples: [] }));
+  if (!examples.length) delete place.dataset.asked;
+  for (const words of examples) {
     const button = make("button", { type: "button", className: "example", textContent: words });
     button.addEventListener("click", () => choose(words));
     place.append(button);

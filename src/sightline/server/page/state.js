@@ -60,7 +60,7 @@ export const isJoined = (query) => Boolean(query.words.trim()) && (query.picture
 
 /** How many of the filters are set. */
 export const filterCount = (query) =>
-  [query.without.trim(), query.folder, query.from, query.to].filter(Boolean).length;
+  [isEmpty(query) ? "" : query.without.trim(), query.folder, query.from, query.to].filter(Boolean).length;
 
 /** What results should not show, one by one. */
 export const unwanted = (query) => query.without.split(",").map((part) => part.trim()).filter(Boolean).slice(0, 8);
@@ -71,9 +71,12 @@ export function where(query) {
   if (query.from) conditions.push(`taken >= '${query.from}'`);
   if (query.to) conditions.push(`taken <= '${query.to}'`);
   if (query.folder) {
+    // Where several folders were indexed, the name of one and two slashes stand before the path below it.
+    const [root, path] = query.folder.includes("//") ? query.folder.split("//") : ["", query.folder];
+    const quoted = (text) => text.replaceAll("'", "''");
+    if (root) conditions.push(`root = '${quoted(root)}'`);
     // Everything below a folder lies between "folder/" and "folder0", 0 being the character after the slash.
-    const folder = query.folder.replaceAll("'", "''");
-    conditions.push(`path >= '${folder}/' and path < '${folder}0'`);
+    if (path) conditions.push(`path >= '${quoted(path)}/' and path < '${quoted(path)}0'`);
   }
   return conditions.join(" and ") || null;
 }

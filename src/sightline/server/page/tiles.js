@@ -13,8 +13,8 @@ export const nameOf = (hit) => hit.path.split("/").at(-1);
 export const thumbnail = (hit, side) => `${hit.thumbnail}${hit.thumbnail.includes("?") ? "&" : "?"}side=${side}`;
 
 /** A new list item for a hit. `data-id` tells which one. */
-export function tile(hit) {
-  const made = hit.thumbnail ? pictureTile(hit) : textTile(hit);
+export function tile(hit, side = 640) {
+  const made = hit.thumbnail ? pictureTile(hit, side) : textTile(hit);
   made.dataset.id = hit.id;
   update(made, hit);
   return made;
@@ -37,11 +37,11 @@ export function skeleton(ratio) {
   return made;
 }
 
-function pictureTile(hit) {
+function pictureTile(hit, side) {
   const image = make("img", { alt: "", loading: "lazy", decoding: "async", draggable: false });
   image.addEventListener("load", () => image.classList.add("is-there"));
   image.addEventListener("error", () => again(image, hit));
-  image.src = thumbnail(hit, 640);
+  image.src = thumbnail(hit, side);
   const made = make(
     "li",
     { className: "tile" },

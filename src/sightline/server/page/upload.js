@@ -55,7 +55,7 @@ export async function prepareUpload(file) {
   const blob = bitmap ? await scaledDown(file, bitmap) : file;
   bitmap?.close();
   count += 1;
-  return { number: count, blob, name: file.name, address: URL.createObjectURL(blob) };
+  return { number: count, blob, name: file.name, address: bitmap ? URL.createObjectURL(blob) : "" };
 }
 
 async function scaledDown(file, bitmap) {

@@ -3,15 +3,18 @@
 import * as api from "./api.js";
 import { byId, make, percent } from "./dom.js";
 import { draw, ownGrid, strength } from "./heatmap.js";
+import { showPlace } from "./map.js";
 import { isShown } from "./relevance.js";
 import { nameOf, thumbnail } from "./tiles.js";
+import { Zoom } from "./zoom.js";
 
 /** Shows results one at a time. `move(id)`, `close()` and `like(id)` say what the visitor wants. */
 export class Viewer {
   #dialog = byId("viewer");
   #image = byId("viewer-image");
   #canvas = byId("heat");
-  #hits = [];
+  #around = {};
+  #zoom = new Zoom(byId("fit"), byId("frame"), { swipe: (by) => this.#step(by) });
   #hit = null;
   #explaining = null;
   #explanation = null;
@@ -37,12 +40,14 @@ export class Viewer {
     return this.#dialog.open;
   }
 
-  /** Show a hit among others; `words` are those of the query, if it has any and the model can place them. */
-  show(hit, hits, words) {
+  /** Show a hit, and which ones are before and after it; `words` are those of the query, if it has any and the model can place them. */
+  show(hit, [previous, next], words) {
     const isSame = this.isOpen && this.#hit?.id === hit.id;
-    this.#hits = hits;
+    this.#around = { [-1]: previous, 1: next };
     this.#hit = hit;
     if (!this.isOpen) this.#dialog.showModal();
+    byId("viewer-previous").disabled = !previous;
+    byId("viewer-next").disabled = !next;
     if (isSame) return;
     this.#describe(hit);
     this.#explain(hit, words);
@@ -68,9 +73,24 @@ export class Viewer {
     byId("viewer-facts").replaceChildren(...facts(hit).map((fact) => make("span", { textContent: fact })));
     byId("viewer-original").hidden = isText;
     if (!isText) this.#picture(hit);
-    const at = this.#hits.findIndex((other) => other.id === hit.id);
-    byId("viewer-previous").disabled = at <= 0;
-    byId("viewer-next").disabled = at < 0 || at === this.#hits.length - 1;
+    this.#zoom.reset();
+    this.#details(hit, isText);
+  }
+
+  /** What takes a request of its own: the place, and what the camera wrote. */
+  async #details(hit, isText) {
+    byId("viewer-camera").hidden = true;
+    byId("map").hidden = true;
+    if (isText) return;
+    const [item, camera] = await Promise.all([
+      hit.place ? hit : api.item(hit.id),
+      api.camera(hit.id),
+    ]).catch(() => [hit, {}]);
+    if (this.#hit?.id !== hit.id) return;
+    const told = Object.values(camera);
+    byId("viewer-camera").hidden = !told.length;
+    byId("viewer-camera").replaceChildren(...told.map((fact) => make("span", { textContent: fact })));
+    showPlace(item.place);
   }
 
   #picture(hit) {
@@ -147,11 +167,11 @@ export class Viewer {
   }
 
   #step(by) {
-    const next = this.#hits[this.#hits.findIndex((hit) => hit.id === this.#hit.id) + by];
-    if (next) this.#move(next.id);
+    if (this.#around[by]) this.#move(this.#around[by].id);
   }
 
   #pressed(event) {
+    if (this.#zoom.pressed(event)) return;
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
@@ -162,7 +182,7 @@ export class Viewer {
 function facts(hit) {
   const found = [];
   if (isShown(hit.relevance)) found.push(`${percent(hit.relevance)} likely to be what you meant`);
-  const folder = hit.path.split("/").slice(0, -1).join("/");
+  const folder = [hit.root, ...hit.path.split("/").slice(0, -1)].filter(Boolean).join("/");
   if (folder) found.push(folder);
   if (hit.taken) found.push(hit.taken.slice(0, 16).replace("T", " "));
   if (hit.width && hit.height) found.push(`${hit.width} × ${hit.height}`);

@@ -1,0 +1,21 @@
+"""Help for the arguments of commands, which click 8.5 drops from those that typer 0.20 makes."""
+
+import inspect
+from typing import Any, get_type_hints
+
+from typer.core import TyperArgument, TyperCommand
+from typer.models import ArgumentInfo
+
+
+class HelpfulCommand(TyperCommand):
+    """A command whose arguments have the help that its function gives them."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        if self.callback is None:
+            return
+        hints = get_type_hints(inspect.unwrap(self.callback), include_extras=True)
+        for parameter in self.params:
+            if isinstance(parameter, TyperArgument) and parameter.name in hints:
+                given = getattr(hints[parameter.name], "__metadata__", ())
+                parameter.help = next((one.help for one in given if isinstance(one, ArgumentInfo)), parameter.help)

@@ -1,0 +1,130 @@
+"""Which files and folders to leave out: folders of other programs, and what `.sightlineignore` says."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from sightline.files import read_regular
+
+IGNORE_FILE = ".sightlineignore"
+"""Rules as in `.gitignore`, for the folder that the file is in and all below."""
+
+DEFAULT_RULES = """
+@eaDir/
+@Recycle/
+#recycle/
+#snapshot/
+$RECYCLE.BIN/
+System Volume Information/
+lost+found/
+__MACOSX/
+[Tt]humbs/
+[Tt]humbnails/
+""".replace("#", "\\#")
+"""Thumbnails and deleted files of other programs. A rule such as `!Thumbs/` brings a folder back."""
+
+_LARGEST = 1 << 16  # bytes of a file of rules
+_LONGEST = 500  # characters of a rule
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A pattern for paths below the folder of its file; `negated` brings a path back."""
+
+    pattern: re.Pattern[str]
+    negated: bool
+    folders_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreRules:
+    """The rules that apply in a folder: its own come after those of the folders around it, and win.
+
+    rules: each with the folder that its paths are below.
+    """
+
+    rules: tuple[tuple[str, Rule], ...] = ()
+
+    @classmethod
+    def default(cls, folder: Path) -> "IgnoreRules":
+        """The rules for other programs' folders, and those in `folder`."""
+        own = tuple((os.fspath(folder), rule) for rule in parse_rules(DEFAULT_RULES))
+        return cls(own).entered(folder)
+
+    def entered(self, folder: Path) -> "IgnoreRules":
+        """The rules inside a folder, with those of its own file."""
+        try:
+            text = read_regular(folder / IGNORE_FILE, _LARGEST).decode("utf-8", "replace")
+        except (OSError, ValueError):
+            return self
+        return IgnoreRules((*self.rules, *((os.fspath(folder), rule) for rule in parse_rules(text))))
+
+    def ignores(self, path: str, is_folder: bool) -> bool:
+        """Whether to leave out a path, which is below the folders of all rules."""
+        for folder, rule in reversed(self.rules):
+            if rule.folders_only and not is_folder:
+                continue
+            if rule.pattern.fullmatch(os.path.relpath(path, folder).replace(os.sep, "/")):
+                return not rule.negated
+        return False
+
+
+def parse_rules(text: str) -> list[Rule]:
+    r"""Read rules as git does; lines that cannot be understood are left out.
+
+    >>> [rule.pattern.pattern for rule in parse_rules("*.tmp\n/raw/\n# a comment\n!a/**/b")]
+    ['(?:.*/)?[^/]*\\.tmp', 'raw', 'a/(?:.*/)?b']
+    """
+    found = []
+    for line in text.splitlines():
+        rule = _rule(line)
+        if rule is not None:
+            found.append(rule)
+    return found
+
+
+def _rule(line: str) -> Rule | None:
+    line = re.sub(r"(?<!\\)\s+$", "", line)
+    if not line or line.startswith("#") or len(line) > _LONGEST:
+        return None
+    negated = line.startswith("!")
+    line = line[negated:]
+    folders_only = line.endswith("/")
+    line = line.rstrip("/")
+    is_anchored = "/" in line
+    line = line.removeprefix("/")
+    if not line:
+        return None
+    try:
+        pattern = re.compile(("" if is_anchored else "(?:.*/)?") + _regex(line), re.DOTALL)
+    except re.error:
+        return None
+    return Rule(pattern, negated, folders_only)
+
+
+def _regex(glob: str) -> str:
+    parts, at = [], 0
+    while at < len(glob):
+        rest = glob[at:]
+        if rest.startswith("**/") and (at == 0 or glob[at - 1] == "/"):
+            parts.append("(?:.*/)?")
+            at += 3
+        elif rest == "**" and at and glob[at - 1] == "/":
+            parts.append(".+")
+            at += 2
+        elif rest[0] == "*":
+            parts.append("[^/]*")
+            at += len(rest) - len(rest.lstrip("*"))
+        elif rest[0] == "?":
+            parts.append("[^/]")
+            at += 1
+        elif rest[0] == "[" and (found := re.match(r"\[([!^]?)(\]?[^\]/]*)\]", rest)):
+            inner = found[2].replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
+            parts.append(f"[{'^/' if found[1] else ''}{inner}]")
+            at += found.end()
+        else:
+            skip = rest[0] == "\\" and len(rest) > 1
+            parts.append(re.escape(rest[skip]))
+            at += 1 + skip
+    return "".join(parts)

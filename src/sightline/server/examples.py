@@ -1,0 +1,50 @@
+"""Searches to begin with: everyday subjects that the collection has, found out by searching for them."""
+
+import threading
+from weakref import WeakKeyDictionary
+
+from sightline.bundle.model import Model
+from sightline.collection import Collection
+
+SUBJECTS = (
+    "a dog", "a cat", "birds", "horses", "flowers", "a tree", "a forest", "mountains", "the sea", "a beach", "a lake",
+    "a river", "a sunset", "snow", "rain", "the night sky", "a city street", "a building", "a church", "a castle",
+    "a bridge", "a boat", "a train", "a car", "a bicycle", "an airplane", "a child playing", "a group of people",
+    "a portrait of a woman", "a portrait of a man", "people making music", "people dancing", "sports", "a wedding",
+    "a birthday cake", "food on a plate", "fruit", "a cup of coffee", "a book", "a computer", "a room", "a garden",
+    "a painting", "a statue", "a sign with text", "a document", "a screenshot", "a map",
+)  # fmt: skip
+_SHOWN = 6
+_LIKELY = 0.3  # the relevance that the best result must have
+
+
+class Examples:
+    """Remembers the examples of a collection for as long as it is open."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[Collection, list[str]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def of(self, collection: Collection, model: Model) -> list[str]:
+        """A few searches whose best result is likely, each with another best result."""
+        with self._lock:
+            found = self._known.get(collection)
+            if found is None:
+                found = self._known[collection] = find_examples(collection, model)
+            return found
+
+
+def find_examples(collection: Collection, model: Model) -> list[str]:
+    """Search for everyday subjects; returns the few that are found best. None in a collection of texts."""
+    if collection.kind != "images" or not len(collection):
+        return []
+    results = collection.search_together(SUBJECTS, k=1, model=model)
+    sure = [(result[0].relevance or 0.0, result) for result in results if len(result)]
+    likely = sorted((one for one in sure if one[0] >= _LIKELY), key=lambda one: -one[0])
+    chosen: list[str] = []
+    taken: set[int] = set()
+    for _, result in likely:
+        if len(chosen) < _SHOWN and result[0].id not in taken:
+            taken.add(result[0].id)
+            chosen.append(str(result.query))
+    return chosen

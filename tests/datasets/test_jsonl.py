@@ -59,7 +59,7 @@ def test_a_line_for_each_caption_makes_one_record(tmp_path):
 def test_a_picture_that_comes_back_later_is_a_problem(tmp_path, broken_at):
     lines = [{"image": name, "caption": f"{name} said"} for name in ("a.jpg", "b.jpg", "a.jpg")]
     path = write(tmp_path / "data.jsonl", *lines)
-    assert len(broken_at(path, f"{path}:a.jpg", "list each picture once")) == 2
+    assert len(broken_at(path, f"{path}:a.jpg", "list each image once")) == 2
 
 
 def test_one_picture_in_two_splits_is_a_problem(tmp_path, broken_at):
@@ -75,8 +75,8 @@ def test_one_picture_in_two_splits_is_a_problem(tmp_path, broken_at):
         ('"text"', "not an object"),
         ({"caption": "a dog"}, "'image' is missing"),
         ({"image": "", "caption": "a dog"}, "not a file name"),
-        ({"image": "a\0.jpg", "caption": "a dog"}, "no file can be called"),
-        ('{"image": "\\ud83d.jpg", "caption": "a dog"}', "no file can be called"),
+        ({"image": "a\0.jpg", "caption": "a dog"}, "not a valid file name"),
+        ('{"image": "\\ud83d.jpg", "caption": "a dog"}', "not a valid file name"),
         ({"image": "a.jpg"}, "neither 'captions' nor 'caption'"),
         ({"image": "a.jpg", "captions": {"en": [3]}}, "caption 1 is 3, not text"),
         ({"image": "a.jpg", "caption": "a dog", "split": 3}, "'split' is 3"),

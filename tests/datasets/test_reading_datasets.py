@@ -128,7 +128,7 @@ def test_one_picture_in_two_data_sets_is_a_problem_that_names_both(tmp_path):
 
 def test_the_same_file_given_twice_is_a_problem(tmp_path):
     path = write_jsonl(tmp_path / "x.jsonl", "1.jpg")
-    with pytest.raises(DataError, match="list each picture once"):
+    with pytest.raises(DataError, match="list each image once"):
         read_all([path, path])
 
 

@@ -125,7 +125,7 @@ def test_the_surest_regions_are_kept_in_their_order(tmp_path: Path) -> None:
         (replace(FOUND[0], name="9", features=FOUND[0].features.astype(np.float16)), "in float16, with boxes, where"),
         (replace(FOUND[0], name="9", boxes=None), "without boxes, where those before"),
         (FOUND[1], "twice"),
-        (replace(FOUND[0], name="a\0b"), "no file can be called"),
+        (replace(FOUND[0], name="a\0b"), "not a valid file name"),
     ],
 )
 def test_a_picture_unlike_the_others_is_reported_and_left_out(odd: Found, reason: str, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_regions_that_are_none_are_refused(broken: dict[str, np.ndarray]) -> Non
 
 def test_nothing_is_overwritten_and_nothing_is_no_store(tmp_path: Path) -> None:
     stored(tmp_path / "store")
-    with pytest.raises(DataError, match="is there already"):
+    with pytest.raises(DataError, match="already exists"):
         stored(tmp_path / "store")
     with pytest.raises(DataError, match="there are no regions to write"):
         stored(tmp_path / "empty", [])
@@ -235,13 +235,13 @@ def test_pictures_of_an_earlier_part_are_passed_over_once(tmp_path: Path) -> Non
     problems: list[Problem] = []
     written = stored(tmp_path / "store", [*FOUND, FOUND[0]], made_of="it", on_problem=problems.append)
     assert written.spec.images == len(FOUND)
-    assert [problem.reason for problem in problems] == ["is there twice"]
+    assert [problem.reason for problem in problems] == ["occurs twice"]
 
 
 def test_a_store_that_was_begun_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         stored(tmp_path / "store", cut_off(FOUND, 1), made_of="one")  # type: ignore[arg-type]
-    with pytest.raises(DataError, match=r"was begun otherwise, by one\n.*delete it"):
+    with pytest.raises(DataError, match=r"was started with other arguments: one\n.*delete it"):
         stored(tmp_path / "store", made_of="other")
     assert stored(tmp_path / "store", made_of="one").spec.images == len(FOUND)
 

@@ -103,8 +103,8 @@ def test_an_empty_caption_is_told_and_dropped_and_its_record_stays(tmp_path, wri
 @pytest.mark.parametrize(
     ("members", "place", "reason"),
     [
-        ([("a.json", BOAT)], "a.json", "no picture beside it"),
-        ([("a.jpg", b"A"), ("a.png", b"A"), ("a.json", BOAT)], "a.json", "more than one picture"),
+        ([("a.json", BOAT)], "a.json", "no image with this key"),
+        ([("a.jpg", b"A"), ("a.png", b"A"), ("a.json", BOAT)], "a.json", "more than one image"),
         ([("a.jpg", b"A"), ("a.json", BOAT), ("a.json", DOG)], "a.json", "there twice"),
     ],
 )

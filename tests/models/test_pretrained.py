@@ -179,7 +179,7 @@ def test_pictures_of_models_that_keep_their_shape_are_squares(cases: dict[str, C
 def test_a_processor_that_cannot_be_followed_is_refused(cases: dict[str, Case], tmp_path: Path) -> None:
     for changes, said in (
         ({"size": {"height": 32, "width": 48}}, "'width': 48"),
-        ({"resample": 0}, "resampled by method 0"),
+        ({"resample": 0}, "unsupported resampling method 0"),
     ):
         published.siglip(tmp_path)
         path = tmp_path / "preprocessor_config.json"

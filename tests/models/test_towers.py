@@ -305,8 +305,8 @@ def test_pooling_between_layers_that_cannot_be_is_refused(changes: dict[str, Any
     [
         ({"model_type": "brt"}, 'model_type = "brt": there is no such encoder\nDid you mean "bert"?'),
         ({"hidden_sise": 8}, 'its config has no "hidden_sise"\nDid you mean "hidden_size"?'),
-        ({"num_attention_heads": 5}, "its config makes no encoder: The hidden size (32) is not a multiple"),
-        ({"hidden_size": "wide"}, "its config makes no encoder: "),
+        ({"num_attention_heads": 5}, "no encoder can be made of its config: The hidden size (32) is not a multiple"),
+        ({"hidden_size": "wide"}, "no encoder can be made of its config: "),
     ],
     ids=["kind", "key", "sizes", "type"],
 )

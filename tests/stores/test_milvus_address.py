@@ -25,12 +25,12 @@ def test_what_is_left_out_is_as_usual() -> None:
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("milvus://localhost", "names no store"),
-        ("milvus:///photos", "names no store"),
-        ("milvus:/localhost/photos", "names no store"),
-        ("http://localhost/photos", "names no store"),
-        ("milvus://localhost/my photos", "names no store"),
-        ("milvus://localhost/a/b", "names no store"),
+        ("milvus://localhost", "has no store name"),
+        ("milvus:///photos", "has no store name"),
+        ("milvus:/localhost/photos", "has no store name"),
+        ("http://localhost/photos", "has no store name"),
+        ("milvus://localhost/my photos", "has no store name"),
+        ("milvus://localhost/a/b", "has no store name"),
         ("milvus://localhost:many/photos", "cannot be read"),
         ("milvus://localhost/photos?index", "cannot be read"),
         ("milvus://localhost/photos?index=best", "index=best"),

@@ -152,7 +152,7 @@ def test_dropout_of_one_encoder_leaves_the_others_alone() -> None:
     assert 0.25 not in found["text"]
     with pytest.raises(RecipeError, match="no encoder"):
         make_optimizer(OptimizerRecipe(dropout={"pictures": 0.2}), model, [])
-    with pytest.raises(RecipeError, match="no place"):
+    with pytest.raises(RecipeError, match="no dropout setting"):
         make_optimizer(OptimizerRecipe(dropout={"image": 0.2}), model, [])
     with pytest.raises(RecipeError, match="below 1"):
         OptimizerRecipe(dropout={"matcher": 1.0})

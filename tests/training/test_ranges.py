@@ -157,5 +157,5 @@ def test_pictures_of_a_data_set_are_spread_over_it_and_unreadable_ones_passed_ov
     broken = Record("x", ImageBytes("x", b"no picture"), {"en": ("a",)})
     assert len(pictures_of([records[0], broken, records[1]], preprocess)) == 2
     for none in ([], [broken]):
-        with pytest.raises(DataError, match="no picture to fix ranges by"):
+        with pytest.raises(DataError, match="no readable image"):
             pictures_of(none, preprocess)

@@ -187,7 +187,7 @@ def test_a_model_is_new_or_goes_on_from_a_checkpoint_and_not_both() -> None:
     single = {"kind": "single_stream", **{k: GIVEN["model"][k] for k in ("preprocess", "image")}}
     single["transformer"] = GIVEN["model"]["text"]
     assert isinstance(parse_recipe(changed(model=single), "it.toml").model_config(), SingleStreamConfig)
-    assert "would go unheard" in refusal(model={"start": "runs/a/best", "embedding_dim": 8})
+    assert "would be ignored" in refusal(model={"start": "runs/a/best", "embedding_dim": 8})
     assert "nothing to blend" in refusal(blend={"part": "image", "source": "tower", "share": 0.5})
 
 

@@ -113,7 +113,7 @@ def test_a_checkpoint_of_regions_comes_back_as_it_was(tmp_path: Path) -> None:
         ({"pool": "kmeans"}, "an image_reader reads every region"),
         ({"image": tiny.DUAL.image}, "either an image tower or regions"),
         ({"regions": None}, "either an image tower or regions"),
-        ({"regions": None, "image": tiny.DUAL.image}, "nothing says of what size"),
+        ({"regions": None, "image": tiny.DUAL.image}, "needs the size of its images"),
     ],
     ids=["codes", "pool-layer", "matcher-layer", "clusters", "both", "neither", "no-size"],
 )

@@ -154,12 +154,12 @@ def test_batches_by_tokens_and_regions_count_the_regions_of_each_picture(
 
 def test_what_cannot_be_trained_is_refused_before_the_first_step(stores: tuple[Path, Path], tmp_path: Path) -> None:
     pixels = shapes.write(tmp_path / "pictures", shapes.cards(seed=0))
-    with pytest.raises(DataError, match="a picture, and the model to be trained reads regions"):
+    with pytest.raises(DataError, match="an image, but the model reads regions"):
         train(parse_recipe(region_cards.recipe(pixels), "regions"), tmp_path / "one")
     augmented = region_cards.recipe(stores[0], augment={"flip": 0.5})
     with pytest.raises(RecipeError, match="reads regions"):
         train(parse_recipe(augmented, "regions"), tmp_path / "two")
-    with pytest.raises(DataError, match="regions of a picture, and the model to be trained reads pixels"):
+    with pytest.raises(DataError, match="regions, but the model reads pixels"):
         train(parse_recipe(shapes.recipe(stores[0], hidden=16, data={"batch_size": 8}), "pixels"), tmp_path / "three")
     for name, dim in (("four", region_cards.DIM + 4), ("five", 2048)):
         wide = region_cards.recipe(stores[0])

@@ -149,7 +149,7 @@ def test_it_reads_with_its_own_tokenizer_and_sees_in_its_own_way(few: Path, tmp_
     batch = corpus.draw(PAIRS)
     expected = said(str(folder), batch, corpus, "fragments")
     torch.testing.assert_close(found.scores(batch), expected, rtol=1e-4, atol=1e-5)
-    with pytest.raises(RecipeError, match="frames pictures in another way"):
+    with pytest.raises(RecipeError, match="sizes images differently"):
         opened(parse_recipe(student(few, folder, augment={"crop": 0.5}), "it"))
 
 
@@ -185,7 +185,7 @@ def test_a_teacher_that_is_not_there_or_cannot_do_it_is_refused(few: Path, tmp_p
     plain = shapes.recipe(few, hidden=16, schedule={"steps": 1}, data={"batch_size": 8}, model={"matcher": "none"})
     folder = train(parse_recipe(plain, "plain"), tmp_path / "plain").folder
     matching = student(few, folder, "match")
-    with pytest.raises(RecipeError, match='cannot compare pictures with texts by "match"') as refused:
+    with pytest.raises(RecipeError, match='cannot compare images with texts by "match"') as refused:
         train(parse_recipe(matching, "it"), tmp_path / "run")
     assert refused.value.way_out == "Set teacher.by to one of embedding, fragments, or choose another teacher."
 
@@ -193,7 +193,7 @@ def test_a_teacher_that_is_not_there_or_cannot_do_it_is_refused(few: Path, tmp_p
 def test_a_student_of_regions_has_no_teacher(teacher: Path, tmp_path: Path) -> None:
     store = region_cards.store(tmp_path / "store", 0)
     taught = region_cards.recipe(store, losses=DISTILL, teacher={"model": str(teacher)})
-    with pytest.raises(RecipeError, match="looks at pictures, and the model to be trained reads regions"):
+    with pytest.raises(RecipeError, match="reads pixels, but the model reads regions"):
         train(parse_recipe(taught, "it"), tmp_path / "run")
 
 

@@ -115,7 +115,7 @@ def test_resume_goes_on_with_a_run_and_set_and_out_are_heard(place: Path) -> Non
 def test_a_run_is_not_overwritten_and_not_resumed_by_another_recipe(place: Path) -> None:
     sightline_("train", "cards.toml", "--set", "schedule.steps=1")
     for more, error, said in (
-        (["--set", "schedule.steps=1"], SightlineError, "holds a run already"),
+        (["--set", "schedule.steps=1"], SightlineError, "already holds a run"),
         (["--resume"], RecipeError, "schedule.steps: 1, now 4"),
     ):
         result = CliRunner().invoke(app, ["train", "cards.toml", *more])

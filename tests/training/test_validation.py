@@ -110,7 +110,7 @@ def test_a_language_that_no_training_caption_is_in_is_refused(tmp_path: Path) ->
 
 def test_validation_pictures_are_refused_beforehand_if_none_can_be_read(few: Path, tmp_path: Path) -> None:
     store = region_cards.store(tmp_path / "store", 0)
-    with pytest.raises(RecipeError, match=r"data\.val: none of 24 pictures can be read: .* reads regions"):
+    with pytest.raises(RecipeError, match=r"data\.val: none of 24 images can be read: .* reads regions"):
         train(parse_recipe(region_cards.recipe(store, few), "it"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -119,5 +119,5 @@ def test_a_single_broken_picture_is_left_to_the_validation_to_count(few: Path) -
     recipe = parse_recipe(shapes.recipe(few, few), "it")
     broken = Record("broken", ImageBytes("broken", b"nothing"), {"en": ("a card",)})
     check_validation_records(recipe, [broken, *training_records(recipe)[0]], PREPROCESS)
-    with pytest.raises(RecipeError, match="none of 1 pictures can be read"):
+    with pytest.raises(RecipeError, match="none of 1 images can be read"):
         check_validation_records(recipe, [broken], PREPROCESS)

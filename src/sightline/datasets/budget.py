@@ -1,4 +1,4 @@
-"""Batches of so many tokens and regions, instead of so many pairs (paper 4, appendix: 10,240 of them a GPU)."""
+"""Batches by a budget of tokens and regions instead of a number of pairs (paper 4, appendix: 10,240 per GPU)."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
@@ -13,7 +13,7 @@ _Ints = npt.NDArray[np.int64]
 
 
 class BudgetSampler:
-    """Gives every caption once an epoch, in batches that take no more than a budget, padding counted.
+    """Yields every caption once per epoch, in batches within a budget, padding included.
 
     A batch of n pairs takes n * (its longest caption + its most regions). Pairs of like size are together, so that
     little of the budget is padding. Which of them are, and in which order batches come, follows from (seed, epoch).

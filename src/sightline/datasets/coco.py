@@ -1,7 +1,7 @@
 """COCO's own caption files: `captions_train2014.json`, `captions_val2017.json` and files in their layout.
 
-The split is the one the file's name speaks of. Images are looked for in `images`, or where COCO's archives unpack
-to when they lie beside the annotations: `train2014`, `val2014`, `train2017`, `val2017` or `images`.
+The split is that of the file name. Images are searched in `images`, or in the folders of COCO's archives beside the
+annotations: `train2014`, `val2014`, `train2017`, `val2017` or `images`.
 """
 
 import re
@@ -35,7 +35,7 @@ def read_coco(path: Path, images: Path | None, report: Report) -> Iterator[Recor
 
 
 def _captions_by_picture(path: Path, annotations: list[object], report: Report) -> _Captions:
-    """Gather the captions of each image: the file lists them in no useful order."""
+    """Group the captions by image."""
     captions: _Captions = {}
     for number, annotation in enumerate(annotations):
         try:
@@ -68,7 +68,7 @@ def _records(
 
 def _identity(value: object, what: str) -> int | str:
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise BrokenRecordError(f"{what} is {shown(value)}, neither a number nor text")
+        raise BrokenRecordError(f"{what} is {shown(value)}, not a number or text")
     return value
 
 

@@ -1,6 +1,6 @@
-"""What a record's fields must be: text in Unicode, names that can be opened, captions that say something.
+"""Validating the fields of a record: Unicode text, usable file names, captions that are not empty.
 
-Each function takes what a file happens to hold and returns a value to rely on, or raises `BrokenRecordError`.
+Each function takes an untrusted value and returns a checked one, or raises `BrokenRecordError`.
 """
 
 import json
@@ -29,30 +29,30 @@ def json_object(raw: bytes) -> dict[str, object]:
 
 
 def mapping(value: object, what: str) -> dict[str, object]:
-    """Insist on a JSON object; its keys are strings, for JSON has no others."""
+    """Require a JSON object."""
     if not isinstance(value, dict):
         raise BrokenRecordError(f"{what} is {shown(value)}, not an object {{…}}")
     return value
 
 
 def sequence(value: object, what: str) -> list[object]:
-    """Insist on a JSON array."""
+    """Require a JSON array."""
     if not isinstance(value, list):
         raise BrokenRecordError(f"{what} is {shown(value)}, not a list […]")
     return value
 
 
 def file_name(value: object, what: str) -> str:
-    """Insist on a name that a file system can be asked for; whether the file is there, opening it will tell."""
+    """Require a valid file name; the file need not exist."""
     if not isinstance(value, str) or not value.strip():
         raise BrokenRecordError(f"{what} is {shown(value)}, not a file name")
     if "\0" in value or not is_unicode(value):
-        raise BrokenRecordError(f"{what} is {shown(value)}, which no file can be called")
+        raise BrokenRecordError(f"{what} is {shown(value)}, not a valid file name")
     return value
 
 
 def key_of(name: str) -> str:
-    """Name an image where only its file has a name: that name without folder and image suffix."""
+    """The key of an image without one: its file name without folder and image suffix."""
     path = PurePath(name)
     return path.stem if path.suffix.lower() in IMAGE_SUFFIXES else path.name
 
@@ -60,7 +60,7 @@ def key_of(name: str) -> str:
 def captions_of(fields: Mapping[str, object], place: str, report: Report) -> dict[str, tuple[str, ...]] | None:
     """Find the captions in `captions` (a list, or lists by language) or `caption` (one text); None if neither is there.
 
-    An empty caption is reported and dropped, and the record lives on; a caption that is not text breaks the record.
+    An empty caption is reported and dropped; a caption that is not text makes the record broken.
     """
     value = fields.get("captions", fields.get("caption"))
     if value is None:
@@ -95,7 +95,7 @@ def clean_captions(texts: Iterable[object], place: str, report: Report) -> tuple
         if not isinstance(text, str):
             raise BrokenRecordError(f"caption {number} is {shown(text)}, not text")
         if not is_unicode(text):
-            raise BrokenRecordError(f"caption {number} has half of a surrogate pair, which is no character")
+            raise BrokenRecordError(f"caption {number} has a lone surrogate, which is not valid Unicode")
         if stripped := text.strip():
             captions.append(stripped)
         else:
@@ -104,7 +104,7 @@ def clean_captions(texts: Iterable[object], place: str, report: Report) -> tuple
 
 
 def shown(value: object) -> str:
-    """Show a value in a message: cut short, for a wrong value may be a whole file."""
+    """Format a value for a message, shortened."""
     if value is None:
         return "missing"
     text = repr(value)
@@ -112,7 +112,7 @@ def shown(value: object) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Tell whether text can be encoded: JSON can spell half a surrogate pair, which fails far away in a tokenizer."""
+    """Whether text can be encoded: JSON may contain lone surrogates, which a tokenizer would reject later."""
     try:
         text.encode()
     except UnicodeEncodeError:

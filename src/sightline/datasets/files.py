@@ -1,4 +1,4 @@
-"""Annotation files coming in: as numbered lines, as one JSON document, or for a look inside."""
+"""Reading annotation files: numbered lines, one JSON document, or the first and last bytes."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Read lines one at a time, counted from 1, without their ends; a name ending in `.gz` is decompressed.
 
     Only a line feed ends a line: captions contain every other character that Unicode takes for a line break, and
-    parallel files must not lose step over one. The lines are bytes, so that one that is not UTF-8 spoils no other.
+    parallel files must stay aligned. Lines are bytes, so that one invalid line does not affect the others.
     """
     try:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
@@ -28,7 +28,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def json_document(path: Path) -> dict[str, object]:
-    """Parse a file that is one JSON object; nothing of it can be used if it is broken."""
+    """Parse a file that is one JSON object."""
     try:
         return mapping(json.loads(decoded(path.read_bytes())), "the document")
     except OSError as error:
@@ -40,7 +40,7 @@ def json_document(path: Path) -> dict[str, object]:
 
 
 def both_ends(path: Path, size: int) -> tuple[bytes, bytes]:
-    """Read the first and the last `size` bytes of a file: what a look inside may cost."""
+    """Read the first and the last `size` bytes of a file, to detect its format."""
     try:
         with path.open("rb") as file:
             head = file.read(size)

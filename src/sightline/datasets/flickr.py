@@ -2,7 +2,7 @@
 
 Three spellings: `name.jpg#0<TAB>caption` (`Flickr8k.token.txt`, `results_20130124.token`), `name.jpg| 0| caption`
 (`results.csv`), and `name.jpg,caption` under a header that begins with `image`, `file` or `path` (`captions.txt`, and
-what a spreadsheet saves as CSV). Splits come from the lists beside the file: `Flickr_8k.trainImages.txt` and its like,
+what a spreadsheet saves as CSV). Splits come from the lists beside the file: `Flickr_8k.trainImages.txt` and so on,
 or `train.txt`, `val.txt`, `test.txt`; an image in no list has no split.
 """
 
@@ -29,7 +29,7 @@ _Spelling = Callable[[str], tuple[str, str]]
 
 
 def spelling_of(first_line: str) -> _Spelling | None:
-    """Tell from its first line how a file is spelt: a function from line to image and caption, None if not at all."""
+    """The parser for a file by its first line: from a line to image and caption; None if unknown."""
     header = _HEADER.fullmatch(first_line) is not None
     if "," in first_line and header and "|" not in first_line:
         return lambda line: _comma_separated(line, columns=first_line.count(",") + 1)
@@ -41,7 +41,7 @@ def spelling_of(first_line: str) -> _Spelling | None:
 
 
 def read_flickr(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
-    """Read a record for each image; the captions of one image stand on neighbouring lines in all these files."""
+    """Read a record for each image; the captions of one image are on neighbouring lines in all these files."""
     splits = _splits_beside(path, report)
     near = [*image_folders_in(path.parent), *image_folders_in(path.parent.parent)]
     folder = ImageFolder([images] if images else near)
@@ -52,7 +52,7 @@ def read_flickr(path: Path, images: Path | None, report: Report) -> Iterator[Rec
 
 
 def _captions(path: Path, report: Report) -> Iterator[tuple[str, str]]:
-    """Go through the lines: image and caption, the caption empty if it was nothing but space."""
+    """Yield image and caption of each line; the caption may be empty."""
     spelling: _Spelling | None = None
     for number, raw in numbered_lines(path):
         place = f"{path}:{number}"
@@ -90,7 +90,7 @@ def _comma_separated(line: str, columns: int) -> tuple[str, str]:
 
 
 def _splits_beside(path: Path, report: Report) -> dict[str, str]:
-    """Read the split lists, by key; an image in two of them would be trained and tested on, so it is a problem."""
+    """Read the split lists, by key; an image in two of them is a problem."""
     splits: dict[str, str] = {}
     for listing in entries_of(path.parent):
         named = _SPLIT_LIST.fullmatch(listing.name)

@@ -1,7 +1,7 @@
 """A folder of images with their captions beside them: `dog.jpg` and `dog.txt`, one caption a line.
 
 `dog.de.txt` holds captions in German. An image without a text file is a record without captions; a text file without
-an image (a `README.txt`) is no concern of the data set. In a folder with subfolders `train`, `val`, `test`, these
+an image (a `README.txt`) is ignored. In a folder with subfolders `train`, `val`, `test`, these
 are the splits.
 """
 
@@ -21,7 +21,7 @@ _SPLITS = {"train", "val", "test"}
 
 
 def read_folder(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
-    """Read every image under `path`, sorted; its key is its path below. `images` does not matter here."""
+    """Read every image under `path`, sorted; its key is its path below. `images` is not used."""
     caption_files = lru_cache(maxsize=64)(_caption_files)
     for picture in find_images(path, lambda error: report(Problem(error.name, error.reason))):
         below = picture.relative_to(path)

@@ -1,4 +1,4 @@
-"""The formats of captioned images and how to tell them apart, from a name and a look inside."""
+"""The formats of captioned images, and detecting them by name and content."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ _COCO = re.compile(rb'(?<!\\)"(?:annotations|file_name)"\s*:')
 
 
 def recognise(path: str | Path) -> str:
-    """Name the format of the data set at `path`: one of `READERS`. A `DataError` if it is none, or a mixture."""
+    """The format of the data set at `path`, a key of `READERS`; a `DataError` if it is unknown or mixed."""
     formats = list(dict.fromkeys(format_of(file) for file in files_of(path)))
     if len(formats) > 1:
         raise DataError(f"{path}: files of different formats: {', '.join(formats)}", "Read them one by one.")
@@ -48,14 +48,14 @@ def recognise(path: str | Path) -> str:
 
 
 def format_of(path: Path) -> str:
-    """Name the format of one file or folder."""
+    """The format of one file or folder."""
     found = _format_of_folder(path) if path.is_dir() else _format_of_file(path)
     if found is None:
         raise DataError(
             f"{path}: not a data set of a known format",
             "Give WebDataset shards (.tar), JSON lines (.jsonl), a Karpathy or COCO caption file (.json), a Flickr "
             "caption file, CSV under the header image,caption, a store of regions, or a folder of shards, of "
-            "Multi30k's text files, or of pictures with .txt files.",
+            "Multi30k's text files, or of images with .txt files.",
         )
     return found
 
@@ -82,7 +82,7 @@ def _format_of_file(path: Path) -> str | None:
 
 
 def _format_of_json(path: Path) -> str | None:
-    """Look at both ends of a document: COCO's captions come after megabytes of image entries, or before them."""
+    """Detect a format by both ends of a JSON file: COCO's captions may come after megabytes of image entries."""
     head, tail = both_ends(path, _PEEK)
     for part in (head, tail):
         if _COCO.search(part):

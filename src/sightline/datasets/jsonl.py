@@ -1,4 +1,4 @@
-"""JSON lines: the format to write one's own captions in.
+"""JSON lines: the format for your own captions.
 
     {"image": "beach/1.jpg", "captions": ["a dog runs", "a wet dog"], "split": "train"}
     {"image": "beach/2.jpg", "captions": {"en": ["two boats"], "de": ["zwei Boote"]}, "key": "boats"}
@@ -21,7 +21,7 @@ from sightline.media import ImageFile
 
 
 def read_jsonl(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
-    """Read the records of a file in their order; blank lines do not matter."""
+    """Read the records of a file in order; blank lines are ignored."""
     root = images or path.parent
     current: Record | None = None
     for number, line in numbered_lines(path):
@@ -45,7 +45,7 @@ def _record(fields: dict[str, object], root: Path, place: str, report: Report) -
     name = file_name(fields.get("image"), "'image'")
     captions = captions_of(fields, place, report)
     if captions is None:
-        raise BrokenRecordError("neither 'captions' nor 'caption'; a picture without any says \"captions\": []")
+        raise BrokenRecordError("neither 'captions' nor 'caption'; an image without any has \"captions\": []")
     split = fields.get("split")
     if split is not None and not isinstance(split, str):
         raise BrokenRecordError(f"'split' is {shown(split)}, not text")
@@ -55,7 +55,7 @@ def _record(fields: dict[str, object], root: Path, place: str, report: Report) -
 
 
 def _key(value: object) -> str:
-    """Take a key as it is; numbers are common and welcome."""
+    """The key as text; numbers are allowed."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, str) and value.strip() and is_unicode(value):
@@ -64,11 +64,11 @@ def _key(value: object) -> str:
 
 
 def _join(first: Record, second: Record) -> Record | None:
-    """Make one record of two about the same image; None if they are about two."""
+    """Merge two records of the same image; None if they are of different images."""
     if first.key != second.key or first.image != second.image:
         return None
     if first.split != second.split:
-        raise BrokenRecordError(f"split {second.split!r}, but {first.split!r} on the line before for the same picture")
+        raise BrokenRecordError(f"split {second.split!r}, but {first.split!r} on the previous line for the same image")
     languages = dict.fromkeys([*first.captions, *second.captions])
     both = {name: first.captions.get(name, ()) + second.captions.get(name, ()) for name in languages}
     return replace(first, captions=both)

@@ -1,7 +1,7 @@
 """Karpathy's split files: `dataset_flickr8k.json`, `dataset_flickr30k.json`, `dataset_coco.json`.
 
-They fix the splits on which nearly all published numbers rest. Images are looked for in `images`, or beside the
-file; for COCO, in the subfolder that `filepath` names, or directly.
+Nearly all published numbers use these splits. Images are searched in `images`, or beside the file; for COCO, in the
+subfolder `filepath`, or directly.
 """
 
 from collections.abc import Iterator

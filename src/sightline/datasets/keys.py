@@ -1,4 +1,4 @@
-"""Keys that are unique, although data sets are put together from files that know nothing of each other."""
+"""Unique keys across the files of a data set."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,7 @@ from sightline.datasets.record import BrokenRecordError, Record
 
 
 class Keys:
-    """The keys given out during one reading.
+    """The keys used during one reading.
 
     Two different images from two files may have the same key, because many tools count every shard from zero: the
     later one is renamed after its file, `shard-001/000017`. A key that occurs twice in one file, or twice for the same
@@ -18,7 +18,7 @@ class Keys:
         self._given: dict[str, tuple[Path, str]] = {}
 
     def admit(self, record: Record, file: Path) -> Record:
-        """Return the record under a key that no other has, or raise `BrokenRecordError`."""
+        """Return the record with a unique key, or raise `BrokenRecordError`."""
         here = (file, record.image.name)
         there = self._given.setdefault(record.key, here)
         if there is here:
@@ -28,7 +28,7 @@ class Keys:
         if same_file or same_picture or renamed in self._given:
             raise BrokenRecordError(
                 f"the key {record.key!r} ({here[1]}) is already that of {there[1]} in {there[0]}; "
-                "list each picture once, with all its captions, or give it a key of its own"
+                "list each image once, with all its captions, or give it its own key"
             )
         self._given[renamed] = here
         return replace(record, key=renamed)

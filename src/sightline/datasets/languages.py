@@ -1,4 +1,4 @@
-"""Captions in several languages at once: what is said about an image, whoever says it."""
+"""Captions in several languages at once."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,7 @@ from sightline.errors import DataError
 
 
 def captions_in_any(record: Record, languages: str | Sequence[str]) -> tuple[str, ...]:
-    """Give the captions of a record in a language, or in several, one after another; then it may lack some of them.
-
-    One that lacks them all is a `DataError`, as it is with one language.
-    """
+    """The captions of a record in one language or several; it must have at least one of them."""
     if isinstance(languages, str):
         return record.captions_in(languages)
     captions = tuple(caption for language in languages for caption in record.captions.get(language, ()))

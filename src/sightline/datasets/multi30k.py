@@ -1,6 +1,6 @@
 """Multi30k: parallel text files, one caption a line, line by line about the images of a list.
 
-`train.en`, `train.de`, … hold one caption an image; `train.1.en` … `train.5.en` five. The list is `train_images.txt`
+`train.en`, `train.de`, … have one caption per image; `train.1.en` … `train.5.en` five. The list is `train_images.txt`
 or `train.txt`, beside them or in `image_splits`. Compressed files (`train.en.gz`) are read as they are. Only the line
 number ties a caption to its image, so files of unequal length are refused as a whole: one line too few, and every
 caption after it would be another image's.
@@ -53,7 +53,7 @@ def parts_of(folder: Path) -> list[Part]:
 def read_multi30k(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
     """Read every part of a folder.
 
-    The split is the part's name: `test_2016_flickr` and `test_2017_mscoco` stay apart, for they are tests of their own.
+    The split is the part's name: `test_2016_flickr` and `test_2017_mscoco` stay apart, they are different test sets.
     """
     folder = ImageFolder([images] if images else [*image_folders_in(path), *image_folders_in(path.parent)])
     for part in parts_of(path):

@@ -19,8 +19,8 @@ _ANNOTATIONS = ("*.jsonl", "dataset*.json", "captions_*.json", "*.token", "*.tok
 def files_of(path: str | Path) -> list[Path]:
     """List the files, or the one folder, that hold the data set at `path`, in the order in which they are read.
 
-    A name that exists is taken as it is, even with brackets in it. Else `{000..004}` and `{a,b}` are spelt out as a
-    shell would, every one of these must be there, and `*`, `?`, `[…]` and `**` match what there is, sorted.
+    An existing name is taken as it is, even with brackets in it. Otherwise `{000..004}` and `{a,b}` are expanded as in
+    a shell, and each file must exist; `*`, `?`, `[…]` and `**` match existing files, sorted.
     """
     if Path(path).exists():
         return _inside(Path(path))
@@ -29,7 +29,7 @@ def files_of(path: str | Path) -> list[Path]:
 
 
 def _inside(path: Path) -> list[Path]:
-    """Look into a folder: its shards, or its one annotation file; a folder of another kind stands for itself."""
+    """The shards of a folder, or its only annotation file; any other folder is returned as it is."""
     if not path.is_dir() or is_region_store(path):
         return [path]
     visible = [entry for entry in entries_of(path) if not entry.name.startswith(".")]
@@ -46,7 +46,7 @@ def _inside(path: Path) -> list[Path]:
 
 
 def _spelt_out(pattern: str) -> Iterator[str]:
-    """Spell out braces from left to right; braces that are neither a range nor a list stay as they are."""
+    """Expand braces from left to right; braces that are neither a range nor a list stay as they are."""
     for braces in _BRACES.finditer(pattern):
         if choices := _choices(braces[1]):
             for choice in choices:

@@ -22,9 +22,8 @@ def read(
 
     path: a file, a folder, or several files by pattern (`dir/coco-train-*.tar`) or range (`dir/coco-{000..004}.tar`).
     split: only these records, by `train`, `val`, `test` or the data set's own name for a split.
-    images: the folder of the images, for the formats that only name them; whether each image is there and whole
-        is not looked into until it is opened.
-    on_problem: told of each broken record, which is then skipped; without it the first one is a `DataError`.
+    images: the folder of the images, for formats that only name them. Images are not checked until they are opened.
+    on_problem: called for each broken record, which is then skipped; without it the first one is a `DataError`.
 
     A path that is missing or not recognised is a `DataError` at once, one without records when the reading ends.
     Keys are unique within one reading; see `Keys`.
@@ -55,10 +54,10 @@ def read_all(
 def _read(
     path: str | Path, split: str | None, images: str | Path | None, report: Report, keys: Keys
 ) -> Iterator[Record]:
-    """Look at the paths at once, so that a mistake shows where it was made; then read as the records are asked for."""
+    """Check the paths at once, so that mistakes are raised early; then read lazily."""
     root = Path(images) if images is not None else None
     if root is not None and not root.is_dir():
-        raise DataError(f"{root}: no such folder of images", "Give the folder in which the pictures are.")
+        raise DataError(f"{root}: no such folder of images", "Give the folder that contains the images.")
     files = [(file, format_of(file)) for file in files_of(path)]
     records = _unique(files, root, report, keys)
     return _of_split(records, canonical_split(split) if split is not None else None, path)
@@ -74,7 +73,7 @@ def _unique(files: list[tuple[Path, str]], images: Path | None, report: Report, 
 
 
 def _of_split(records: Iterator[Record], split: str | None, path: str | Path) -> Iterator[Record]:
-    """Let the records of one split through; an end without any says which splits there were."""
+    """Yield the records of one split; an error names the splits there are if none matches."""
     passed = False
     others: set[str | None] = set()
     for record in records:
@@ -86,7 +85,7 @@ def _of_split(records: Iterator[Record], split: str | None, path: str | Path) ->
     if passed:
         return
     if not others:
-        raise DataError(f"{path}: no records", "Is it the right file, and whole? Broken records do not count.")
+        raise DataError(f"{path}: no records", "Check that it is the right file and complete.")
     named = ", ".join(sorted(other for other in others if other is not None))
     there = f"there are: {named}" if named else "its records name no split"
     raise DataError(f"{path}: no records of split {split!r}; {there}", "Choose another split, or read without one.")

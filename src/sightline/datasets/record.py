@@ -1,4 +1,4 @@
-"""One captioned image of a data set, and what is said about one that cannot be read."""
+"""A captioned image of a data set, and problems with records that cannot be read."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ DEFAULT_LANGUAGE = "en"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An image and what people say about it.
+    """An image and its captions.
 
-    `captions` goes from language to captions, as many as there happen to be: never assume five. A distractor, which
+    `captions` maps a language to any number of captions: never assume five. A distractor, which
     only enlarges a gallery, has none. `image` says where the bytes are and holds no pixels, so a list of all records
     of a data set is small and travels to other processes. `key` is unique among the records of one reading.
     `label` is the name of what the image shows, in data sets that sort images into classes.
@@ -27,7 +27,7 @@ class Record:
     label: str | None = None
 
     def captions_in(self, language: str) -> tuple[str, ...]:
-        """Give the captions in `language`; a `DataError` where there are none, for a gap must not pass for a match."""
+        """The captions in `language`; a `DataError` if there are none."""
         captions = self.captions.get(language, ())
         if not captions:
             there = f"has {', '.join(sorted(self.captions))}" if self.captions else "has no captions at all"
@@ -40,7 +40,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A record, or a caption of one, that was left out: where it stands (`data.jsonl:17`) and what is wrong with it."""
+    """A skipped record or caption: its place (`data.jsonl:17`) and what is wrong with it."""
 
     place: str
     reason: str
@@ -54,13 +54,12 @@ Report = Callable[[Problem], None]
 
 
 class BrokenRecordError(Exception):
-    """Raised inside a reader where a record turns out broken; the reader adds the place and reports a `Problem`."""
+    """Raised inside a reader for a broken record; the reader adds the place and reports a `Problem`."""
 
 
 def stop_at(problem: Problem) -> None:
-    """Take a problem the strict way: the first one ends the reading."""
+    """Stop reading at the first problem."""
     raise DataError(
         str(problem),
-        "Mend or remove it. Commands that have --skip-broken, and `on_problem` from Python, leave such records out and "
-        "tell of each.",
+        "Repair or remove it, or skip such records with --skip-broken or, in Python, `on_problem`.",
     )

@@ -1,9 +1,9 @@
-"""Where the images are that an annotation file names: data sets come unpacked in many ways."""
+"""Finding the folder of the images that an annotation file names."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-_LOOKS = 20  # images looked for before giving up: the first may be missing, and a network disk is slow
+_LOOKS = 20  # images tried before giving up: the first may be missing, and network disks are slow
 
 _USUAL = ("", "images", "Images", "flickr30k-images", "flickr30k_images", "Flicker8k_Dataset", "Flickr8k_Dataset")
 
@@ -11,8 +11,8 @@ _USUAL = ("", "images", "Images", "flickr30k-images", "flickr30k_images", "Flick
 class ImageFolder:
     """The first of `candidates` in which an image is found.
 
-    Once found it is settled, so a data set costs a few looks at the disk and not one for each image. If nothing is
-    ever found the first candidate stands, and opening an image names the path that was tried.
+    Once an image is found, the folder is fixed, so only a few paths are checked. If none is found, the first candidate
+    is used, and opening an image reports the path that was tried.
     """
 
     def __init__(self, candidates: Sequence[Path]) -> None:
@@ -21,7 +21,7 @@ class ImageFolder:
         self._looks = _LOOKS
 
     def path(self, name: str) -> Path:
-        """Name the file of an image."""
+        """The path of an image."""
         if self._settled is None and self._looks:
             self._looks -= 1
             self._settled = next((folder for folder in self._candidates if (folder / name).is_file()), None)
@@ -29,5 +29,5 @@ class ImageFolder:
 
 
 def image_folders_in(folder: Path) -> list[Path]:
-    """List the folders in which images are looked for when the user names none: the folder itself, then below."""
+    """The folders to search for images if the user names none: the folder itself, then its subfolders."""
     return [folder / name for name in _USUAL]

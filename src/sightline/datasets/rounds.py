@@ -1,7 +1,7 @@
 """Rounds without repeats: every image has to come as often as it has captions, but never twice in a round.
 
-A round is a batch. Choosing at random may paint itself into a corner: at the end a few images are left over with
-many captions each, and rounds get small. One rule prevents it. An image with as many captions left as there are
+A round is a batch. With purely random choice, a few images with many captions each could be left at the end, and rounds
+would get small. One rule prevents this. An image with as many captions left as there are
 rounds left is due, and must be in each of them; all other places are filled at random. If at the start no image has
 more captions than there are rounds, and no more captions are there than places, then this stays so after each round:
 
@@ -50,7 +50,7 @@ def schedule(counts: _Ints, size: int, random: np.random.Generator, *, full: boo
     left = _trimmed(counts, rounds, size, random) if full else counts.copy()
     tallest = int(left.max(initial=0))
     queue = iter(random.permutation(np.repeat(np.arange(len(left)), left)).tolist())
-    waiting: dict[int, int] = {}  # images met in the queue while they were in the round already, and how often
+    waiting: dict[int, int] = {}  # images that were drawn again within a round, and how often
     for remaining in range(rounds, 0, -1):
         due = np.flatnonzero(left == remaining).tolist() if remaining <= tallest else []
         chosen = _fill(due, size, queue, waiting, left)

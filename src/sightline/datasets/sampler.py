@@ -1,4 +1,4 @@
-"""Which image goes with which caption in which batch.
+"""Samplers: the pairs of image and caption in each batch.
 
 A batch is an array [batch, 2] of integers, a pair a row: the image's number, and the number of the caption among
 those of that image. Images may have any number of captions; those without any never appear. Everything follows
@@ -128,7 +128,7 @@ def neighbours(
     members = [np.flatnonzero((cluster_of == cluster) & (counts > 0)) for cluster in np.unique(cluster_of[counts > 0])]
     sizes = np.array([len(some) for some in members])
     while True:
-        # The least of exponential waiting times, each at a rate of its size: a draw in proportion to size, and so on.
+        # The smallest exponential waiting times, with rates by size: draws in proportion to size without replacement.
         order = np.argsort(random.exponential(size=len(members)) / sizes)
         chosen = np.concatenate([random.permutation(members[cluster])[:per_cluster] for cluster in order])
         if len(chosen) < batch_size:
@@ -139,7 +139,7 @@ def neighbours(
 
 
 def _checked(captions_per_image: Sequence[int], batch_size: int, unique: bool, drop_last: bool) -> Batch:
-    """Refuse what would give no batch at all: an epoch of nothing looks like a very fast one."""
+    """Refuse arguments that would give no batch at all."""
     counts = np.asarray(captions_per_image, dtype=np.int64)
     if counts.ndim != 1 or (counts < 0).any():
         raise ValueError(f"captions_per_image must be a list of numbers from 0 up, not {captions_per_image!r}")

@@ -1,10 +1,10 @@
-"""WebDataset shards: tar archives in which the files of one record stand side by side under one key.
+"""WebDataset shards: tar archives in which the files of one record are adjacent and share a key.
 
 Two layouts are read, and may be mixed: `KEY.webp` with `KEY.json` (`{"captions": {"en": […], …}}`, and a `label` where
 images are sorted into classes), and img2dataset's
 `KEY.jpg` with `KEY.txt` (one caption) and `KEY.json` (`caption`, `status`, …). An image with neither is a record
-without captions. Images are not read but passed over: a record holds the slice of the archive where its image is.
-Only in a compressed archive, where there are no slices, does it hold the bytes.
+without captions. Images are not read: a record holds the slice of the archive where its image is, or the bytes if the
+archive is compressed.
 """
 
 import re
@@ -25,21 +25,21 @@ SHARD_SUFFIXES = (".tar", *COMPRESSED_SUFFIXES)
 
 _MEMBER = re.compile(r"(?:\./)*((?:.*/)?[^./]+)\.([^/]+)", re.DOTALL)
 _TEXTS = ("json", "txt")
-_HELD_LIMIT = 256 << 20  # bytes of one member that are taken into memory; an archive may claim any size
+_HELD_LIMIT = 256 << 20  # largest member that is read into memory; an archive may claim any size
 _FAULTS = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error)  # all that a damaged archive may raise
 
 
 def is_shard(path: Path) -> bool:
-    """Tell a shard by its file's name."""
+    """Whether a file is a shard, by its name."""
     return path.name.lower().endswith(SHARD_SUFFIXES)
 
 
 def read_shard(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
-    """Read the records of one shard in their order; `images` does not matter, for a shard brings its own images.
+    """Read the records of one shard in their order; `images` is not used.
 
     A key is the member's path up to the first dot of its base name (WebDataset's rule); members without a key or
-    with a suffix that means nothing here are passed over. The split is the one the file's name speaks of. An archive
-    that breaks off gives the records before the last one in sight, which may have lost its captions, and a problem.
+    with an unknown suffix are ignored. The split is that of the file name. A truncated archive yields the records
+    before the last one, which may have lost its captions, and a problem.
     """
     split = split_in_name(path.name)
     for item in _items(path, report):
@@ -70,10 +70,10 @@ class _Item:
         if not self.pictures:
             fields = json_object(self.texts["json"]) if "json" in self.texts else {}
             said = f" (status: {shown(fields['status'])})" if "status" in fields else ""
-            raise BrokenRecordError(f"no picture beside it{said}; files of one key must stand side by side")
+            raise BrokenRecordError(f"no image with this key{said}; files of one key must be adjacent")
         if len(self.pictures) > 1:
             names = ", ".join(picture.name for picture in self.pictures)
-            raise BrokenRecordError(f"more than one picture has this key: {names}")
+            raise BrokenRecordError(f"more than one image has this key: {names}")
         return self.pictures[0]
 
 
@@ -84,7 +84,7 @@ def _items(path: Path, report: Report) -> Iterator[_Item]:
     try:
         with tarfile.open(path, "r:gz" if compressed else "r:", tarinfo=StrictMember) as tar:
             while (member := tar.next()) is not None:
-                # tarfile remembers every member it saw, which a long archive cannot afford.
+                # tarfile keeps every member in memory, too much for a long archive.
                 tar.members.clear()  # type: ignore[attr-defined]
                 last = f" after {member.name!r}"
                 if member.size < 0:

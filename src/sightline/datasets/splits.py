@@ -1,4 +1,4 @@
-"""What the parts of a data set are called: train, val and test, whatever the authors wrote."""
+"""Canonical names of splits: train, val and test."""
 
 import re
 
@@ -22,6 +22,6 @@ def canonical_split(name: str) -> str:
 
 
 def split_in_name(file_name: str) -> str | None:
-    """Find the split that a file's name speaks of: `train` in `coco-train-004.tar` and `captions_train2014.json`."""
+    """The split in a file name: `train` in `coco-train-004.tar` and `captions_train2014.json`."""
     words = (_ALIASES.get(word.lower()) for word in _WORDS.findall(file_name))
     return next((split for split in words if split), None)

@@ -1,4 +1,4 @@
-"""Captions for names of things from WordNet: synonyms, the kind of thing it is, and what the dictionary says of it.
+"""Captions for class names from WordNet: synonyms, hypernyms and glosses.
 
 Reads the files of WordNet 3 (`index.noun`, `data.noun`), such as Debian's package wordnet-base puts in
 /usr/share/wordnet.

@@ -1,6 +1,6 @@
-"""Fewer steps for the same graph: on a GPU, a small one takes as long to start as to compute, and a large one to read.
+"""Operator fusion: fewer steps for the same graph, because small steps are bound by launching, large ones by memory.
 
-Each of these changes gives the same numbers as the nodes that it replaces, but for their rounding.
+Results stay the same up to rounding.
 """
 
 from collections import Counter
@@ -21,13 +21,13 @@ def merged(nodes: Sequence[GraphNode], constants: Mapping[str, Tensor], outputs:
 def _with_silu(nodes: Sequence[GraphNode], constants: Mapping[str, Tensor], outputs: Sequence[str]) -> list[GraphNode]:
     """Turn x * sigmoid(c * x) between two products into one step, `Silu`: the products are multiplied and divided by c.
 
-    That is the approximate GELU of CLIP. It is three steps over the widest values that there are.
+    This is the approximate GELU of CLIP: three steps over the widest activations.
     """
     readers: dict[str, list[GraphNode]] = {}
     for node in nodes:
         for name in node.inputs:
             readers.setdefault(name, []).append(node)
-    changed: dict[str, GraphNode | None] = {}  # by the name of what a node makes; None: it is not needed any more
+    changed: dict[str, GraphNode | None] = {}  # by a node's output; None if it is not needed any more
     for node in nodes:
         found = _sigmoid_unit(node, readers, constants)
         if found is None or any(name in outputs for name in (*node.outputs, *(one.outputs[0] for one in found))):
@@ -48,7 +48,7 @@ def _with_silu(nodes: Sequence[GraphNode], constants: Mapping[str, Tensor], outp
 def _sigmoid_unit(
     node: GraphNode, readers: Mapping[str, Sequence[GraphNode]], constants: Mapping[str, Tensor]
 ) -> tuple[GraphNode, GraphNode, GraphNode] | None:
-    """The three nodes of x * sigmoid(c * x), where x is what a product makes and nothing else reads any part of it."""
+    """The three nodes of x * sigmoid(c * x), where x is the output of a product and nothing else reads any of them."""
     if node.operator != "Linear":
         return None
     made = node.outputs[0]
@@ -71,7 +71,7 @@ def _scaled(node: GraphNode, of_weight: float, of_bias: float) -> GraphNode:
 
 
 def _with_joined_products(nodes: Sequence[GraphNode]) -> list[GraphNode]:
-    """Make one product of those that read the same, such as the queries, keys and values of attention."""
+    """Merge products with the same input, such as the queries, keys and values of attention."""
     together: dict[tuple[str, bool], list[GraphNode]] = {}
     for node in nodes:
         if node.operator == "Linear" and not makes_scores(node):
@@ -94,7 +94,7 @@ def _joined(nodes: Sequence[GraphNode]) -> GraphNode:
 
 
 def _with_hiding(nodes: Sequence[GraphNode]) -> list[GraphNode]:
-    """Prepare the mask that many layers share for attention once, and not in each of them."""
+    """Prepare the attention mask once for all layers that share it."""
     masked = Counter(node.inputs[3] for node in nodes if _is_masked(node))
     found: list[GraphNode] = []
     ready: set[str] = set()

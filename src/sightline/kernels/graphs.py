@@ -1,8 +1,7 @@
-"""A bundle's graph under torch, on a GPU: the engine for work that lasts.
+"""Runs a bundle's graph in torch, on a GPU.
 
 The products are done in half precision there, with sums in float32, and all else in float32. Small batches of a shape
-that comes again are captured as a CUDA graph, from the processor's memory to the processor's memory: what takes a
-hundred launches is then one.
+that recurs are captured as a CUDA graph, copies from and to CPU memory included: one launch instead of a hundred.
 """
 
 import threading
@@ -25,10 +24,10 @@ from sightline.errors import UnknownOperatorError
 from sightline.kernels.operators import ON_PROCESSORS
 from sightline.kernels.program import ExecutionPlan, Program
 
-_SMALL = 64  # items: for more, computing takes longer than launching
-_SHAPES = 64  # of inputs, whose plans are kept
+_SMALL = 64  # items; above that, computing takes longer than launching
+_SHAPES = 64  # input shapes whose plans are kept
 _ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]  # none that tunes by shape
-_turn = threading.Lock()  # one graph runs at a time: the GPU is one, and graphs that are captured share memory
+_turn = threading.Lock()  # one graph runs at a time: captured graphs share memory
 
 Shapes = tuple[tuple[str, tuple[int, ...], torch.dtype, str], ...]
 """The name, shape and type of every input, and the kind of device that it lies on."""
@@ -62,12 +61,12 @@ class TorchGraph:
         """Run the graph. Numbers are sent as they are: states in float16 become float32 on the device."""
         given = {name: _tensor(array) for name, array in inputs.items()}
         if self._pool is not None and not _are_few(given):
-            given = {name: values.pin_memory() for name, values in given.items()}  # before it is this one's turn
+            given = {name: values.pin_memory() for name, values in given.items()}  # before the lock is taken
         return {name: found.numpy() for name, found in self.compute(given).items()}
 
     @torch.inference_mode()
     def compute(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run the graph on tensors that are anywhere; what it gives is on the host."""
+        """Run the graph on tensors of any device; the outputs are in CPU memory."""
         with _turn:
             shapes = tuple((name, tuple(of.shape), of.dtype, of.device.type) for name, of in sorted(inputs.items()))
             planned = self._plans.pop(shapes, None)
@@ -83,7 +82,7 @@ class TorchGraph:
                 found = self._steps(planned.plan, inputs)
             self._plans[shapes] = planned
             while len(self._plans) > _SHAPES:
-                self._plans.popitem(last=False)  # the shape that was last asked for the longest time ago
+                self._plans.popitem(last=False)  # the least recently used shape
             return {name: values.cpu() for name, values in found.items()}
 
     def _steps(self, plan: ExecutionPlan, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -91,14 +90,14 @@ class TorchGraph:
             return plan.run(self._there(inputs))
 
     def _there(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The inputs on the device, and only there in the types that the graph reads."""
+        """The inputs on the device, converted there to the types that the graph reads."""
         sent = {name: values.to(self.device, non_blocking=True) for name, values in inputs.items()}
         return {name: values.to(self.program.inputs[name].dtype) for name, values in sent.items()}
 
 
 @dataclass(slots=True)
 class _Planned:
-    """What there is to do for inputs of certain shapes; the second time they come, it is captured."""
+    """The plan for inputs of certain shapes; captured the second time they occur."""
 
     plan: ExecutionPlan
     captured: "Captured | None" = None
@@ -106,9 +105,9 @@ class _Planned:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """Steps as a CUDA graph, which reads and writes always the same memory: the host's, where inputs come from there.
+    """Steps as a CUDA graph, which always reads and writes the same memory: CPU memory, if inputs come from there.
 
-    To send the inputs and to fetch what comes of them are steps of the graph, too.
+    Copying the inputs and outputs is part of the graph.
     """
 
     graph: torch.cuda.CUDAGraph
@@ -118,7 +117,7 @@ class Captured:
 
     @classmethod
     def of(cls, steps: Steps, inputs: Mapping[str, Tensor], device: torch.device, pool: Any) -> "Captured":
-        """Capture steps that have run before. Graphs of one pool take turns in the same memory for what is between."""
+        """Capture steps that have run before. Graphs of one pool share memory for intermediate values."""
         fixed = {
             name: torch.empty_like(values, pin_memory=values.device.type == "cpu").copy_(values)
             for name, values in inputs.items()
@@ -126,7 +125,7 @@ class Captured:
         graph, aside = torch.cuda.CUDAGraph(), _stream(device)
         aside.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(aside):
-            found = steps(fixed)  # what libraries set up for a thread and a stream cannot be captured
+            found = steps(fixed)  # libraries set up per thread and stream, which cannot be captured
         fetched = {name: torch.empty(of.shape, dtype=of.dtype, pin_memory=True) for name, of in found.items()}
         with CAPTURING, torch.cuda.graph(graph, pool, aside, capture_error_mode="thread_local"):
             for name, values in steps(fixed).items():
@@ -134,7 +133,7 @@ class Captured:
         return cls(graph, fixed, fetched, device)
 
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run it on other inputs of the same shapes, in the same places."""
+        """Run it on other inputs of the same shapes."""
         for name, values in inputs.items():
             self.inputs[name].copy_(values)
         self.graph.replay()
@@ -144,7 +143,7 @@ class Captured:
 
 @cache
 def _stream(device: torch.device) -> torch.cuda.Stream:
-    """The stream on which graphs are captured; one for all, since each takes memory for its products."""
+    """The stream on which graphs are captured; one for all, since each has a workspace for its products."""
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 

@@ -1,4 +1,4 @@
-"""What each operator of a bundle's graphs does, in torch: one function an operator, by its ONNX name.
+"""The operators of a bundle's graphs in torch: one function per operator, by its ONNX name.
 
 A function gets the operator's attributes and its inputs, None for one that is left out. Inputs that it reads on the
 host, such as a shape, are named when it is registered. Normalisations, reductions and softmax work in float32.
@@ -17,13 +17,13 @@ from sightline.errors import UnknownOperatorError
 Attributes = Mapping[str, Any]
 Outputs = Tensor | tuple[Tensor, ...]
 ON_PROCESSORS = "Leave it to ONNX Runtime on the processors: SIGHTLINE_DEVICE=cpu."
-_ALIGNED = 8  # numbers: where a row of a mask has to begin
+_ALIGNED = 8  # elements that rows of a mask are aligned to
 _TYPES = {1: torch.float32, 6: torch.int32, 7: torch.int64, 9: torch.bool}  # as ONNX numbers them
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What an operator does, and which of its inputs it reads on the host; -1 stands for all of them."""
+    """An operator's function, and which of its inputs it reads on the host; -1 is all of them."""
 
     function: Callable[..., Outputs]
     host: tuple[int, ...] = ()
@@ -37,7 +37,7 @@ OPERATORS: dict[str, Operator] = {}
 
 
 def operator(name: str, *, host: tuple[int, ...] = ()) -> Callable[[Callable[..., Outputs]], Callable[..., Outputs]]:
-    """Register what an operator does."""
+    """Register the function of an operator."""
 
     def register(function: Callable[..., Outputs]) -> Callable[..., Outputs]:
         OPERATORS[name] = Operator(function, host)
@@ -47,7 +47,7 @@ def operator(name: str, *, host: tuple[int, ...] = ()) -> Callable[[Callable[...
 
 
 def refuse(name: str, why: str) -> UnknownOperatorError:
-    """The error for an operator, or a use of one, that is not known here."""
+    """The error for an unsupported operator, or an unsupported use of one."""
     return UnknownOperatorError(f"the operator {name} {why}", ON_PROCESSORS)
 
 
@@ -84,7 +84,7 @@ def linear(attributes: Attributes, values: Tensor) -> Outputs:
 
 @operator("MatMul")
 def matmul(attributes: Attributes, one: Tensor, other: Tensor) -> Tensor:
-    """Multiply what was computed; few such products are large, and some decide which of two is nearer."""
+    """Multiply two computed values, in float32: few such products are large, and some compare distances."""
     return one.float() @ other.float()
 
 
@@ -92,7 +92,7 @@ def matmul(attributes: Attributes, one: Tensor, other: Tensor) -> Tensor:
 def attention(attributes: Attributes, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
     """Attend, [batch, heads, n, width] each, where the mask is true, or with its numbers added."""
     if query.ndim != 4 or attributes.get("softcap") or attributes.get("is_causal"):
-        raise refuse("Attention", "is used in a way that torch was not taught")
+        raise refuse("Attention", "is used in an unsupported way")
     if mask is not None and mask.dtype != torch.bool:
         mask = mask.to(query.dtype)
     return F.scaled_dot_product_attention(query, key, value, mask, scale=attributes.get("scale"))
@@ -100,9 +100,9 @@ def attention(attributes: Attributes, query: Tensor, key: Tensor, value: Tensor,
 
 @operator("Hiding")
 def hiding(attributes: Attributes, mask: Tensor, query: Tensor) -> Tensor:
-    """What attention adds where a mask is true or false, in the type of its queries; other masks stay as they are.
+    """The additive mask of a boolean one, in the type of the queries; other masks stay as they are.
 
-    Every row begins where attention on a GPU can begin to read, which otherwise copies it each time.
+    Rows are aligned for attention on a GPU, which would otherwise copy the mask each time.
     """
     if mask.dtype != torch.bool:
         return mask
@@ -126,7 +126,7 @@ def conv(attributes: Attributes, values: Tensor, weight: Tensor, bias: Tensor | 
 
 @operator("AveragePool")
 def average_pool(attributes: Attributes, values: Tensor) -> Tensor:
-    """Average squares of neighbours."""
+    """Average pooling."""
     return F.avg_pool2d(values, attributes["kernel_shape"], attributes["strides"], _padding(attributes))
 
 
@@ -152,25 +152,25 @@ def gelu(attributes: Attributes, values: Tensor) -> Tensor:
 
 @operator("Softmax")
 def softmax(attributes: Attributes, values: Tensor) -> Tensor:
-    """Make shares of the numbers along an axis."""
+    """Apply softmax along an axis."""
     return values.float().softmax(attributes.get("axis", -1))
 
 
 @operator("Div")
 def div(attributes: Attributes, one: Tensor, other: Tensor) -> Tensor:
-    """Divide; whole numbers towards zero."""
+    """Divide; integers round towards zero."""
     return one / other if one.is_floating_point() else torch.div(one, other, rounding_mode="trunc")
 
 
 @operator("Clip")
 def clip(attributes: Attributes, values: Tensor, least: Tensor | None = None, most: Tensor | None = None) -> Tensor:
-    """Keep numbers between two others."""
+    """Clamp values between two bounds."""
     return values.clamp(least, most)
 
 
 @operator("Where")
 def where(attributes: Attributes, condition: Tensor, one: Tensor, other: Tensor) -> Tensor:
-    """Choose number by number; in float32, for what hides a number may be as low as those go."""
+    """Select element by element, in float32: masked values may be the lowest number there is."""
     if one.is_floating_point():
         one, other = one.float(), other.float()
     return torch.where(condition, one, other)
@@ -178,15 +178,15 @@ def where(attributes: Attributes, condition: Tensor, one: Tensor, other: Tensor)
 
 @operator("Cast")
 def cast(attributes: Attributes, values: Tensor) -> Tensor:
-    """Give numbers another type."""
+    """Convert to another type."""
     if attributes["to"] not in _TYPES:
-        raise refuse("Cast", f"is asked for ONNX's type {attributes['to']}")
+        raise refuse("Cast", f"asks for ONNX type {attributes['to']}")
     return values.to(_TYPES[attributes["to"]])
 
 
 @operator("DequantizeLinear")
 def dequantize(attributes: Attributes, values: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
-    """Turn whole numbers into what they stand for, with one scale for all."""
+    """Dequantise integers with one scale."""
     if scale.numel() != 1:
         raise refuse("DequantizeLinear", "has several scales")
     return (values.float() - (0 if zero is None else zero.float())) * scale
@@ -194,7 +194,7 @@ def dequantize(attributes: Attributes, values: Tensor, scale: Tensor, zero: Tens
 
 @operator("QuantizeLinear")
 def quantize(attributes: Attributes, values: Tensor, *scales: Tensor) -> Tensor:
-    """Leave numbers as they are: what reads them was made to expect that, see `products`."""
+    """Leave values as they are: products read them unrounded, see `products`."""
     return values
 
 
@@ -208,14 +208,14 @@ def gather(attributes: Attributes, values: Tensor, indices: Tensor) -> Tensor:
 
 @operator("GatherElements")
 def gather_elements(attributes: Attributes, values: Tensor, indices: Tensor) -> Tensor:
-    """Take a number for each index, from its place along an axis."""
+    """Take an element for each index along an axis."""
     axis = attributes.get("axis", 0)
     return values.gather(axis, indices % values.shape[axis])
 
 
 @operator("GatherND")
 def gather_nd(attributes: Attributes, values: Tensor, indices: Tensor) -> Tensor:
-    """Take what lies at places [..., axes], one index an axis."""
+    """Take the elements at indices [..., axes]."""
     if attributes.get("batch_dims"):
         raise refuse("GatherND", "has batch dimensions")
     return values[indices.unbind(-1)]
@@ -223,13 +223,13 @@ def gather_nd(attributes: Attributes, values: Tensor, indices: Tensor) -> Tensor
 
 @operator("ArgMax")
 def argmax(attributes: Attributes, values: Tensor) -> Tensor:
-    """Find where the greatest is along an axis."""
+    """Index of the maximum along an axis."""
     return values.argmax(attributes.get("axis", 0), keepdim=bool(attributes.get("keepdims", 1)))
 
 
 @operator("CumSum", host=(1,))
 def cumsum(attributes: Attributes, values: Tensor, axis: Tensor) -> Tensor:
-    """Add up from the first to each."""
+    """Cumulative sum."""
     if attributes.get("exclusive") or attributes.get("reverse"):
         raise refuse("CumSum", "is exclusive, or runs backwards")
     return values.cumsum(int(axis), dtype=values.dtype)
@@ -241,20 +241,20 @@ def _axes(axes: Tensor | None, values: Tensor) -> list[int]:
 
 @operator("ReduceSum", host=(1,))
 def reduce_sum(attributes: Attributes, values: Tensor, axes: Tensor | None = None) -> Tensor:
-    """Add up along axes."""
+    """Sum along axes."""
     values = values.float() if values.is_floating_point() else values
     return values.sum(_axes(axes, values), keepdim=bool(attributes.get("keepdims", 1)), dtype=values.dtype)
 
 
 @operator("ReduceMax", host=(1,))
 def reduce_max(attributes: Attributes, values: Tensor, axes: Tensor | None = None) -> Tensor:
-    """Find the greatest along axes."""
+    """Maximum along axes."""
     return values.amax(_axes(axes, values), keepdim=bool(attributes.get("keepdims", 1)))
 
 
 @operator("ReduceL2", host=(1,))
 def reduce_l2(attributes: Attributes, values: Tensor, axes: Tensor | None = None) -> Tensor:
-    """Take lengths along axes."""
+    """L2 norm along axes."""
     along, keep = _axes(axes, values), bool(attributes.get("keepdims", 1))
     lengths: Tensor = torch.linalg.vector_norm(values.float(), dim=along, keepdim=keep)
     return lengths

@@ -1,4 +1,4 @@
-"""Texts and images of a test set on a GPU, matched pair by pair: an item in a hundred pairs is sent there once."""
+"""Matches pairs of a test set on a GPU; every item is copied there once, however many pairs it is in."""
 
 from typing import Any, Protocol
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from sightline.arrays import Int64Array
 from sightline.kernels.graphs import TorchGraph
 
-_SHARE = 0.5  # of the free memory that states may take
+_SHARE = 0.5  # share of the free memory that states may take
 
 
 class RaggedStates(Protocol):
@@ -41,7 +41,7 @@ class Pairs:
 
     @staticmethod
     def fit(graph: TorchGraph, texts: RaggedStates, images: RaggedStates) -> bool:
-        """Whether there is room for all of these on the device."""
+        """Whether the states fit into the device's memory."""
         if graph.device.type != "cuda":
             return True
         free, _ = torch.cuda.mem_get_info(graph.device)

@@ -1,7 +1,7 @@
-"""Products with a constant matrix, in the many ways in which graphs write them, as one: `Linear`.
+"""Products with a constant matrix, in all forms that graphs have, as one operator: `Linear`.
 
-Matrices in whole numbers become what they stand for, once. What is multiplied by them is not rounded, as ONNX Runtime
-rounds it: the result is closer to that of the model that was quantised.
+Quantised matrices are dequantised once. Activations are not rounded, unlike in ONNX Runtime, so results are closer to
+those of the float model.
 """
 
 from collections import Counter
@@ -13,12 +13,12 @@ from torch import Tensor
 
 from sightline.kernels.operators import Attributes, refuse
 
-_SCORES = 64  # columns: a narrower matrix makes scores, of which half precision would tell too few apart
+_SCORES = 64  # columns; a narrower matrix makes scores, which need float32
 
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """One operator of a graph: the names of what it reads ("" for what is left out) and of what it makes."""
+    """One operator of a graph: the names of its inputs ("" for an absent one) and outputs."""
 
     operator: str
     inputs: tuple[str, ...]
@@ -54,7 +54,7 @@ def with_products(
 
 
 def placed(node: GraphNode, device: torch.device, dtype: torch.dtype) -> GraphNode:
-    """The same product with its weights on a device, in a type; those that make scores in float32."""
+    """The same product with its weights on a device and in a type; float32 for products that make scores."""
     weight, bias = node.attributes["weight"], node.attributes["bias"]
     chosen = torch.float32 if makes_scores(node) else dtype
     moved = {"weight": weight.to(device, chosen), "bias": None if bias is None else bias.to(device, chosen)}
@@ -62,12 +62,12 @@ def placed(node: GraphNode, device: torch.device, dtype: torch.dtype) -> GraphNo
 
 
 def makes_scores(node: GraphNode) -> bool:
-    """Whether a product is so narrow that it must make scores."""
+    """Whether a product is narrow enough to make scores."""
     return len(node.attributes["weight"]) < _SCORES
 
 
 def _check_rounding(nodes: Sequence[GraphNode]) -> None:
-    """Numbers that are rounded are read by products alone, which read no others, and here take them as they are."""
+    """Refuse quantised activations that anything but a quantised product reads."""
     rounded = {node.outputs[0] for node in nodes if node.operator == "QuantizeLinear"}
     for node in nodes:
         reads = rounded.intersection(node.inputs)
@@ -82,7 +82,7 @@ def _product(node: GraphNode, constants: Mapping[str, Tensor]) -> tuple[Tensor, 
         return None
     weight, bias = way(node.attributes, *given)
     if bias is not None and bias.shape != weight.shape[:1]:
-        raise refuse(node.operator, f"adds what is no vector: {tuple(bias.shape)}")
+        raise refuse(node.operator, f"adds a value that is no vector: {tuple(bias.shape)}")
     return (weight, bias) if weight.ndim == 2 else None
 
 
@@ -98,14 +98,14 @@ def _of_matmul(attributes: Attributes, matrix: Tensor) -> tuple[Tensor, None]:
 
 def _of_gemm(attributes: Attributes, matrix: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
     if attributes.get("transA") or attributes.get("alpha", 1) != 1 or attributes.get("beta", 1) != 1:
-        raise refuse("Gemm", "scales its parts, or turns what it reads")
+        raise refuse("Gemm", "scales or transposes its inputs")
     return (matrix if attributes.get("transB") else matrix.T.contiguous()), bias
 
 
 def _of_blocks(
     attributes: Attributes, packed: Tensor, scales: Tensor, zeros: Tensor | None = None, *others: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Whole numbers of four or eight bits with a scale, and perhaps a zero, for every block of a column's rows."""
+    """A matrix of four- or eight-bit integers with a scale, and perhaps a zero point, per block of a column."""
     columns, rows, bits = attributes["N"], attributes["K"], attributes["bits"]
     block = attributes["block_size"]
     if bits not in (4, 8) or (others and others[0] is not None):
@@ -137,7 +137,7 @@ def _of_whole_numbers(
     steps_zero: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """A matrix of whole numbers, with what one of them is worth for every column."""
+    """A matrix of integers with a scale per column."""
     if steps_zero is not None:
         raise refuse("MatMulIntegerToFloat", "has a matrix with another zero")
     return (matrix.float() * steps).T.contiguous(), bias

@@ -1,6 +1,6 @@
 """A bundle's graph as a torch program: read from its ONNX file, and planned for inputs of given shapes.
 
-What depends on the shapes of the inputs alone is computed once for these shapes, on the host; a plan is what is left.
+What depends only on the shapes of the inputs is computed once per shape, on the CPU; the plan is the rest.
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ from sightline.kernels.products import GraphNode, placed, with_products
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An operator with what it reads: a name for what an earlier step made, a tensor for what is known beforehand.
+    """An operator with its inputs: names of earlier outputs, or constant tensors.
 
-    last: the names of what no later step reads.
+    last: names that no later step reads.
     """
 
     node: GraphNode
@@ -35,7 +35,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionPlan:
-    """What there is to do for inputs of certain shapes. known: outputs that depend on the shapes alone."""
+    """The steps for inputs of certain shapes. known: outputs that depend only on the shapes."""
 
     steps: tuple[Step, ...]
     outputs: tuple[str, ...]
@@ -60,7 +60,7 @@ class Input:
     shape: tuple[int | None, ...]
 
     def example(self, length: int, device: torch.device) -> Tensor:
-        """Ones, of this length along axes that may have any: a word that there is, a mask that hides nothing."""
+        """Ones, of this length along dynamic axes: a valid word id, and a mask that hides nothing."""
         return torch.ones([side or length for side in self.shape], dtype=self.dtype, device=device)
 
 
@@ -76,7 +76,7 @@ class Program:
         nodes = with_products([_node(node) for node in graph.node], constants, self.outputs)
         unknown = {node.operator for node in nodes} - OPERATORS.keys()
         if unknown:
-            raise refuse(", ".join(sorted(unknown)), "is one that torch was not taught here")
+            raise refuse(", ".join(sorted(unknown)), "is not supported under torch")
         nodes = merged(nodes, constants, self.outputs)
         self._nodes = [placed(node, device, dtype) if node.operator == "Linear" else node for node in nodes]
         self._last = _last_reads(self._nodes, self.outputs)
@@ -86,15 +86,15 @@ class Program:
 
     @classmethod
     def read(cls, path: Path, device: torch.device, dtype: torch.dtype) -> "Program":
-        """Read an ONNX file; one with operators that are not known here is refused with their names."""
+        """Read an ONNX file; unsupported operators are an error that names them."""
         try:
             model = onnx.load(path)
-        except Exception as error:  # what the library raises shares no base
+        except Exception as error:  # the library's exceptions have no common base
             raise BundleError(f"{path}: not an ONNX graph: {error}") from error
         return cls(model, device, dtype)
 
     def plan(self, inputs: Mapping[str, Tensor]) -> tuple[ExecutionPlan, dict[str, Tensor]]:
-        """Plan for inputs of these shapes, by running the graph on them; gives what came of that, too."""
+        """Plan for inputs of these shapes by running the graph on them; also returns the outputs."""
         known, values, steps = dict(self._constants), dict(inputs), []
         moved: dict[str, Tensor] = {}
         for node, last in zip(self._nodes, self._last, strict=True):
@@ -114,7 +114,7 @@ class Program:
     def _step(
         self, node: GraphNode, last: tuple[str, ...], known: Mapping[str, Tensor], moved: dict[str, Tensor]
     ) -> Step:
-        """The step that a node comes to; moved: what is known of this plan and was put on the device before."""
+        """The step of a node. moved: constants of this plan that are on the device already."""
         inputs: list[str | Tensor | None] = []
         for place, name in enumerate(node.inputs):
             on_host = OPERATORS[node.operator].reads_on_host(place)
@@ -135,7 +135,7 @@ class Program:
 
 
 def _made(node: GraphNode, inputs: list[Tensor | None]) -> dict[str, Tensor]:
-    """What an operator makes of its inputs, by name."""
+    """The outputs of an operator by name."""
     made = OPERATORS[node.operator].function(node.attributes, *inputs)
     return dict(zip(node.outputs, (made,) if isinstance(made, Tensor) else made, strict=False))
 

@@ -1,4 +1,4 @@
-"""Exact search over a collection's vectors on a GPU, at the pace at which they are read.
+"""Exact nearest-neighbour search on a GPU, bound by memory bandwidth.
 
     scan = Scan(vectors, "float16")          vectors [rows, dim] of unit length, an array or a tensor; or "int8"
     scores, rows = scan.search(queries, k)   queries [queries, dim]; arrays [queries, k], best first
@@ -32,10 +32,10 @@ Allowed = Tensor | npt.NDArray[np.bool_] | Ids
 CUTS: dict[Dtype, Cut] = {"float16": Cut(32, 128, 64, 4, 4), "int8": Cut(32, 128, 128, 4, 3)}
 RECORDS = True  # whether a search is one CUDA graph instead of a dozen launches
 BATCHES = 1, 4, 16, 64  # queries that are searched for together; a batch is filled up to one of these
-_ROOM = 8  # an eighth more than there is, for rows that come later
+_ROOM = 8  # spare room, an eighth, for rows added later
 _SENT = 65_536  # rows that go to the device at once
 _HELD = 1 << 24  # exact scores, at most
-_SPARE = 12  # groups more than results, at least
+_SPARE = 12  # extra groups, at least
 
 
 class Scan:
@@ -55,9 +55,9 @@ class Scan:
         self._count = 0
         self._vectors = torch.empty(0, vectors.shape[1], dtype=torch.float16, device=self._device)
         self._copy = Rounded(self._vectors) if dtype == "float16" else in_one_digit(self._vectors)
-        self._error = 0.0  # the length of the longest difference between a vector and its copy
+        self._error = 0.0  # the largest norm of a vector's rounding error
         self._allowed = torch.empty(0, dtype=torch.bool, device=self._device)
-        self._allows: object = self  # what `_allowed` was last made of; itself: nothing
+        self._allows: object = self  # the filter that `_allowed` was made of
         self._recorded: dict[tuple[int, int], Recorded] = {}
         self.append(vectors)
 

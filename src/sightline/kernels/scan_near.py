@@ -1,4 +1,4 @@
-"""What a scan has found: more than was asked for, so that whoever asked can say which of equals comes first."""
+"""Results of a scan, with ties, so that the caller can decide which of equal scores comes first."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class Near(NamedTuple):
         """
         best = Near(keys[:, :k].copy(), self.scores[:, :k]).widened(k)
         first = self.scores[:, : k + 1]
-        for query in np.flatnonzero((first[:, 1:] == first[:, :-1]).any(axis=1)).tolist():  # to sort all takes longer
+        for query in np.flatnonzero((first[:, 1:] == first[:, :-1]).any(axis=1)).tolist():  # only ties
             order = np.lexsort((keys[query], -self.scores[query]))[:k]
             best.rows[query, : len(order)] = keys[query, order]
         return best.scores, best.rows

@@ -1,4 +1,4 @@
-"""Steps on a GPU that are started by one call: what they launch is recorded once, and the record played back."""
+"""A scan captured as a CUDA graph and replayed with one launch."""
 
 from collections.abc import Callable
 
@@ -11,15 +11,15 @@ from sightline.device import CAPTURING
 
 
 class Recorded:
-    """What steps do with queries of one shape, as a CUDA graph from the processor's memory to the processor's memory.
+    """Steps for queries of one shape as a CUDA graph, copies from and to CPU memory included.
 
-    steps: from queries [batch, dim] on the device to an answer [batch, n] of int32, always with the same tensors as
-    they are now. shape: of the queries. One thread at a time plays it.
+    steps: from queries [batch, dim] on the device to an answer [batch, n] of int32, always with the same tensors.
+    shape: of the queries. Not safe for several threads at once.
     """
 
     def __init__(self, steps: Callable[[Tensor], Tensor], shape: tuple[int, int], device: torch.device) -> None:
         self._queries = torch.zeros(shape, pin_memory=True)
-        answer = steps(self._queries.to(device))  # compiles what is new to this machine, which cannot be recorded
+        answer = steps(self._queries.to(device))  # compiles kernels, which cannot be captured
         self._answer = torch.empty(answer.shape, dtype=answer.dtype, pin_memory=True)
         self._graph = torch.cuda.CUDAGraph()
         own = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -27,7 +27,7 @@ class Recorded:
             self._answer.copy_(steps(self._queries.to(device, non_blocking=True)), non_blocking=True)
 
     def __call__(self, queries: Tensor) -> npt.NDArray[np.int32]:
-        """The answers for as many queries [n, dim] as the batch has, or fewer."""
+        """The results of queries [n, dim], at most a batch of them."""
         self._queries[: len(queries)].copy_(queries)
         self._graph.replay()
         torch.cuda.current_stream().synchronize()

@@ -1,4 +1,4 @@
-"""The operators of a bundle's graphs that compute shapes, and those that give values another one."""
+"""Operators that compute shapes, or reshape values."""
 
 import numpy as np
 import torch
@@ -9,19 +9,19 @@ from sightline.kernels.operators import Attributes, operator, refuse
 
 @operator("Shape")
 def shape(attributes: Attributes, values: Tensor) -> Tensor:
-    """Say how long some axes are, on the host."""
+    """The lengths of some axes, on the host."""
     return torch.tensor(values.shape[attributes.get("start", 0) : attributes.get("end")], dtype=torch.int64)
 
 
 @operator("Range", host=(-1,))
 def range_(attributes: Attributes, start: Tensor, end: Tensor, step: Tensor) -> Tensor:
-    """Count."""
+    """A range of numbers."""
     return torch.arange(start.item(), end.item(), step.item(), dtype=start.dtype)
 
 
 @operator("Reshape", host=(1,))
 def reshape(attributes: Attributes, values: Tensor, wanted: Tensor) -> Tensor:
-    """Give values another shape; 0 keeps an axis, unless it stands for itself."""
+    """Reshape; 0 keeps an axis, unless `allowzero` is set."""
     sides = wanted.tolist()
     if not attributes.get("allowzero"):
         sides = [side or values.shape[place] for place, side in enumerate(sides)]
@@ -36,19 +36,19 @@ def expand(attributes: Attributes, values: Tensor, wanted: Tensor) -> Tensor:
 
 @operator("Transpose")
 def transpose(attributes: Attributes, values: Tensor) -> Tensor:
-    """Put axes in another order."""
+    """Transpose."""
     return values.permute(attributes.get("perm", tuple(reversed(range(values.ndim)))))
 
 
 @operator("Concat")
 def concat(attributes: Attributes, *parts: Tensor) -> Tensor:
-    """Lay values end to end along an axis."""
+    """Concatenate along an axis."""
     return torch.cat(parts, attributes["axis"])
 
 
 @operator("Split", host=(1,))
 def split(attributes: Attributes, values: Tensor, sizes: Tensor | None = None) -> tuple[Tensor, ...]:
-    """Part values along an axis: into these sizes, or into so many of about one size."""
+    """Split along an axis: into given sizes, or into about equal parts."""
     axis = attributes.get("axis", 0)
     each = -(-values.shape[axis] // attributes["num_outputs"]) if sizes is None else sizes.tolist()
     return torch.split(values, each, axis)
@@ -63,7 +63,7 @@ def slice_(
     axes: Tensor | None = None,
     steps: Tensor | None = None,
 ) -> Tensor:
-    """Take a part of values along axes."""
+    """Slice along axes."""
     if steps is not None and bool((steps < 1).any()):
         raise refuse("Slice", "runs backwards")
     chosen = [slice(None)] * values.ndim
@@ -76,7 +76,7 @@ def slice_(
 
 @operator("Unsqueeze", host=(1,))
 def unsqueeze(attributes: Attributes, values: Tensor, axes: Tensor) -> Tensor:
-    """Add axes of length one; their places are those they have afterwards."""
+    """Add axes of length one, numbered as in the result."""
     places = axes.flatten().tolist()
     for place in sorted(place % (values.ndim + len(places)) for place in places):
         values = values.unsqueeze(place)

@@ -1,4 +1,4 @@
-"""What a loss is: a number to make small, from a batch of encoded texts and images."""
+"""The interface of losses, and the batch of encoded texts and images that they read."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ Scores = Literal["embedding", "fragments"]
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What this process's own rows were encoded from, for losses that hide a part of it and encode the rest.
+    """The inputs of this process's own rows, for losses that hide a part of them and encode the rest.
 
-    images: pixels, what a frozen image tower saw in them, or regions.
+    images: pixels, features of a frozen image tower, or regions.
     """
 
     tokens: Tokens
@@ -85,16 +85,16 @@ class Pairs:
         return maxsim(texts.fragments, texts.mask, images.fragments, images.mask, chunk)
 
     def scores(self, on: Scores) -> Tensor:
-        """[T, I], float32: how much every text is alike every image, by embedding or by late interaction."""
+        """[T, I], float32: the similarity of every text and image, by embedding or by late interaction."""
         return self.cosines() if on == "embedding" else self.late()
 
 
 class Loss(nn.Module, ABC):
     """A loss over a batch.
 
-    It gives the share of this process's own rows: a sum over them divided by the count of all rows, so that the shares
-    of all processes add up to the loss of one process that had the whole batch. What is random is drawn from
-    `generator` for the whole batch, alike in every process, before own rows are picked.
+    It returns the share of this process's own rows: a sum over them divided by the count of all rows, so that the
+    shares of all processes add up to the loss of one process that had the whole batch. Random numbers are drawn from
+    `generator` for the whole batch, the same in every process, before own rows are selected.
     """
 
     needs: frozenset[Field]
@@ -111,18 +111,18 @@ class Loss(nn.Module, ABC):
     """What the last loss was made of, for the log: this process's shares, without gradients."""
 
     def fit(self, model: Retriever) -> None:
-        """Make what depends on the sizes of the model, before an optimiser takes the parameters."""
+        """Create parameters that depend on the sizes of the model, before the optimiser is made."""
 
     def init_from_features(self, features: Tensor) -> None:
-        """Initialise from what frozen weights make of some fragments of the training images, [fragments, width]."""
+        """Initialise from frozen features of some fragments of the training images, [fragments, width]."""
 
     @abstractmethod
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
-        """Give the loss, a scalar in float32."""
+        """The loss, a scalar in float32."""
 
 
 def check_scores(loss: str, on: str) -> frozenset[Field]:
-    """Refuse what a loss cannot compare by; gives the one field that it needs then."""
+    """Check what a loss compares by; returns the field that it needs."""
     if on not in get_args(Scores):
         raise ModelError(f"{loss} on {on!r}", f"Give one of {', '.join(get_args(Scores))}.")
     return frozenset({on})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The contrastive loss: of all that the batch offers, pick what belongs (InfoNCE, as in CLIP)."""
+"""The contrastive loss (InfoNCE, as in CLIP)."""
 
 import math
 
@@ -29,8 +29,8 @@ class Contrastive(Loss):
         are sums over words and so ask for a temperature about ten times as high.
     temperature: where it starts; CLIP starts at 0.07.
     learn_temperature: whether log s is a parameter that the optimiser moves, or stays where it is.
-    max_scale: s never exceeds it. As in CLIP it is the parameter that is held back, before each use, so that a
-        gradient that would lower it is not lost.
+    max_scale: upper bound of s. As in CLIP the parameter is clamped before each use, so that gradients can still
+        lower it.
     label_smoothing: how much of each target goes to all of p and the negatives alike, as in `F.cross_entropy`.
 
     Reads the embeddings, or the fragments, of both sides. Where a text or an image has no negative, its term is zero.

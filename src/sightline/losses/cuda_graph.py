@@ -1,7 +1,6 @@
-"""Computations of a GPU that are recorded once and then played again, forwards and backwards.
+"""CUDA graphs of a loss: its forward and backward pass are captured once and replayed.
 
-A loss of hundreds of small operations keeps the processor busy: each has to be launched, and that takes longer than to
-compute it. A recording (a CUDA graph) launches all of them at once.
+A loss of hundreds of small operations is bound by launching them. A CUDA graph launches all of them at once.
 """
 
 import warnings
@@ -27,7 +26,7 @@ _WARM_UP = 3
 
 @dataclass(slots=True)
 class _Recordings:
-    """Recordings by what they are of; places: of the weights that they belong to; most: how many there may be."""
+    """CUDA graphs by input shapes. places: addresses of the weights that they use; most: how many are kept."""
 
     places: tuple[Any, ...]
     by_key: dict[Any, Function] = field(default_factory=dict)
@@ -37,14 +36,14 @@ class _Recordings:
 
 
 class Recorded:
-    """A function of a module and of tensors, recorded for each combination of shapes that it meets several times.
+    """A function of a module and tensors, captured for each combination of shapes that occurs several times.
 
-    The function must not make the processor wait for the GPU, nor decide anything by what tensors hold, and may be
-    random only by the GPU's default generator: played again, it takes its luck from there, as it would unrecorded.
-    The module's weights are those of now, its other settings those of when it was recorded.
+    The function must not synchronise with the GPU, nor branch on tensor values; random numbers must come from the GPU's
+    default generator, which a replay advances as well. A replay uses the module's current weights, but its settings at
+    the time of capture.
 
-    Gradients go back once, and before the function is called again: a recording has room for one batch.
-    A copy has no recordings: they belong to the weights of one module.
+    Call backward once, before the function is called again: a graph has memory for one batch. Graphs are not copied
+    with the module, because they belong to its weights.
     """
 
     def __init__(self, function: Function) -> None:
@@ -56,7 +55,7 @@ class Recorded:
         return type(self), (self._function,)
 
     def __call__(self, owner: nn.Module, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Give what the function gives, from a recording where there is one or room for one."""
+        """Call the function, through a CUDA graph if there is one or room for one."""
         weights = tuple(owner.parameters())
         places = tuple((one.data_ptr(), one.requires_grad) for one in weights)
         if places != self._kept.places:
@@ -69,7 +68,7 @@ class Recorded:
         return tuple(one.clone() for one in self._kept.by_key[key](*tensors))
 
     def _record(self, key: Any, owner: nn.Module, inputs: tuple[Tensor, ...]) -> bool:
-        """Record the function for inputs like these, if it is time and there is room; gives whether that was done."""
+        """Capture the function for inputs of these shapes, if due and there is room; returns whether it was."""
         kept = self._kept
         kept.sights[key] += 1
         if kept.sights[key] < SIGHTS or len(kept.by_key) >= kept.most:
@@ -83,7 +82,7 @@ class Recorded:
         return True
 
     def _recording(self, owner: nn.Module, inputs: tuple[Tensor, ...]) -> Function:
-        """Record the function; all recordings share memory, because they take turns."""
+        """Capture the function; all graphs share memory, because they run in turns."""
         if self._kept.memory is None:
             self._kept.memory = torch.cuda.graph_pool_handle()
         names = [f"owner.{name}" for name, _ in owner.named_parameters()]
@@ -93,7 +92,7 @@ class Recorded:
             weights = dict(zip(names, tensors, strict=False))
             return functional_call(weighed, weights, tensors[len(names) :])
 
-        weights = [one.detach() for one in owner.parameters()]  # where they are, so that no copy is ever made
+        weights = [one.detach() for one in owner.parameters()]  # in place, so that nothing is copied
         like = [*weights, *(one.detach().clone() for one in inputs)]
         for one, original in zip(like, (*owner.parameters(), *inputs), strict=True):
             one.requires_grad_(original.requires_grad)
@@ -105,10 +104,10 @@ class Recorded:
 
 @contextmanager
 def _undisturbed(device: torch.device) -> Iterator[None]:
-    """Record on a device, and leave its stream and its luck as they were, whatever happens."""
+    """Capture on a device, and restore its stream and random state afterwards."""
     cuda = device.type == "cuda"
     with torch.random.fork_rng([device] if cuda else []), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The AccumulateGrad node's stream")  # torch tries out on one of its own
+        warnings.filterwarnings("ignore", "The AccumulateGrad node's stream")  # torch warms up on its own stream
         if not cuda:
             yield
             return
@@ -117,9 +116,9 @@ def _undisturbed(device: torch.device) -> Iterator[None]:
 
 
 class _Once(torch.autograd.Function):
-    """Tensors as they are, and copies of their gradients, which the recording would write over.
+    """Passes tensors through, and copies their gradients, which the graph would overwrite.
 
-    Only the latest call of a recorded function can still be gone back through, and only once.
+    Only the latest call of a captured function supports backward, and only once.
     """
 
     @staticmethod
@@ -132,7 +131,7 @@ class _Once(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         if ctx.turn != ctx.recorded.turn:
             raise SightlineError(
-                "the gradients of a recorded loss were asked for twice, or after it was computed again",
+                "backward() was called twice on a captured loss, or after it was computed again",
                 "Call backward() once for every loss, and before the next one is computed.",
             )
         ctx.recorded.turn += 1
@@ -140,7 +139,7 @@ class _Once(torch.autograd.Function):
 
 
 class _Weighed(nn.Module):
-    """A function with the weights that it depends on, in whose place others can be put."""
+    """A function with the weights that it depends on, which can be replaced."""
 
     def __init__(self, owner: nn.Module, function: Function) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The distillation loss: a student finds texts and images as much alike as its teacher does (paper 3, shrinking)."""
+"""The distillation loss: a student learns its teacher's similarities of texts and images (paper 3, shrinking)."""
 
 from typing import Literal, get_args
 
@@ -18,20 +18,20 @@ class Distill(Loss):
         L = ½ mean_c KL(p(c) ‖ q(c)) + ½ mean_i KL(p(i) ‖ q(i)),
         p(a) = softmax(t(a, ·) / τt),    q(a) = softmax(s(a, ·) / τs)
 
-    t are the teacher's scores and s the student's, c runs over texts and looks among all images of the batch, i over
-    images and looks among all texts. Any scores will do for t: a teacher may compare by embedding, by late interaction
-    or by matching, and the student by embedding or late interaction.
+    t are the teacher's scores and s the student's, c runs over texts and compares with all images of the batch, i over
+    images and compares with all texts. Any scores will do for t: a teacher may compare by embedding, by late
+    interaction or by matching, and the student by embedding or late interaction.
 
     on: what the student compares by.
     teacher_temperature, student_temperature: τt and τs. Paper 3 prints 12 and 12 to shrink to fragments, 2 and 12 to
         shrink to embeddings; what works is to multiply by them (1/12 and 1/12, 1/2 and 1/12). At temperatures far above
         the scores, distributions are nearly even, and the loss asks that s = t · τs / τt but for a constant (Hinton et
         al. 2015, section 2.1): 12 and 12 makes two sums of cosines equal, but 2 and 12 asks of one cosine to be six
-        times such a sum, which it cannot be: each pair is pulled as hard as t says, for ever.
+        times such a sum, which is impossible: the loss never stops pulling.
     over: "all", the whole distributions; or "positives", equation 6 to the letter, which has only the term of the pair
         itself: -p(a)_j log q(a)_j for each positive j, the teacher's confidence weighing an ordinary contrastive loss.
 
-    The paper trains a student by this loss alone. Another loss beside it, with its own weight, is for the recipe.
+    The paper trains a student by this loss alone. A recipe may add other losses with their own weights.
 
     Reads the embeddings, or the fragments, of both sides, and the teacher's scores. A text or image without a partner
     or without a rival in the batch is left out.
@@ -73,7 +73,7 @@ class Distill(Loss):
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
         """Give this process's share of the mean of both directions."""
         if pairs.teacher_scores is None:
-            raise ModelError("distill has no teacher to learn from", "Add a [teacher] to the recipe.")
+            raise ModelError("distill needs a teacher", "Add a [teacher] to the recipe.")
         teacher = pairs.teacher_scores.detach().float() / self.teacher_temperature
         student = pairs.scores(self.on) / self.student_temperature
         positive, negative = pairs.positive, pairs.negative

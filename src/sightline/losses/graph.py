@@ -1,4 +1,4 @@
-"""The graph of a batch: which texts and images are connected, and how relevant each is to the other (paper 2, 3.3.1).
+"""The association graph of a batch: which texts and images are connected, and their relevance (paper 2, 3.3.1).
 
 Images and texts are its nodes. Blocks [from, to] say what an image is to the others, and a text: image to image, image
 to text, text to image, text to text (equation 4). Numbers of images [I] and texts [T] may differ.
@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sightline.losses.base import Pairs
 
-_NEVER = -2.0  # below every cosine
+_NEVER = -2.0  # lower than any cosine
 _MULTIPLIED = {"cuda": torch.bfloat16}
 """What fragments are multiplied in, by device, where that is not float32. A GPU is many times as fast in bfloat16: it
 adds up in float32 and rounds the cosines to two or three digits, enough to tell who is relevant to whom."""
@@ -54,8 +54,8 @@ class Matched(NamedTuple):
 def matched(pairs: Pairs, k: int, chunk: int = 0) -> tuple[Matched, Matched]:
     """Match every image's fragments with every text's: image to text, and text to image.
 
-    `chunk` texts at a time, and again when the gradient comes back, so that the cosines of all fragments are never
-    there at once; 0 takes all.
+    `chunk` texts at a time, recomputed in the backward pass, so that the cosines of all fragments are never in memory
+    at once; 0 takes all.
     """
     kind = _MULTIPLIED.get(pairs.text_ids.device.type, torch.float32)
     patches, patch_mask = pairs.images.fragments.to(kind), pairs.images.mask
@@ -113,7 +113,7 @@ class AssociationGraph(nn.Module):
     chunk: see `matched`.
 
     Gradients flow into the relevance, and from there into embeddings, fragments and the two networks, one for either
-    direction (equation 9). Who is connected is decided without gradients.
+    direction (equation 9). Connections are chosen without gradients.
     """
 
     def __init__(self, share: float, k: int, chunk: int) -> None:
@@ -137,7 +137,7 @@ class AssociationGraph(nn.Module):
 
 @torch.no_grad()
 def _connected(alike: Blocks, share: float) -> Blocks:
-    """Connect every node with the images and with the texts that are most alike it."""
+    """Connect every node with the most similar images and texts."""
     counts = [len(alike.image_image), len(alike.text_text)]
     to_images = nearest(torch.cat([alike.image_image, alike.text_image]), share)
     to_texts = nearest(torch.cat([alike.image_text, alike.text_text]), share)

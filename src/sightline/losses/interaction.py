@@ -1,4 +1,4 @@
-"""Late interaction: every fragment of one item finds its best among those of another (paper 3, equation 5)."""
+"""Late interaction of texts and images, with gradients (paper 3, equation 5)."""
 
 import torch
 from torch import Tensor
@@ -14,8 +14,8 @@ def maxsim(words: Tensor, words_mask: Tensor, patches: Tensor, patches_mask: Ten
     Equation 5 sums over the words. Given images first and texts second, this is the other way round: each patch's best
     word, summed over the patches. The paper has no use for it, as its equation 4 takes the same score both ways.
 
-    `chunk` texts at a time, so that the cosines of all words with all patches are never there at once; going back needs
-    only which patch was best.
+    `chunk` texts at a time, so that the cosines of all words and patches are never in memory at once; the backward pass
+    needs only the index of the best patch.
 
     >>> words, patches = torch.eye(2)[None], torch.tensor([[[1.0, 0.0], [0.6, 0.8]]])
     >>> real = torch.ones(1, 2, dtype=torch.bool)
@@ -38,7 +38,7 @@ def maxsim(words: Tensor, words_mask: Tensor, patches: Tensor, patches_mask: Ten
 
 
 def _refuse_empty(mask: Tensor) -> None:
-    """Refuse an item without a real fragment: a sum over nothing would score it like any other."""
+    """Refuse an item without a real fragment."""
     empty = ~mask.any(1)
     if bool(empty.any()):
         raise ModelError(

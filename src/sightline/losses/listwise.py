@@ -1,4 +1,4 @@
-"""The listwise loss: which of these images does the text belong to, and which of these texts the image."""
+"""The listwise loss: the matcher picks the right image of a list for a text, and the right text for an image."""
 
 import torch
 from torch import Tensor
@@ -17,8 +17,8 @@ class Listwise(Loss):
 
     s is the logit of `model.match`, i the image of text c (the first in the batch, where that is there twice), N(c) are
     images and N(i) texts of other images, drawn without repetition in proportion to the softmax of the bi-encoder's
-    cosines over `temperature`. Reranking asks which of its candidates is best, and so does this loss; `Matching` asks
-    of each pair whether it fits, and is content once both of two good ones score high.
+    cosines over `temperature`. Reranking asks which candidate is best, and so does this loss; `Matching` asks of each
+    pair whether it fits, and does not separate two that both score high.
 
     negatives: how many images and how many texts each text competes with; each step judges 1 + 2 negatives pairs a
         text. Where a batch has fewer, those there are.
@@ -57,7 +57,7 @@ class Listwise(Loss):
         if min(cosine, alone, texts) < 0:
             raise ModelError(f"listwise cosine {cosine}, alone {alone}, texts {texts}", "Give numbers from 0 up.")
         if alone and not cosine:
-            raise ModelError(f"listwise alone {alone} without cosine: it is alone already", "Leave it out.")
+            raise ModelError(f"listwise alone {alone} without cosine: alone needs cosine", "Leave it out.")
         if negatives < 1:
             raise ModelError(f"listwise negatives {negatives}", "Give at least 1.")
         if temperature <= 0:

@@ -1,4 +1,4 @@
-"""The masked-fragments loss: what is missing in an image, from the rest of it and from the text."""
+"""The masked-fragments loss: predict hidden parts of an image from the rest of it and from the text."""
 
 from typing import Literal, get_args
 
@@ -43,7 +43,7 @@ class MaskedFragments(Loss):
         `temperature`.
     fused: whether z_0 is added.
     share: how likely a fragment is hidden; at least one of an image is.
-    chunk: look at this many images at a time, and again when the gradient comes back; 0 is all at once.
+    chunk: encode this many images at a time, again in the backward pass; 0 is all at once.
 
     Asks for two towers, and weights that stay frozen. Runs the image side itself; where fused, it sends gradients into
     the texts' embeddings. An image without its text, where that is to be added, adds nothing.

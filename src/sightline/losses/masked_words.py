@@ -1,4 +1,4 @@
-"""The masked-words loss: which words are missing, from the others and from the image."""
+"""The masked-words loss: predict hidden words from the others and from the image."""
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +35,7 @@ class MaskedWords(Loss):
     fused: whether h_0 is added.
     share: how likely a word is hidden; at least one of a text is. BERT leaves a tenth of them as they were and swaps
         another tenth; here all are replaced by one learned vector, so that none can be read off its own input.
-    chunk: read this many texts at a time, and again when the gradient comes back; 0 is all at once.
+    chunk: encode this many texts at a time, again in the backward pass; 0 is all at once.
 
     Asks for two towers with a BERT-type text encoder. Runs the text tower itself; where fused, it sends gradients into
     the images' embeddings. A text without words, or without its image where that is to be added, adds nothing.
@@ -84,6 +84,6 @@ class MaskedWords(Loss):
         return in_chunks(share, len(tokens.ids), self.chunk, tokens.ids.device)
 
     def _surprise(self, words: Tensor, found: Tensor, right: Tensor) -> Tensor:
-        """Minus the log-probability [n] of the right words [n] by what was found [n, embedding_dim]."""
+        """Cross-entropy [n] of the right words [n] given vectors [n, embedding_dim]."""
         logits = F.linear(self.guess(found), words, self.bias)
         return F.cross_entropy(logits.float(), right, reduction="none")

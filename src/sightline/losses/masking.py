@@ -1,4 +1,4 @@
-"""What the masked losses share: which parts of an item are hidden, and how a guess is made of what was found."""
+"""What the masked losses share: choosing hidden parts, and the prediction head."""
 
 from collections.abc import Callable
 
@@ -12,16 +12,16 @@ from sightline.losses.base import Inputs, Pairs
 
 
 def check_share(loss: str, share: float) -> float:
-    """Refuse a share that hides nothing or more than all."""
+    """Refuse a share of 0 or above 1."""
     if not 0 < share <= 1:
         raise ModelError(f"{loss} share {share}", "Give the share of an item that is hidden, above 0 and up to 1.")
     return share
 
 
 def own_inputs(loss: str, pairs: Pairs) -> Inputs:
-    """Refuse a batch without what it was encoded from."""
+    """The inputs of a batch; an error if it has none."""
     if pairs.inputs is None:
-        raise ModelError(f"{loss} hides parts of texts and images, and was not given them", "Give Pairs inputs.")
+        raise ModelError(f"{loss} hides parts of texts and images and needs them", "Give Pairs inputs.")
     return pairs.inputs
 
 
@@ -58,7 +58,7 @@ def mean_of_items(losses: Tensor, hidden: Tensor, counts: Tensor, items: int) ->
 
 
 def in_chunks(share: Callable[[Tensor], Tensor], rows: int, chunk: int, device: torch.device) -> Tensor:
-    """Add up `share` of rows 0 to `rows`, `chunk` at a time, and again as the gradient comes back; 0 is all at once."""
+    """Add up `share` of rows 0 to `rows`, `chunk` at a time, again in the backward pass; 0 is all at once."""
     numbers = torch.arange(rows, device=device)
     if not 0 < chunk < rows:
         return share(numbers)

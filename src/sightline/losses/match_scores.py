@@ -1,4 +1,4 @@
-"""Judging pairs of a batch with the model's matcher, all at once or in chunks."""
+"""The matcher's logits for pairs of a batch, all at once or in chunks."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from sightline.models.retriever import Retriever
 
 
 def check_chunk(chunk: int) -> int:
-    """Refuse a number of pairs that makes no sense."""
+    """Refuse a negative number of pairs."""
     if chunk < 0:
         raise ModelError(f"chunk {chunk}", "Give a number of pairs, or 0 for all at once.")
     return chunk
@@ -19,7 +19,7 @@ def check_chunk(chunk: int) -> int:
 def match_logits(pairs: Pairs, model: Retriever, texts: Tensor, images: Tensor, chunk: int = 0) -> Tensor:
     """Logits [n], float32, that texts and images of the batch, given by their rows [n], belong together.
 
-    chunk: judge this many at a time, and again when the gradient comes back; 0 is all at once.
+    chunk: this many pairs at a time, again in the backward pass; 0 is all at once.
     """
     text_states, image_states = pairs.texts.states, pairs.images.states
     if text_states is None or image_states is None:
@@ -28,7 +28,7 @@ def match_logits(pairs: Pairs, model: Retriever, texts: Tensor, images: Tensor, 
         return (text_states[:0].sum() + image_states[:0].sum()).float().expand(0)
 
     def judged(texts: Tensor, images: Tensor) -> Tensor:
-        # A row is in many pairs: index_select goes back by adding up, where plain indexing would sort the rows first.
+        # A row is in many pairs: the backward pass of index_select adds up, where that of indexing sorts first.
         return model.match(
             text_states.index_select(0, texts),
             pairs.texts.mask[texts],

@@ -1,4 +1,4 @@
-"""The matching loss: does this text belong to this image, yes or no."""
+"""The matching loss: binary classification of pairs of text and image."""
 
 from typing import Literal, NamedTuple, get_args
 
@@ -17,7 +17,7 @@ PerPositive = Literal["one", "both"]
 
 
 class Candidates(NamedTuple):
-    """Pairs to be judged: rows of texts [n] and images [n], whether they belong together [n], and weights [n]."""
+    """Pairs to be matched: rows of texts [n] and images [n], whether they belong together [n], and weights [n]."""
 
     texts: Tensor
     images: Tensor
@@ -26,22 +26,21 @@ class Candidates(NamedTuple):
 
 
 class Matching(Loss):
-    """Binary cross-entropy of the matcher's judgement (paper 1, section 3.1), classes in balance.
+    """Binary cross-entropy of the matcher's logit (paper 1, section 3.1), with balanced classes.
 
         L(i, c) = -( y log p(i, c) + (1 - y) log(1 - p(i, c)) )
 
     y is 1 for a text c with its image i (the first in the batch, where that is there twice), and 0 where the image or
     the text was replaced by another of the batch. p is the sigmoid of `model.match`.
 
-    negatives: what replaces it: "random", any of another image, all alike likely; or "hard", likely in proportion to
+    negatives: what replaces it: "random", any of another image, equally likely; or "hard", likely in proportion to
         the softmax of the bi-encoder's cosines over `temperature` (as in ALBEF), which the matcher will meet when it
         reranks what the bi-encoder retrieved.
     per_positive: "one", as many negatives as positives, as in paper 1: texts in even rows of the batch have the image
         replaced, those in odd rows the text; or "both", two negatives for each positive, which then weighs twice.
     temperature: of "hard". Lower is harder; far below 0.01 it is always the hardest, captions that fit both included.
-    chunk: judge this many pairs at a time and again when the gradient comes back, which takes a third more time and
-        only one chunk's memory; 0 judges all at once. The loss and its gradients are the same (but for a matcher with
-        dropout, which falls out differently).
+    chunk: match this many pairs at a time, again in the backward pass, which takes a third more time and only one
+        chunk's memory; 0 is all at once. The loss and its gradients are the same, except for a matcher's dropout.
 
     Sends gradients into the states of both sides; "hard" reads the embeddings too, but only to choose.
 

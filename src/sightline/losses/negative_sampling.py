@@ -1,4 +1,4 @@
-"""Drawing negatives: how likely each one is, and which one it is.
+"""Drawing negatives at random.
 
 A draw is a uniform number and a search in the cumulated weights of one row. The uniform numbers come from a generator
 that all processes share and are drawn for the whole batch, so a row meets the same negative whichever process answers
@@ -12,7 +12,7 @@ from torch import Tensor
 def uniform(shape: tuple[int, ...], generator: torch.Generator, device: torch.device) -> Tensor:
     """Numbers from 0 up to but not including 1, the same on every device: drawn where the generator lives.
 
-    From there to a GPU they go by pinned memory, for which the processor need not wait.
+    Copied to a GPU through pinned memory, so that the CPU does not wait.
     """
     pinned = device.type == "cuda" and generator.device.type == "cpu"
     numbers = torch.rand(shape, generator=generator, device=generator.device, pin_memory=pinned)
@@ -23,8 +23,8 @@ def uniform(shape: tuple[int, ...], generator: torch.Generator, device: torch.de
 def draw(log_weights: Tensor, allowed: Tensor, numbers: Tensor) -> Tensor:
     """Draw one item a row in proportion to the exponential of its log-weight: [rows].
 
-    log_weights, allowed: [rows, items]; numbers: [rows], from 0 to 1. What is not allowed is never drawn; of a row
-    that allows nothing the answer means nothing.
+    log_weights, allowed: [rows, items]; numbers: [rows], from 0 to 1. Items that are not allowed are never drawn; the
+    result of a row without allowed items is undefined.
 
     >>> draw(torch.tensor([[0.0, 9.0, 0.0]]), torch.tensor([[True, False, True]]), torch.tensor([0.6]))
     tensor([2])
@@ -75,7 +75,8 @@ def inverse_density(cosines: Tensor, dim: int, nearest: float) -> Tensor:
         q(d) = c · d^(dim-2) · [1 - d²/4]^((dim-3)/2),        d² = 2 - 2 cos.
 
     Weights of 1 / q(d) make every distance as likely as any other, where plain draws would nearly all be of about √2.
-    Distances below `nearest` count as `nearest`, lest the few closest, often wrongly labelled, be all that is drawn.
+    Distances below `nearest` count as `nearest`, so that the few closest, often wrongly labelled, are not drawn all the
+    time.
 
     In 512 dimensions q spans hundreds of powers of ten: only its logarithm fits a float32, and the constant c cancels.
     """

@@ -1,4 +1,4 @@
-"""The relation loss: texts and images of a batch help each other to be told apart, while training (paper 2, HREM)."""
+"""The relation loss: embeddings enhanced by related texts and images of the batch, in training only (paper 2, HREM)."""
 
 from typing import get_args
 
@@ -36,9 +36,9 @@ class Relation(Loss):
     layers, heads, dropout: of the attention.
     among: "all", or only "intra"-modal or only "inter"-modal relations (Table 3a).
     consistent: whether the terms in brackets are there (Table 3b).
-    chunk: match the fragments of this many texts at a time, and again when the gradient comes back; 0 is all at once.
+    chunk: match the fragments of this many texts at a time, again in the backward pass; 0 is all at once.
 
-    Reads embeddings and fragments of both sides. `parts` tells what the loss was made of (Figure 7): "initial" is
+    Reads embeddings and fragments of both sides. `parts` has the terms of the loss (Figure 7): "initial" is
     L(v, u), "enhanced" L(v̄, ū), "crossed" the two others, "regularisation" L_reg without its weight.
 
     Shares: every process relates the whole batch, with the same dropout, and answers for the terms of its own rows.
@@ -108,7 +108,7 @@ class Relation(Loss):
         device = pairs.text_ids.device
         forked = torch.random.fork_rng([device] if device.type == "cuda" else [])
         with forked, torch.autocast(device.type, enabled=False):
-            torch.manual_seed(seed)  # all processes drop the same
+            torch.manual_seed(seed)  # the same dropout in all processes
             play = self._records(pairs)
             loss, parts = self._recorded(self, *_tensors(pairs), numbers) if play else self.loss_of(pairs, numbers)
         initial, of_images, of_texts, both, stray = parts.detach().unbind()
@@ -116,7 +116,7 @@ class Relation(Loss):
         return loss
 
     def _records(self, pairs: Pairs) -> bool:
-        """Whether the loss of a batch can be recorded: on a GPU, all of it at once, and by one process."""
+        """Whether the loss of a batch can be captured: on a GPU, without chunks, in a single process."""
         alone = all(
             range(len(ids))[own] == range(len(ids))
             for ids, own in ((pairs.text_ids, pairs.own_texts), (pairs.image_ids, pairs.own_images))
@@ -136,7 +136,7 @@ class Relation(Loss):
     def _cosines(self, pairs: Pairs, graph: Graph) -> Tensor:
         """Cosines of u with v, u with v̄, ū with v, and ū with v̄: [4, texts, images]."""
         if self.attention is None:
-            raise ModelError("relation does not know how wide the embeddings are", "Call fit(model) first.")
+            raise ModelError("relation does not know the embedding dimension", "Call fit(model) first.")
         images, texts = pairs.images.embedding.float(), pairs.texts.embedding.float()
         counts = [len(images), len(texts)]
         enhanced = F.normalize(torch.cat(self.attention(images, texts, graph)), dim=-1)
@@ -146,13 +146,13 @@ class Relation(Loss):
 
 
 def _loss(relation: Relation, *tensors: Tensor) -> tuple[Tensor, Tensor]:
-    """The loss of a batch that was taken apart, in the form in which it is recorded."""
+    """The loss as a function of tensors, which can be captured."""
     *batch, numbers = tensors
     return relation.loss_of(_batch(*batch), numbers)
 
 
 def _tensors(pairs: Pairs) -> tuple[Tensor, ...]:
-    """What the loss reads of a batch, its texts padded."""
+    """The tensors of a batch that the loss reads, with texts padded."""
     texts, images = pairs.texts, pairs.images
     more = -texts.mask.shape[1] % _WORDS
     words, mask = F.pad(texts.fragments, (0, 0, 0, more)), F.pad(texts.mask, (0, more))
@@ -161,7 +161,7 @@ def _tensors(pairs: Pairs) -> tuple[Tensor, ...]:
 
 
 def _batch(*tensors: Tensor) -> Pairs:
-    """A batch again of what `_tensors` gives."""
+    """The batch of what `_tensors` returned."""
     text, words, word_mask, image, patches, patch_mask, text_ids, image_ids, positive, excluded = tensors
     texts, images = EncodedTensors(text, words, word_mask, None), EncodedTensors(image, patches, patch_mask, None)
     return Pairs(texts, images, text_ids, image_ids, also_positive=positive, excluded=excluded)

@@ -1,4 +1,4 @@
-"""How related texts and images change each other's embeddings: two mechanisms (paper 2, section 3.3.2, figure 4)."""
+"""Two mechanisms that enhance embeddings by related texts and images (paper 2, section 3.3.2, figure 4)."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""The triplet loss: a pair that belongs together is closer than any that does not, by a margin."""
+"""The triplet loss: a positive pair is closer than any negative by a margin."""
 
 from typing import Literal, get_args
 
@@ -26,7 +26,7 @@ class Triplet(Loss):
         "hardest", the closest of the batch (paper 1's in-batch hard negatives; VSE++, HREM);
         "mean" and "sum", all of the batch, their terms averaged or added (paper 3 adds). HREM begins with an epoch of
         the mean: the hardest negatives of an untrained model can pull everything into one point;
-        "distance", one drawn for each pair so that all distances are alike likely (`inverse_density`).
+        "distance", one drawn for each pair so that all distances are equally likely (`inverse_density`).
     nearest, farthest: bounds of "distance". Closer negatives are as likely as those at `nearest`; those at `farthest`
         or beyond, whose term is nearly always zero, are never drawn (2 = no bound). HREM's code has 0.5, and 1.7 for
         Flickr30k or 1.9 for COCO.
@@ -141,7 +141,7 @@ def drawn(
     """As `hardest`, but against one negative for each pair, drawn in proportion to exp(log_weights).
 
     log_weights, allowed, numbers: [..., anchors, items]; the number at (anchor, item) draws for that positive pair.
-    The other pairs draw too, in vain: to leave them out, the processor would have to wait for a GPU to find them.
+    The other pairs draw too, unused: leaving them out would make the CPU wait for the GPU.
     """
     rival = draw_each(log_weights, allowed, numbers)
     terms = F.relu(cosines.gather(-1, rival) - cosines + margin)

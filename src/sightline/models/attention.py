@@ -7,7 +7,7 @@ from sightline.errors import ModelError
 
 
 class Attending(nn.Module):
-    """Items look at others and take from them what they find: multi-head attention with a bias.
+    """Multi-head attention of items to others, with a bias, a residual connection and a norm.
 
         norm(X + Att(X, Y)),    Att = softmax(QKᵀ / √d + bias) V    (paper 2, equations 1 and 12)
 
@@ -50,11 +50,11 @@ class FeedForward(nn.Module):
         self.norm = nn.LayerNorm(dim)
 
     def forward(self, items: Tensor) -> Tensor:
-        """Update items [..., dim], each on its own."""
+        """Update each item of [..., dim] by itself."""
         middle = self.dropout(torch.relu(self.inner(items)))
         return self.norm(items + self.dropout(self.outer(middle)))  # type: ignore[no-any-return]
 
 
 def hide(values: Tensor, shown: Tensor) -> Tensor:
-    """Make values as low as numbers go wherever `shown` is false, so that no softmax and no maximum takes them."""
+    """Set values to the lowest number where `shown` is false, so that softmax and max ignore them."""
     return values.masked_fill(~shown, torch.finfo(values.dtype).min)

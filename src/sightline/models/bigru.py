@@ -1,7 +1,7 @@
-"""A recurrent text encoder with word vectors of its own, for models that begin without a language model (paper 2).
+"""A recurrent text encoder with its own word vectors, for models without a pretrained language model (paper 2).
 
-It is made as the encoders of transformers are, so that a tower's config names it (`model_type = "bigru"`) and
-checkpoints keep it like any other.
+It is registered with transformers, so a tower's config can name it (`model_type = "bigru"`) and checkpoints store it
+like any other encoder.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 
 class BiGruConfig(PretrainedConfig):  # type: ignore[misc]
-    """Sizes of the encoder: vocabulary, word vectors, and what either direction gives."""
+    """Sizes of the encoder: vocabulary, word vectors, and the output of each direction."""
 
     model_type = "bigru"
 
@@ -27,9 +27,9 @@ class BiGruConfig(PretrainedConfig):  # type: ignore[misc]
 
 
 class BiGru(PreTrainedModel):  # type: ignore[misc]
-    """Reads a text forwards and backwards; a word's vector is the mean of what both have seen when they reach it.
+    """Bidirectional GRU; the vector of a word is the mean of both directions at that word.
 
-    The backward reader begins at the last real word: padding, on the right, never reaches it.
+    The backward pass starts at the last real word, so padding on the right has no effect.
     """
 
     config_class = BiGruConfig
@@ -42,7 +42,7 @@ class BiGru(PreTrainedModel):  # type: ignore[misc]
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Leave the GRU as torch makes it, and begin with small word vectors, as VSE++ does."""
+        """Keep torch's initialisation of the GRU; start with small word vectors, as VSE++ does."""
         if isinstance(module, nn.Embedding):
             init.uniform_(module.weight, -0.1, 0.1)
 
@@ -59,7 +59,7 @@ class BiGru(PreTrainedModel):  # type: ignore[misc]
         return BaseModelOutput(last_hidden_state=(there + back) / 2)
 
     def _as_onnx(self, words: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Say the same by ONNX's own operator: torch would write out one step after another, for one length alone.
+        """Export as ONNX's GRU operator; torch would unroll the steps for one fixed length.
 
         ONNX has the update gate before the reset gate, torch after it.
         """

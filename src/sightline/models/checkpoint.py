@@ -1,9 +1,9 @@
-"""Checkpoints: a folder in which every encoder has the transformers layout, and the rest is small and plain.
+"""Checkpoints: a folder with one subfolder per encoder in the transformers layout, and a few small files.
 
-retriever.json      which kind of model this is, and its configuration
+retriever.json      kind of model, and its configuration
 image/, text/, …    one folder per encoder, as transformers saves and loads it
-heads.safetensors   everything that is Sightline's own
-tokenizer.json      how its texts become tokens
+heads.safetensors   the weights outside the encoders
+tokenizer.json      the tokenizer
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ def build(config: Config) -> AnyRetriever:
 
 
 def save(retriever: AnyRetriever, tokenizer: Tokenizer, folder: str | Path) -> None:
-    """Write a checkpoint into `folder`, which is made if need be."""
+    """Write a checkpoint into `folder`, creating it if needed."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     kind = next(name for name, (model, _) in KINDS.items() if type(retriever) is model)
@@ -101,7 +101,7 @@ def load(folder: str | Path, add: Mapping[str, Any] | None = None) -> tuple[AnyR
 
 
 def _not_one(folder: Path) -> ModelError:
-    """Say what there is in place of a checkpoint, and which folder was probably meant."""
+    """The error for a folder that is no checkpoint; suggests the folder that was probably meant."""
     if not folder.is_dir():
         return ModelError(f"{folder}: no such folder", "Give that of a checkpoint, such as runs/NAME/best.")
     best = folder / BEST_FOLDER
@@ -125,7 +125,7 @@ def _check_added(add: Mapping[str, Any], description: Mapping[str, Any], path: P
 
 
 def _load_heads(retriever: torch.nn.Module, path: Path, new: tuple[str, ...] = ()) -> None:
-    """Load what is Sightline's own; only heads whose names start with one of `new` may be missing."""
+    """Load the weights outside the encoders; only heads whose names start with one of `new` may be missing."""
     try:
         heads = load_file(path)
     except Exception as error:  # the library raises its own exception for damage and OSError for absence

@@ -1,4 +1,4 @@
-"""What codes look at: the attention that they pay to the words and the patches of an item (paper 3, section 5.6)."""
+"""What codes attend to among the words and patches of an item (paper 3, section 5.6)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,9 +38,9 @@ def code_attention(retriever: Retriever, tokens: Tokens, pixels: Tensor) -> Code
 
 @contextmanager
 def overheard(encoder: PreTrainedModel) -> Iterator[list[Tensor]]:
-    """Listen to an encoder: the attention [batch, n, n] of its last layer, mean of its heads, each time that it runs.
+    """Record the attention [batch, n, n] of an encoder's last layer, mean of its heads, each time it runs.
 
-    Only the plain implementation of attention tells its weights, so that one is used meanwhile.
+    Switches to the eager attention implementation, the only one that returns its weights.
     """
     usual, heard = encoder.config._attn_implementation, []
     hook = encoder.register_forward_hook(lambda _, __, out: heard.append(out.attentions[-1].float().mean(1)))
@@ -59,7 +59,7 @@ def _text_encoder(retriever: DualStream | SingleStream) -> PreTrainedModel:
 
 
 def _image_encoder(retriever: DualStream | SingleStream) -> PreTrainedModel:
-    """The encoder that the image codes enter: the image tower, or the transformer that reads what a tower saw."""
+    """The encoder that the image codes enter: the image tower, or the transformer that reads its output."""
     if isinstance(retriever, SingleStream):
         return retriever.transformer.encoder
     if retriever.image_reader is not None:
@@ -69,7 +69,7 @@ def _image_encoder(retriever: DualStream | SingleStream) -> PreTrainedModel:
 
 
 def _reads_pooled(retriever: DualStream | SingleStream) -> bool:
-    """Whether image codes stand beside patches that were pooled before, and not beside all of an image tower's."""
+    """Whether image codes are read together with pooled patches, not with all patches of an image tower."""
     return isinstance(retriever, SingleStream) or retriever.image_reader is not None
 
 
@@ -80,7 +80,7 @@ def _on_grid(attention: Tensor, tower: ImageTower, pixels: Tensor | None) -> Ten
     """
     rows = tower.rows
     if pixels is None:
-        parts = attention[:, -(rows**2) :]  # before the patches may stand a class token
+        parts = attention[:, -(rows**2) :]  # a class token may come before the patches
     elif tower.grid is None:
         shares, _ = clusters(tower.patches(pixels), tower.places)
         parts = attention[:, -tower.places :] @ shares[0]

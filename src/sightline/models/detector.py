@@ -16,7 +16,7 @@ from sightline.errors import MediaError, ModelError
 from sightline.media import open_image
 from sightline.models.towers import UNREADABLE, check_there, check_whole, lacking
 
-_COUNT = ".num_batches_tracked"  # of batches that a normalisation has seen: only training reads it
+_COUNT = ".num_batches_tracked"  # a counter of batch normalisation that only training reads
 
 
 class Detections(NamedTuple):
@@ -45,7 +45,7 @@ class Detector:
     def open(cls, source: str, device: str | None = None) -> "Detector":
         """Open a folder in the layout of transformers, or `hf:NAME`; by default on the GPU, where there is one.
 
-        What lacks any of its weights, or has some of other shapes, is refused by their names.
+        Missing weights, or weights of other shapes, are an error that names them.
         """
         name = source.removeprefix(HUB_PREFIX)
         check_there(name)
@@ -65,7 +65,7 @@ class Detector:
 
     @torch.inference_mode()
     def detect(self, image: Image.Image) -> Detections:
-        """Look at one image; alone, so that no padding has to be told from it."""
+        """Detect the regions of one image; one at a time, so that nothing is padded."""
         prepared = self.processor(images=image, return_tensors="pt").to(self.model.device)
         inputs = {"pixel_values": prepared["pixel_values"]}
         if self._takes_mask and "pixel_mask" in prepared:
@@ -77,7 +77,7 @@ class Detector:
         return Detections(_corners(out.pred_boxes[0].float()), classes, confidence, features)
 
     def find(self, records: Iterable[Record], on_problem: Report | None = None) -> Iterator[Found]:
-        """Look at every image of a data set, which keeps its captions and its split, and is called by its key.
+        """Detect the regions of every image of a data set; records keep their captions, split and key.
 
         on_problem: told of each that cannot be opened, which is then skipped; else the first one is a `DataError`.
         """

@@ -1,4 +1,4 @@
-"""What a two-tower model is made of: the part of a recipe, and of a checkpoint, that says so."""
+"""The configuration of a two-tower model, in a recipe and in a checkpoint."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,7 +13,7 @@ from sightline.models.towers import TowerConfig
 
 @dataclass(frozen=True, slots=True)
 class DualStreamConfig:
-    """What a two-tower model is made of.
+    """The configuration of a two-tower model.
 
     image: the vision encoder, of images sized as `preprocess` says; or regions: detected regions instead of a vision
     encoder, what they are like. One of the two. Embeddings of regions are made of the mean of them all, unless there is
@@ -25,8 +25,8 @@ class DualStreamConfig:
     matcher_reads: the matcher's text input, "words" (word vectors, so that it reads from scratch) or "states" (what the
     text tower made of them, so that it continues).
     matcher_layer: the layer of the image tower, counted from 1, whose patches the matcher reads; 0 is the last. A tower
-    that was fine-tuned on few images knows them by heart, and what a matcher learns from its last layer does not hold
-    for others; a layer below those that were trained (`optimizer.frozen_layers`) treats all images alike.
+    fine-tuned on few images overfits to them, and so does a matcher that reads its last layer; a layer below the
+    trained ones (`optimizer.frozen_layers`) does not.
     pool, pool_to: image fragments are pooled to a "grid" of so many rows, or by "kmeans" to so many clusters (paper 3,
     section 5); 0 keeps the tower's own. Regions are no grid, and are pooled by "kmeans" alone.
     pool_layer: the image tower pools to its grid after this many layers, and those above read fewer patches. 0
@@ -40,9 +40,9 @@ class DualStreamConfig:
     work inside the towers only. Such a model has no matcher, which would need the others.
     image_reader: a BERT-type encoder that reads regions, or what the image tower saw, [CLS] first: its [CLS] becomes
     the embedding and its other outputs the fragments (paper 4, whose images are the regions of a frozen detector). The
-    matcher reads what the image tower saw, or the regions, as ever.
-    relations: an embedding is made of its fragments, after they have looked at each other (paper 2, section 3.2), and
-    not of a class token or a mean; fragments are then as wide as embeddings.
+    matcher still reads the output of the image tower, or the regions.
+    relations: an embedding is made of its fragments after self-attention among them (paper 2, section 3.2), not of a
+    class token or a mean; fragments are then as wide as embeddings.
     """
 
     text: TowerConfig
@@ -69,9 +69,9 @@ class DualStreamConfig:
 
     def __post_init__(self) -> None:
         if (self.image is None) == (self.regions is None):
-            raise ModelError("a two-tower model sees through either an image tower or regions, and not both")
+            raise ModelError("a two-tower model needs either an image tower or regions, not both")
         if self.image is not None and self.preprocess is None:
-            raise ModelError("an image tower sees pixels, and nothing says of what size", "Give preprocess.")
+            raise ModelError("an image tower needs the size of its images", "Give preprocess.")
         if self.regions is not None:
             self._check_regions()
         if self.matcher == "shared" and self.matcher_reads == "states":

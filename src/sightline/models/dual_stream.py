@@ -1,4 +1,4 @@
-"""Two towers, one for images and one for texts, with a matcher across them."""
+"""A two-tower model: an image tower, a text tower, and a matcher."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from sightline.models.towers import TowerConfig
 
 
 class _Given(NamedTuple):
-    """What the image side has of images before it reads them.
+    """The input of the image side: patches of the image tower, or regions.
 
     pooled: [batch, width], each as a whole. fragments: [batch, n, width]. mask: [batch, n], true where one is real.
     for_matcher: [batch, n, width], the same fragments as the matcher reads them.
@@ -36,7 +36,7 @@ class _Given(NamedTuple):
 
 
 class DualStream(Retriever):
-    """An image tower, or regions, and a text tower that meet in one embedding space, and a matcher over both."""
+    """An image tower (or regions) and a text tower with one embedding space, and a matcher over both."""
 
     def __init__(self, config: DualStreamConfig) -> None:
         super().__init__()
@@ -121,11 +121,11 @@ class DualStream(Retriever):
         return self.image is not None
 
     def align(self) -> None:
-        """Let an aligned matcher start from the space that the embeddings share now."""
+        """Initialise an aligned matcher from the current embedding space."""
         text, image, states = self.text_embedding, self.image_embedding, self.image_states
         if not isinstance(states, AlignedStates):
             return
-        if self.image_reader is not None:  # it embeds, and what it reads is in no shared space
+        if self.image_reader is not None:  # its inputs are not in the embedding space
             return
         if isinstance(image, UnitProjection) and isinstance(text, UnitProjection):
             states.align(image.linear.weight, text.linear.weight)
@@ -142,7 +142,7 @@ class DualStream(Retriever):
         return self.image(pixels)  # type: ignore[no-any-return]
 
     def encode_images(self, images: Tensor | TowerFeatures | Regions) -> EncodedTensors:
-        """Encode pixels [batch, 3, size, size], what the tower saw in them, or regions."""
+        """Encode pixels [batch, 3, size, size], features of the image tower, or regions."""
         given = self._given(images)
         pooled, fragments, mask = given.pooled, given.fragments, given.mask
         if self.training and self.config.relations is not None:
@@ -156,7 +156,7 @@ class DualStream(Retriever):
         return self._cut(EncodedTensors(*both, mask, states), fragments.shape[1] - self.config.codes)
 
     def _given(self, images: Tensor | TowerFeatures | Regions) -> _Given:
-        """Run the image tower, where that was not done, or take regions as they are."""
+        """Run the image tower unless its features are given, or take regions as they are."""
         if isinstance(images, Regions):
             if self.image is not None:
                 raise ModelError("this model reads pixels, not regions")
@@ -183,7 +183,7 @@ class DualStream(Retriever):
         return self._cut(EncodedTensors(*both, mask, states), count)
 
     def _text_states(self, tokens: Tokens, read: Tensor) -> Tensor | None:
-        """What the matcher reads of texts: what the tower made of the words, or the words themselves."""
+        """The matcher's text input: states of the text tower, or word vectors."""
         if self.config.matcher == "none":
             return None
         if self.config.matcher_reads == "states":
@@ -192,7 +192,7 @@ class DualStream(Retriever):
         return words if self.text_codes is None else with_codes(words, self.text_codes)
 
     def _cut(self, encoded: EncodedTensors, count: int) -> EncodedTensors:
-        """Keep the first fragments alone, if so configured; `count` are there before the codes."""
+        """Keep only the first fragments, if configured; `count` fragments come before the codes."""
         if not self.config.fragments:
             return encoded
         fragments, mask = (part[:, :count][:, : self.config.fragments] for part in (encoded.fragments, encoded.mask))

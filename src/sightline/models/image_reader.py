@@ -1,4 +1,4 @@
-"""A transformer of its own for images: it reads regions, or what an image tower saw, as if words (papers 3, 4)."""
+"""A transformer over regions, or over the patches of an image tower (papers 3 and 4)."""
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ class ImageReader(nn.Module):
         self.codes = new_codes(codes, self.tower.hidden, spread)
 
     def forward(self, fragments: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Read fragments [batch, n, hidden]: [batch, 1 + n + codes, width], the image as a whole first.
+        """Read fragments [batch, n, hidden]: [batch, 1 + n + codes, width], [CLS] first.
 
         mask: [batch, n], true where a region is real; None for patches, which all are.
         """

@@ -18,18 +18,18 @@ _SPREAD = 0.2  # of codes: the vectors between CLIP's layers have 0.1 below and 
 
 
 class ImageTower(nn.Module):
-    """Wraps any vision encoder of transformers: CLIP, SigLIP, ViT, DINOv2, Swin, ConvNeXt and their like.
+    """Wraps any vision encoder of transformers: CLIP, SigLIP, ViT, DINOv2, Swin, ConvNeXt and others.
 
     The pooled vector is the class token where there is one, the model's own attention pooling where it has that
-    (SigLIP), and else the mean of the patches. Codes take part in none of these, but for what attention passes on.
+    (SigLIP), and otherwise the mean of the patches. Codes are not pooled.
 
     pool_to: how far patches are pooled, None not at all. "grid" averages them to a square grid of that many rows (7
     turns 14 x 14 patches into 7 x 7), "kmeans" to that many clusters of like patches.
     pool_layer: "grid" pools after this many layers, so that those above read fewer patches; 0 after the last.
-    below: asks for the patches of that layer too, counted from 1, each brought to mean 0 and variance 1; they are
+    below: also return the patches of that layer, counted from 1, each normalised to mean 0 and variance 1; they are
     pooled as the last layer's are.
-    codes: how many learned vectors join the patches after the first `codes_layer` layers. Layers before that neither
-    see them nor spend time on them: where those are frozen, training never goes back through them.
+    codes: how many learned vectors join the patches after the first `codes_layer` layers. Earlier layers do not see
+    them, so if those are frozen, training does not backpropagate through them.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ImageTower(nn.Module):
         self._check_layer("pool_layer", self.pool_layer, "Give how many layers read every patch: 0 for all.")
 
     def _check_plain(self, cannot: str, instead: str) -> None:
-        """Refuse an encoder whose layers do not all read the same row of vectors."""
+        """Refuse an encoder whose layers do not all read the same sequence."""
         config = self.encoder.config
         if hasattr(config, "depths") or hasattr(config, "hidden_sizes"):
             raise ModelError(
@@ -97,7 +97,7 @@ class ImageTower(nn.Module):
             )
 
     def _check_layer(self, key: str, layer: int, way_out: str) -> None:
-        """Refuse what should come before a layer that is not there."""
+        """Refuse a layer number that the encoder does not have."""
         count = len(towers.layers(self.encoder))
         if not 0 <= layer < count:
             raise ModelError(f"{key} is {layer}, and the image tower has {count} layers", way_out)
@@ -111,7 +111,7 @@ class ImageTower(nn.Module):
 
     @property
     def hidden(self) -> int:
-        """Width of what the encoder gives."""
+        """Width of the encoder's output."""
         sizes = getattr(self.encoder.config, "hidden_sizes", None)
         return int(sizes[-1]) if sizes else int(self.encoder.config.hidden_size)
 
@@ -136,7 +136,7 @@ class ImageTower(nn.Module):
             raise ModelError(f"the first {count} fragments of an image were asked for, and it has {self.places}")
 
     def forward(self, pixels: Tensor) -> TowerFeatures:
-        """Look at pixels [batch, 3, size, size]."""
+        """Encode pixels [batch, 3, size, size]."""
         below: list[Tensor] = []
         with ExitStack() as hooks:
             self._pool_between(hooks)
@@ -162,7 +162,7 @@ class ImageTower(nn.Module):
         )
 
     def patches(self, pixels: Tensor, layer: int = 0) -> Tensor:
-        """Vectors [batch, rows * rows, hidden] of all patches, pooled nowhere, without codes.
+        """Vectors [batch, rows * rows, hidden] of all patches, not pooled, without codes.
 
         layer: whose, counted from 1; 0 is the last. Those of an earlier one are brought to mean 0 and variance 1.
         """
@@ -175,7 +175,7 @@ class ImageTower(nn.Module):
         return tokens[:, -(self.rows**2) :]
 
     def _last(self, tokens: Tensor) -> Tensor:
-        """What the encoder gives at its end, as [batch, n, hidden]."""
+        """The encoder's last output as [batch, n, hidden]."""
         if tokens.ndim == 4:  # convolutional: [batch, hidden, rows, columns]
             tokens = tokens.flatten(2).transpose(1, 2)
         if hasattr(self.encoder, "post_layernorm") and self.encoder.config.model_type == "clip_vision_model":
@@ -183,7 +183,7 @@ class ImageTower(nn.Module):
         return tokens
 
     def _pool_between(self, hooks: ExitStack) -> None:
-        """Let one layer and those after it read the smaller grid."""
+        """Pool to the smaller grid before one of the layers."""
         if not self.pool_layer:
             return
 
@@ -194,7 +194,7 @@ class ImageTower(nn.Module):
         hooks.callback(towers.layers(self.encoder)[self.pool_layer].register_forward_pre_hook(pool).remove)
 
     def _insert(self, hooks: ExitStack) -> None:
-        """Let codes join what one layer reads."""
+        """Append codes to the input of one layer."""
         codes = self.codes
         if codes is None:
             return
@@ -205,7 +205,7 @@ class ImageTower(nn.Module):
         hooks.callback(towers.layers(self.encoder)[self.codes_layer].register_forward_pre_hook(join).remove)
 
     def _listen(self, hooks: ExitStack, layer: int, into: list[Tensor]) -> None:
-        """Overhear what one layer says, counted from 1, whichever way the encoder calls its layers; 0 is none."""
+        """Record the output of one layer, counted from 1, however the encoder calls it; 0 is none."""
         if not layer:
             return
 
@@ -217,7 +217,7 @@ class ImageTower(nn.Module):
     def _apart(
         self, tokens: Tensor, extra: int, end: int, shares: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Tell the patches of an earlier layer from its codes; a layer before them lends them their first values."""
+        """Split the output of an earlier layer into patches and codes; before `codes_layer`, codes are initial."""
         if self.codes is not None and self.below <= self.codes_layer:
             tokens = with_codes(tokens, self.codes)
         if self.below <= self.pool_layer:
@@ -230,7 +230,7 @@ class ImageTower(nn.Module):
         return pooled if self.codes is None else torch.cat([pooled, codes], 1)
 
     def _pool(self, patches: Tensor) -> Tensor:
-        """Average patches to the smaller grid, unless they are there already."""
+        """Average patches to the smaller grid, unless that was done between layers."""
         if self.pool_to is None or patches.shape[1] == self.pool_to**2:
             return patches
         batch, _, hidden = patches.shape
@@ -243,5 +243,5 @@ class ImageTower(nn.Module):
 
 
 def _standard(values: Tensor) -> Tensor:
-    """Bring each vector to mean 0 and variance 1: between layers a few coordinates are a hundred times the others."""
+    """Normalise each vector to mean 0 and variance 1; between layers, some coordinates are a hundred times larger."""
     return F.layer_norm(values, values.shape[-1:])

@@ -1,4 +1,4 @@
-"""Texts and images read with gaps: what a two-tower model makes of words and fragments that it was not shown.
+"""Encoding texts and images with hidden words and fragments, for the masked losses.
 
 What is hidden is replaced before any trained weight reads it. All answers are where embeddings are compared: projected
 as an item's embedding is, and of unit length, so that a word and an image can be added whatever the towers' widths.
@@ -31,10 +31,10 @@ Images: TypeAlias = Tensor | TowerFeatures | Regions
 
 
 def two_towers(model: Retriever, asked: str) -> DualStream:
-    """Refuse a model that is not made of two towers, or whose embeddings are no projections."""
+    """Refuse a model without two towers, or whose embeddings are not projections."""
     if not isinstance(model, DualStream):
         raise ModelError(
-            f"{asked} reads texts and pictures each with a tower of its own, and this is a {type(model).__name__}",
+            f"{asked} needs a model with two towers, not a {type(model).__name__}",
             'Choose a model with kind = "dual_stream".',
         )
     if model.config.relations is not None:
@@ -46,7 +46,7 @@ def two_towers(model: Retriever, asked: str) -> DualStream:
 
 
 def looked(model: DualStream, images: Images) -> Images:
-    """What fragments are hidden from: pixels, regions, or, before an `image_reader`, what the image tower saw."""
+    """The input in which fragments are hidden: pixels, regions, or the image tower's features for an `image_reader`."""
     return images if model.image is None or model.image_reader is None else _seen(model, images)
 
 
@@ -57,7 +57,7 @@ def feature_width(model: DualStream) -> int:
 
 
 def may_hide(model: DualStream, images: Images) -> Tensor:
-    """Which fragments of images may be hidden, [batch, n]: regions that are there, or all patches."""
+    """Which fragments of images may be hidden, [batch, n]: real regions, or all patches."""
     if isinstance(images, Regions):
         return images.mask
     tower = _tower(model)
@@ -74,7 +74,7 @@ def read_with_gaps(model: DualStream, tokens: Tokens, hidden: Tensor, blank: Ten
 
 
 def see_with_gaps(model: DualStream, images: Images, hidden: Tensor) -> Tensor:
-    """Look at images without their hidden fragments [batch, n]: every one, [batch, n, embedding_dim].
+    """Encode images with hidden fragments [batch, n]; gives every fragment, [batch, n, embedding_dim].
 
     images: as `looked` gives them.
     """
@@ -90,7 +90,7 @@ def see_with_gaps(model: DualStream, images: Images, hidden: Tensor) -> Tensor:
 
 
 def _covered(tower: ImageTower, pixels: Tensor, hidden: Tensor) -> Tensor:
-    """What the tower makes of all patches of images whose hidden ones are of the mean colour."""
+    """All patches of images whose hidden patches have the mean colour, encoded by the tower."""
     side = pixels.shape[-1] // tower.rows
     covered = hidden.view(-1, 1, tower.rows, tower.rows).repeat_interleave(side, 2).repeat_interleave(side, 3)
     rest = pixels.shape[-1] - tower.rows * side
@@ -132,7 +132,7 @@ def frozen_features(model: DualStream, images: Images) -> Tensor:
 
 def _tower(model: DualStream) -> ImageTower:
     if model.image is None:
-        raise ModelError("this model reads regions, and was given pixels")
+        raise ModelError("this model reads regions, not pixels")
     return model.image
 
 
@@ -148,5 +148,5 @@ def _seen(model: DualStream, images: Images) -> TowerFeatures:
 
 def _pixels(images: Images) -> Tensor:
     if not isinstance(images, Tensor):
-        raise ModelError("patches cannot be hidden from a frozen image tower that looked already")
+        raise ModelError("patches cannot be hidden in features of a frozen image tower")
     return images

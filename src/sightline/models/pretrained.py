@@ -41,7 +41,7 @@ def load(folder: str | Path) -> Opened:
         model = region_matcher(folder, config, weights)
         return model, inputs.tokenizer_of(folder, model.text_input.max_length)
     raise ModelError(
-        f"{folder}: {kind or 'a model of no known type'} does not compare pictures with texts, as far as is known here",
+        f"{folder}: {kind or 'a model of no known type'} is not a supported image-text model",
         f"Give one of {', '.join(sorted(_FAMILIES))}, Oscar or UNITER; or train a pair of encoders of your own, with "
         "this one as model.image.source or model.text.source of a recipe.",
     )

@@ -34,7 +34,7 @@ def preprocess_of(folder: Path, square: int | None = None) -> Preprocess:
     """
     said = _processor(folder)
     if said.get("resample") not in _INTERPOLATIONS:
-        raise ModelError(f"{folder}: pictures resampled by method {said.get('resample')}", "Use bilinear or bicubic.")
+        raise ModelError(f"{folder}: unsupported resampling method {said.get('resample')}", "Use bilinear or bicubic.")
     plain = not said.get("do_normalize", True)
     rule = {"resize": "squash", "size": square} if square else _rule(folder, said)
     return Preprocess(
@@ -57,7 +57,7 @@ def _processor(folder: Path) -> dict[str, Any]:
         return dict(AutoImageProcessor.from_pretrained(folder).to_dict())
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(
-            f"{folder}: it does not say how its pictures are prepared: {error}",
+            f"{folder}: how to prepare its images is unknown: {error}",
             "Put the model's preprocessor_config.json into the folder.",
         ) from error
 
@@ -71,8 +71,8 @@ def _rule(folder: Path, said: dict[str, Any]) -> dict[str, Any]:
     if "height" in size and size["height"] == size["width"] and (not crop or crop == size):
         return {"resize": "squash", "size": size["height"]}
     raise ModelError(
-        f"{folder}: its processor resizes pictures to {size} and crops them to {crop or 'nothing'}",
-        "Sightline brings a picture to a square: by squashing it, or by cropping it to at most its short side.",
+        f"{folder}: its processor resizes images to {size} and crops them to {crop or 'nothing'}",
+        "Sightline makes images square by squashing, or by cropping to at most the shorter side.",
     )
 
 

@@ -11,8 +11,8 @@ from sightline.models.retriever import EncodedTensors, Tokens, TowerFeatures
 class Blip(Pretrained):
     """BLIP's contrastive and matching heads (`BlipForImageTextRetrieval`).
 
-    The matcher is the text encoder itself, which then looks at the image in every layer. States are the text's input
-    embeddings, and all that the image encoder gives of an image, its class token first.
+    The matcher is the text encoder itself, with cross-attention to the image in every layer. States are the text's
+    input embeddings, and the outputs of the image encoder, class token first.
     """
 
     has = frozenset(("embed", "match"))
@@ -28,7 +28,7 @@ class Blip(Pretrained):
         return encoded(whole(seen.patches), embedding, seen.patches)
 
     def encode_texts(self, tokens: Tokens) -> EncodedTensors:
-        """Encode tokenised texts without looking at an image."""
+        """Encode tokenised texts alone."""
         words = self.model.text_encoder.embeddings(input_ids=tokens.ids)
         read = self.model.text_encoder(encoder_embeds=words, attention_mask=tokens.mask.long()).last_hidden_state
         return encoded(tokens.mask, F.normalize(self.model.text_proj(read[:, 0]), dim=-1), words)
@@ -55,7 +55,7 @@ class Vilt(Pretrained):
     has = frozenset(("match",))
 
     def image_features(self, pixels: Tensor) -> TowerFeatures:
-        """Embed the patches: nothing of an image is understood before a text is there."""
+        """Embed the patches; they are encoded together with a text."""
         parts = self.model.vilt.embeddings
         patches = parts.patch_embeddings(pixels).flatten(2).transpose(1, 2)
         row = torch.cat([parts.cls_token.expand(pixels.shape[0], -1, -1), patches], 1) + parts.position_embeddings

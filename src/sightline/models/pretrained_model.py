@@ -1,4 +1,4 @@
-"""What published models have in common: they run as they were published, and do what they were trained to do."""
+"""The base class of published models."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -49,13 +49,13 @@ class Pretrained(Retriever):
         return None
 
     def encode_images(self, images: Tensor | TowerFeatures | Regions) -> EncodedTensors:
-        """Encode pixels [batch, 3, size, size], or what the image side saw in them."""
+        """Encode pixels [batch, 3, size, size], or features of the image side."""
         if isinstance(images, Regions):
             raise ModelError("this model reads pixels, not regions")
         return self.encode_seen(images if isinstance(images, TowerFeatures) else self.image_features(images))
 
     def encode_seen(self, seen: TowerFeatures) -> EncodedTensors:
-        """Encode what `look` gave."""
+        """Encode the features that `image_features` returned."""
         raise NotImplementedError
 
     def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class Pretrained(Retriever):
         raise ModelError("this model has no matcher", "Leave out matching, or choose a model that has one.")
 
     def parts(self) -> dict[str, nn.Module]:
-        """The published model, whole."""
+        """The whole published model."""
         return {"model": self.model}
 
 
@@ -83,14 +83,14 @@ def whole(values: Tensor) -> Tensor:
 def hiding(mask: Tensor, values: Tensor) -> Tensor:
     """What attention adds to its scores [batch, heads, n, n] so that nothing is read where mask [batch, n] is false.
 
-    It has a row for every reader, [batch, 1, n, n], though they are all alike: ONNX Runtime insists on them.
+    The mask has a row for every position, [batch, 1, n, n], although all rows are equal: ONNX Runtime requires it.
     """
     hidden = torch.zeros_like(mask, dtype=values.dtype).masked_fill(~mask, torch.finfo(values.dtype).min)
     return hidden[:, None, None, :].expand(-1, -1, mask.shape[1], -1)
 
 
 def read_model(kind: type[PreTrainedModel], folder: Path) -> PreTrainedModel:
-    """Load a model of transformers in float32; a checkpoint that lacks any of its weights is refused by their names."""
+    """Load a model of transformers in float32; missing weights are an error that names them."""
     try:
         model, report = kind.from_pretrained(
             folder, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True

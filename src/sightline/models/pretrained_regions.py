@@ -170,29 +170,29 @@ def _oscar_regions(regions: RegionConfig, hidden: int, config: Mapping[str, Any]
 
 
 def _head(folder: Path, name: str, hidden: int, weights: Weights) -> nn.Linear:
-    """Make room for a matching head: one score, or a "no" and a "yes"."""
+    """An empty matching head: one score, or "no" and "yes"."""
     outputs = len(weights.get(f"{name}.weight", torch.empty(2)))
     if outputs > 2:
         raise ModelError(
-            f"{folder}: {name}.weight has {outputs} classes: it was trained for something else than matching",
+            f"{folder}: {name}.weight has {outputs} classes: it was not trained for matching",
             "Give a checkpoint that was fine-tuned for retrieval.",
         )
     return nn.Linear(hidden, outputs)
 
 
 def _modern(name: str) -> str:
-    """Call a layer norm's weight and bias so; in old checkpoints they are gamma and beta."""
+    """Rename gamma and beta of old checkpoints to weight and bias."""
     for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
         name = name.removesuffix(old) + new if name.endswith(old) else name
     return name
 
 
 def _fill(matcher: RegionMatcher, folder: Path, weights: Weights, names: _Names) -> None:
-    """Copy the weights of a checkpoint into a model that has room for them; what else it has is for other tasks."""
+    """Copy the weights of a checkpoint into a model; weights of other tasks are ignored."""
     wanted = {name for name, _ in matcher.named_parameters()}
     found = {own: tensor for name, tensor in weights.items() if (own := names.ours(name)) in wanted}
     check_whole(str(folder), "a region matcher", [names.theirs(name) for name in wanted - found.keys()])
     try:
         matcher.load_state_dict(found, strict=False)
-    except RuntimeError as error:  # of a shape that the configuration does not foresee
+    except RuntimeError as error:  # a shape that differs from the configuration
         raise ModelError(f"{folder}: its weights do not fit its config.json: {error}") from error

@@ -13,13 +13,13 @@ from sightline.models.heads import masked_mean
 
 @dataclass(frozen=True, slots=True)
 class RelationConfig:
-    """How embeddings are made of fragments that have looked at each other.
+    """How embeddings are made of fragments by self-attention.
 
-    image, text: whether that side's fragments look at each other at all; else they are pooled as they are.
+    image, text: whether that side's fragments attend to each other; otherwise they are pooled as they are.
     beta: the share of the greatest of the initial fragments in the embedding; the rest is the mean of the enhanced.
-    heads, dropout: of the layer in which they look at each other.
-    drop: while training, each fragment of an image is left out with this probability, so that a model does not come
-    to rely on a few of them.
+    heads, dropout: of the self-attention layer.
+    drop: the probability of leaving out each fragment of an image in training, so that the model does not rely on a
+    few of them.
     """
 
     image: bool = True

@@ -36,10 +36,10 @@ class Tokens(NamedTuple):
 
 
 class TowerFeatures(NamedTuple):
-    """What an image tower saw: pooled [batch, hidden] and patches [batch, n, hidden].
+    """The output of an image tower: pooled [batch, hidden] and patches [batch, n, hidden].
 
     Patches are those of the grid, row by row, or clusters of them; and after them the tower's codes, if it has any.
-    below: the same patches as an earlier layer of the tower saw them, where the model asks for that.
+    below: the same patches at an earlier layer of the tower, if the model needs them.
     """
 
     pooled: Tensor
@@ -59,13 +59,13 @@ class Regions(NamedTuple):
 
     @classmethod
     def of(cls, regions: Tensor, mask: Tensor, config: RegionConfig) -> "Regions":
-        """Make it of features and boxes side by side, [batch, n, width], as `media.stack_inputs` gives them."""
+        """Split features and boxes side by side, [batch, n, width], as `media.stack_inputs` gives them."""
         return cls(regions[..., : config.feature_dim], regions[..., config.feature_dim :], mask)
 
 
 @dataclass(frozen=True, slots=True)
 class TextInput:
-    """How texts reach a model: at most `max_length` tokens; `languages` is what it was trained to read."""
+    """Texts have at most `max_length` tokens; languages: those of the training texts."""
 
     max_length: int = 32
     languages: tuple[str, ...] = ("en",)
@@ -108,11 +108,11 @@ class Retriever(nn.Module, ABC):
 
     @abstractmethod
     def image_features(self, pixels: Tensor) -> TowerFeatures:
-        """Run the image tower alone on pixels [batch, 3, size, size]; of a frozen tower this need be done only once."""
+        """Run the image tower alone on pixels [batch, 3, size, size]; the output of a frozen tower can be cached."""
 
     @abstractmethod
     def encode_images(self, images: Tensor | TowerFeatures | Regions) -> EncodedTensors:
-        """Encode pixels [batch, 3, size, size], what the tower saw in them, or regions."""
+        """Encode pixels [batch, 3, size, size], features of the image tower, or regions."""
 
     @abstractmethod
     def encode_texts(self, tokens: Tokens) -> EncodedTensors:

@@ -1,4 +1,4 @@
-"""One transformer that reads words, image fragments, or both: the model of paper 1 (OSCAR, UNITER and their kin)."""
+"""One transformer that reads words, image fragments, or both: the model of paper 1 (as OSCAR and UNITER)."""
 
 from dataclasses import dataclass, field
 
@@ -19,7 +19,7 @@ from sightline.models.towers import TowerConfig
 
 @dataclass(frozen=True, slots=True)
 class SingleStreamConfig:
-    """What a single-stream model is made of.
+    """The configuration of a single-stream model.
 
     transformer: the BERT-type encoder that reads everything.
     image: the vision encoder whose patch vectors are the image fragments, of images sized as `preprocess` says; or
@@ -49,9 +49,9 @@ class SingleStreamConfig:
         if min(self.codes, self.fragments) < 0:
             raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Give numbers from 0 up.")
         if (self.image is None) == (self.regions is None):
-            raise ModelError("a single-stream model sees through either an image tower or regions, and not both")
+            raise ModelError("a single-stream model needs either an image tower or regions, not both")
         if self.image is not None and self.preprocess is None:
-            raise ModelError("an image tower sees pixels, and nothing says of what size", "Give preprocess.")
+            raise ModelError("an image tower needs the size of its images", "Give preprocess.")
 
 
 class SingleStream(Retriever):

@@ -45,7 +45,7 @@ class TextTower(nn.Module):
 
     @property
     def hidden(self) -> int:
-        """Width of what the encoder gives."""
+        """Width of the encoder's output."""
         return int(self.encoder.config.hidden_size)
 
     @property
@@ -54,7 +54,7 @@ class TextTower(nn.Module):
         return int(getattr(self.encoder.config, "num_attention_heads", 1))
 
     def word_spread(self) -> float:
-        """Root mean square of the word vectors: the scale of input that the transformer knows."""
+        """Root mean square of the word vectors: the scale of the transformer's inputs."""
         return float(self.encoder.get_input_embeddings().weight.detach().square().mean().sqrt())
 
     def forward(self, tokens: Tokens, codes: Tensor | None = None) -> Tensor:
@@ -65,7 +65,7 @@ class TextTower(nn.Module):
         return out.last_hidden_state  # type: ignore[no-any-return]
 
     def check_reads_images(self) -> None:
-        """Refuse an encoder that takes ids only: no image fragment could be given to it."""
+        """Refuse an encoder that takes only ids, and so cannot read image fragments."""
         if not {"inputs_embeds", "position_ids"} <= inspect.signature(self.encoder.forward).parameters.keys():
             raise ModelError(
                 f"{type(self.encoder).__name__} cannot read image fragments or codes: it does not take word vectors",
@@ -73,7 +73,7 @@ class TextTower(nn.Module):
             )
 
     def words(self, ids: Tensor) -> Tensor:
-        """Word vectors [batch, n, hidden] as they enter the transformer: not contextual yet."""
+        """Word vectors [batch, n, hidden], the input of the transformer."""
         return self.encoder.get_input_embeddings()(ids)  # type: ignore[no-any-return]
 
     def read(

@@ -1,4 +1,4 @@
-"""The tokenizer inside one of the transformers library: the part that runs without it."""
+"""The fast tokenizer inside a tokenizer of transformers, which runs without that library."""
 
 import tokenizers
 from transformers import PreTrainedTokenizerBase
@@ -9,8 +9,7 @@ from sightline.errors import ModelError
 def backend_of(found: PreTrainedTokenizerBase, source: str) -> tokenizers.Tokenizer:
     """Take the fast tokenizer out of one that transformers opened from `source`.
 
-    Where the files of a tokenizer are missing, transformers makes up one that knows no words, to which all texts are
-    alike: that is refused.
+    If the files of a tokenizer are missing, transformers returns one without a vocabulary; that is an error here.
     """
     backend: tokenizers.Tokenizer | None = getattr(found, "backend_tokenizer", None)
     if backend is None:

@@ -54,7 +54,7 @@ class TorchModel(Model):
 
     @property
     def calibration(self) -> Mapping[str, Calibration]:
-        """How scores become probabilities, where the model has learned that itself."""
+        """How scores become probabilities, if the model was trained with a calibrated loss."""
         return self.retriever.calibration
 
     @property
@@ -74,7 +74,7 @@ class TorchModel(Model):
 
     @cached_property
     def sha256(self) -> str:
-        """Tells it from every other model, by its weights and by how images and texts reach it."""
+        """A hash of its weights and of how images and texts are prepared."""
         digest = hashlib.sha256(repr((self.preprocess, self.tokenizer.max_length)).encode())
         for name, tensor in sorted(self.retriever.state_dict().items()):
             digest.update(name.encode())
@@ -135,7 +135,7 @@ def read(folder: str | Path) -> tuple[Retriever, Tokenizer]:
     folder = Path(folder)
     if (folder / CHECKPOINT_FILE).is_file() or not (folder / PUBLISHED_FILE).is_file():
         return checkpoint.load(folder)
-    from sightline.models import pretrained  # takes a while, and is seldom needed
+    from sightline.models import pretrained  # slow to import and seldom needed
 
     return pretrained.load(folder)
 

@@ -1,4 +1,4 @@
-"""Encoders of the transformers library as towers: found by config, folder or hub name, and cut to shape."""
+"""Encoders of the transformers library as towers: found by config, folder or hub name, and shortened if asked."""
 
 import pickle
 from collections.abc import Iterable, Mapping
@@ -22,8 +22,7 @@ Projection = Tensor | None
 UNREADABLE = (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError, SafetensorError)
 """What transformers raises where a model is missing, of another kind, or damaged."""
 
-# What transformers says while loading is said better here: missing weights are refused by name, and a bar per encoder
-# is gone before it can be read.
+# Silence transformers while loading: missing weights are reported here, and its progress bars flash by.
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
@@ -35,7 +34,7 @@ AutoModel.register(BiGruConfig, BiGru)
 class TowerConfig:
     """Which encoder a tower is.
 
-    source: a folder in the transformers layout or a hub name: weights and all.
+    source: a folder in the transformers layout or a hub name, with weights.
     config: instead of `source`, a transformers configuration (with `model_type`): random weights.
     layer_step: 2 keeps every second layer (paper 1, section 6: "skip every odd-numbered Transformer layer").
     """
@@ -48,7 +47,7 @@ class TowerConfig:
         if bool(self.source) == bool(self.config):
             raise ModelError(
                 "a tower needs either a source (folder or hub name) or a config, and not both",
-                "To have one instead of the other, set all of it: --set 'model.text={source=\"NAME\"}'",
+                "To replace one by the other, set the whole table: --set 'model.text={source=\"NAME\"}'",
             )
         if self.layer_step < 1:
             raise ModelError(f"layer_step is {self.layer_step}, but the least is 1 (every layer)")
@@ -81,7 +80,7 @@ def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
 
 
 def _new(config: Mapping[str, Any]) -> PreTrainedModel:
-    """Make an encoder with random weights of its settings."""
+    """Make an encoder with random weights."""
     settings = dict(config)
     kind = settings.pop("model_type", None)
     if kind is None:
@@ -95,12 +94,14 @@ def _new(config: Mapping[str, Any]) -> PreTrainedModel:
         return AutoModel.from_config(AutoConfig.for_model(kind, **settings))
     except ModelError:
         raise
-    except Exception as error:  # of settings that do not fit each other: what is raised has no base in common
-        raise ModelError(f'model_type = "{kind}": its config makes no encoder: {error.__cause__ or error}') from error
+    except Exception as error:  # contradictory settings raise anything
+        raise ModelError(
+            f'model_type = "{kind}": no encoder can be made of its config: {error.__cause__ or error}'
+        ) from error
 
 
 def _check_known(kind: str, settings: Mapping[str, Any], usual: PretrainedConfig) -> None:
-    """Refuse settings that an encoder does not have: transformers takes a misspelt one, and never reads it."""
+    """Refuse settings that an encoder does not have: transformers silently accepts misspelt ones."""
     for key in settings:
         if not hasattr(usual, key):
             near = closest(key, usual.to_dict())
@@ -111,9 +112,9 @@ def _check_known(kind: str, settings: Mapping[str, Any], usual: PretrainedConfig
 
 
 def check_there(source: str) -> None:
-    """Refuse what can only be a folder, and is none: transformers would take it for a misspelt name of the hub."""
+    """Refuse a missing folder, which transformers would take for a hub name."""
     if (source.startswith((".", "/", "~")) or source.count("/") > 1) and not Path(source).is_dir():
-        raise ModelError(f"{source}: there is no such folder", "Give a folder, or the name of a model on the hub.")
+        raise ModelError(f"{source}: no such folder", "Give a folder, or the name of a model on the hub.")
 
 
 def lacking(report: Mapping[str, Any]) -> list[str]:
@@ -126,14 +127,14 @@ def lacking(report: Mapping[str, Any]) -> list[str]:
 
 
 def check_whole(source: str, model: str, lacking: Iterable[str]) -> None:
-    """Refuse a checkpoint that lacks weights of a model, by their names: they would be random."""
+    """Refuse a checkpoint that lacks weights of a model: they would be random."""
     if names := sorted(lacking):
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         raise ModelError(f"{source}: the checkpoint lacks weights of {model}: {shown}")
 
 
 def _without_pooler(model: PreTrainedModel) -> PreTrainedModel:
-    """Drop a BERT-style pooling layer: embeddings are pooled by Sightline's own rules."""
+    """Drop a BERT-style pooling layer: Sightline pools embeddings itself."""
     if isinstance(getattr(model, "pooler", None), nn.Module):
         model.pooler = None
     return model
@@ -168,7 +169,7 @@ def layers(model: nn.Module) -> nn.ModuleList:
 
 
 def before(model: nn.Module, layer: int) -> list[nn.Parameter]:
-    """Everything that an encoder has before this layer, counted from 0: its embeddings and the layers below."""
+    """The modules of an encoder before this layer, counted from 0: its embeddings and the layers below."""
     stack = layers(model)
     if layer >= len(stack):
         raise ModelError(f"{type(model).__name__} has {len(stack)} layers, so none remains above {layer}")
@@ -177,7 +178,7 @@ def before(model: nn.Module, layer: int) -> list[nn.Parameter]:
 
 
 def heights(model: nn.Module) -> dict[int, int]:
-    """Say how many layers lie above each parameter of an encoder, by its id: 0 for the last layer and what follows it.
+    """The number of layers above each parameter of an encoder, by its id: 0 for the last layer and after it.
 
     Embeddings count as the lowest layer.
     """
@@ -202,11 +203,11 @@ def _stack(model: nn.Module) -> tuple[nn.Module, str]:
         for name, child in module.named_children():
             if isinstance(child, nn.ModuleList) and len(child) == count:
                 return module, name
-    raise ModelError(f"{type(model).__name__} has no stack of layers to take some of")
+    raise ModelError(f"{type(model).__name__} has no list of layers to select from")
 
 
 def _stored_tensor(source: str, name: str) -> Projection:
-    """Read one tensor of a checkpoint that the encoder class itself has no room for."""
+    """Read one tensor of a checkpoint that the encoder class does not load."""
     folder = Path(source)
     path = (
         folder / "model.safetensors"

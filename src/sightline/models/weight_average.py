@@ -1,4 +1,4 @@
-"""Between two sets of weights: a fine-tuned encoder drawn back towards the one it came from.
+"""Interpolating the weights of a fine-tuned encoder and its initial ones (WiSE-FT).
 
 Fine-tuning on a few thousand images gains on images like them and loses on others; on the straight line between
 the two sets of weights there are points that keep most of the gain and lose little (Wortsman et al. 2022, WiSE-FT).
@@ -14,7 +14,7 @@ from sightline.models.towers import TowerConfig
 
 @torch.no_grad()
 def blend(model: Retriever, part: str, source: str, share: float) -> None:
-    """Make the encoder `part` of a model `share` of itself and the rest of `source` (a folder or hub name), in place.
+    """Set the encoder `part` of a model to share x its weights + (1 - share) x those of `source`, a folder or hub name.
 
     The projection that `source` carries, if the model began with it, is left as it is: it belongs to the heads.
     """

@@ -1,4 +1,4 @@
-"""The last touches to a bundle, on captions it was not trained on: how its scores combine, and what they are worth."""
+"""Calibrating a bundle on held-out captions: the weight of the fusion, and the relevance of pairs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -116,7 +116,7 @@ def _defaults(
 
 @dataclass(frozen=True, slots=True)
 class _Direction:
-    """The candidates of the queries of one direction, what matches them, and which ids [queries, k] are right."""
+    """The candidates of the queries of one direction, the matcher's scores, and which ids [queries, k] are right."""
 
     candidates: Candidates
     score: Score

@@ -29,7 +29,7 @@ from sightline.onnx_export.calibrate import finish
 from sightline.onnx_export.quantize import quantize
 
 Floats = npt.NDArray[np.float32]
-_SOURCES = "pkg.torch.onnx.stack_trace"  # what the exporter notes of a node
+_SOURCES = "pkg.torch.onnx.stack_trace"  # metadata of a node
 OPSET = 23  # the first with an Attention operator, which ONNX Runtime runs fused
 
 
@@ -87,14 +87,16 @@ def export(
     progress: Progress | None = None,
     on_problem: Report | None = None,
 ) -> BundleSpec:
-    """Write a bundle into `out`, replacing an earlier one only when the new one is whole; a failure leaves nothing.
+    """Write a bundle into `out`, replacing an earlier one only when the new one is complete; a failure leaves nothing.
 
-    The graphs have a dynamic batch and, for texts and regions, a dynamic length. precision: of the weights; of an int8
-    bundle, modules whose path matches the pattern `four_bits` take only four bits a weight, and the image graph is
-    faster where `pictures` are given, a hundred like those to come, as pixels [images, 3, size, size]. held_out:
-    captions not trained on, by which the bundle is finished (see `finish`); `progress` is told how far that is, and
-    `on_problem` of images among them that cannot be read. trained_on: captions that the model was trained on; the
-    bundle keeps their words, to know which ones it can read.
+    The graphs have a dynamic batch and, for texts and regions, a dynamic length.
+
+    precision: of the weights. four_bits: with int8, a pattern; modules whose path matches it have four-bit weights.
+    pictures: with int8, about a hundred typical images as pixels [images, 3, size, size]; they make the image graph
+        faster (see `fix_ranges`).
+    held_out: captions not trained on, to calibrate the bundle (see `finish`). progress: called while calibrating.
+    on_problem: called for each held-out image that cannot be read.
+    trained_on: captions that the model was trained on; the bundle keeps their words, to know which ones it can read.
     """
     with _in_place_of(Path(out).resolve()) as building:
         retriever = retriever.eval().cpu()
@@ -124,9 +126,9 @@ def export(
 
 @contextlib.contextmanager
 def _in_place_of(out: Path) -> Iterator[Path]:
-    """Give a new folder to fill, which takes the place of `out` once it is whole, and is gone if it never is.
+    """Yield a new folder that replaces `out` when it is complete, and is deleted otherwise.
 
-    What was there before is moved aside, and deleted only when the new one is in its place.
+    The earlier folder is moved aside, and deleted only when the new one is in place.
     """
     new, old = (out.with_name(out.name + suffix) for suffix in (".building", ".replaced"))
     _check_replaceable(out)
@@ -148,17 +150,17 @@ def _in_place_of(out: Path) -> Iterator[Path]:
 
 
 def _check_replaceable(out: Path) -> None:
-    """Refuse to put a bundle in the place of anything but an earlier one: what is there would be deleted."""
+    """Refuse to replace anything but an earlier bundle."""
     if not out.exists() or (out.is_dir() and ((out / SPEC_FILE).is_file() or not any(out.iterdir()))):
         return
-    raise BundleError(f"{out}: is there already, and no bundle", "Choose another --out.")
+    raise BundleError(f"{out}: already exists and is no bundle", "Choose another --out.")
 
 
 @torch.inference_mode()
 def _graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> EncodedTensors:
-    """Trace the three graphs with a small batch; gives the encoded images, whose shapes the spec records.
+    """Trace the three graphs with a small batch; returns the encoded images, whose shapes go into the spec.
 
-    Where the fragments of a text are not its tokens one by one, the text graph says by a mask which of them are real.
+    If the fragments of a text are not its tokens, the text graph has an output for their mask.
     """
     tokens = tokenizer(["a dog", "two children playing on a beach"])
     ids, mask = torch.from_numpy(tokens.ids), torch.from_numpy(tokens.mask)
@@ -180,7 +182,7 @@ def _graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> Encoded
 
 
 def _image_graph(retriever: Retriever, folder: Path) -> EncodedTensors:
-    """Trace the image graph, of pixels or of regions; gives what the model made of the small batch."""
+    """Trace the image graph, of pixels or of regions; returns the encoded batch."""
     wanted = retriever.preprocess
     if isinstance(wanted, Preprocess):
         pixels = torch.zeros(2, 3, wanted.size, wanted.size)
@@ -216,7 +218,7 @@ def _trace(
     varying: tuple[str, ...] = (),
     most_words: int = 4096,
 ) -> None:
-    """Write one graph; `varying` are inputs of the image side of which an item may have any number."""
+    """Write one graph. varying: inputs of the image side with a dynamic length."""
     batch = torch.export.Dim("batch", min=1, max=65536)
     words = torch.export.Dim("words", min=1, max=most_words)
     regions = torch.export.Dim("regions", min=1, max=4096)
@@ -241,7 +243,7 @@ def _trace(
 
 
 def _name_outputs(graph: Any, names: list[str]) -> None:
-    """Name a graph's outputs; a value inside that has one of the names (torch calls them so too) gives way."""
+    """Name a graph's outputs; inner values with one of these names are renamed."""
     inside = [value for node in graph for value in node.outputs]
     for value in [*inside, *graph.initializers.values()]:
         if value.name in names:
@@ -251,7 +253,7 @@ def _name_outputs(graph: Any, names: list[str]) -> None:
 
 
 def _forget_sources(graph: Any) -> None:
-    """Leave out where in the sources each node comes from: these are paths of whoever exports."""
+    """Remove the source locations of nodes, which contain local paths."""
     for node in graph.all_nodes():
         node.metadata_props.pop(_SOURCES, None)
 
@@ -261,9 +263,9 @@ def _outputs(encoded: EncodedTensors) -> tuple[Tensor, ...]:
 
 
 def _given(encoded: EncodedTensors) -> dict[str, Tensor]:
-    """What a model gives of an item, by the names of a graph's outputs: what it cannot do is left out, or has no width.
+    """The outputs of a graph by name, without those that the model does not have.
 
-    An embedding is always among it, be it without width, for it says how many items there are.
+    The embedding is always included, even with no width, because it gives the number of items.
     """
     found = {"embedding": encoded.embedding, "fragments": encoded.fragments, "states": encoded.states}
     return {name: part for name, part in found.items() if part is not None and (name == "embedding" or part.shape[-1])}
@@ -271,7 +273,7 @@ def _given(encoded: EncodedTensors) -> dict[str, Tensor]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporter's own remarks, which tell a user nothing, off the screen."""
+    """Silence the exporter's log messages and warnings."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""Eight-bit weights for a graph, with activations quantised as they come; four bits where they do little harm."""
+"""Eight-bit weights for a graph with dynamically quantised activations; optionally four bits for some modules."""
 
 import logging
 import re
@@ -14,16 +14,16 @@ from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
 from sightline.onnx_export.static_ranges import Sample, fix_ranges
 
-_LARGE = 1 << 16  # numbers of a weight that are worth a node more
-_SCOPES = "pkg.torch.onnx.name_scopes"  # where the exporter notes the modules that a node comes from
+_LARGE = 1 << 16  # elements from which a weight is worth an extra node
+_SCOPES = "pkg.torch.onnx.name_scopes"  # metadata with the modules of a node
 
 
 def quantize(path: Path, four_bits: str = "", samples: Iterable[Sample] = ()) -> None:
     """Rewrite the graph at `path` with int8 weights.
 
     four_bits: a pattern; matrix products of modules whose path it matches take four bits a weight.
-    samples: inputs like those to come, one item each. With them, the ranges of activations are fixed (`fix_ranges`)
-    wherever that is safe, which is faster than to find them out block by block.
+    samples: typical inputs, one item each. With them, the ranges of activations are fixed (`fix_ranges`)
+    where that is safe, which is faster than dynamic ranges.
 
     Matrix products get one scale for every block of weights (128, or 32 of four bits), and ONNX Runtime quantises
     their inputs in the same blocks: with one scale for a whole activation tensor, a few outliers in the second layer
@@ -49,9 +49,9 @@ def quantize(path: Path, four_bits: str = "", samples: Iterable[Sample] = ()) ->
 
 
 def halve(model: onnx.ModelProto) -> None:
-    """Keep large weights in float16 that are the same in it, as what is left of a frozen tower's often are.
+    """Store large weights in float16 where that loses nothing, as for most of a frozen tower.
 
-    A graph so computes what it did: ONNX Runtime makes float32 of them when it loads it.
+    The graph's results stay the same: ONNX Runtime casts the weights to float32 when it loads them.
     """
     for weight in model.graph.initializer:
         if weight.data_type != TensorProto.FLOAT or np.prod(weight.dims) < _LARGE:

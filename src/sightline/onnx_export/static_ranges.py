@@ -1,4 +1,4 @@
-"""Matrix products in eight bits throughout, with ranges fixed beforehand by what real inputs do inside a graph."""
+"""Static int8 quantisation of matrix products, with activation ranges from sample inputs."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,29 +13,29 @@ from sightline.datasets import Record
 from sightline.errors import DataError
 from sightline.media import ImageInput, load_pixels
 
-_SHARE = 0.8  # of a channel's spread that the weights take over from the activations
-_LEAST = 1e-4  # a channel that never stirred during the samples may do so later
-_ROWS = 8  # of each sample, the first among them, on which a product is tried
-_ERROR = 0.06  # of a row's result: products with more in any of those rows keep finer scales
+_SHARE = 0.8  # share of a channel's spread that moves from activations to weights
+_LEAST = 1e-4  # least range of a channel that was constant in the samples
+_ROWS = 8  # rows of each sample on which a product is checked
+_ERROR = 0.06  # relative error of a row; products with a larger one keep dynamic ranges
 _MICROSOFT = "com.microsoft"
 Floats = npt.NDArray[np.float32]
 Sample = Mapping[str, npt.NDArray[Any]]
 
 
 def pictures_of(records: Sequence[Record], preprocess: ImageInput, count: int = 128) -> Floats:
-    """Pixels [images, 3, size, size] of some images of a data set, spread evenly over it; unreadable ones apart."""
+    """Pixels [images, 3, size, size] of some images of a data set, spread evenly over it, without unreadable ones."""
     chosen = records[:: max(1, len(records) // count)][:count]
     loaded = list(load_pixels([record.image for record in chosen], preprocess))
     pixels = [one.pixels for one in loaded if one.pixels is not None]
     if not pixels:
         why = f": {loaded[0].error.what}" if loaded and loaded[0].error else ""
-        raise DataError(f"there is no picture to fix ranges by{why}", "Give data whose pictures can be read.")
+        raise DataError(f"no readable image to take ranges from{why}", "Give data with readable images.")
     return np.stack(pixels)
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a value was in the samples.
+    """The range of a value in the samples.
 
     least, greatest: of every channel in every sample, [samples, channels]. rows: some of it whole, [rows, channels].
     """
@@ -48,14 +48,13 @@ class _Seen:
 def fix_ranges(model: onnx.ModelProto, samples: Iterable[Sample], leave: Collection[str] = ()) -> None:
     """Turn products of `model` with constant matrices into products of whole numbers, in place, where that is safe.
 
-    samples: inputs of the graph, one item each, like those to come: a hundred, so that few of
-    those to come go beyond. leave: products, by name,
-    that stay as they are; so do those that would lose more than 6 % of the result in any row that was tried.
+    samples: about a hundred typical inputs of the graph, one item each.
+    leave: names of products that stay as they are; so do those with a relative error above 6 % in any checked row.
 
     A channel whose values are a hundred times those of others would take all of the 256 steps for itself, so channels
-    are first made alike: each is divided by a number that its row of the matrix is multiplied by (SmoothQuant, Xiao et
-    al. 2023). Then one scale does for a whole tensor. Unlike ranges that are taken from each batch as it comes, fixed
-    ones give an item the same result in any company.
+    are first equalised: each is divided by a factor that its row of the matrix is multiplied by (SmoothQuant, Xiao et
+    al. 2023). Then one scale is enough for a whole tensor. With fixed ranges, an item's result does not depend on the
+    rest of its batch.
     """
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     groups: dict[str, list[onnx.NodeProto]] = {}
@@ -77,7 +76,7 @@ def _is_matrix(tensor: onnx.TensorProto | None) -> bool:
 
 
 def _observed(model: onnx.ModelProto, names: list[str], samples: Iterable[Sample]) -> dict[str, _Seen]:
-    """What the named values of a graph do for each of the samples."""
+    """The ranges of the named values of a graph over the samples."""
     import onnxruntime
 
     watched = onnx.ModelProto()
@@ -102,10 +101,10 @@ def _seen(of_samples: list[tuple[Floats, Floats, Floats]]) -> _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How the products that read one value become whole numbers.
+    """How the products that read one value are quantised.
 
-    divisor: [channels], what makes channels alike. scale, zero: what one of 256 steps is worth, and which stands for 0.
-    matrices: the matrices in whole numbers. steps: of each, what one is worth for every column.
+    divisor: [channels], equalises channels. scale, zero: of the activations. matrices: quantised matrices. steps: the
+    scale of each matrix, by column.
     """
 
     divisor: Floats
@@ -116,7 +115,7 @@ class _Plan:
 
     @classmethod
     def of(cls, seen: _Seen, matrices: list[Floats]) -> "_Plan":
-        """Share the spread of channels between values and weights, and cover all that was seen."""
+        """Split the spread of channels between values and weights; the range covers all samples."""
         spread = np.maximum(np.maximum(-seen.least, seen.greatest).max(0), _LEAST)
         weights = np.maximum(np.max([np.abs(matrix).max(1) for matrix in matrices], axis=0), _LEAST)
         divisor: Floats = (spread**_SHARE / weights ** (1 - _SHARE)).astype(np.float32)
@@ -167,7 +166,7 @@ class _Rewriting:
             self._replace(node, [whole, scale, zero], matrix, steps)
 
     def finish(self) -> None:
-        """Put the new nodes in their places, and drop constants that nothing reads any more."""
+        """Insert the new nodes, and drop unused constants."""
         kept: list[onnx.NodeProto] = []
         for node in self._graph.node:
             kept.extend(self._before.get(node.output[0], []))
@@ -186,7 +185,7 @@ class _Rewriting:
     def _alike(
         self, source: str, nodes: list[onnx.NodeProto], divisor: Floats, prefix: str
     ) -> tuple[str, list[onnx.NodeProto]]:
-        """The value with its channels divided: by the normalisation that made it, if nobody else reads that."""
+        """The value with its channels divided; by the normalisation before it, if nothing else reads that."""
         maker = self._made.get(source)
         outputs = {output.name for output in self._graph.output}
         if maker is not None and maker.op_type == "LayerNormalization" and source not in outputs:
@@ -201,7 +200,7 @@ class _Rewriting:
         return f"{prefix}_alike", [node]
 
     def _replace(self, node: onnx.NodeProto, read: list[str], matrix: npt.NDArray[np.int8], steps: Floats) -> None:
-        """Put a product of whole numbers in the place of one, and of the addition after it."""
+        """Replace a product, and the addition after it, by a quantised product."""
         whole, scale, zero = read
         matrix_name = self._constant(f"{node.name}_matrix", matrix)
         inputs = [whole, matrix_name, scale, self._constant(f"{node.name}_steps", steps), zero, ""]
@@ -232,7 +231,7 @@ class _Rewriting:
 
 
 def _copy(proto: Any) -> Any:
-    """A message that does not go away with the list it is taken from."""
+    """A copy of a protobuf message that outlives the list it comes from."""
     copy = type(proto)()
     copy.CopyFrom(proto)
     return copy

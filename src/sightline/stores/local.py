@@ -114,7 +114,7 @@ class LocalStore:
         packed = pack(ids, encoded, self.shape)
         existing = packed.ids[self._row_index.find(packed.ids) >= 0]
         if len(existing):
-            raise StoreError(f"{self._folder}: id {existing[0]} is there already", "Delete it first to replace it.")
+            raise StoreError(f"{self._folder}: id {existing[0]} exists already", "Delete it first to replace it.")
         with _disk_errors(self._folder):
             self._files.append(packed)
         self._row_index.append(packed.ids)

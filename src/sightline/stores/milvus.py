@@ -1,4 +1,4 @@
-"""A store on a Milvus server, which any number of machines search while one writes.
+"""A store on a Milvus server: many machines can search it while one writes.
 
 An item is a row of the collection NAME: its id, its embedding, and, where its owner gives them, columns to filter by
 and a note of everything else. Its fragments and states are rows of NAME_parts. Parts are written before the row and
@@ -42,8 +42,8 @@ READING, WRITING = 20.0, 300.0
 
 _IDS = 4_096  # in one filter
 _ITEMS = 512  # written at once
-_MARGIN = 16  # results beyond those wanted, so that equal ones can be told apart
-_SLACK = 1e-5  # how far apart two cosines are that Milvus may have taken for equal, or the other way round
+_MARGIN = 16  # extra results, to detect ties
+_SLACK = 1e-5  # difference up to which Milvus may order two cosines either way
 
 
 class MilvusStore:
@@ -68,10 +68,10 @@ class MilvusStore:
         description: str = "",
         patience: float | None = None,
     ) -> "MilvusStore":
-        """Open the store at an address; for writing, a store that is not there is made.
+        """Open the store at an address; for writing, a missing store is created.
 
-        columns: what items can be filtered by. description: what the one who makes it wants remembered.
-        patience: seconds to wait for a server that is away; a writer by default waits as long as one takes to restart.
+        columns: what items can be filtered by. description: text that is kept with a new store.
+        patience: seconds to wait for an unreachable server; by default long enough for a restart when writing.
         """
         columns = columns or {}
         check_columns(columns)
@@ -94,17 +94,17 @@ class MilvusStore:
 
     @property
     def partition(self) -> Partition | None:
-        """What divides the store, where anything does."""
+        """What partitions the store, if anything does."""
         return self.address.partition
 
     def where(self, filter: str) -> "MilvusStore":
-        """The same store, as if only the items were there that pass a filter of Milvus's; for reading."""
+        """A read-only view of the items that pass a Milvus filter."""
         view = MilvusStore(self._server, self.address, self._shape, self._columns, write=False)
         view._where = _both(self._where, filter)
         return view
 
     def add(self, ids: Ids, encoded: Encoded, notes: Sequence[Note] | None = None) -> None:
-        """Add items; an id that is there already is an error, and then nothing is added.
+        """Add items; if an id exists already, that is an error and nothing is added.
 
         notes: what else to keep of each. Embeddings are scaled to unit length and rounded to float16, fragments and
         states to 127 steps either way.
@@ -112,7 +112,7 @@ class MilvusStore:
         self._check_writable()
         packed = pack(ids, encoded, self.shape)
         if len(there := self._among(packed.ids)):
-            raise StoreError(f"{self.address}: id {there.min()} is there already", "Delete it first to replace it.")
+            raise StoreError(f"{self.address}: id {there.min()} exists already", "Delete it first to replace it.")
         for pieces in milvus_parts.piece_rows(packed):
             self._server.upsert(parts_name(self.address.name), pieces)
         empty = Note("", {name: "" if kind == "text" else 0.0 for name, kind in self._columns.items()}, {})
@@ -129,23 +129,23 @@ class MilvusStore:
         self._upsert(rows)
 
     def annotate(self, ids: Ids, notes: Sequence[Note]) -> None:
-        """Write other notes to items; those that are not there are passed over."""
+        """Replace the notes of items; unknown ids are ignored."""
         self._check_writable()
         wanted = dict(zip(checked_ids(ids).tolist(), notes, strict=True))
         rows = self._rows_of(ids, (ID, EMBEDDING, LENGTH))
         self._upsert([{**row, **_noted(wanted[row[ID]])} for row in rows])
 
     def notes(self, ids: Ids) -> dict[int, Mapping[str, Any]]:
-        """All there is to know of items, by id; those that are not there are left out."""
+        """The notes of items by id, without unknown ids."""
         return {row[ID]: row[NOTE] for row in self._rows_of(ids, (ID, NOTE))}
 
     def notes_where(self, filter: str) -> dict[int, Mapping[str, Any]]:
-        """All there is to know of the items that pass a filter, by id."""
+        """The notes of the items that pass a filter, by id."""
         self._check_open()
         return {row[ID]: row[NOTE] for row in self._all(filter, (ID, NOTE))}
 
     def delete(self, ids: Ids) -> None:
-        """Forget items; ids that are not there are passed over."""
+        """Delete items; unknown ids are ignored."""
         self._check_writable()
         lengths = {row[ID]: row[LENGTH] for row in self._rows_of(ids, (ID, LENGTH))}
         keys = np.array(milvus_parts.keys_of(lengths, self.shape), dtype=np.int64)
@@ -155,14 +155,14 @@ class MilvusStore:
             self._server.delete(parts_name(self.address.name), f"{KEY} in {some}")
 
     def ids(self) -> Ids:
-        """Every id that is there, in ascending order."""
+        """All ids, in ascending order."""
         self._check_open()
         return np.sort(np.array([row[ID] for row in self._all("", (ID,))], dtype=np.int64))
 
     def search(self, vectors: Float32Array, k: int, where: Ids | None = None) -> Neighbors:
         """Find the k items with the highest cosine to each of the vectors [queries, dim]; lower ids first in a tie.
 
-        where: only these ids are looked at. The filter comes before the ranking, so it never costs results.
+        where: only these ids. The filter comes before the ranking, so k results are found if there are so many.
         """
         self._check_open()
         queries = unit(vectors, self.shape.embedding)
@@ -175,9 +175,9 @@ class MilvusStore:
         return best
 
     def fetch(self, ids: Ids, part: Part) -> PaddedVectors:
-        """Give the vectors of items, in the order of `ids`; an embedding is a part with one vector.
+        """The vectors of items, in the order of `ids`; an embedding is a part with one vector.
 
-        An id that is not there is an error.
+        An unknown id is an error.
         """
         if part == "embedding":
             rows = self._each(ids, (ID, EMBEDDING))
@@ -192,9 +192,9 @@ class MilvusStore:
         return PaddedVectors(padded, mask)
 
     def rows(self, ids: Ids, part: Part, first: int | None = None) -> QuantizedRows:
-        """Give fragments or states of items as `fetch` does, but as they are kept: in a fraction of the time.
+        """Fragments or states of items as they are stored, which is much faster than `fetch`.
 
-        first: only so many of each item, those that come first.
+        first: only the first so many of each item.
         """
         check_rows(part, first)
         records, lengths = self._records(ids, part)
@@ -202,11 +202,11 @@ class MilvusStore:
         return QuantizedRows(kept["values"], kept["scale"], lengths if first is None else np.minimum(lengths, first))
 
     def flush(self) -> None:
-        """Do nothing: what the server has acknowledged is in its log already, and survives a crash."""
+        """Do nothing: what the server has acknowledged survives a crash."""
         self._check_writable()
 
     def refresh(self) -> bool:
-        """Do nothing: every search asks the server, and sees what is there."""
+        """Do nothing: every search asks the server."""
         self._check_open()
         return False
 
@@ -217,19 +217,19 @@ class MilvusStore:
             self._server.ask(lambda client, name=name: client.flush(name, timeout=self._server.timeout))  # type: ignore[misc]
 
     def stats(self) -> Stats:
-        """Say how many items there are, how many bytes their embeddings take, and by which index they are found."""
+        """The number of items, the bytes of their embeddings, and the index."""
         self._check_open()
         (row,) = self._server.query(self.address.name, self._where, ("count(*)",), self.address.consistency)
         items = int(row["count(*)"])
         return Stats(items, 4 * items * self.shape.embedding, f"milvus, {self.address.index}")
 
     def close(self) -> None:
-        """Let go of the connection; a store that is closed already stays so. Views of it are closed with it."""
+        """Close the connection, also of its views; closing twice is allowed."""
         self._is_open = False
         self._server.close()
 
     def _search(self, queries: Float32Array, k: int, filter: str) -> Neighbors:
-        """The k best that pass a filter; where the last ones found are as good as the k-th, more are looked at."""
+        """The k best that pass a filter; more are fetched while the last ones tie with the k-th."""
         limit = min(k + _MARGIN, MOST)
         while True:
             found = self._nearest(queries, limit, filter)
@@ -240,7 +240,7 @@ class MilvusStore:
             limit = min(4 * limit, MOST)
 
     def _nearest(self, queries: Float32Array, limit: int, filter: str) -> Neighbors:
-        """What Milvus finds, in the order of cosines that do not depend on which of its servers made them."""
+        """What Milvus finds, reordered by cosines computed here, which do not depend on the server."""
         index = INDEXES[self.address.index]
         answers = self._server.ask(
             lambda client: client.search(
@@ -279,7 +279,7 @@ class MilvusStore:
         return records, lengths
 
     def _each(self, ids: Ids, fields: tuple[str, ...]) -> list[dict[str, Any]]:
-        """A row for each of some ids, in their order; all must be there."""
+        """One row per id, in order; a missing id is an error."""
         found = {row[ID]: row for row in self._rows_of(ids, fields)}
         for id in checked_ids(ids).tolist():
             if id not in found:

@@ -1,12 +1,12 @@
-"""What a URL says about a Milvus store: where it is, what it is called, and how it is kept.
+"""The URL of a Milvus store.
 
     milvus://HOST:PORT/NAME?index=hnsw&consistency=Session&partition=year
 
-index: how vectors are searched, one of `INDEXES`. It counts when the store is made, and is remembered there.
+index: how vectors are searched, one of `INDEXES`. It is set when the store is created.
 consistency: what a search sees of what others have just written: Strong, Session, Bounded or Eventually.
-partition: what divides the store, so that a filter by it looks at a part only: year or month of taking, or folder.
+partition: year or month of taking, or folder; a filter by it then reads only some partitions.
 
-A user and password, or an API key, are no part of the URL, which ends up in files: they are in `MILVUS_TOKEN`.
+A user and password, or an API key, do not belong in the URL, which is stored in files: set `MILVUS_TOKEN`.
 """
 
 import re
@@ -27,7 +27,7 @@ _HOW = "Write milvus://HOST:PORT/NAME; a name has letters, digits and _ and begi
 
 @dataclass(frozen=True, slots=True)
 class IndexType:
-    """How Milvus finds near vectors: a kind of index, how it is built, and how hard a search looks.
+    """A kind of Milvus index: how it is built, and the effort of a search.
 
     effort: the parameter that says how many vectors a search looks at, the least it is, and how many times the
     number of results; none for an index that looks at all of them.
@@ -82,12 +82,12 @@ class Address:
 
 
 def is_address(text: object) -> bool:
-    """Whether this names a store of Milvus, not a folder; also where it was taken for a path already."""
+    """Whether this names a Milvus store, not a folder; also if it was parsed as a path."""
     return str(text).startswith(f"{SCHEME}:/")
 
 
 def parse_address(url: str) -> Address:
-    """Read a URL; an error says what is wrong with it.
+    """Parse a URL.
 
     >>> parse_address("milvus://vectors.example.org/photos?index=diskann").port
     19530
@@ -102,7 +102,7 @@ def parse_address(url: str) -> Address:
         raise StoreError("a password in the URL of a store would end up in files", "Set MILVUS_TOKEN=user:password.")
     name = parts.path.strip("/")
     if parts.scheme != SCHEME or not host or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,200}", name):
-        raise StoreError(f"{url}: names no store", _HOW)
+        raise StoreError(f"{url}: has no store name", _HOW)
     for option, choices in _CHOICES.items():
         if options.get(option, choices[0]) not in choices:
             raise StoreError(f"{url}: {option}={options[option]}", f"Choose one of {', '.join(choices)}.")

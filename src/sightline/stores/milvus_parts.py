@@ -1,8 +1,7 @@
-"""Fragments and states in Milvus: packed as in the local store, in base64, in pieces that are fetched by key.
+"""Fragments and states in Milvus: packed as in the local store, base64-encoded, in pieces that are fetched by key.
 
-They are kept in a collection of their own, so that the rows that are searched stay small, and read for candidates
-only. A field of Milvus rather than files in object storage, because then one address is all that another machine needs,
-and a deleted item takes its parts with it.
+They have their own collection, so that the searched rows stay small, and are read only for candidates. They are in
+Milvus rather than in object storage so that another machine needs only one address.
 """
 
 import base64
@@ -44,7 +43,7 @@ def read(
 ) -> list[Records]:
     """The records of a part of each of some items [n] that have so many vectors [n] each.
 
-    Of an item that was deleted meanwhile, some or all are missing.
+    Records of items deleted meanwhile may be missing.
     """
     record = record_type(width)
     keys = [

@@ -1,4 +1,4 @@
-"""What Milvus keeps of an item: a row that is searched, and beside it rows that are only ever fetched."""
+"""The Milvus schema: a searchable row per item, and rows of fragments and states that are only fetched."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,7 +29,7 @@ def parts_name(name: str) -> str:
 
 
 def make(server: Server, address: Address, shape: Shape, columns: Columns, description: str) -> None:
-    """Make the collections of a store where they are missing; the one that is searched comes last."""
+    """Create the missing collections of a store, the searched one last."""
     index, client = INDEXES[address.index], client_package().MilvusClient
     params = client.prepare_index_params()
     params.add_index(NOWHERE, index_type="FLAT", metric_type="L2", params={})
@@ -49,7 +49,7 @@ def _make(server: Server, name: str, schema: "CollectionSchema", params: Any, ad
 
 
 def read_description(server: Server, name: str) -> str | None:
-    """What its maker wrote into a collection; None where there is no such collection."""
+    """The description of a collection; None if it does not exist."""
 
     def call(client: Any) -> str | None:
         if not client.has_collection(name, timeout=server.timeout):
@@ -60,7 +60,7 @@ def read_description(server: Server, name: str) -> str | None:
 
 
 def load(server: Server, name: str) -> None:
-    """Have the servers take a store into memory, where they have not."""
+    """Load a store into the servers' memory, unless it is loaded."""
     for own in (parts_name(name), name):
         server.ask(lambda client, own=own: client.load_collection(own, timeout=server.timeout))  # type: ignore[misc]
 
@@ -84,9 +84,9 @@ def _items_schema(address: Address, shape: Shape, columns: Columns, description:
 
 
 def _parts_schema() -> "CollectionSchema":
-    """Rows of pieces; Milvus wants a vector in every row, so these have one that leads nowhere.
+    """Rows of pieces. Milvus requires a vector in every row, so these have an unused one.
 
-    A piece is JSON, and not a text, because pymilvus looks at each letter of a text before it sends it.
+    A piece is JSON because pymilvus checks every character of a text field before sending.
     """
     from pymilvus import DataType, MilvusClient
 

@@ -57,7 +57,7 @@ class Server:
         self.ask(lambda client: client.delete(name, filter=filter, timeout=self.timeout))
 
     def ask(self, call: Callable[["MilvusClient"], T]) -> T:
-        """Make a call, repeated until it succeeds or the patience is over."""
+        """Make a call; repeat until it succeeds or `patience` runs out."""
         give_up, wait = time.monotonic() + self.patience, _FIRST_WAIT
         while True:
             try:
@@ -99,7 +99,7 @@ def client_package() -> Any:
 
 def _client(address: Address, timeout: float) -> "MilvusClient":
     package = client_package()
-    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it would print a traceback for each try
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it prints a traceback for each attempt
     uri, token = f"http://{address.host}:{address.port}", os.environ.get(TOKEN, "")
     return package.MilvusClient(uri=uri, token=token, timeout=timeout, dedicated=True)
 
@@ -118,7 +118,7 @@ def _everything(
 
 
 def _theirs() -> tuple[type[Exception], ...]:
-    """What pymilvus raises, and what it lets through of what grpc raises."""
+    """The exceptions of pymilvus and grpc."""
     import grpc
     from pymilvus.exceptions import MilvusException
 
@@ -136,6 +136,6 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _said(error: Exception) -> str:
-    """What the server or its client said, in one line."""
+    """The error message in one line."""
     said: Any = getattr(error, "message", "") or getattr(error, "details", lambda: "")() or error
     return " ".join(str(said).split())[:300]

@@ -1,4 +1,4 @@
-"""Seeing an image a little differently each time: cropped, mirrored, in another light."""
+"""Image augmentation: crops, mirroring, colour changes."""
 
 import math
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ from sightline.errors import ModelError
 from sightline.training.distributed import to_device
 
 _LUMA = (0.299, 0.587, 0.114)
-_DRAWS = 8  # for every image, whatever is switched on: one setting does not change the luck of another
+_DRAWS = 8  # random numbers per image, whatever is switched on, so that settings do not affect each other
 
 
 @dataclass(frozen=True, slots=True)
 class Augment:
     """Random changes to a batch of images, each image on its own.
 
-    flip: how likely an image is mirrored left to right. Set 0 where captions say "left" and "right".
+    flip: the probability of mirroring an image left to right. Set 0 where captions say "left" and "right".
     crop: the smallest share of the area that a crop keeps; 1 switches cropping off. A crop is scaled back to full
         size.
     aspect: a crop is at most this much wider than high, or higher than wide, in proportion to the image.
     colour: brightness, contrast and saturation are each multiplied by 1 - colour to 1 + colour; 0 switches it off.
         Hue stays, since captions name colours.
-    views: of a frozen image tower, how many changed versions of each image it sees, once and before training, to be
-        drawn from; 0 runs the tower on a new version at every step.
+    views: for a frozen image tower, how many augmented versions of each image are encoded before training, to draw
+        from; 0 runs the tower on a new version at every step.
 
     >>> pictures = torch.randint(256, (4, 3, 8, 8), dtype=torch.uint8)
     >>> seen = Augment(crop=0.5, colour=0.2)(pictures, torch.Generator().manual_seed(0))
@@ -87,7 +87,7 @@ def crop_boxes(draws: Tensor, smallest: float, aspect: float) -> Tensor:
 
 
 def cropped(pixels: Tensor, boxes: Tensor, mirrored: Tensor) -> Tensor:
-    """Scale the boxes [batch, 4] of pixels [batch, 3, height, width] up to the whole, mirrored where told [batch].
+    """Scale the boxes [batch, 4] of pixels [batch, 3, height, width] up to full size; mirrored: [batch].
 
     Bilinear, in one pass for the batch; a crop is only ever enlarged, so there is nothing to smooth.
     """

@@ -1,4 +1,4 @@
-"""What the encoders are fed: this process's share of a drawn batch, its captions as tokens and its images."""
+"""The inputs of the encoders: this process's share of a batch, captions as tokens and images."""
 
 from collections.abc import Callable
 
@@ -17,10 +17,10 @@ from sightline.training.region_images import RegionImages
 
 
 class BatchInputs:
-    """Feeds the encoders of a model, batch by batch.
+    """Makes the inputs of a model's encoders, batch by batch.
 
-    regions: of the images, for a model that reads those. seen: what a frozen image tower saw in them, where it looked
-    already. Without either, images are pixels of the corpus, augmented where `augment` says how.
+    regions: of the images, for a model that reads them. seen: cached features of a frozen image tower. Without either,
+    images are pixels of the corpus, augmented by `augment` if given.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class BatchInputs:
         self._augment, self._world, self._device = augment, world, device
 
     def pixels(self, batch: DrawnBatch, seed: int) -> Tensor:
-        """Give this process's images, augmented; nothing for regions, and views of images that were all seen before."""
+        """Augmented images of this process; None for regions and for cached features."""
         if self._regions is not None:
             return torch.empty(0)
         own = self._world.share(len(batch.images))
@@ -74,7 +74,7 @@ class BatchInputs:
         return mask.index_fill_(0, to_device(torch.from_numpy(pairs), self._device), True).view(shape)
 
     def inputs(self, batch: DrawnBatch, pixels: Tensor) -> Inputs:
-        """Give all of this process's share as it is before it is encoded; `pixels` are those of the batch."""
+        """The inputs of this process's share; `pixels` are those of the batch."""
         return Inputs(self._tokens(batch), self._pictures(batch, pixels)(slice(None)))
 
     def _tokens(self, batch: DrawnBatch) -> Tokens:
@@ -87,7 +87,7 @@ class BatchInputs:
         numbers = batch.images[self._world.share(len(batch.images))]
         if self._regions is not None:
             regions = self._regions
-            most = int(regions.counts[batch.images].max())  # of the whole batch: all processes pad to as many
+            most = int(regions.counts[batch.images].max())  # over the whole batch, so that all processes pad alike
             return lambda rows: regions.of_images(numbers[rows], most)
         if self._seen is not None:
             seen = self._seen
@@ -96,7 +96,7 @@ class BatchInputs:
         return lambda rows: normalised(pixels[rows], preprocess)
 
     def _augmented(self, pixels: Tensor, before: int, seed: int) -> Tensor:
-        """Augment this process's images; the `before` that others have draw first, so that luck is as in one."""
+        """Augment this process's images; random numbers of the `before` images of other processes are skipped."""
         if self._augment is None:
             return pixels
         generator = torch.Generator().manual_seed(seed)

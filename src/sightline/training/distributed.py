@@ -1,7 +1,7 @@
-"""Several processes that train as one: who has which rows, and sums over all of them.
+"""Distributed training: the rows of each process, and sums over all processes.
 
 Started by torchrun, every process draws the same batch, encodes its share of the texts and images, and gathers what
-the others encoded. A process of its own is a world of one, and all of this costs it nothing.
+the others encoded. A single process is a world of one, at no cost.
 """
 
 import atexit
@@ -24,11 +24,11 @@ class World:
 
     @property
     def leads(self) -> bool:
-        """True in the one process that writes files and speaks to the user."""
+        """True in the one process that writes files and prints."""
         return self.rank == 0
 
     def share(self, count: int) -> slice:
-        """Give the rows of `count` that this process answers for; shares differ by one row at most."""
+        """The rows of `count` that belong to this process; shares differ by at most one row."""
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def gather(self, rows: Tensor, count: int) -> Tensor:
@@ -47,14 +47,14 @@ class World:
         return tensor
 
     def any(self, is_so: bool, device: torch.device) -> bool:
-        """Whether it is so in any process."""
+        """Whether it is true in any process."""
         return is_so if self.size == 1 else bool(self.add(torch.tensor(float(is_so), device=device)))
 
     def add_gradients(self, parameters: Iterable[Tensor]) -> None:
         """Add up the gradients of all processes, in one message.
 
-        A parameter without a gradient in any process is left without one, as in a process of its own: AdamW passes
-        over it then, where a gradient of zeros would decay it and its moments.
+        A parameter without a gradient in any process is left without one: AdamW then skips it, where a gradient of
+        zeros would decay it and its moments.
         """
         if self.size == 1:
             return
@@ -69,7 +69,7 @@ class World:
             parameter.grad = part.view_as(parameter)
 
     def tell(self, value: Any) -> Any:
-        """Give every process what the leading one has."""
+        """Broadcast a value from the leading process."""
         if self.size == 1:
             return value
         box = [value]
@@ -77,7 +77,7 @@ class World:
         return box[0]
 
     def wait(self) -> None:
-        """Wait until every process is here."""
+        """Wait for all processes."""
         if self.size > 1:
             dist.barrier()
 
@@ -97,14 +97,14 @@ def join() -> World:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor to a device; to a GPU by pinned memory, so that the processor does not wait for it."""
+    """Copy a tensor to a device; to a GPU through pinned memory, so that the CPU does not wait."""
     if device.type != "cuda" or tensor.is_cuda:
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def device() -> torch.device:
-    """Choose where this process computes: on its own GPU, where there is one."""
+    """The device of this process: its own GPU, if there is one."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     found = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))

@@ -1,4 +1,4 @@
-"""Before the first step: what frozen weights make of some images, for losses that sort it into classes."""
+"""Initialising losses from frozen features of some training images, before the first step."""
 
 import numpy as np
 import torch
@@ -22,10 +22,10 @@ def init_from_features(
     seen: FeatureCache | RegionImages | None,
     world: World,
 ) -> None:
-    """Show every loss that asks for it the fragments of up to 512 images, spread over the corpus.
+    """Initialise the losses that need it from the fragments of up to 512 images, spread over the corpus.
 
-    seen: what the image tower saw in the images, where it looked already, or their regions. All processes keep what
-    the leading one found, lest they sort alike fragments differently.
+    seen: cached features of the image tower, or regions. All processes use what the leading one computed, so that their
+    classes agree.
     """
     asking = [one for one in losses.values() if isinstance(one, Loss) and one.needs_features]
     if not asking:

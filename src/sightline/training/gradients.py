@@ -1,4 +1,4 @@
-"""Gradients of a batch that does not fit: encode in chunks, once to know the loss and once for its gradients.
+"""Gradient caching for batches that do not fit into memory: encode in chunks, once for the loss and once for gradients.
 
 The loss of a contrastive batch needs all of its embeddings at once, but not all of its activations. So every chunk is
 encoded without a graph, the loss is taken of the gathered results, and its gradient there is sent back through each
@@ -20,7 +20,7 @@ from sightline.training.distributed import World
 Encode = Callable[[slice], EncodedTensors]
 """Encodes some rows of this process's share, given by their place in it."""
 
-_APART = 1_000_003  # between the seeds of two rows, so that steps, which are neighbours, do not meet
+_APART = 1_000_003  # between the seeds of two rows, so that seeds of adjacent steps do not collide
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Side:
     ids: Tensor
 
     def share(self, world: World) -> slice:
-        """Give the rows that this process encodes: at least one, for encoders cannot run on nothing."""
+        """The rows that this process encodes, at least one: encoders cannot run on an empty batch."""
         if len(self.ids) < world.size:
             raise SightlineError(
                 f"a batch with {len(self.ids)} of its texts or images cannot be shared by {world.size} processes",
@@ -61,7 +61,7 @@ def backward(
     also_positive: Tensor | None = None,
     excluded: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Add the gradients of the weighted losses to the parameters; gives each loss's value, on the device.
+    """Add the gradients of the weighted losses to the parameters; returns each loss's value, on the device.
 
     seed: of everything random in this step. chunk: rows encoded at once; 0 is all of them. inputs: what this process's
     share was encoded from. teacher_scores, also_positive, excluded: see `Pairs`.
@@ -91,7 +91,7 @@ def backward(
 
 
 def _fields(side: Sides, losses: Mapping[str, tuple[Loss, float]]) -> set[Field]:
-    """Which fields of a side the losses send gradients into."""
+    """The fields of a side that receive gradients from the losses."""
     return {field for loss, _ in losses.values() if side in loss.sends_to for field in loss.needs}
 
 
@@ -121,10 +121,10 @@ class _Encoding:
     def of(cls, side: Side, own: slice, world: World, chunk: int, seed: int, fields: set[Field]) -> "_Encoding":
         count = len(side.ids)
         chunks = side.chunks(own, chunk)
-        seed += own.start * _APART  # each process its own luck
+        seed += own.start * _APART  # offset the seed per process
         with torch.no_grad():
             parts = [_seeded(side.encode, rows, seed) for rows in chunks[:-1]]
-        torch.clear_autocast_cache()  # an older torch would go on with weights that it cast without a graph
+        torch.clear_autocast_cache()  # older torch would reuse weights cast without a graph
         with torch.set_grad_enabled(bool(fields)):
             parts.append(_seeded(side.encode, chunks[-1], seed))
         joined = EncodedTensors(*(_joined([part[i] for part in parts]) for i in range(4)))  # type: ignore[arg-type]
@@ -138,7 +138,7 @@ class _Encoding:
         return cls(side, own, chunks, seed, parts[-1] if fields else None, gathered)
 
     def send_back(self, world: World) -> None:
-        """Send the gradients at the leaves back into the encoder."""
+        """Backpropagate the gradients at the leaves into the encoder."""
         gradients = {}
         for field in ("embedding", "fragments", "states"):
             leaf = getattr(self.gathered, field)
@@ -147,7 +147,7 @@ class _Encoding:
                 gradients[field] = world.add(whole)[self.own]
         for rows in reversed(self._chunks if gradients else []):
             part = _seeded(self._side.encode, rows, self._seed) if self._kept is None else self._kept
-            self._kept = None  # the next one needs its room
+            self._kept = None  # free its memory
             outputs = [(getattr(part, field), gradient[rows]) for field, gradient in gradients.items()]
             outputs = [(value, gradient) for value, gradient in outputs if value.requires_grad]
             if outputs:
@@ -155,7 +155,7 @@ class _Encoding:
 
 
 def _seeded(encode: Encode, rows: slice, seed: int) -> EncodedTensors:
-    """Encode with random numbers (dropout) that are the same each time, and others for other rows."""
+    """Encode with reproducible random numbers (dropout), different for other rows."""
     torch.manual_seed(seed + rows.start * _APART)
     return encode(rows)
 

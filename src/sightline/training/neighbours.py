@@ -23,7 +23,7 @@ from sightline.training.state import saved_tensors
 NAME = "neighbours"
 """What the saved state calls the cluster of every image."""
 _BATCH = 128
-_ROUNDS = 20  # of k-means: later ones move next to nothing
+_ROUNDS = 20  # of k-means; later ones change little
 
 
 class Neighbours:
@@ -32,7 +32,7 @@ class Neighbours:
     Clusters are found anew at the beginning of each epoch and saved with the state of the run, so that one that is
     interrupted within an epoch goes on with the same batches.
 
-    seen: what the image tower saw in the images, where it looked already; or their regions.
+    seen: cached features of the image tower, or regions.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Neighbours:
         self.cluster_of: Int64Array = np.zeros(len(corpus), dtype=np.int64)
 
     def restore(self, saved: Path) -> None:
-        """Take the clusters of the state that a run goes on from."""
+        """Restore the clusters from a saved state."""
         found = saved_tensors(saved, NAME)
         if found:
             self.cluster_of = found[""].numpy()
@@ -62,7 +62,7 @@ class Neighbours:
         return epoch >= self._first_epoch
 
     def batches(self, epoch: int, start: int) -> Iterator[Int64Array]:
-        """Give the batches of an epoch without the first `start`; where there are all, clusters are found first."""
+        """The batches of an epoch without the first `start`; at the start of an epoch, clusters are computed first."""
         if not start:
             self.cluster_of = self._clusters()
         counts, size, seed = self._corpus.captions_per_image, self._recipe.data.batch_size, self._recipe.seed
@@ -71,7 +71,7 @@ class Neighbours:
 
     @torch.no_grad()
     def _clusters(self) -> Int64Array:
-        """Put every image into a cluster by its embedding; all processes take what the leading one found."""
+        """Assign every image to a cluster by its embedding; all processes use those of the leading one."""
         corpus, model, seen, world = self._corpus, self._model, self._seen, self._world
         own = world.share(len(corpus))
         device = next(model.parameters()).device.type
@@ -88,5 +88,5 @@ class Neighbours:
         return found
 
     def tensors(self) -> dict[str, Tensor]:
-        """What the state of a run must hold of this."""
+        """Tensors to save with the state of a run."""
         return {NAME: torch.from_numpy(self.cluster_of)}

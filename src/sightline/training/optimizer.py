@@ -1,4 +1,4 @@
-"""AdamW over the parts of a model, each at its own rate."""
+"""AdamW with a learning rate for each part of a model."""
 
 from collections.abc import Iterable
 
@@ -44,7 +44,7 @@ def make_optimizer(recipe: OptimizerRecipe, model: Retriever, losses: Iterable[n
     for name, share in recipe.dropout.items():
         places = [m for m in _encoder(model, name, "dropout").modules() if isinstance(m, nn.Dropout)]
         if not places:
-            raise RecipeError(f'optimizer.dropout: the encoder "{name}" has no place for it')
+            raise RecipeError(f'optimizer.dropout: the encoder "{name}" has no dropout setting')
         for place in places:
             place.p = share
     groups = []

@@ -42,7 +42,7 @@ def describe(
 
 
 def machine() -> dict[str, Any]:
-    """Describe the code and the machine that a part of a run has: a run may go on elsewhere."""
+    """Describe the code and the machine of a part of a run, which may be resumed elsewhere."""
     gpu = {"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
     return {"sightline": __version__, "commit": commit(), "torch": torch.__version__, **gpu}
 
@@ -64,7 +64,7 @@ def _names(paths: Sequence[str]) -> list[str]:
 
 
 def _weights(recipe: Recipe) -> dict[str, str]:
-    """Name the checkpoints that a model begins with, by part: one to go on from, or one of each encoder."""
+    """The initial checkpoints of a model by part: one to start from, or one of each encoder."""
     if recipe.start:
         return {"model": recipe.start}
     towers = {name: value for name, value in recipe.model.items() if isinstance(value, Mapping)}

@@ -1,4 +1,4 @@
-"""A recipe: all that a training run needs to know, in one TOML file."""
+"""Recipes: the configuration of a training run, in one TOML file."""
 
 import os
 import re
@@ -24,7 +24,7 @@ from sightline.training.tables import (
     check_share,
 )
 
-_EITHER = {"train": "sources", "sources": "train"}  # two ways to name the data: to set one is to replace the other
+_EITHER = {"train": "sources", "sources": "train"}  # alternatives: setting one replaces the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Recipe:
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
                 raise RecipeError(f"losses.{name}.weight is {weight!r}", "Give a number from 0 up.")
         if not any(self.weights.values()):
-            raise RecipeError("losses: all weights are 0: there is nothing to train for")
+            raise RecipeError("losses: all weights are 0")
         self._check_spans()
         if self.blend is not None and not self.start:
             raise RecipeError("blend: a new model has nothing to blend", "Give model.start, or leave out blend.")
@@ -72,7 +72,7 @@ class Recipe:
             self.model_config()
         elif surplus := ", ".join(key for key in self.model if key not in ("start", "add")):
             raise RecipeError(
-                f"model: start takes all of the model from {self.start}, so that {surplus} would go unheard",
+                f"model: start takes all of the model from {self.start}, so that {surplus} would be ignored",
                 "Leave out either start or the others.",
             )
 
@@ -83,11 +83,11 @@ class Recipe:
 
     @property
     def spans(self) -> dict[str, tuple[float, float]]:
-        """Between which shares of all steps every loss takes part."""
+        """The begin and end of every loss, as shares of all steps."""
         return {name: (terms.get("begin", 0.0), terms.get("end", 1.0)) for name, terms in self.losses.items()}
 
     def _check_spans(self) -> None:
-        """Refuse losses that never take part, or that leave a part of the run without any."""
+        """Refuse losses that are never active, and parts of the run without any loss."""
         for name, span in self.spans.items():
             for key, share in zip(("begin", "end"), span, strict=True):
                 check_share(f"losses.{name}.{key}", share)
@@ -132,7 +132,7 @@ def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file, or say why it cannot be."""
+    """Read a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -149,7 +149,7 @@ def parse_recipe(data: Mapping[str, Any], where: str) -> Recipe:
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """Say the way out for a misspelt name: the choice that was probably meant, or all there are.
+    """The hint for a misspelt name: the likely choice, or all choices.
 
     >>> nearest("contrastiv", ["triplet", "contrastive"])
     'Did you mean "contrastive"?'

@@ -16,7 +16,7 @@ from sightline.training.recipe import Recipe
 
 
 class RegionImages:
-    """Regions of the images of a corpus, read from their store whenever they are drawn: the system keeps the pages.
+    """Regions of the images of a corpus, read from their memory-mapped store when they are drawn.
 
     counts: [images], how many regions each has.
     """
@@ -28,8 +28,8 @@ class RegionImages:
         self.counts = np.array([one.count if isinstance(one, RegionSlice) else 0 for one in images], dtype=np.int64)
         if not self.counts.all():
             raise DataError(
-                f"{images[int(self.counts.argmin())].name}: a picture, and the model to be trained reads regions",
-                "Make regions of your pictures, or of published features: sightline regions SOURCE --out STORE",
+                f"{images[int(self.counts.argmin())].name}: an image, but the model reads regions",
+                "Detect regions in your images, or convert published features: sightline regions SOURCE --out STORE",
             )
 
     @classmethod
@@ -40,7 +40,7 @@ class RegionImages:
             return None
         _check_stores(recipe, corpus, corpus.input)
         if recipe.augment is not None:
-            raise RecipeError("augment: changes pixels, and this model reads regions", "Leave it out.")
+            raise RecipeError("augment: this model reads regions, not pixels", "Leave it out.")
         return cls(corpus, corpus.input, device)
 
     def of_images(self, images: Int64Array, most: int = 0) -> Regions:
@@ -78,6 +78,6 @@ def _refuse_regions(corpus: Corpus) -> None:
     for record in corpus.records:
         if isinstance(record.image, RegionSlice):
             raise DataError(
-                f"{record.image.name}: regions of a picture, and the model to be trained reads pixels",
-                "Name the pictures themselves in data.train, or train a model that has model.regions.",
+                f"{record.image.name}: regions, but the model reads pixels",
+                "Name the images themselves in data.train, or train a model that has model.regions.",
             )

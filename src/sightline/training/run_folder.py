@@ -1,10 +1,10 @@
 """The folder of a run: its recipe, its log, its best checkpoint and its last state.
 
-recipe.json    what the run was told to do
-provenance.json  what it was made of: data, initial weights, and the code and machine of each of its parts
+recipe.json    the recipe of the run
+provenance.json  data, initial weights, and the code and machine of each part of the run
 log.jsonl      a line for every step
-best/          the checkpoint that did best on the validation data, and how well (validation.json)
-last/          the state to go on from
+best/          the best checkpoint on the validation data, and its result (validation.json)
+last/          the state to resume from
 """
 
 import json
@@ -24,11 +24,11 @@ from sightline.training.validation import Validated
 
 VALIDATION_FILE = "validation.json"
 PROVENANCE_FILE = "provenance.json"
-_SHOWN = 5  # differences between two recipes, of perhaps dozens
+_SHOWN = 5  # differences between two recipes that are shown
 
 
 class RunFolder:
-    """Where a run leaves what it makes. Only the leading process writes into it."""
+    """The folder of a run. Only the leading process writes to it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,17 +36,17 @@ class RunFolder:
         self._log, self._recipe = path / "log.jsonl", path / "recipe.json"
 
     def check(self, recipe: Recipe, resume: bool) -> None:
-        """Refuse to overwrite a run by accident, and to go on with a run by another recipe than it began with."""
+        """Refuse to overwrite a run, and to resume a run with another recipe."""
         state = find_state(self.last)
         if not resume and (state or find_whole(self.best)):
             raise SightlineError(
-                f"{self.path}: holds a run already", "Add --resume to go on with it, or choose another --out."
+                f"{self.path}: already holds a run", "Add --resume to go on with it, or choose another --out."
             )
         if state:
             self._check_recipe(recipe)
 
     def _check_recipe(self, recipe: Recipe) -> None:
-        """Any difference is refused: half a run by one recipe and half by another could not be repeated."""
+        """Refuse a recipe that differs from that of the run."""
         try:
             begun = json.loads(self._recipe.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -55,12 +55,12 @@ class RunFolder:
         if changed:
             shown = changed[:_SHOWN] + ([f"and {len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else [])
             raise RecipeError(
-                f"{self.path}: was begun with another recipe. {'; '.join(shown)}",
+                f"{self.path}: was started with another recipe. {'; '.join(shown)}",
                 "Resume it with the recipe and the --set it began with, or choose another --out.",
             )
 
     def open(self, recipe: Recipe, step: int) -> None:
-        """Make the folder, write the recipe down, and forget what was logged after `step`, where the run goes on."""
+        """Create the folder, write the recipe, and drop log entries after `step` when resuming."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not step:
             self._recipe.write_text(_described(recipe), encoding="utf-8")
@@ -71,13 +71,13 @@ class RunFolder:
         self._log.write_text("".join(lines[:step]), encoding="utf-8")
 
     def describe(self, made_of: Mapping[str, Any], machine: Mapping[str, Any], step: int) -> None:
-        """Write down what the run is made of, and that from `step` on it has this code and machine."""
+        """Write the provenance of the run, and the code and machine from `step` on."""
         parts = [part for part in (self.provenance() or {}).get("parts", []) if part["step"] < step]
         described = {**made_of, "parts": [*parts, {"step": step, **machine}]}
         write_atomic(self.path / PROVENANCE_FILE, json.dumps(described, indent=2, ensure_ascii=False) + "\n")
 
     def provenance(self) -> dict[str, Any] | None:
-        """Return what the run is made of, as JSON; None where it has not begun."""
+        """The provenance of the run as JSON; None before it started."""
         path = self.path / PROVENANCE_FILE
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
@@ -98,7 +98,7 @@ class RunFolder:
         step: int,
         evaluation: Validated | None,
     ) -> None:
-        """Replace the best checkpoint by this one, and say how well it did."""
+        """Replace the best checkpoint and its validation result."""
         with put_in_place(self.best) as new:
             checkpoint.save(model, tokenizer, new)
             if evaluation is not None:
@@ -106,7 +106,7 @@ class RunFolder:
                 (new / VALIDATION_FILE).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
     def validation(self) -> dict[str, Any] | None:
-        """How the best checkpoint did on the validation data, as JSON; None where there was none."""
+        """The validation result of the best checkpoint as JSON; None without validation data."""
         path = self.best / VALIDATION_FILE
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 

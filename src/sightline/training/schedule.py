@@ -1,4 +1,4 @@
-"""What the schedule of a recipe makes of a step: how fast everything learns, and which losses it has."""
+"""The learning rates and losses of a step, by the schedule of a recipe."""
 
 import math
 import random
@@ -6,11 +6,11 @@ import random
 from sightline.training.recipe import Recipe
 from sightline.training.tables import ScheduleRecipe
 
-_APART = 10_000_019  # steps between the seeds of two recipes' seeds: more than any run takes
+_APART = 10_000_019  # between the step seeds of two recipe seeds: more than any run has steps
 
 
 def seed_at(step: int, recipe: Recipe) -> int:
-    """Give the seed of all that is random in a step; a resumed run asks for the same again."""
+    """The random seed of a step, the same in a resumed run."""
     return recipe.seed * _APART + step
 
 
@@ -30,7 +30,7 @@ def rate_at(step: int, steps: int, schedule: ScheduleRecipe) -> float:
 def weights_at(step: int, recipe: Recipe) -> dict[str, float]:
     """Give the losses of a step by name, with their weights.
 
-    Where one is drawn at random, its weight has done its work in the draw and is 1.
+    A loss drawn at random by its weight then has weight 1.
     """
     schedule, weights = recipe.schedule, recipe.weights
     if schedule.run == "together":
@@ -43,6 +43,6 @@ def weights_at(step: int, recipe: Recipe) -> dict[str, float]:
 
 
 def takes_part(name: str, step: int, steps: int, recipe: Recipe) -> bool:
-    """Say whether `step` of `steps` lies between the begin and the end of a loss."""
+    """Whether `step` of `steps` lies between the begin and the end of a loss."""
     begin, end = recipe.spans[name]
     return round(begin * steps) <= step < round(end * steps)

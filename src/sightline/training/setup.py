@@ -1,4 +1,4 @@
-"""What a run begins with: its images and captions, its model and tokenizer, its losses."""
+"""Setting up a run: records, model, tokenizer and losses."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -63,7 +63,7 @@ def _limited(source: SourceRecipe, records: list[Record], recipe: Recipe) -> lis
 
 
 def _check_languages(recipe: Recipe, records: Sequence[Record]) -> None:
-    """Refuse a language that none of the captions is in: it would not be learned, and nobody would know."""
+    """Refuse a language without any training caption."""
     there = {lang for record in records for lang, captions in record.captions.items() if captions}
     lacking = [lang for lang in recipe.data.languages if lang not in there]
     if there and lacking:
@@ -81,7 +81,7 @@ def validation_records(recipe: Recipe) -> dict[str, list[Record]]:
 def check_validation_records(recipe: Recipe, records: Sequence[Record], reads: ImageInput) -> None:
     """Refuse captions that lack a language of the run, and images none of which the model can read.
 
-    A validation refuses them as well, but hours later. Single images that cannot be read it counts as missed.
+    Validation would also fail, but hours later. Single unreadable images count as missed.
     """
     several = not isinstance(recipe.data.lang, str)
     try:
@@ -103,7 +103,7 @@ def _check_readable(records: Sequence[Record], reads: ImageInput) -> None:
         else:
             return
     if reason is not None:
-        raise RecipeError(f"data.val: none of {len(records)} pictures can be read: {reason.what}", reason.way_out)
+        raise RecipeError(f"data.val: none of {len(records)} images can be read: {reason.what}", reason.way_out)
 
 
 def _of_split(paths: Sequence[str], split: str) -> list[Record]:
@@ -155,7 +155,7 @@ def make_losses(recipe: Recipe, model: Retriever | None = None) -> nn.ModuleDict
 
 
 def _check_teacher(recipe: Recipe, asking: Sequence[str]) -> None:
-    """Refuse losses without the teacher they ask for, and a teacher whom none of them hears."""
+    """Refuse losses without the teacher they need, and a teacher that no loss uses."""
     if asking and recipe.teacher is None:
         raise RecipeError(
             f"losses.{asking[0]}: {recipe.losses[asking[0]]['loss']} learns from a teacher, and there is none",

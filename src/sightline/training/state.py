@@ -1,4 +1,4 @@
-"""The state of a run on disk: whole or not at all, so that a run killed at any moment goes on where it last saved.
+"""The saved state of a run, replaced atomically, so that a run killed at any moment resumes from the last save.
 
 Of processes that train together, each writes its part of the optimiser's moments, which are most of a state, and the
 leading one all else. Any number of processes can go on from it: every one reads all parts.
@@ -37,10 +37,10 @@ class TrainingProgress:
 
 @contextlib.contextmanager
 def put_in_place(folder: Path) -> Iterator[Path]:
-    """Give a new folder to fill, which takes the place of `folder` once it is whole.
+    """Yield a new folder that replaces `folder` when it is complete.
 
-    A folder cannot be replaced in one stroke: the old one is renamed out of the way, the new one into its place. A run
-    killed between the two leaves the old one under another name, where `find_whole` finds it.
+    A folder cannot be replaced atomically: the old one is renamed, then the new one. A run killed in between leaves the
+    old one under another name, where `find_whole` finds it.
     """
     new, old = _beside(folder), _before(folder)
     shutil.rmtree(new, ignore_errors=True)
@@ -53,7 +53,7 @@ def put_in_place(folder: Path) -> Iterator[Path]:
 
 
 def find_whole(folder: Path) -> Path | None:
-    """Find what `put_in_place` last left whole: the folder itself, or the one before it if it was killed in between."""
+    """The last complete folder of `put_in_place`: the folder itself, or the renamed one after a kill in between."""
     return next((candidate for candidate in (folder, _before(folder)) if candidate.exists()), None)
 
 
@@ -75,9 +75,9 @@ def save_state(
     more: Mapping[str, Tensor] | None = None,
     world: World = ALONE,
 ) -> None:
-    """Replace the saved state by this one, with `more` by name. Everything is written beside it first, then renamed.
+    """Replace the saved state by this one, with `more` by name. It is written to another folder first, then renamed.
 
-    Every process of `world` calls this, and none returns before the state is whole and in its place.
+    Every process of `world` calls this, and none returns before the state is complete.
     """
     with put_in_place(folder) if world.leads else contextlib.nullcontext(_beside(folder)) as new:
         tensors = _moments(optimizer, world)
@@ -93,13 +93,13 @@ def save_state(
 
 
 def find_state(folder: Path) -> Path | None:
-    """Find the last whole state that was saved at `folder`, if any was."""
+    """The last complete state saved at `folder`, if any."""
     found = find_whole(folder)
     return found if found and (found / STATE_FILE).is_file() else None
 
 
 def saved_step(folder: Path) -> int:
-    """Say how many steps the last whole state has behind it; 0 where none was saved."""
+    """The number of steps of the last complete state; 0 if none was saved."""
     found = find_state(folder)
     return int(json.loads((found / STATE_FILE).read_text(encoding="utf-8"))["step"]) if found else 0
 
@@ -112,14 +112,14 @@ def saved_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
 
 
 def load_state(folder: Path, optimizer: torch.optim.Optimizer, losses: nn.ModuleDict) -> TrainingProgress:
-    """Put the optimiser and the losses back as they were; the model itself is loaded as any checkpoint."""
+    """Restore the optimiser and the losses; the model is loaded as any checkpoint."""
     try:
         tensors = {name: value for part in _parts(folder) for name, value in load_file(part).items()}
         progress = TrainingProgress(**json.loads((folder / STATE_FILE).read_text(encoding="utf-8")))
     except SightlineError:
         raise
-    except Exception as error:  # damaged files raise all sorts
-        raise SightlineError(f"{folder}: the saved state cannot be read: {error}", "Start the run anew.") from error
+    except Exception as error:  # damaged files raise many kinds of exceptions
+        raise SightlineError(f"{folder}: the saved state cannot be read: {error}", "Start the run again.") from error
     losses.load_state_dict(_below("losses/", tensors))
     counts_there = bool(optimizer.defaults.get("fused"))  # a fused step reads its count where the parameter is
     for index, parameter in enumerate(_parameters(optimizer)):
@@ -150,7 +150,7 @@ def _moments(optimizer: torch.optim.Optimizer, world: World) -> dict[str, Tensor
 
 
 def _part(rank: int, size: int) -> str:
-    """The file that a process writes; of one that trains alone it bears no number."""
+    """The file that a process writes; a single process has no number in the name."""
     return f"optimizer-{rank + 1}-of-{size}.safetensors" if size > 1 else "optimizer.safetensors"
 
 
@@ -164,18 +164,18 @@ def _parts(folder: Path) -> list[Path]:
     if missing := [name for name in wanted if name not in found]:
         raise SightlineError(
             f"{folder}: the saved state lacks {', '.join(missing)}",
-            "Copy all of its files here, or start the run anew.",
+            "Copy all of its files here, or start the run again.",
         )
     return [folder / name for name in wanted]
 
 
 def _check_seen(folder: Path) -> None:
-    """Refuse a folder that the leading process has just made and this one does not see: each would save apart."""
+    """Refuse a folder that the leading process created but this one does not see."""
     deadline = time.monotonic() + _PATIENCE
     while not folder.is_dir():
         if time.monotonic() > deadline:
             raise SightlineError(
-                f"{folder}: made by the leading process, but not seen by this one",
+                f"{folder}: created by the leading process, but not visible to this one",
                 "Give --out a folder on a disk that all machines share.",
             )
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""The log of a run's steps, written without making the processor wait for the GPU."""
+"""The log of a run's steps, written without making the CPU wait for the GPU."""
 
 import math
 import time
@@ -68,7 +68,7 @@ class StepLog:
         self._started = time.monotonic()
 
     def add(self, entry: dict[str, Any], values: StepValues) -> None:
-        """Take in a step that was launched, and read the one before it, which has ended or soon will."""
+        """Add a launched step, and read the one before it."""
         self.read()
         self._waiting.append((entry, values))
 
@@ -82,7 +82,7 @@ class StepLog:
         self._waiting.clear()
 
     def write(self) -> None:
-        """Write the entries whose numbers are there."""
+        """Write the entries whose numbers have been read."""
         for entry in self._ready:
             entry["seconds"] = round(time.monotonic() - self._started, 3)
             if self._folder is not None:

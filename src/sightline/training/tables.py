@@ -50,7 +50,7 @@ class OptimizerRecipe:
     the model), losses (such as a learned temperature). A part at 0 is frozen.
     frozen_layers: for an encoder, how many of its first layers stay as they are, with the embeddings below them.
     layer_decay: for an encoder, how much lower the rate of each layer is than that of the layer above it, such as 0.75.
-    dropout: for an encoder, the share of what its layers give that is left out at random; others keep their own.
+    dropout: for an encoder, its dropout; other encoders keep their own.
     clip: the gradient's greatest norm; 0 leaves it alone.
     chunk: items encoded at once, with gradients cached, so that a large batch fits a small GPU; 0 encodes the whole
     batch at once. The gradients are the same.
@@ -83,12 +83,12 @@ class OptimizerRecipe:
 
 @dataclass(frozen=True, slots=True)
 class ValidationRecipe:
-    """When and how to look at the validation data; the checkpoint with the best `metric` is kept.
+    """When and how to validate; the checkpoint with the best `metric` is kept.
 
-    every: steps between looks; 0 looks only at the end.
+    every: steps between validations; 0 validates only at the end.
     metric: "rSum" (all six recalls) or "R@1" (of finding a caption's image).
     late, rerank: how many of the best are rescored by late interaction, and then by matching; 0 is none. At least as
-    many as there are images and captions judges late interaction alone. Without either, it is the embeddings alone.
+    many as there are images and captions measures late interaction alone. Without either, the embeddings are measured.
     """
 
     every: int = 0
@@ -109,12 +109,12 @@ TeacherBy = Literal["embedding", "fragments", "match"]
 
 @dataclass(frozen=True, slots=True)
 class TeacherRecipe:
-    """Who teaches the losses that ask for it (distill).
+    """The teacher of losses that need one (distill).
 
     model: a checkpoint's folder.
-    by: what it compares texts and images by: "embedding", "fragments" (late interaction) or "match", which judges
-    every text of a batch with every image, and so wants small batches.
-    chunk: how many pairs "match" judges at once.
+    by: what it compares texts and images by: "embedding", "fragments" (late interaction) or "match", which matches
+    every text of a batch with every image, and so needs small batches.
+    chunk: how many pairs "match" scores at once.
     """
 
     model: str
@@ -146,7 +146,7 @@ class AverageRecipe:
 
 @dataclass(frozen=True, slots=True)
 class BlendRecipe:
-    """Before training, draw the encoder `part` of the checkpoint back to `source`: `share` of it remains."""
+    """Before training, interpolate the encoder `part` with `source`: share x its weights + (1 - share) x source."""
 
     part: str
     source: str
@@ -154,7 +154,7 @@ class BlendRecipe:
 
 
 def at_least(least: int, key: str, value: float) -> None:
-    """Refuse a number below `least`, or none at all."""
+    """Refuse a number below `least`."""
     if not least <= value < float("inf"):
         raise RecipeError(f"{key} is {value}", f"Give a number from {least} up.")
 

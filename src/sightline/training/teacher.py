@@ -1,4 +1,4 @@
-"""A teacher in a training run: a finished model whose scores of a batch the student learns to give (paper 3, 4.2)."""
+"""The teacher of a training run: a trained model whose scores the student learns (paper 3, section 4.2)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -39,19 +39,19 @@ def find_teacher(
     if asked is None:
         return None
     if not isinstance(corpus.input, Preprocess):
-        raise RecipeError("teacher: looks at pictures, and the model to be trained reads regions", "Leave it out.")
+        raise RecipeError("teacher: reads pixels, but the model reads regions", "Leave it out.")
     model, tokenizer = checkpoint.load(asked.model)
     able = [by for by, ability in _ABILITY.items() if ability in model.abilities] if model.reads_pixels else []
     if asked.by not in able:
         raise RecipeError(
-            f'teacher: {asked.model} cannot compare pictures with texts by "{asked.by}"',
+            f'teacher: {asked.model} cannot compare images with texts by "{asked.by}"',
             f"Set teacher.by to one of {', '.join(able)}, or choose another teacher." if able else _READS_REGIONS,
         )
     own = Corpus(records, recipe.data.lang, model.preprocess, tokenizer, device)
     alike = replace(own.preprocess, mean=corpus.preprocess.mean, std=corpus.preprocess.std) == corpus.preprocess
     if recipe.augment is not None and not alike:
         raise RecipeError(
-            "teacher: it frames pictures in another way than the student, so that they cannot both see the same crop",
+            "teacher: sizes images differently from the student, so they cannot use the same crops",
             "Leave out augment, or choose a teacher with the same size and resize.",
         )
     pictures, remembers = corpus if alike else own, recipe.augment is None
@@ -59,10 +59,10 @@ def find_teacher(
 
 
 class Teacher:
-    """Scores batches without gradients, dropout or learning.
+    """Scores batches, without gradients or dropout.
 
     It reads captions with its own tokenizer and normalises images in its own way. Captions are encoded once, before
-    the first batch, and so are images unless they are augmented; then it sees the same crops as the student. What
+    the first batch, and so are images unless they are augmented; then it reads the same crops as the student. What
     would take more than 16 GiB is encoded again each time.
 
     corpus: its captions. images: where its images are decoded, the student's corpus if both frame them alike.
@@ -141,7 +141,7 @@ class Teacher:
 
 
 class EncodingCache:
-    """What a model that does not learn makes of every item, computed once."""
+    """Encodings of all items by a frozen model, computed once."""
 
     LIMIT = 16 << 30
 
@@ -175,7 +175,7 @@ class EncodingCache:
 
 
 def _as(part: str, on_prepare: PrepareReport | None) -> Callable[[int, int], None]:
-    """What `part` of the work tells how far it is; nobody, where nobody listens."""
+    """The progress callback of a `part` of the work; None without one."""
     return partial(on_prepare, part) if on_prepare is not None else lambda done, total: None
 
 

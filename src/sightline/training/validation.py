@@ -1,4 +1,4 @@
-"""The validation data of a run: how the model does on it, and which number tells the best checkpoint."""
+"""Validation of a run: results, and the number that selects the best checkpoint."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -84,9 +84,9 @@ def r_at_1_of(found: Validated | NamesEvaluation) -> float:
 
 
 class Validation:
-    """Evaluates the model on the validation sets of a recipe; on nothing, where it names none.
+    """Evaluates the model on the validation sets of a recipe, if it has any.
 
-    Refuses, when it is made, what the model cannot do: now, not after hours of training.
+    Raises at construction if the model cannot be validated as the recipe asks, not after hours of training.
     """
 
     def __init__(self, recipe: Recipe, model: Retriever, tokenizer: Tokenizer, device: torch.device) -> None:
@@ -136,7 +136,7 @@ class Validation:
         return r_sum_of(found) if self._recipe.validation.metric == "rSum" else r_at_1_of(found)
 
     def _runnable(self) -> TorchModel:
-        """The model with its weights of now: anew each time, for it remembers what tells them from others."""
+        """The model with its current weights; a new object each time, because it caches their hash."""
         return TorchModel(self._model.eval(), self._tokenizer, self._recipe.name)
 
 

@@ -1,4 +1,4 @@
-"""A tokenizer learned from the captions themselves: for a text encoder that starts from nothing."""
+"""Learning a tokenizer from the captions, for a text encoder without pretrained weights."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from sightline.errors import RecipeError
 PAD, UNKNOWN, START, END = SPECIAL = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
 INSIDE = "##"  # begins a piece that does not begin a word
 _FIRST = "\x01"  # marks the beginning of a word while learning; no caption has it, as control characters are removed
-_LONGEST_WORD = 1000  # scripts without spaces have sentences for words
+_LONGEST_WORD = 1000  # scripts without spaces have whole sentences as words
 
 
 def learn_tokenizer(captions: Iterable[str], vocabulary: int, max_length: int) -> Tokenizer:

@@ -29,7 +29,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Take in the weights after step number `step`, counted from 0."""
+        """Add the weights after step number `step`, counted from 0."""
         if step < self._begin:
             return
         if not self._means:
@@ -42,7 +42,7 @@ class WeightAverage:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Put the means in the place of the weights, and the weights back at the end; nothing before the first."""
+        """Use the means as weights within a `with` block; nothing happens before the first update."""
         trained = {name: self._weights[name].detach().clone() for name in self._means}
         try:
             self._put(self._means)
@@ -56,10 +56,10 @@ class WeightAverage:
             self._weights[name].copy_(value)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return what the state of a run must hold of this."""
+        """Tensors to save with the state of a run."""
         return {f"{PREFIX}{name}": value for name, value in self._means.items()}
 
     def restore(self, saved: Path) -> None:
-        """Take the means of the state that a run goes on from."""
+        """Restore the means from a saved state."""
         found = saved_tensors(saved, PREFIX)
         self._means = {name: found[name].to(value.device) for name, value in self._weights.items() if name in found}

@@ -64,7 +64,7 @@ def compile_where(expression: str) -> Condition:
     """Turn a filter into SQL; an error shows the place that cannot be understood.
 
     >>> compile_where("width > 1000 and not folder = 'raw'")
-    Condition(sql="(c.width > ? AND NOT f.folder = ?)", values=(1000, 'raw'))
+    Condition(sql='(c.width > ? AND NOT f.folder = ?)', values=(1000, 'raw'))
     >>> compile_where("heigth > 1000")
     Traceback (most recent call last):
         ...

@@ -36,20 +36,20 @@ def read_npz_folder(path: Path, report: Report) -> Iterator[Found]:
 
 
 def found_in_npz(name: str, data: bytes) -> Found:
-    """Read the bytes of an `.npz`. What was pickled into it, as some do with class names, is not looked at."""
+    """Read the bytes of an `.npz`. What was pickled into it, as some do with class names, is ignored."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             wanted = {"features", "norm_bb", "conf", "x", "feat", "bbox", "image_w", "image_h"}
             return found_in_arrays(name, {key: arrays[key] for key in arrays.files if key in wanted})
     except _FAULTS as error:
-        raise BrokenRecordError(f"not a whole .npz: {error}") from error
+        raise BrokenRecordError(f"a damaged .npz: {error}") from error
 
 
 def found_in_arrays(name: str, arrays: Mapping[str, _Array]) -> Found:
-    """Tell layouts by their names for arrays.
+    """Detect the layout by the names of the arrays.
 
     UNITER: features, norm_bb (six numbers, as shares), conf. Bottom-up attention under torch: x, bbox (in pixels),
-    image_w, image_h; some have x turned round. For captioning: feat alone.
+    image_w, image_h; some have x transposed. For captioning: feat alone.
     """
     features = next((arrays[key] for key in ("features", "x", "feat") if key in arrays), None)
     if features is None:
@@ -74,7 +74,7 @@ def read_precomputed(path: Path, report: Report) -> Iterator[Found]:
 
     Features are [images, regions, dim], or [images, dim] where each has one vector. Captions stand one on a line,
     five for each image, in the order of the images; where there are as many features as captions, each image is
-    there five times. It is called as `train_ids.txt` says, if that is there, and else by its split and number.
+    there five times. Its name is that of `train_ids.txt`, if there is one, and otherwise its split and number.
     """
     for file in entries_of(path):
         if file.name.endswith(_IMAGES):
@@ -82,7 +82,7 @@ def read_precomputed(path: Path, report: Report) -> Iterator[Found]:
 
 
 def is_precomputed(path: Path) -> bool:
-    """Tell a folder of VSE++ or SCAN by its files."""
+    """Whether a folder is one of VSE++ or SCAN, by its files."""
     return any(file.name.endswith(_IMAGES) for file in entries_of(path))
 
 
@@ -92,16 +92,16 @@ def _of_split(file: Path, report: Report) -> Iterator[Found]:
     captions = _lines(file.with_name(split + _CAPTIONS))
     ids = _lines(file.with_name(split + _IDS))
     if captions and len(captions) % _REPEATED:
-        raise DataError(f"{file}: {len(captions)} captions beside it, and not five for each picture")
+        raise DataError(f"{file}: {len(captions)} captions beside it, and not five for each image")
     step = _REPEATED if captions and len(captions) == len(features) else 1
     pictures = len(features) // step
     if captions and len(captions) != _REPEATED * pictures:
         raise DataError(
-            f"{file}: {len(features)} pictures, and {len(captions)} captions beside it",
-            "There must be five captions for each picture, or features five times over.",
+            f"{file}: {len(features)} images, and {len(captions)} captions beside it",
+            "There must be five captions for each image, or each feature five times.",
         )
     if ids and len(ids) not in (pictures, len(features)):
-        raise DataError(f"{file}: {pictures} pictures, and {len(ids)} ids beside it")
+        raise DataError(f"{file}: {pictures} images, and {len(ids)} ids beside it")
     for number in range(pictures):
         place = f"{file}:{number * step}"
         name = decoded(ids[number * (len(ids) // pictures)]).strip() if ids else f"{split}-{number:06d}"
@@ -110,7 +110,7 @@ def _of_split(file: Path, report: Report) -> Iterator[Found]:
             texts = clean_captions([decoded(line) for line in own], place, report)
             found = np.atleast_2d(np.array(features[number * step]))
             if step > 1 and not np.array_equal(found, np.atleast_2d(features[(number + 1) * step - 1])):
-                raise BrokenRecordError("the five features of the picture differ")
+                raise BrokenRecordError("the five features of the image differ")
             yield Found(name, found, captions={DEFAULT_LANGUAGE: texts} if texts else {}, split=canonical_split(split))
         except BrokenRecordError as error:
             report(Problem(place, str(error)))
@@ -120,9 +120,9 @@ def _mapped(file: Path) -> Floats:
     try:
         features: Floats = np.load(file, mmap_mode="r", allow_pickle=False)
     except _FAULTS as error:
-        raise DataError(f"{file}: not a whole .npy: {error}", "Copy or download it again.") from error
+        raise DataError(f"{file}: a damaged .npy: {error}", "Copy or download it again.") from error
     if features.ndim not in (2, 3) or not np.issubdtype(features.dtype, np.floating):
-        raise DataError(f"{file}: {features.dtype} {list(features.shape)}, not [pictures, regions, dim]")
+        raise DataError(f"{file}: {features.dtype} {list(features.shape)}, not [images, regions, dim]")
     return features
 
 

@@ -62,13 +62,13 @@ class Keep:
     def __post_init__(self) -> None:
         if not 1 <= self.fewest <= self.most:
             raise DataError(
-                f"at least {self.fewest} and at most {self.most} regions of a picture", "Give 1 <= fewest <= most."
+                f"at least {self.fewest} and at most {self.most} regions of an image", "Give 1 <= fewest <= most."
             )
         if not 0 <= self.confidence <= 1:
             raise DataError(f"a confidence of {self.confidence:g}", "Give a probability, from 0 to 1.")
 
     def __call__(self, found: Found) -> Found:
-        """Leave out the others."""
+        """Drop the other regions."""
         if found.confidence is None:
             chosen = np.arange(min(len(found.features), self.most))
         else:
@@ -90,6 +90,6 @@ Reader = Callable[[Path, Report], Iterator[Found]]
 def relative(boxes: Floats, width: float, height: float) -> npt.NDArray[np.float32]:
     """Turn boxes in pixels, [n, 4] or more columns, into shares of the image's sides."""
     if not (width > 0 and height > 0):
-        raise BrokenRecordError(f"a picture of {width:g} x {height:g} pixels")
+        raise BrokenRecordError(f"an image of {width:g} x {height:g} pixels")
     sides = np.array([width, height, width, height], dtype=np.float32)
     return np.asarray(boxes[:, :4], dtype=np.float32) / sides

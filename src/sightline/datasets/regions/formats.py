@@ -21,8 +21,8 @@ _BOTTOM_UP_FIELDS = 6
 def read_regions(path: str | Path, on_problem: Report | None = None) -> Iterator[Found]:
     """Read the regions of all images at `path`, one image after the other.
 
-    on_problem: told of each broken row, which is then skipped; without it the first one is a `DataError`. A path that
-    is missing or not recognised is one at once.
+    on_problem: called for each broken row, which is then skipped; without it the first one is a `DataError`. A path
+    that is missing or not recognised is one at once.
     """
     place = Path(path)
     if not place.exists():
@@ -32,7 +32,7 @@ def read_regions(path: str | Path, on_problem: Report | None = None) -> Iterator
         raise DataError(
             f"{path}: not region features of a known format",
             "Give a .tsv of bottom-up attention or Oscar, a .pt of Oscar, an .h5 of M3P, a folder of .npz files or of "
-            "VSE++'s and SCAN's *_ims.npy, or the folder of UNITER's data.mdb. Pictures need --detector.",
+            "VSE++'s and SCAN's *_ims.npy, or the folder of UNITER's data.mdb. For images, use --detector.",
         )
     return reader(place, on_problem or stop_at)
 

@@ -37,7 +37,7 @@ def read_uniter(path: Path, report: Report) -> Iterator[Found]:
                 except BrokenRecordError as error:
                     report(Problem(f"{path}:{key.decode(errors='replace')}", str(error)))
     except lmdb.Error as error:
-        raise DataError(f"{path}: not a whole LMDB: {error}", "Copy or download it again.") from error
+        raise DataError(f"{path}: a damaged LMDB: {error}", "Copy or download it again.") from error
 
 
 def _names(transaction: Any) -> Iterator[bytes]:
@@ -49,12 +49,12 @@ def _names(transaction: Any) -> Iterator[bytes]:
     try:
         yield from (str(name).encode() for name in json.loads(listed))
     except (ValueError, TypeError) as error:
-        raise DataError(f"the database's list of pictures is broken: {error}") from error
+        raise DataError(f"the database's list of images is broken: {error}") from error
 
 
 def _found(key: bytes, data: bytes | None) -> Found:
     if not data:
-        raise BrokenRecordError("is listed, and nothing is there")
+        raise BrokenRecordError("is listed but missing")
     name = key.decode(errors="replace").removesuffix(_SUFFIX)
     if data.startswith(_ZIP):
         return found_in_npz(name, data)

@@ -1,4 +1,4 @@
-"""Which image a name means: every publisher of features calls the same images by names of his own."""
+"""Finding the record of a name: every publisher of features names the same images differently."""
 
 import re
 from collections import Counter
@@ -36,7 +36,7 @@ def _number(name: str) -> int | None:
 
 
 def _unique(pairs: Iterable[tuple[T, Record]]) -> dict[T | None, Record]:
-    """Those that have a name for themselves."""
+    """Records with a unique name."""
     listed = list(pairs)
     counts = Counter(name for name, _ in listed)
     return {name: record for name, record in listed if counts[name] == 1}

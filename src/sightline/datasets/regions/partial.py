@@ -1,4 +1,4 @@
-"""A store that is being written, and what is whole of one that was cut off: writing goes on from there.
+"""Resuming an interrupted store from its complete part.
 
 Beside the files of a store, its folder has `begun.json`: what it is made of, and what its regions are like.
 """
@@ -22,33 +22,33 @@ Lines = list[dict[str, Any]]
 
 
 def building_of(out: Path) -> Path:
-    """The folder in which a store is written until it is whole."""
+    """The folder in which a store is written until it is complete."""
     return out.with_name(f"{out.name}.building")
 
 
 def begin(building: Path, made_of: str, spec: StoreSpec) -> None:
-    """Write down what a store is made of and what its regions are like."""
+    """Write the source and the shape of a store's regions."""
     told = {"made_of": made_of, "spec": settings.plain(replace(spec, images=0, regions=0))}
     (building / BEGUN_FILE).write_text(json.dumps(told) + "\n", encoding="utf-8")
 
 
 def names_in(out: Path, made_of: str) -> frozenset[str]:
-    """The images that are in a store that was cut off, which need not be looked at again."""
+    """The images of an interrupted store, which need not be processed again."""
     found = whole_part(building_of(out), made_of)
     return frozenset() if found is None else frozenset(line["image"] for line in found[1])
 
 
 def whole_part(building: Path, made_of: str) -> tuple[StoreSpec, Lines] | None:
-    """Find what is whole of a store that was cut off, and cut off the rest; None where nothing was begun.
+    """Truncate an interrupted store to its complete part, and return that; None if there is none.
 
-    Files are written one after another, and each in blocks: an image is whole where all of them have all of it.
+    Files are written one after another, and each in blocks: an image is complete if all files have all of it.
     """
     if not (building / BEGUN_FILE).is_file():
         return None
     begun = json.loads((building / BEGUN_FILE).read_text(encoding="utf-8"))
     if begun["made_of"] != made_of:
         raise DataError(
-            f"{building}: was begun otherwise, by {begun['made_of']}",
+            f"{building}: was started with other arguments: {begun['made_of']}",
             "Go on with the same arguments, delete it, or choose another --out.",
         )
     empty = StoreSpec(**begun["spec"])
@@ -67,7 +67,7 @@ def whole_part(building: Path, made_of: str) -> tuple[StoreSpec, Lines] | None:
 
 
 def _whole_lines(path: Path, rows: int) -> Iterator[dict[str, Any]]:
-    """The lines of images that are whole, up to the first that is not."""
+    """The lines of complete images, up to the first that is not."""
     for _, line in numbered_lines(path):
         try:
             fields = json.loads(line)

@@ -56,7 +56,7 @@ class RegionStore:
         return cls(folder, spec)
 
     def records(self, report: Report) -> Iterator[Record]:
-        """Every image, in the store's order; broken lines are reported and passed over."""
+        """Every image, in the store's order; broken lines are reported and skipped."""
         path = self.folder / IMAGES_FILE
         for number, line in numbered_lines(path):
             place = f"{path}:{number}"
@@ -79,7 +79,7 @@ class RegionStore:
 
 @dataclass(frozen=True, slots=True)
 class RegionSlice:
-    """The regions of one image: `count` of a store's, from `first` on. A source, as an image's file is one."""
+    """The regions of one image: `count` of a store's, from `first` on. An image source, like a file."""
 
     store: Path
     image: str
@@ -92,7 +92,7 @@ class RegionSlice:
         return f"{self.store}:{self.image}"
 
     def read(self) -> bytes:
-        """The bytes that stand for these regions; see `media.regions`."""
+        """These regions as bytes; see `media.regions`."""
         try:
             status = (self.store / SPEC_FILE).stat()
             opened = _opened(self.store, status.st_mtime_ns, status.st_ino)
@@ -104,18 +104,18 @@ class RegionSlice:
 
 
 def is_region_store(path: Path) -> bool:
-    """Tell a store by its file."""
+    """Whether a folder is a store."""
     return (path / SPEC_FILE).is_file()
 
 
 def read_region_store(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
-    """Read the records of a store in its order; `images` does not matter, for a store has no pixels to look for."""
+    """Read the records of a store in its order; `images` is not used."""
     return RegionStore.open(path).records(report)
 
 
 @lru_cache(maxsize=16)
 def _opened(folder: Path, *_: int) -> RegionStore:
-    """A store that has not been made anew since: the stamp of its file is among the arguments."""
+    """An opened store, cached by the time stamp of its file."""
     return RegionStore.open(folder)
 
 

@@ -56,7 +56,7 @@ def read_m3p(path: Path, report: Report) -> Iterator[Found]:
                 except (BrokenRecordError, OSError) as error:
                     report(Problem(f"{path}:{row}", str(error)))
     except OSError as error:
-        raise DataError(f"{path}: not a whole HDF5 file: {error}", _COPY) from error
+        raise DataError(f"{path}: a damaged HDF5 file: {error}", _COPY) from error
 
 
 def _m3p(file: Any, boxes: Any, row: int) -> Found:
@@ -78,10 +78,10 @@ def _loaded(path: Path) -> Mapping[Any, Any]:
         raise SightlineError(f"Oscar's tensors need torch: {error}", "pip install 'sightline-search[train]'") from error
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # damage shows as errors of zip files, of pickles or of torch itself
+    except Exception as error:  # damaged files raise many kinds of exceptions
         raise DataError(f"{path}: torch cannot load it: {error}", _COPY) from error
     if not isinstance(loaded, dict):
-        raise DataError(f"{path}: {type(loaded).__name__}, not features by picture", "Give a file of Oscar's.")
+        raise DataError(f"{path}: {type(loaded).__name__}, not features by image", "Give a file of Oscar's.")
     return loaded
 
 

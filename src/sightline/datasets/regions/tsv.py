@@ -77,7 +77,7 @@ def _oscar(name: str, fields: list[str]) -> Found:
 
 def _name(text: str) -> str:
     if not text.strip():
-        raise BrokenRecordError("the picture has no name")
+        raise BrokenRecordError("the image has no name")
     return text.strip()
 
 
@@ -94,5 +94,5 @@ def _array(text: str, rows: int, what: str) -> Floats:
     except (binascii.Error, ValueError) as error:
         raise BrokenRecordError(f"{what} are not base64: {error}") from error
     if not data or len(data) % (4 * rows):
-        raise BrokenRecordError(f"{what} have {len(data)} bytes, which {rows} regions cannot share evenly")
+        raise BrokenRecordError(f"{what} have {len(data)} bytes, not a multiple of {rows} regions")
     return np.frombuffer(data, dtype="<f4").reshape(rows, -1)

@@ -41,19 +41,20 @@ def write_regions(
     made_of: str = "",
     progress: Progress | None = None,
 ) -> Written:
-    """Write the regions of images into a new store, which is there once it is whole.
+    """Write the regions of images into a new store, which appears when it is complete.
 
     captions: records that lend their captions and splits to the images of the same name; see `Names`.
     keep: which regions of an image; by default all.
-    on_problem: told of each image that does not fit the others, which is then left out; without it the first one is a
+    on_problem: called for each image that does not fit the others, which is then skipped; without it the first one is a
         `DataError`.
-    made_of: says what `found` comes from. Where it is given, what was written remains when writing is cut off, and the
-        next call with the same words goes on: images that are there already are passed over (`names_in` tells them).
-    progress: told how many images this call has written.
+    made_of: the source of `found`. If given, an interrupted store is kept, and the next call with the same value
+    resumes
+        it: images that it has are skipped (see `names_in`).
+    progress: called with the number of images written so far.
     """
     out, report = Path(out), on_problem or stop_at
     if out.exists():
-        raise DataError(f"{out}: is there already", "Choose another --out, or delete it first.")
+        raise DataError(f"{out}: already exists", "Choose another --out, or delete it first.")
     building = building_of(out)
     before = whole_part(building, made_of) if made_of else None
     if before is None:
@@ -82,14 +83,14 @@ def write_regions(
         building.rename(out)
     finally:
         if not made_of or not (building / BEGUN_FILE).exists():
-            shutil.rmtree(building, ignore_errors=True)  # gone already, if all went well
+            shutil.rmtree(building, ignore_errors=True)  # it does not exist if all went well
     return Written(spec, writer.captioned, tuple(record for record in captions if record.key not in writer.matched))
 
 
 def _finish(folder: Path, spec: StoreSpec | None) -> StoreSpec:
-    """Say what is in the store, last of all."""
+    """Write the spec of the store, last of all."""
     if spec is None:
-        raise DataError("there are no regions to write", "Is it the right file, and whole? Broken rows do not count.")
+        raise DataError("there are no regions to write", "Check that it is the right file and complete.")
     if not spec.boxes:
         (folder / BOXES_FILE).unlink()
     (folder / SPEC_FILE).write_text(json.dumps(settings.plain(spec), indent=2) + "\n", encoding="utf-8")
@@ -109,7 +110,7 @@ class _Writer:
         self.captioned = self.new = 0
 
     def go_on(self, spec: StoreSpec, lines: Lines) -> None:
-        """Take over what an earlier run wrote."""
+        """Resume from an earlier run."""
         self.spec = spec
         for line in lines:
             self._seen.add(line["image"])
@@ -117,12 +118,12 @@ class _Writer:
         self._passed_over = set(self._seen)
 
     def add(self, found: Found) -> None:
-        """Add an image, whose regions must be like those before; one that an earlier run wrote is passed over once."""
+        """Add an image, whose regions must be like those before; one that an earlier run wrote is skipped."""
         if found.name in self._passed_over:
             self._passed_over.remove(found.name)
             return
         if found.name in self._seen:
-            raise BrokenRecordError("is there twice")
+            raise BrokenRecordError("occurs twice")
         file_name(found.name, "the picture's name")
         alone = _alone(found)
         before = self.spec or replace(alone, images=0, regions=0)

@@ -2,8 +2,9 @@
 
     python -m benchmarks.relevance --write
 
-Needs the shards of SETS in SIGHTLINE_DATA; sets that are missing are left out. Encoding takes minutes and is cached.
---write puts the fitted relevance, and the words of the captions that the bundle was trained on, into its spec.
+Needs the shards of SETS in SIGHTLINE_DATA; sets that are missing are left out. Images are encoded once: --embeddings
+names a folder with a file SET.npz for each set, `keys` [n] of its records and their `embeddings` [n, dim].
+--write puts the fitted relevance into the bundle's spec; its words must be there (see `export`).
 `python -m replication.results_page` shows the results.
 """
 
@@ -18,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.provenance import RESULTS, ROOT, provenance, write_result
-from sightline.arrays import Float32Array
+from sightline.arrays import Float32Array, Int64Array
 from sightline.bundle import Bundle
 from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.spec import read_spec, write_spec
-from sightline.bundle.words import Words, most_frequent
+from sightline.bundle.words import Words
 from sightline.datasets import Record, read_all
 from sightline.evaluation.encodings import Needs, encode_images
 from sightline.evaluation.relevance import (
@@ -36,12 +37,12 @@ from sightline.evaluation.relevance import (
     top_pairs,
 )
 from sightline.evaluation.truth import SHOWN, Captions, noun_queries, truth_queries
-from sightline.retrieval.relevance import relevance as gallery_relevance
 
-SETS = ("flickr8k-val", "coco-val", "names-val", "flickr8k-test", "web-val", "coco-distractors")
-TRAINED = ("flickr8k-train-*.tar", "coco-train-*.tar")
-"""What a bundle that has noted no words was trained on."""
+FITTED = ("flickr8k-val", "coco-val", "names-val", "web-val")
+MORE = ("coco-distractors", "coco72k-000", "coco72k-001")
+"""Images that make a collection of 10,000."""
 
+SETS = (*FITTED, "flickr8k-test", *MORE)
 SMALL, DRAWS = 300, 5
 COMMON, ENOUGH = 60, 3  # nouns of the sample collection, and how many of its photos show each at least
 BINS = 10
@@ -67,9 +68,10 @@ class Images:
         chosen = list(places)
         return Images([self.records[place] for place in chosen], self.embeddings[chosen])
 
-    def joined(self, other: "Images") -> "Images":
+    def joined(self, *others: "Images") -> "Images":
         """These and others."""
-        return Images(self.records + other.records, np.concatenate([self.embeddings, other.embeddings]))
+        records = [record for one in (self, *others) for record in one.records]
+        return Images(records, np.concatenate([self.embeddings, *(one.embeddings for one in others)]))
 
     def half(self, part: int) -> "Images":
         """Every second name of labelled images, all others of the other part."""
@@ -85,10 +87,19 @@ class Lab:
     words: Words
     _texts: dict[str, Float32Array]
 
-    def judged(self, images: Images, sentences: int = 500) -> list[JudgedQuery]:
-        """All queries that the truth of some images gives."""
-        queries = truth_queries(images.records, sentences=sentences)
-        return judge(queries, self.texts([query.text for query in queries]), images.embeddings)
+    def judged(
+        self, images: Images, galleries: Sequence[Int64Array | slice] = (slice(None),), asked: int | None = None
+    ) -> list[JudgedQuery]:
+        """Ask each gallery (places of images) all that the truth gives; sentences only of the first `asked` images."""
+        queries = truth_queries(images.records, asked=asked)
+        texts = self.texts([query.text for query in queries])
+        return [
+            one
+            for places in galleries
+            for one in judge(
+                [replace(query, truth=query.truth[places]) for query in queries], texts, images.embeddings[places]
+            )
+        ]
 
     def texts(self, texts: Sequence[str]) -> Float32Array:
         """Embeddings [texts, dim]; each text is encoded once."""
@@ -104,7 +115,7 @@ def load(name: str, folder: Path, bundle: Bundle, cache: Path, cached: bool) -> 
     if not (folder / f"{name}.tar").is_file():
         return None
     records = read_all([folder / f"{name}.tar"])
-    path = cache / f"{name}-{bundle.sha256[:12]}.npz"
+    path = cache / f"{name}.npz"
     known: dict[str, Float32Array] = {}
     if path.is_file():
         with np.load(path) as stored:
@@ -122,31 +133,32 @@ def load(name: str, folder: Path, bundle: Bundle, cache: Path, cached: bool) -> 
     return Images(found, np.stack([known[record.key] for record in found]))
 
 
-def trained_words(shards: Sequence[Path]) -> list[str]:
-    """The words of the captions of training shards."""
-    return most_frequent(text for record in read_all(shards) for text in record.captions.get("en", ()))
+def measured(lab: Lab, fitted: PairRelevance, images: Images, others: Sequence[Images] = ()) -> dict[str, Any]:
+    """Figures by kind of query: over galleries of SMALL images or, with others, over half of the images and those.
 
-
-def measured(lab: Lab, fitted: PairRelevance, images: Images, size: int | None, seed: int = 0) -> dict[str, Any]:
-    """Figures by kind of query: over all images or, with a size, over several galleries of that many."""
-    rng = np.random.default_rng(seed)
-    galleries = [images]
-    if size is not None and size < len(images.records):
-        galleries = [images.taken(rng.choice(len(images.records), size, replace=False)) for _ in range(DRAWS)]
-    judged = by_kind(one for gallery in galleries for one in lab.judged(gallery))
+    What only images outside of a gallery show is absent from it.
+    """
+    rng, count = np.random.default_rng(1), len(images.records)
+    if others:
+        images = images.joined(*others)
+        half = np.sort(rng.permutation(count)[: count // 2])
+        galleries = [np.concatenate([half, np.arange(count, len(images.records))])]
+    else:
+        galleries = [rng.choice(count, min(SMALL, count), replace=False) for _ in range(DRAWS)]
+    judged = by_kind(one for one in lab.judged(images, galleries, count) if len(one.cosines))
     return {
-        "images": len(galleries[0].records),
+        "images": len(galleries[0]),
         "galleries": len(galleries),
-        "kinds": {kind: _figures(lab, fitted, own, len(galleries[0].records)) for kind, own in judged.items()},
+        "kinds": {kind: _figures(lab, fitted, own) for kind, own in judged.items()},
     }
 
 
-def _figures(lab: Lab, fitted: PairRelevance, judged: list[JudgedQuery], items: int) -> dict[str, Any]:
+def _figures(lab: Lab, fitted: PairRelevance, judged: list[JudgedQuery]) -> dict[str, Any]:
     stated, shown = top_pairs(judged, fitted, lab.words)
     best, present = best_chances(judged, fitted, lab.words)
     many = np.array([one.shown.sum() >= ENOUGH for one in judged if len(one.cosines)], dtype=np.bool_)
     place = np.minimum((stated * BINS).astype(int), BINS - 1)
-    found: dict[str, Any] = {
+    return {
         "queries": len(judged),
         "error": calibration_error(stated, shown),
         "present": int(present.sum()),
@@ -160,11 +172,6 @@ def _figures(lab: Lab, fitted: PairRelevance, judged: list[JudgedQuery], items: 
             if (place == b).any()
         ],
     }
-    old = lab.bundle.calibration.get("embed")
-    if old is not None:
-        before = np.concatenate([gallery_relevance(one.cosines[:10], old, items) for one in judged])
-        found["older_error"] = calibration_error(before, shown)
-    return found
 
 
 def collection_of_300(lab: Lab, fitted: PairRelevance, images: Images) -> dict[str, Any]:
@@ -194,32 +201,26 @@ def run(lab: Lab, sets: Mapping[str, Images]) -> tuple[PairRelevance, dict[str, 
     def with_names(source: str, part: int) -> Images:
         return sets[source] if names is None else sets[source].joined(names.half(part))
 
+    def test(fitted: PairRelevance, on: str, name: str, images: Images, more: Sequence[str]) -> None:
+        about = {"fitted_on": on, "tested_on": name, "line": fitted.line}
+        others = [sets[one] for one in more if one in sets]
+        tests.extend({**about, **measured(lab, fitted, images, some)} for some in ([], others)[: 1 + bool(others)])
+
+    tests: list[dict[str, Any]] = []
     sides = {"flickr8k-val": with_names("flickr8k-val", 0), "coco-val": with_names("coco-val", 1)}
-    judged = {name: lab.judged(images) for name, images in sides.items()}
-    tests = []
-    for learn, test in (("flickr8k-val", "coco-val"), ("coco-val", "flickr8k-val")):
-        fitted = fit_relevance(judged[learn], lab.words)
-        whole = sides[test]
-        if "coco-distractors" in sets:
-            whole = whole.joined(sets["coco-distractors"])
-        for images, size in ((sides[test], SMALL), (whole, None)):
-            tests.append(
-                {"fitted_on": learn, "tested_on": test, "line": fitted.line, **measured(lab, fitted, images, size)}
-            )
-    used = [name for name in ("flickr8k-val", "coco-val", "names-val", "web-val") if name in sets]
-    everything = sets[used[0]]
-    for name in used[1:]:
-        everything = everything.joined(sets[name])
+    for learn, other in (("flickr8k-val", "coco-val"), ("coco-val", "flickr8k-val")):
+        fitted = fit_relevance(lab.judged(sides[learn]), lab.words)
+        test(fitted, learn, other, sides[other], (*MORE, "flickr8k-test", "web-val"))
+    used = [name for name in FITTED if name in sets]
+    everything = sets[used[0]].joined(*(sets[name] for name in used[1:]))
     final = fit_relevance(lab.judged(everything), lab.words, data=used)
-    kinds = sorted({kind for test in tests for kind in test["kinds"]})
-    mean = {kind: np.mean([test["kinds"][kind]["error"] for test in tests if kind in test["kinds"]]) for kind in kinds}
+    kinds = sorted({kind for one in tests for kind in one["kinds"]})
+    mean = {kind: np.mean([one["kinds"][kind]["error"] for one in tests if kind in one["kinds"]]) for kind in kinds}
     final = replace(final, error={kind: round(float(value), 4) for kind, value in mean.items()})
     result: dict[str, Any] = {"tests": tests, "weights": dict(final.weights), "line": final.line}
     if "flickr8k-test" in sets:
         unseen = sets["flickr8k-test"]
-        for size in (SMALL, None):
-            one = {"fitted_on": "all validation sets", "tested_on": "flickr8k-test", "line": final.line}
-            tests.append({**one, **measured(lab, final, unseen, size)})
+        test(final, "all validation sets", "flickr8k-test", unseen, MORE)
         halves = [one.taken(range(min(SMALL // 2, len(one.records)))) for one in (unseen, sets["coco-val"])]
         result["collection"] = collection_of_300(lab, final, halves[0].joined(halves[1]))
     return final, result
@@ -228,21 +229,21 @@ def run(lab: Lab, sets: Mapping[str, Images]) -> tuple[PairRelevance, dict[str, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=ROOT / "bundles" / "default")
-    parser.add_argument("--cache", type=Path, default=Path("runs/relevance"))
-    parser.add_argument("--cached", action="store_true", help="use only images that are in the cache")
+    parser.add_argument("--embeddings", type=Path, help="a folder of SET.npz; by default one below runs/relevance")
+    parser.add_argument("--cached", action="store_true", help="use only images whose embeddings are there")
     parser.add_argument("--json", type=Path, default=RESULTS / "relevance.json")
     parser.add_argument("--write", action="store_true", help="put the fitted relevance into the bundle")
     arguments = parser.parse_args()
     folder = Path(os.environ["SIGHTLINE_DATA"])
     bundle = Bundle.open(arguments.model)
-    loaded = {name: load(name, folder, bundle, arguments.cache, arguments.cached) for name in SETS}
+    cache = arguments.embeddings or Path("runs/relevance", bundle.sha256[:12])
+    loaded = {name: load(name, folder, bundle, cache, arguments.cached) for name in SETS}
     sets = {name: images for name, images in loaded.items() if images is not None}
-    words = bundle.words or Words(trained_words([one for name in TRAINED for one in sorted(folder.glob(name))]))
-    fitted, result = run(Lab(bundle, words, {}), sets)
+    fitted, result = run(Lab(bundle, bundle.words, {}), sets)
     sizes = {name: len(images.records) for name, images in sets.items()}
     write_result(arguments.json, {"experiment": "relevance", **provenance(0, list(sets)), "sizes": sizes, **result})
     if arguments.write:
-        write_spec(arguments.model, replace(read_spec(arguments.model), relevance=fitted, words=" ".join(words)))
+        write_spec(arguments.model, replace(read_spec(arguments.model), relevance=fitted))
     print(json.dumps(result.get("collection", {}), indent=1))
 
 

@@ -22,6 +22,7 @@ import sightline
 from benchmarks.provenance import provenance, write_result
 from sightline import settings
 from sightline.bundle.layout import SPEC_FILE
+from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.spec import BundleSpec, read_spec, write_spec
 from sightline.datasets import Record, read_all
 from sightline.errors import RecipeError
@@ -180,6 +181,9 @@ class ModelBuild:
         """Put the bundle with its results in place; files beside it, such as licences, stay."""
         self.out.mkdir(parents=True, exist_ok=True)
         spec: BundleSpec = dataclasses.replace(read_spec(built), results=tuple(measured))
+        if isinstance(spec.relevance, PairRelevance):
+            names = tuple(Path(one).stem for one in self.asked.calibrate)
+            spec = dataclasses.replace(spec, relevance=dataclasses.replace(spec.relevance, data=names))
         for name in spec.files:
             shutil.copyfile(built / name, self.out / name)
         write_spec(self.out, spec)

@@ -28,13 +28,12 @@ def relevance_values(result: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _errors(result: Mapping[str, Any]) -> str:
-    heads = ["fitted on", "tested on", "images", *KINDS.values(), "older kind, nouns"]
+    heads = ["fitted on", "tested on", "images", *KINDS.values()]
     rows = []
     for test in result["tests"]:
         kinds = test["kinds"]
         found = [_points(kinds.get(kind, {}).get("error")) for kind in KINDS]
-        row = [test["fitted_on"], test["tested_on"], f"{test['images']:,}", *found]
-        rows.append([*row, _points(kinds.get("noun", {}).get("older_error"))])
+        rows.append([test["fitted_on"], test["tested_on"], f"{test['images']:,}", *found])
     return table(heads, rows, words=2)
 
 

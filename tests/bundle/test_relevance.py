@@ -17,7 +17,9 @@ from sightline.bundle.spec import identity, write_spec
 from sightline.bundle.words import Words, most_frequent
 from sightline.errors import BundleError
 
-FITTED = PairRelevance({"cosine": 8.0, "length": -1.0, "familiarity": 2.0, "bias": -3.0}, line=0.4, data=("val",))
+FITTED = PairRelevance(
+    {"cosine": 8.0, "cosine_length": 3.0, "length": -1.0, "familiarity": 2.0, "bias": -3.0}, line=0.4, data=("val",)
+)
 WORDS = Words(["a", "dog", "cat", "zebra"])
 
 
@@ -33,7 +35,7 @@ def rewrite(folder: Path, **changes: Any) -> None:
 
 def test_relevance_is_the_logistic_function_of_weighted_features() -> None:
     own = features("a zebra", WORDS)
-    logit = 8 * 0.3 - own["length"] + 2 * own["familiarity"] - 3
+    logit = 8 * 0.3 + 3 * 0.3 * own["length"] - own["length"] + 2 * own["familiarity"] - 3
     assert FITTED.of("a zebra", np.array([0.3]), WORDS)[0] == pytest.approx(1 / (1 + np.exp(-logit)))
 
 

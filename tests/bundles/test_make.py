@@ -113,6 +113,17 @@ def test_the_bundle_searches_and_carries_its_results(made: tuple[Path, list[str]
     assert "| top 1 |" in card(made[0], "# Tiny\n\nFor tests.\n").replace("  ", " ")
 
 
+def test_the_bundle_has_a_relevance_fitted_on_held_out_captions_and_the_words_of_its_training(
+    made: tuple[Path, list[str]],
+) -> None:
+    bundle = sightline.load(made[0])
+    assert bundle.relevance is not None
+    assert bundle.relevance.data == ("captions",)
+    assert bundle.relevance.weights["cosine"] != 0
+    assert 0 < bundle.relevance.line < 1
+    assert "red" in bundle.words
+
+
 def test_to_make_it_again_is_to_do_nothing(made: tuple[Path, list[str]], plan: Path) -> None:
     told: list[str] = []
     ModelBuild(plan, made[0], plan.parent / "results", report=told.append).make()

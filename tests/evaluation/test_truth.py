@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.words import Words
 from sightline.datasets import Record
 from sightline.errors import EvaluationError
@@ -10,6 +11,7 @@ from sightline.evaluation.relevance import (
     JudgedQuery,
     balanced_accuracy,
     best_chances,
+    best_line,
     errors,
     fit_relevance,
     judge,
@@ -130,3 +132,26 @@ def test_present_and_absent_are_told_apart_by_the_best_image() -> None:
     assert balanced_accuracy(best, present, 0.5) == 1
     assert balanced_accuracy(best, present, 0.0) == 0.5
     assert balanced_accuracy(best[:1], present[:1], 0.5) is None
+
+
+def test_the_line_is_the_lowest_that_tells_all_kinds_of_queries_well() -> None:
+    words, rng = Words(["dog"]), np.random.default_rng(0)
+    fitted = PairRelevance({"cosine": 20.0, "bias": -10.0})
+    present = {"noun": 0.48, "sentence": 0.44}  # the cosine of what is there; all else has 0.3 to 0.42
+    judged = []
+    for kind, cosine in present.items():
+        for number in range(40):
+            others = np.sort(rng.uniform(0.3, 0.42, 30))[::-1]
+            shown = number % 2 == 0
+            cosines = np.concatenate([[cosine if shown else 0.42], others])
+            judged.append(JudgedQuery("dog", kind, cosines, np.arange(31) == (0 if shown else -1)))  # type: ignore[arg-type]
+    assert best_line(judged, fitted, words) == 0.2, "a sentence has a relevance of 0.23, what is absent of 0.17"
+    assert best_line(judged[:40], fitted, words) == 0.2, "nouns would allow more, and the lowest is taken"
+    assert best_line(judged[:1], fitted, words) == 0.5, "one half, where nothing is absent"
+
+
+def test_sentences_may_be_asked_of_the_first_images_only() -> None:
+    records = [record(number, "a dog runs over a green field") for number in range(4)]
+    asked = truth_queries(records, asked=1)
+    (only,) = [query for query in asked if query.kind == "sentence"]
+    assert only.truth[0] == SHOWN

@@ -12,8 +12,8 @@ from sightline.bundle.words import Words
 from sightline.errors import BundleError
 
 BIAS = "bias"
-FEATURES = ("cosine", "length", "familiarity", "familiarity_length")
-"""What relevance may be computed from; see `features`."""
+FEATURES = ("cosine", "cosine_length", "length", "familiarity", "familiarity_length")
+"""What relevance may be computed from: the cosine of a pair, that times the length of the text, and its `features`."""
 
 _LONGEST = 12  # words from which a text counts as no longer
 
@@ -47,11 +47,16 @@ class PairRelevance:
         >>> fitted.of("a dog", np.array([0.5]), Words()).tolist()
         [0.5]
         """
-        own = features(text, words)
-        total = np.full(np.shape(cosines), self.weights.get(BIAS, 0.0), dtype=np.float64)
-        total += self.weights.get("cosine", 0.0) * np.asarray(cosines, dtype=np.float64)
-        total += sum(self.weights.get(name, 0.0) * value for name, value in own.items())
+        total = feature_rows(text, cosines, words) @ [self.weights.get(name, 0.0) for name in FEATURES]
+        total += self.weights.get(BIAS, 0.0)
         return np.asarray(1 / (1 + np.exp(-np.clip(total, -500, 500))), dtype=np.float64)
+
+
+def feature_rows(text: str, cosines: FloatArray, words: Words) -> Float64Array:
+    """What the relevance of images with these cosines [n] to a text is computed from [n, features], as in FEATURES."""
+    own, cosine = features(text, words), np.asarray(cosines, dtype=np.float64)
+    columns = {"cosine": cosine, "cosine_length": cosine * own["length"]}
+    return np.stack([columns.get(name, np.full(len(cosine), own.get(name, 0.0))) for name in FEATURES], axis=1)
 
 
 def features(text: str, words: Words) -> dict[str, float]:

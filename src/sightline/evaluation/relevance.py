@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sightline.arrays import BoolArray, Float32Array, Float64Array, FloatArray
-from sightline.bundle.relevance import BIAS, FEATURES, PairRelevance, features
+from sightline.bundle.relevance import BIAS, FEATURES, PairRelevance, feature_rows
 from sightline.bundle.words import Words
 from sightline.errors import EvaluationError
 from sightline.evaluation.truth import SHOWN, UNKNOWN, QueryKind, TruthQuery
@@ -55,7 +55,7 @@ def fit_relevance(
     line: the relevance from which a result is a match; by default the one that best tells queries of which an image
         shows what is asked for from others.
     """
-    rows = [_rows(query, words, FITTED) for query in judged]
+    rows = [feature_rows(query.text, query.cosines[:FITTED], words) for query in judged]
     truth = np.concatenate([query.shown[:FITTED] for query in judged]).astype(np.float64) if judged else np.zeros(0)
     if not 0 < truth.sum() < len(truth):
         raise EvaluationError("calibration needs right and wrong answers", "Give captions with more than one image.")
@@ -110,28 +110,29 @@ def best_chances(judged: Iterable[JudgedQuery], fitted: PairRelevance, words: Wo
 
 
 def balanced_accuracy(best: FloatArray, present: BoolArray, line: float) -> float | None:
-    """How often present and absent things are told apart by the best image, both counting the same."""
+    """How often present and absent things are told apart by the best image, both counting the same; None without both.
+
+    best: the relevance of the best image of each query [n]. present: whether any image shows what it asks for [n].
+    """
     if not 0 < present.sum() < len(present):
         return None
     return float(((best[present] >= line).mean() + (best[~present] < line).mean()) / 2)
 
 
 def best_line(judged: Sequence[JudgedQuery], fitted: PairRelevance, words: Words) -> float:
-    """The lowest of the lines that best tell present nouns from absent ones in small collections.
+    """The lowest of the lines that best tell present things from absent ones, every kind of query counting the same.
 
-    One half where there are not both.
-
-    Collections are drawn from the images whose truth is known, so that many nouns are present in some of them only.
+    Small collections are drawn from the images whose truth is known, so that many things are present in some of them
+    only. One half where nothing is both present and absent.
     """
     rng = np.random.default_rng(0)
-    drawn = [_drawn(query, rng) for query in judged if query.kind == "noun" for _ in range(DRAWS)]
-    best, present = best_chances(drawn, fitted, words)
-    accuracies = {line: balanced_accuracy(best, present, line) for line in LINES}
-    found = {line: value for line, value in accuracies.items() if value is not None}
-    if not found:
+    drawn = [_drawn(query, rng) for query in judged for _ in range(DRAWS)]
+    kinds = [best_chances(own, fitted, words) for own in by_kind(drawn).values()]
+    told = {line: [balanced_accuracy(best, present, line) for best, present in kinds] for line in LINES}
+    found = {line: sum(filter(None, accuracies)) for line, accuracies in told.items()}
+    if not any(found.values()):
         return 0.5
-    top = max(found.values())
-    return min(line for line, value in found.items() if value >= top - _NEARLY)
+    return min(line for line, value in found.items() if value >= max(found.values()) - _NEARLY * len(kinds))
 
 
 def _drawn(query: JudgedQuery, rng: np.random.Generator) -> JudgedQuery:
@@ -155,13 +156,6 @@ def errors(judged: Iterable[JudgedQuery], fitted: PairRelevance, words: Words) -
 
 def _kinds(judged: Iterable[JudgedQuery]) -> Iterator[QueryKind]:
     return iter(dict.fromkeys(query.kind for query in judged))
-
-
-def _rows(query: JudgedQuery, words: Words, most: int) -> Float64Array:
-    """Features [n, features] of the best images of a query, in the order of FEATURES."""
-    cosines = np.asarray(query.cosines[:most], dtype=np.float64)
-    own = features(query.text, words)
-    return np.stack([cosines, *(np.full(len(cosines), own[name]) for name in FEATURES[1:])], axis=1)
 
 
 def _logistic(rows: Float64Array, truth: Float64Array, weights: Float64Array, steps: int = 100) -> Float64Array:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -177,11 +178,11 @@ def phrase_queries(captions: Captions) -> Iterator[TruthQuery]:
 
 
 def sentence_queries(
-    records: Sequence[Record], captions: Captions, seed: int, lang: str = "en"
+    records: Sequence[Record], captions: Captions, seed: int, lang: str = "en", asked: int | None = None
 ) -> Iterator[TruthQuery]:
-    """One caption of every image, in a random order."""
+    """One caption of every image, or of the first so many that are `asked`, in a random order."""
     rng = np.random.default_rng(seed)
-    for image in rng.permutation(len(records)):
+    for image in rng.permutation(len(records) if asked is None else asked):
         own = records[image].captions.get(lang, ())
         if not own or records[image].label is not None:
             continue
@@ -212,11 +213,14 @@ def name_queries(records: Sequence[Record], captions: Captions) -> Iterator[Trut
 
 
 def truth_queries(
-    records: Sequence[Record], *, sentences: int = 500, seed: int = 0, lang: str = "en"
+    records: Sequence[Record], *, sentences: int = 500, seed: int = 0, lang: str = "en", asked: int | None = None
 ) -> list[TruthQuery]:
-    """Queries of every kind that records give, with at least one image of which the truth is known."""
+    """Queries of every kind that records give, with at least one image of which the truth is known.
+
+    sentences: how many captions are asked for at most. asked: they are those of the first so many records.
+    """
     captions = Captions(records, lang)
-    some = (query for query, _ in zip(sentence_queries(records, captions, seed, lang), range(sentences), strict=False))
+    some = islice(sentence_queries(records, captions, seed, lang, asked), sentences)
     found = [*noun_queries(captions), *phrase_queries(captions), *some, *name_queries(records, captions)]
     return [query for query in found if (query.truth != UNKNOWN).any()]
 

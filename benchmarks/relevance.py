@@ -34,6 +34,7 @@ from sightline.evaluation.relevance import (
     calibration_error,
     fit_relevance,
     judge,
+    top_error,
     top_pairs,
 )
 from sightline.evaluation.truth import SHOWN, Captions, noun_queries, truth_queries
@@ -93,13 +94,11 @@ class Lab:
         """Ask each gallery (places of images) all that the truth gives; sentences only of the first `asked` images."""
         queries = truth_queries(images.records, asked=asked)
         texts = self.texts([query.text for query in queries])
-        return [
-            one
-            for places in galleries
-            for one in judge(
-                [replace(query, truth=query.truth[places]) for query in queries], texts, images.embeddings[places]
-            )
-        ]
+        found = []
+        for places in galleries:
+            own = [replace(query, truth=query.truth[places]) for query in queries]
+            found += judge(own, texts, images.embeddings[places])
+        return found
 
     def texts(self, texts: Sequence[str]) -> Float32Array:
         """Embeddings [texts, dim]; each text is encoded once."""
@@ -128,9 +127,7 @@ def load(name: str, folder: Path, bundle: Bundle, cache: Path, cached: bool) -> 
         cache.mkdir(parents=True, exist_ok=True)
         np.savez(path, keys=np.array(list(known)), embeddings=np.stack(list(known.values())))
     found = [record for record in records if record.key in known]
-    if not found:
-        return None
-    return Images(found, np.stack([known[record.key] for record in found]))
+    return Images(found, np.stack([known[record.key] for record in found])) if found else None
 
 
 def measured(lab: Lab, fitted: PairRelevance, images: Images, others: Sequence[Images] = ()) -> dict[str, Any]:
@@ -161,6 +158,7 @@ def _figures(lab: Lab, fitted: PairRelevance, judged: list[JudgedQuery]) -> dict
     return {
         "queries": len(judged),
         "error": calibration_error(stated, shown),
+        "error_of_present": top_error([one for one in judged if one.shown.any()], fitted, lab.words),
         "present": int(present.sum()),
         "present_above_line": float((best[present] >= fitted.line).mean()) if present.any() else None,
         "shown_by_three_above_line": float((best[many] >= fitted.line).mean()) if many.any() else None,

@@ -32,7 +32,7 @@ def _errors(result: Mapping[str, Any]) -> str:
     rows = []
     for test in result["tests"]:
         kinds = test["kinds"]
-        found = [_points(kinds.get(kind, {}).get("error")) for kind in KINDS]
+        found = [_points(kinds.get(kind)) for kind in KINDS]
         rows.append([test["fitted_on"], test["tested_on"], f"{test['images']:,}", *found])
     return table(heads, rows, words=2)
 
@@ -59,8 +59,12 @@ def _collection(found: Mapping[str, Any] | None) -> str:
     )
 
 
-def _points(error: float | None) -> str:
-    return MISSING if error is None else f"{100 * error:.1f}"
+def _points(figures: Mapping[str, Any] | None) -> str:
+    """The error of all queries, and of those that something in the collection answers."""
+    if figures is None:
+        return MISSING
+    both = (figures["error"], figures["error_of_present"])
+    return " / ".join(MISSING if error is None else f"{100 * error:.1f}" for error in both)
 
 
 def draw(result: Mapping[str, Any], path: Path) -> None:

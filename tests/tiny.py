@@ -106,7 +106,16 @@ PIXEL_MODELS: dict[str, Config] = {
     "dual-states": dataclasses.replace(
         DUAL, matcher="own", matcher_reads="states", matcher_layer=2, text_pooling="last"
     ),
-    "dual-aligned": dataclasses.replace(DUAL, matcher="aligned", matcher_reads="states", matcher_layers=1),
+    "dual-aligned": dataclasses.replace(
+        DUAL,
+        matcher="aligned",
+        matcher_reads="states",
+        matcher_layers=1,
+        matcher_layer=2,
+        matcher_text_layer=1,
+        matcher_text_layers=1,
+        matcher_image_layers=1,
+    ),
     "dual-plain": dataclasses.replace(DUAL, matcher="none", text_pooling="first", pool_to=0),
     "dual-reader": dataclasses.replace(
         DUAL, image_reader=TowerConfig(config={**TEXT, "num_hidden_layers": 1}), matcher="none", text_pooling="first"

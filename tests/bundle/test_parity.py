@@ -34,7 +34,7 @@ MIXED = [
 
 @pytest.fixture(
     scope="session",
-    params=["dual-shared", "dual-states", "dual-plain", "dual-reader", "single", "dual-codes", "dual-first"],
+    params=["dual-shared", "dual-aligned", "dual-plain", "dual-reader", "single", "dual-codes", "dual-first"],
 )
 def pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path

@@ -27,6 +27,7 @@ EVERY: dict[str, Callable[[], Loss]] = {
     "contrastive": lambda: Contrastive(0.1),
     "contrastive smoothed": lambda: Contrastive(0.1, label_smoothing=0.1),
     "contrastive on fragments": lambda: Contrastive(0.5, on="fragments"),
+    "contrastive on states": lambda: Contrastive(0.1, on="states"),
     "matching random": lambda: Matching("random", "both"),
     "matching random one": lambda: Matching("random", "one"),
     "matching hard": lambda: Matching("hard", "both"),

@@ -10,6 +10,7 @@ import tiny
 from sightline.errors import ModelError
 from sightline.models import DualStream, checkpoint
 from sightline.models.aligned_matcher import AlignedMatcher, AlignedStates
+from sightline.models.retriever import Tokens
 
 ADDED = {"matcher": "aligned", "matcher_reads": "states", "matcher_layers": 1}
 
@@ -71,3 +72,38 @@ def test_it_reads_states_and_no_codes() -> None:
         dataclasses.replace(tiny.DUAL, matcher="aligned", matcher_reads="words")
     with pytest.raises(ModelError, match="asked for, and BertModel has"):
         tiny.retriever(dataclasses.replace(tiny.DUAL, matcher="aligned", matcher_reads="states", matcher_layers=99))
+
+
+OWN = {**ADDED, "matcher_layer": 1, "matcher_text_layer": 1, "matcher_text_layers": 1, "matcher_image_layers": 1}
+
+
+def test_a_matcher_has_layers_of_its_own(embedding_only: Path, tmp_path: Path) -> None:
+    """They start as copies of the text tower's, are saved with the heads, and leave the embeddings alone."""
+    before, _ = checkpoint.load(embedding_only)
+    model, tokenizer = checkpoint.load(embedding_only, OWN)
+    assert isinstance(model, DualStream)
+    assert isinstance(before, DualStream)
+    assert model.matcher_text is not None
+    assert model.matcher_image is not None
+    copied, original = (one.encoder.encoder.layer for one in (model.matcher_text, before.text))
+    assert len(copied) == 1
+    torch.testing.assert_close(copied[0].state_dict(), original[1].state_dict())
+    batch = tokenizer(["a red square", "two dogs"])
+    tokens = Tokens(torch.from_numpy(batch.ids), torch.from_numpy(batch.mask))
+    pixels = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        texts, images = model.eval().encode_texts(tokens), model.encode_images(pixels)
+        torch.testing.assert_close(texts.embedding, before.eval().encode_texts(tokens).embedding)
+        torch.testing.assert_close(images.embedding, before.encode_images(pixels).embedding)
+    checkpoint.save(model, tokenizer, tmp_path / "both")
+    again, _ = checkpoint.load(tmp_path / "both")
+    with torch.no_grad():
+        torch.testing.assert_close(again.eval().encode_texts(tokens).states, texts.states)
+        torch.testing.assert_close(again.encode_images(pixels).states, images.states)
+
+
+def test_layers_of_its_own_are_for_an_aligned_matcher_and_must_be_there(embedding_only: Path) -> None:
+    with pytest.raises(ModelError, match="matcher_text_layers"):
+        dataclasses.replace(tiny.DUAL, matcher_text_layers=1)
+    with pytest.raises(ModelError, match="9 layers after layer 1"):
+        checkpoint.load(embedding_only, {**OWN, "matcher_text_layers": 9})

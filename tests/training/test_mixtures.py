@@ -217,3 +217,23 @@ def test_prompts_make_captions_of_labels(few: Path, named: Path) -> None:
     asked["data"]["sources"][0]["prompts"] = ["a photo"]
     with pytest.raises(RecipeError, match=r'"a photo" needs one \{\} for'):
         parse_recipe(asked, "it")
+
+
+def test_a_loss_takes_part_in_batches_of_its_sources_alone(few: Path, named: Path, tmp_path: Path) -> None:
+    asked = recipe(few, named)
+    asked["losses"]["colours only"] = {"loss": "contrastive", "sources": ["colours"]}
+    train(parse_recipe(asked, "it"), tmp_path / "run")
+    entries = log(tmp_path / "run")
+    assert {("colours only" in entry["loss"]) == (entry["source"] == "colours") for entry in entries} == {True}
+    assert {entry["source"] for entry in entries} == {"cards", "colours"}
+
+
+def test_sources_of_losses_that_make_no_sense_are_refused(few: Path, named: Path) -> None:
+    asked = recipe(few, named)
+    (name,) = asked["losses"]
+    asked["losses"][name]["sources"] = ["colour"]
+    with pytest.raises(RecipeError, match=r'sources: no source is called "colour"\nDid you mean "colours"'):
+        parse_recipe(asked, "it")
+    asked["losses"][name]["sources"] = ["colours"]
+    with pytest.raises(RecipeError, match="none takes part in batches of cards"):
+        parse_recipe(asked, "it")

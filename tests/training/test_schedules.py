@@ -95,6 +95,15 @@ def test_every_parameter_is_in_one_part_and_vectors_do_not_decay() -> None:
         assert group["lr"] == (0.5 if group["name"] == "losses" else 5e-5)
 
 
+def test_a_head_by_its_name_has_its_own_rate() -> None:
+    model = tiny.retriever(tiny.DUAL)
+    rates = {"image_embedding": 0.25, "heads": 0.5}
+    groups = make_optimizer(OptimizerRecipe(rates=rates), model, []).param_groups
+    found = {id(p): group["lr"] for group in groups for p in group["params"]}
+    assert found[id(model.image_embedding.linear.weight)] == 0.25  # type: ignore[union-attr]
+    assert found[id(model.text_embedding.linear.weight)] == 0.5  # type: ignore[union-attr]
+
+
 def test_a_temperature_that_is_not_to_be_learned_stays_out_of_the_optimiser() -> None:
     contrastive = Contrastive(learn_temperature=False)
     optimizer = make_optimizer(OptimizerRecipe(), tiny.retriever(tiny.DUAL), [contrastive])

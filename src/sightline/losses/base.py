@@ -8,15 +8,18 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from sightline.errors import ModelError
 from sightline.losses.interaction import maxsim
+from sightline.models.heads import masked_mean
 from sightline.models.retriever import EncodedTensors, Regions, Retriever, Tokens, TowerFeatures
 
 Field = Literal["embedding", "fragments", "states"]
 Sides = Literal["texts", "images"]
-Scores = Literal["embedding", "fragments"]
-"""What a text and an image are compared by: the cosine of one vector each, or late interaction of their fragments."""
+Scores = Literal["embedding", "fragments", "states"]
+"""What a text and an image are compared by: the cosine of one vector each, late interaction of their fragments, or the
+cosine of the means of what the matcher reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +82,26 @@ class Pairs:
         with torch.autocast(texts.device.type, enabled=False):
             return texts.float() @ images.float().T
 
+    def state_cosines(self) -> Tensor:
+        """[T, I], float32: cosine of the mean states of every text with those of every image."""
+        if self.texts.states is None or self.images.states is None:
+            raise ModelError("this model has no states to compare", "Build it with a matcher.")
+        with torch.autocast(self.text_ids.device.type, enabled=False):
+            texts, images = (
+                F.normalize(masked_mean(side.states.float(), side.mask), dim=-1)  # type: ignore[union-attr]
+                for side in (self.texts, self.images)
+            )
+            return texts @ images.T
+
     def late(self, chunk: int = 256) -> Tensor:
         """[T, I], float32: late interaction of every text with every image, `chunk` texts at a time (see `maxsim`)."""
         texts, images = self.texts, self.images
         return maxsim(texts.fragments, texts.mask, images.fragments, images.mask, chunk)
 
     def scores(self, on: Scores) -> Tensor:
-        """[T, I], float32: the similarity of every text and image, by embedding or by late interaction."""
+        """[T, I], float32: how similar every text is to every image, see `Scores`."""
+        if on == "states":
+            return self.state_cosines()
         return self.cosines() if on == "embedding" else self.late()
 
 

@@ -25,15 +25,16 @@ class Contrastive(Loss):
     closer than its siblings: an image would be pushed from its best caption. Here one positive gives plain InfoNCE,
     zero means solved, and a batch of one image gives zero.
 
-    on: what stands for cos: "embedding", the cosine of one vector each, or "fragments", late interaction, whose scores
-        are sums over words and so ask for a temperature about ten times as high.
+    on: what stands for cos: "embedding", the cosine of one vector each; "fragments", late interaction, whose scores
+        are sums over words and so ask for a temperature about ten times as high; or "states", the cosine of the means
+        of what a matcher reads.
     temperature: where it starts; CLIP starts at 0.07.
     learn_temperature: whether log s is a parameter that the optimiser moves, or stays where it is.
     max_scale: upper bound of s. As in CLIP the parameter is clamped before each use, so that gradients can still
         lower it.
     label_smoothing: how much of each target goes to all of p and the negatives alike, as in `F.cross_entropy`.
 
-    Reads the embeddings, or the fragments, of both sides. Where a text or an image has no negative, its term is zero.
+    Reads the embeddings, the fragments or the states of both sides. The term of an anchor without negatives is zero.
 
     Shares: a direction is a sum over own anchors divided by the number of anchors with a positive in the whole batch.
 

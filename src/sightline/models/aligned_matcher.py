@@ -57,6 +57,9 @@ class AlignedMatcher(nn.Module):
         self.norm = nn.LayerNorm(hidden)
         self.dense = nn.Linear(2 * hidden, hidden)
         self.score = nn.Linear(hidden, 1)
+        nn.init.normal_(self.score.weight, std=0.02)
+        nn.init.zeros_(self.score.bias)
+        self.scale = nn.Parameter(torch.tensor(14.0))
 
     def compare(self, text: Tensor, image: Tensor, image_mask: Tensor) -> Tensor:
         """Comparisons [batch, words, hidden] of words [batch, words, hidden] with an image [batch, n, hidden]."""
@@ -75,6 +78,11 @@ class AlignedMatcher(nn.Module):
         """Logits [batch] from comparisons that the text tower's layers have read, [batch, words, hidden]."""
         both = torch.cat([read[:, 0], masked_mean(read, text_mask)], -1)
         return self.score(F.gelu(self.dense(both))).squeeze(-1)  # type: ignore[no-any-return]
+
+    def similarity(self, text: Tensor, text_mask: Tensor, image: Tensor, image_mask: Tensor) -> Tensor:
+        """Scaled cosine [batch] of the mean states of texts [batch, words, hidden] and of images [batch, n, hidden]."""
+        means = (masked_mean(text, text_mask), masked_mean(image, image_mask))
+        return self.scale * F.cosine_similarity(*means)
 
     def _split(self, values: Tensor) -> Tensor:
         """[batch, n, hidden] as [batch, heads, n, hidden / heads]."""

@@ -34,7 +34,7 @@ KINDS: dict[str, tuple[type[DualStream] | type[SingleStream], type[Config]]] = {
     "dual_stream": (DualStream, DualStreamConfig),
     "single_stream": (SingleStream, SingleStreamConfig),
 }
-_MATCHER_HEADS = ("image_states.", "match_score.", "aligned.")
+_MATCHER_HEADS = ("image_states.", "match_score.", "aligned.", "matcher_text.", "matcher_image.")
 _TOWER_OF_PART = {
     "image": "image",
     "image_reader": "image_reader",
@@ -59,7 +59,12 @@ def save(retriever: AnyRetriever, tokenizer: Tokenizer, folder: str | Path) -> N
     for name, part in parts.items():
         part.save_pretrained(folder / name)  # type: ignore[operator]
     named = [*retriever.named_parameters(remove_duplicate=False), *retriever.named_buffers(remove_duplicate=False)]
-    heads = {name: tensor.detach().contiguous() for name, tensor in named if id(tensor) not in inside}
+    stored_names = retriever.state_dict().keys()  # without buffers that are made anew
+    heads = {
+        name: tensor.detach().contiguous()
+        for name, tensor in named
+        if id(tensor) not in inside and name in stored_names
+    }
     save_file(heads, folder / "heads.safetensors")
     tokenizer.save(folder / "tokenizer.json")
     towers: dict[str, Any] = {_TOWER_OF_PART[name]: TowerConfig(source=name) for name in parts}

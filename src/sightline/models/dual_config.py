@@ -27,6 +27,10 @@ class DualStreamConfig:
     matcher_layer: the layer of the image tower, counted from 1, whose patches the matcher reads; 0 is the last. A tower
     fine-tuned on few images overfits to them, and so does a matcher that reads its last layer; a layer below the
     trained ones (`optimizer.frozen_layers`) does not.
+    matcher_text_layer: the text tower's layer, counted from 1, whose states an aligned matcher reads; 0 is the last.
+    matcher_text_layers, matcher_image_layers: an aligned matcher's own layers over either side, before it compares
+    them. Those over texts start as copies of the text tower's, from `matcher_text_layer` on; those over images are new.
+    With them it makes other mistakes than the embeddings, so that both together make fewer.
     pool, pool_to: image fragments are pooled to a "grid" of so many rows, or by "kmeans" to so many clusters (paper 3,
     section 5); 0 keeps the tower's own. Regions are no grid, and are pooled by "kmeans" alone.
     pool_layer: the image tower pools to its grid after this many layers, and those above read fewer patches. 0
@@ -64,6 +68,9 @@ class DualStreamConfig:
     matcher_tower: TowerConfig | None = None
     matcher_layers: int = 0
     matcher_layer: int = 0
+    matcher_text_layer: int = 0
+    matcher_text_layers: int = 0
+    matcher_image_layers: int = 0
     image_reader: TowerConfig | None = None
     relations: RelationConfig | None = None
 
@@ -89,6 +96,13 @@ class DualStreamConfig:
             )
         if self.matcher_layer < 0 or (self.matcher_layer and self.matcher == "none"):
             raise ModelError(f'matcher_layer is {self.matcher_layer} with matcher "{self.matcher}"')
+        own = (self.matcher_text_layer, self.matcher_text_layers, self.matcher_image_layers)
+        if min(own) < 0 or (any(own) and self.matcher != "aligned"):
+            raise ModelError(
+                f"matcher_text_layer, matcher_text_layers, matcher_image_layers are {own} "
+                f'with matcher "{self.matcher}"',
+                'Give numbers from 0 up, with matcher = "aligned".',
+            )
         if min(self.codes, self.fragments) < 0:
             raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Give numbers from 0 up.")
         if self.codes_layer and not self.codes:

@@ -87,11 +87,17 @@ class DualStream(Retriever):
         self.image_states: ImageStates | AlignedStates | None = None
         self.match_score: MatchScore | None = None
         self.aligned: AlignedMatcher | None = None
+        self.matcher_text: TextTower | None = None
+        self.matcher_image: TextTower | None = None
         if config.matcher == "aligned":
             self.matcher.check_reads_images()
             places = 0 if self.image is None else self.image.places
             self.image_states = AlignedStates(given_width, self.text.hidden, places)
             self.aligned = AlignedMatcher(self.text.hidden, max(1, self.text.heads // 2))
+            self.matcher_text = self._own_layers(config.matcher_text_layer, config.matcher_text_layers)
+            self.matcher_image = self._own_layers(0, config.matcher_image_layers)
+            if self.matcher_image is not None:
+                towers.reset(self.matcher_image.encoder)
             self.align()
         elif config.matcher != "none":
             self.matcher.check_reads_images()
@@ -125,10 +131,14 @@ class DualStream(Retriever):
         text, image, states = self.text_embedding, self.image_embedding, self.image_states
         if not isinstance(states, AlignedStates):
             return
-        if self.image_reader is not None:  # its inputs are not in the embedding space
+        if self.image_reader is not None or self.config.matcher_layer:  # its inputs are not in the embedding space
             return
         if isinstance(image, UnitProjection) and isinstance(text, UnitProjection):
             states.align(image.linear.weight, text.linear.weight)
+
+    def _own_layers(self, first: int, count: int) -> TextTower | None:
+        """Copy layers of the text tower for the matcher to read one side with."""
+        return TextTower(towers.copied_layers(self.text.encoder, first, count), self.text.max_length) if count else None
 
     @property
     def matcher(self) -> TextTower:
@@ -148,6 +158,8 @@ class DualStream(Retriever):
         if self.training and self.config.relations is not None:
             mask = dropped(mask, self.config.relations.drop)
         states = self.image_states(given.for_matcher) if self.image_states is not None else None
+        if states is not None and self.matcher_image is not None:
+            states = self.matcher_image.read(None, None, states, given.mask)
         if self.image_reader is not None:
             whole = self.image_reader(fragments, mask if self.image is None else None)
             pooled, fragments = whole[:, 0], whole[:, 1:]
@@ -168,7 +180,7 @@ class DualStream(Retriever):
 
     def encode_texts(self, tokens: Tokens) -> EncodedTensors:
         """Encode tokenised texts."""
-        read = self.text(tokens, self.text_codes)
+        read, below = self.text.with_layer(tokens, self.config.matcher_text_layer, self.text_codes)
         count = tokens.ids.shape[1]
         words = read[:, :count]
         if self.config.text_pooling == "mean":
@@ -178,7 +190,7 @@ class DualStream(Retriever):
         else:
             pooled = words[:, 0]
         mask = mask_with_codes(tokens.mask, self.config.codes)
-        states = self._text_states(tokens, read)
+        states = self._text_states(tokens, below)
         both = _projected(self.text_embedding, self.text_fragments, pooled, read, mask)
         return self._cut(EncodedTensors(*both, mask, states), count)
 
@@ -186,6 +198,8 @@ class DualStream(Retriever):
         """The matcher's text input: states of the text tower, or word vectors."""
         if self.config.matcher == "none":
             return None
+        if self.matcher_text is not None:
+            return self.matcher_text.read(read, tokens.mask, None, None)
         if self.config.matcher_reads == "states":
             return read
         words = self.text.words(tokens.ids)
@@ -202,7 +216,8 @@ class DualStream(Retriever):
         """Logits [batch] that text i and image i belong together."""
         if self.aligned is not None:
             compared = self.aligned.compare(text_states, image_states, image_mask)
-            return self.aligned.logits(self.matcher.read(compared, text_mask, None, None), text_mask)
+            logits = self.aligned.logits(self.matcher.read(compared, text_mask, None, None), text_mask)
+            return logits + self.aligned.similarity(text_states, text_mask, image_states, image_mask)
         if self.match_score is None:
             raise ModelError("this model has no matcher", 'Build it with matcher = "shared" or "own".')
         text_mask, image_mask = (mask_without_codes(mask, self.config.codes) for mask in (text_mask, image_mask))

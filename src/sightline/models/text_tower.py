@@ -64,6 +64,14 @@ class TextTower(nn.Module):
         out = self.encoder(input_ids=tokens.ids, attention_mask=tokens.mask.long())
         return out.last_hidden_state  # type: ignore[no-any-return]
 
+    def with_layer(self, tokens: Tokens, layer: int, codes: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """What `forward` gives, and the vectors after this layer, counted from 1; 0 is the last."""
+        if not layer:
+            last = self(tokens, codes)
+            return last, last
+        out = self.encoder(input_ids=tokens.ids, attention_mask=tokens.mask.long(), output_hidden_states=True)
+        return out.last_hidden_state, out.hidden_states[layer]
+
     def check_reads_images(self) -> None:
         """Refuse an encoder that takes only ids, and so cannot read image fragments."""
         if not {"inputs_embeds", "position_ids"} <= inspect.signature(self.encoder.forward).parameters.keys():

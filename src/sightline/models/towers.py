@@ -1,5 +1,6 @@
 """Encoders of the transformers library as towers: found by config, folder or hub name, and shortened if asked."""
 
+import copy
 import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from sightline.suggestions import closest
 Projection = Tensor | None
 UNREADABLE = (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError, SafetensorError)
 """What transformers raises where a model is missing, of another kind, or damaged."""
+
+_NEW_WEIGHTS = 0.03  # standard deviation
 
 # Silence transformers while loading: missing weights are reported here, and its progress bars flash by.
 transformers.logging.set_verbosity_error()
@@ -149,6 +152,35 @@ def shorten(model: PreTrainedModel, step: int) -> PreTrainedModel:
     setattr(parent, name, kept)
     model.config.num_hidden_layers = len(kept)
     return model
+
+
+def copied_layers(model: PreTrainedModel, first: int, count: int) -> PreTrainedModel:
+    """Copy `count` layers of an encoder from layer `first` on, counted from 0, without its word vectors."""
+    stack = layers(model)
+    if not 0 < count <= len(stack) - first:
+        raise ModelError(
+            f"{count} layers after layer {first} were asked for, and {type(model).__name__} has {len(stack)}"
+        )
+    words = model.get_input_embeddings()
+    model.set_input_embeddings(nn.Embedding(1, words.weight.shape[1]))
+    copied = copy.deepcopy(model)
+    model.set_input_embeddings(words)
+    parent, name = _stack(copied)
+    setattr(parent, name, nn.ModuleList(list(layers(copied))[first : first + count]))
+    copied.config.num_hidden_layers = count
+    copied.config.vocab_size = 1
+    return copied
+
+
+@torch.no_grad()
+def reset(model: nn.Module) -> None:
+    """Give the layers of an encoder random weights."""
+    for module in layers(model).modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=_NEW_WEIGHTS)
+            nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.LayerNorm):
+            module.reset_parameters()
 
 
 def last_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:

@@ -14,12 +14,17 @@ from sightline.training.tables import OptimizerRecipe
 HEADS, LOSSES = "heads", "losses"
 
 
-def parts_of(model: Retriever) -> dict[str, list[nn.Parameter]]:
-    """Sort the parameters of a model: its encoders by name, and `heads` for the rest. None is in two parts."""
+def parts_of(model: Retriever, named: Iterable[str] = ()) -> dict[str, list[nn.Parameter]]:
+    """Sort the parameters of a model: its encoders by name, and `heads` for the rest. None is in two parts.
+
+    named: heads that are parts of their own, such as image_embedding.
+    """
     parts: dict[str, list[nn.Parameter]] = {}
     taken: set[int] = set()
-    for name, encoder in model.parts().items():
-        parts[name] = [p for p in encoder.parameters() if id(p) not in taken]
+    encoders = model.parts()
+    heads = {name: head for name, head in model.named_children() if name in named and name not in encoders}
+    for name, part in (encoders | heads).items():
+        parts[name] = [p for p in part.parameters() if id(p) not in taken]
         taken |= {id(p) for p in parts[name]}
     parts[HEADS] = [p for p in model.parameters() if id(p) not in taken]
     return parts
@@ -31,7 +36,7 @@ def make_optimizer(recipe: OptimizerRecipe, model: Retriever, losses: Iterable[n
     Vectors (biases, norms, temperatures) do not decay. What is frozen already (a temperature that is not learned)
     stays frozen at any rate. On a GPU the steps of all parameters of a group are one computation.
     """
-    parts = parts_of(model)
+    parts = parts_of(model, recipe.rates)
     parts[LOSSES] = [p for loss in losses for p in loss.parameters()]
     for name in recipe.rates:
         if name not in parts:

@@ -35,7 +35,7 @@ class Recipe:
     ("dual_stream", "single_stream") and the settings of that kind.
     losses: by a name of your choice, each with its `loss` (triplet, contrastive, matching, listwise, distill,
     relation, masked_words, masked_fragments), its `weight`, its `begin` and `end` if it takes part only between these
-    shares of all steps, and that loss's own settings.
+    shares of all steps, its `sources` if it takes part only in batches of these, and that loss's own settings.
     teacher: for distill.
     """
 
@@ -66,6 +66,7 @@ class Recipe:
         if not any(self.weights.values()):
             raise RecipeError("losses: all weights are 0")
         self._check_spans()
+        self._check_sources()
         if self.blend is not None and not self.start:
             raise RecipeError("blend: a new model has nothing to blend", "Give model.start, or leave out blend.")
         if not self.start:
@@ -102,6 +103,23 @@ class Recipe:
             covered = max(covered, end)
         if covered < 1:
             raise RecipeError(f"losses: none takes part after {covered} of the run")
+
+    @property
+    def sources(self) -> dict[str, tuple[str, ...]]:
+        """The sources in whose batches every loss takes part."""
+        every = tuple(source.name for source in self.data.mixture)
+        return {name: tuple(terms.get("sources", every)) for name, terms in self.losses.items()}
+
+    def _check_sources(self) -> None:
+        """Refuse sources that there are not, and a source whose batches no loss takes part in."""
+        every = [source.name for source in self.data.mixture]
+        for name, sources in self.sources.items():
+            for source in sources:
+                if source not in every:
+                    raise RecipeError(f'losses.{name}.sources: no source is called "{source}"', nearest(source, every))
+        used = {source for name, sources in self.sources.items() for source in sources if self.weights[name]}
+        if unused := [source for source in every if source not in used]:
+            raise RecipeError(f"losses: none takes part in batches of {', '.join(unused)}", "Remove the source.")
 
     @property
     def start(self) -> str:

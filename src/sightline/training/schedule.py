@@ -42,7 +42,9 @@ def weights_at(step: int, recipe: Recipe) -> dict[str, float]:
     return {name: 1.0}
 
 
-def takes_part(name: str, step: int, steps: int, recipe: Recipe) -> bool:
-    """Whether `step` of `steps` lies between the begin and the end of a loss."""
+def takes_part(name: str, step: int, steps: int, recipe: Recipe, source: str | None = None) -> bool:
+    """Whether a loss takes part in `step` of `steps`, with a batch of `source`."""
     begin, end = recipe.spans[name]
+    if source is not None and source not in recipe.sources[name]:
+        return False
     return round(begin * steps) <= step < round(end * steps)

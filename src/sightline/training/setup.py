@@ -22,6 +22,8 @@ from sightline.training.data_tables import SourceRecipe
 from sightline.training.recipe import Recipe, nearest
 from sightline.training.vocabulary import learn_tokenizer
 
+_OF_ANY_LOSS = ("loss", "weight", "begin", "end", "sources")
+
 
 def training_records(recipe: Recipe) -> list[list[Record]]:
     """Read the captioned images of each source to train on, or as many of them as the recipe asks for."""
@@ -145,7 +147,7 @@ def make_losses(recipe: Recipe, model: Retriever | None = None) -> nn.ModuleDict
         kind = terms.get("loss")
         if kind not in LOSSES:
             raise RecipeError(f"losses.{name}.loss: {kind!r} is not a loss", nearest(str(kind), LOSSES))
-        chosen = {key: value for key, value in terms.items() if key not in ("loss", "weight", "begin", "end")}
+        chosen = {key: value for key, value in terms.items() if key not in _OF_ANY_LOSS}
         loss = settings.call(LOSSES[kind], chosen, f"losses.{name}", RecipeError)
         if model is not None:
             loss.fit(model)

@@ -47,7 +47,8 @@ class OptimizerRecipe:
 
     lr: the learning rate of everything not named in `rates`.
     rates: learning rates of parts: image, text, matcher, transformer (the encoders that there are), heads (the rest of
-    the model), losses (such as a learned temperature). A part at 0 is frozen.
+    the model; or one of them by name, such as image_embedding), losses (such as a learned temperature). A part at 0 is
+    frozen.
     frozen_layers: for an encoder, how many of its first layers stay as they are, with the embeddings below them.
     layer_decay: for an encoder, how much lower the rate of each layer is than that of the layer above it, such as 0.75.
     dropout: for an encoder, its dropout; other encoders keep their own.

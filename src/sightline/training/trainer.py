@@ -137,7 +137,7 @@ class _Run:
         end = self.steps if stop_after is None else min(self.steps, stop_after)
         log = StepLog(self.folder if self.world.leads else None, report)
         for step, source, batch in self.batches.between(self.progress.step, end, self.neighbours):
-            values, rate = self._step(step, batch)
+            values, rate = self._step(step, source, batch)
             if self.average is not None:
                 self.average.update(step)
             done = step + 1
@@ -182,13 +182,13 @@ class _Run:
             made.restore(saved)
         return made
 
-    def _step(self, step: int, batch: DrawnBatch) -> tuple[StepValues, float]:
+    def _step(self, step: int, source: str, batch: DrawnBatch) -> tuple[StepValues, float]:
         share = rate_at(step, self.steps, self.recipe.schedule)
         for group in self.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * share
         self._training_mode()
         seed = seed_at(step, self.recipe)
-        losses, pixels = self._active(step), self.inputs.pixels(batch, seed)
+        losses, pixels = self._active(step, source), self.inputs.pixels(batch, seed)
         also_positive, excluded = self.inputs.masks(batch)
         with self._half_precision():
             found = backward(
@@ -227,10 +227,10 @@ class _Run:
             if not any(p.requires_grad for p in part.parameters()):
                 part.eval()
 
-    def _active(self, step: int) -> dict[str, Weighted]:
-        """Choose the losses of a step, with their weights."""
+    def _active(self, step: int, source: str) -> dict[str, Weighted]:
+        """Choose the losses of a step with a batch of `source`, with their weights."""
         weights = weights_at(step, self.recipe).items()
-        named = [(name, weight) for name, weight in weights if takes_part(name, step, self.steps, self.recipe)]
+        named = [(name, weight) for name, weight in weights if takes_part(name, step, self.steps, self.recipe, source)]
         return {name: (self.losses[name], weight) for name, weight in named}  # type: ignore[misc]
 
     def _parts(self, losses: Mapping[str, Weighted]) -> dict[str, dict[str, Tensor]]:

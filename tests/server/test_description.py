@@ -23,6 +23,12 @@ OPERATIONS = [
     ("GET", "/v1/items/{id}/image"),
     ("GET", "/v1/items/{id}/thumbnail"),
     ("GET", "/v1/items/{id}/similar"),
+    ("POST", "/v1/download"),
+    ("POST", "/v1/paths"),
+    ("POST", "/v1/items/{id}/reveal"),
+    ("GET", "/v1/albums"),
+    ("POST", "/v1/albums/{name}"),
+    ("POST", "/v1/albums/{name}/remove"),
     ("POST", "/v1/embed"),
     ("POST", "/v1/match"),
     ("GET", "/v1/collection"),
@@ -31,7 +37,16 @@ OPERATIONS = [
     ("GET", "/readyz"),
     ("GET", "/metrics"),
 ]
-WITHOUT_INPUT = {"/v1/filters", "/v1/examples", "/v1/collection", "/v1/session", "/healthz", "/readyz", "/metrics"}
+WITHOUT_INPUT = {
+    "/v1/filters",
+    "/v1/examples",
+    "/v1/albums",
+    "/v1/collection",
+    "/v1/session",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+}
 SETTINGS = hypothesis.settings(
     max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(hypothesis.HealthCheck)
 )

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from sightline.bundle.model import FusionRule, Model
+from sightline.collection.albums import Albums
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import File, Item
 from sightline.collection.catalog.hits import ItemCache, hits_of
@@ -282,6 +283,21 @@ class Collection:
         ids = [int(id) for id in self.timeline(where).ids[start : start + k]]
         found = self.items(ids)
         return [found[id] for id in ids if id in found]
+
+    @property
+    def albums(self) -> Albums:
+        """Its albums, of contents by their hashes; only a collection in a folder has them."""
+        if not isinstance(self.at, Path):
+            raise CollectionError(f"{self.at}: has no albums", "Open it on the machine that indexes it, by its folder.")
+        return Albums(self.at)
+
+    def add_to_album(self, name: str, ids: Sequence[int]) -> None:
+        """Add items to an album, which is made if it is new. Filters find it: `album = 'NAME'`."""
+        self.albums.add(name, self.catalog.hashes_of(ids).values())
+
+    def remove_from_album(self, name: str, ids: Sequence[int]) -> None:
+        """Take items out of an album; nothing is deleted but an album that is empty then."""
+        self.albums.remove(name, self.catalog.hashes_of(ids).values())
 
     def files(self) -> list[File]:
         """Every file that can be found, by root and path."""

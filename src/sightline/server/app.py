@@ -14,8 +14,8 @@ from starlette.responses import Response
 
 from sightline import __version__
 from sightline.errors import SightlineError
-from sightline.server import routes
-from sightline.server.access import AccessControl
+from sightline.server import actions, routes
+from sightline.server.access import AccessControl, is_loopback
 from sightline.server.middleware import RequestMiddleware
 from sightline.server.problems import ProblemDetails, RefusedError, answer
 from sightline.server.service import Service
@@ -73,6 +73,8 @@ def create_app(
     app.add_exception_handler(HTTPException, _wrong_address)
     app.include_router(routes.search_routes(service))
     app.include_router(routes.item_routes(service))
+    is_local = token is None and is_loopback(host)
+    app.include_router(actions.action_routes(service, is_local, routes.OF_ITEMS))
     app.include_router(routes.model_routes(service))
     app.include_router(routes.operations_routes(service, access_control, is_ready))
     app.include_router(routes.page_routes(files, lambda: app.openapi()))

@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -139,16 +139,23 @@ def _indexed_content(collection: Collection, item: Item, limits: Limits) -> byte
     """One of the item's files, or the bytes of it, if its content is still what was indexed."""
     if collection.kind != "images":
         raise RefusedError(404, f"item {item.id} is a text and has no picture")
-    wanted = content_hash(collection, item)
-    for found in _readable([source_of(file) for file in item.files], limits.picture_bytes):
+    found = open_content([source_of(file) for file in item.files], content_hash(collection, item), limits)
+    if found is not None:
+        return found
+    raise RefusedError(404, f"the picture of item {item.id} cannot be had", _CHANGED)
+
+
+def open_content(sources: Sequence[ImageSource], wanted: bytes, limits: Limits) -> bytes | BinaryIO | None:
+    """The first of these whose content has a hash: an open file, or the bytes; None if there is none."""
+    for found in _readable(sources, limits.picture_bytes):
         if _digest(found) == wanted:
             return found
         if not isinstance(found, bytes):
             found.close()
-    raise RefusedError(404, f"the picture of item {item.id} cannot be had", _CHANGED)
+    return None
 
 
-def _readable(sources: list[ImageSource], most: int) -> Iterator[bytes | BinaryIO]:
+def _readable(sources: Sequence[ImageSource], most: int) -> Iterator[bytes | BinaryIO]:
     """Files that are regular and not too large, opened; and what is in shards, or at URLs."""
     for source in sources:
         with contextlib.suppress(OSError, MediaError):

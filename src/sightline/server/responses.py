@@ -66,6 +66,7 @@ class ItemAnswer(BaseModel):
     path: str
     root: str | None = None
     copies: list[str]
+    albums: list[str] = []
     width: int | None = None
     height: int | None = None
     taken: str | None = None
@@ -93,6 +94,25 @@ class CameraAnswer(BaseModel):
     aperture: str | None = None
     iso: str | None = None
     focal_length: str | None = None
+
+
+class PathsAnswer(BaseModel):
+    """Paths of items, in the order in which they were asked for."""
+
+    paths: list[str]
+
+
+class AlbumAnswer(BaseModel):
+    """An album, and how many contents it has."""
+
+    name: str
+    items: int
+
+
+class AlbumsAnswer(BaseModel):
+    """All albums."""
+
+    albums: list[AlbumAnswer]
 
 
 class MonthAnswer(BaseModel):
@@ -279,6 +299,13 @@ def _item_answer(item: Item) -> dict[str, Any]:
     }
     known = {name: value for name, value in found.items() if value is not None}
     return {**known, "copies": [file.path for file in others]}
+
+
+def album_names(collection: Collection, id: int) -> dict[str, list[str]]:
+    """The albums that an item is in, if any."""
+    hash = collection.catalog.hash_of(id) if isinstance(collection.at, Path) else None
+    names = collection.albums.of(hash) if hash else []
+    return {"albums": names} if names else {}
 
 
 def _image_urls(ids: Sequence[int], collection: Collection) -> dict[int, dict[str, str]]:

@@ -39,9 +39,9 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-_USUAL, _OF_ITEMS = _problems(), _problems(404)
+_USUAL, OF_ITEMS = _problems(), _problems(404)
 _PICTURE: dict[int | str, dict[str, Any]] = {
-    **_OF_ITEMS,
+    **OF_ITEMS,
     200: {"description": "The picture.", "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}},
     304: {"description": "The client has it already."},
 }
@@ -67,7 +67,7 @@ def search_routes(service: Service) -> APIRouter:
             asked, image = await read_form(request, service.limits)
         return JSONResponse(await service.found(asked, image))
 
-    @router.get("/explain", response_model=responses.ExplainAnswer, responses=_OF_ITEMS)
+    @router.get("/explain", response_model=responses.ExplainAnswer, responses=OF_ITEMS)
     async def explain(q: Annotated[Text, Query()], id: Annotated[Id, Query()]) -> Response:
         """Tell for every word of a query how much it resembles each part of an image, as a grid of cosines."""
         return JSONResponse(await service.quick.run(service.explain, q, id))
@@ -104,7 +104,7 @@ def search_routes(service: Service) -> APIRouter:
 
 def item_routes(service: Service) -> APIRouter:
     """Items, by their ids alone."""
-    router = APIRouter(prefix="/v1/items", tags=["items"], responses=_OF_ITEMS)
+    router = APIRouter(prefix="/v1/items", tags=["items"], responses=OF_ITEMS)
 
     @router.get("", response_model=responses.ItemsAnswer)
     async def some(k: Annotated[int, Query(ge=1, le=service.limits.results)] = 10, where: Filter = None) -> Response:
@@ -149,7 +149,7 @@ def item_routes(service: Service) -> APIRouter:
 
 def model_routes(service: Service) -> APIRouter:
     """For other programs: the model's abilities, many items at once."""
-    router = APIRouter(prefix="/v1", tags=["model"], responses=_OF_ITEMS)
+    router = APIRouter(prefix="/v1", tags=["model"], responses=OF_ITEMS)
 
     @router.post("/embed", response_model=responses.EmbedAnswer)
     async def embed(asked: Embed) -> Response:

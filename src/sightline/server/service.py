@@ -108,7 +108,8 @@ class Service:
     def item(self, id: int) -> dict[str, Any]:
         """What is known of an item."""
         with self.current.use() as collection:
-            return responses.item_answers([_item(collection, id)], collection)[0]
+            found = responses.item_answers([_item(collection, id)], collection)[0]
+            return {**found, **responses.album_names(collection, id)}
 
     def image(self, id: int, version: str | None, known: HasTag) -> tuple[str, ImageContent | None]:
         """The tag of an item's image, and the image unless `known` says that the client has it."""

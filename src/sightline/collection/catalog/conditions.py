@@ -20,11 +20,12 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "longitude": ("number", "c.longitude"),
     "text": ("text", "c.text"),
     "id": ("number", "c.id"),
+    "album": ("text", "value"),
     "root": ("text", "(SELECT root_name(r.raw) FROM roots r WHERE r.id = f.root)"),
 }
 """The columns of a filter: of which kind each is, and how it is written over `files f` and `contents c`."""
 
-STORED_COLUMNS = {name: column for name, column in COLUMNS.items() if name != "root"}
+STORED_COLUMNS = {name: column for name, column in COLUMNS.items() if name not in ("album", "root")}
 """Those that a store on a server keeps as well."""
 
 
@@ -82,6 +83,8 @@ def to_sql(node: Node) -> Condition:
 
 def _tested(test: Test) -> Condition:
     """A test as SQL; dates are cut to the length of the one that is written."""
+    if test.column == "album":
+        return _in_album(test)
     sql, values = COLUMNS[test.column][1], test.values
     if test.sign == "null":
         return Condition(f"{sql} IS NULL", ())
@@ -96,3 +99,15 @@ def _tested(test: Test) -> Condition:
     if test.sign == "in":
         return Condition(f"{sql} IN ({', '.join('?' * len(values))})", values)
     return Condition(f"{sql} {test.sign} ?", values)
+
+
+def _in_album(test: Test) -> Condition:
+    """Whether one of the albums of an item passes a test; `null` asks for items in none."""
+    albums = "SELECT 1 FROM json_each(albums_of(c.hash))"
+    if test.sign == "null":
+        return Condition(f"NOT EXISTS ({albums})", ())
+    if test.sign == "in":
+        return Condition(f"EXISTS ({albums} WHERE value IN ({', '.join('?' * len(test.values))}))", test.values)
+    if test.sign == "!=":
+        return Condition(f"NOT EXISTS ({albums} WHERE value = ?)", test.values)
+    return Condition(f"EXISTS ({albums} WHERE value {test.sign} ?)", test.values)

@@ -1,10 +1,12 @@
 """The tables of a catalog, and opening the file that holds them for one writer or many readers."""
 
+import json
 import os
 import sqlite3
 from pathlib import Path
 from urllib.parse import quote
 
+from sightline.collection.albums import Albums
 from sightline.collection.catalog.integrity import DamagedCatalogError, check_files
 from sightline.errors import CollectionError
 
@@ -90,7 +92,7 @@ def empty_catalog() -> sqlite3.Connection:
     """An empty catalog in memory."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.executescript(_TABLES)
-    _add_functions(connection, Path("/"))
+    _add_functions(connection, None)
     return connection
 
 
@@ -99,9 +101,11 @@ def root_name(at: Path, raw: bytes) -> str:
     return Path(os.path.normpath(at.absolute() / os.fsdecode(raw))).name.encode("utf-8", "replace").decode()
 
 
-def _add_functions(connection: sqlite3.Connection, at: Path) -> None:
-    """Add what filters need that SQLite does not have."""
-    connection.create_function("root_name", 1, lambda raw: root_name(at, raw), deterministic=True)
+def _add_functions(connection: sqlite3.Connection, at: Path | None) -> None:
+    """Add what filters need that SQLite does not have. at: the collection's folder, if it has one."""
+    albums = Albums(at) if at else None
+    connection.create_function("albums_of", 1, lambda hash: json.dumps(albums.of(bytes(hash)) if albums else []))
+    connection.create_function("root_name", 1, lambda raw: root_name(at or Path("/"), raw), deterministic=True)
 
 
 def _open(path: Path, mode: str) -> sqlite3.Connection:

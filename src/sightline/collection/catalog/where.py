@@ -45,7 +45,7 @@ _DATE = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d)?)?)?)?)?", re.ASCII
 _DEEPEST = 50
 _MOST = 5_000  # tokens
 _MOST_TESTS = 64  # each is made for every file
-_COSTLY = {"modified": 4, "root": 8}  # computed from others, and counted as so many tests
+_COSTLY = {"modified": 4, "root": 8, "album": 8}  # computed from others, and counted as so many tests
 
 
 class _Token(NamedTuple):
@@ -217,6 +217,8 @@ class _Parser:
         token = self.take()
         if token.kind == "word" and token.text.lower() in _COLUMNS:
             other, other_kind = self.column(token)
+            if "album" in (name, other):
+                raise self.wrong(token, "an album is compared with a text", "Put its name in quotes.")
             if other_kind != kind:
                 raise self.wrong(token, f"a {kind} cannot be compared with a {other_kind}")
             return Test(name, sign, other=other)

@@ -43,6 +43,11 @@ export const timelineItems = (query, start, k) =>
   asked(`/v1/timeline/items?${parameters({ start, k, where: where(query) })}`, {});
 export const examples = () => asked("/v1/examples", {});
 export const camera = (id, signal) => asked(`/v1/items/${id}/camera`, { signal });
+export const albums = () => asked("/v1/albums", {});
+export const addToAlbum = (name, ids) => asked(`/v1/albums/${encodeURIComponent(name)}`, sent({ ids }));
+export const removeFromAlbum = (name, ids) => asked(`/v1/albums/${encodeURIComponent(name)}/remove`, sent({ ids }));
+export const paths = (ids) => asked("/v1/paths", sent({ ids }));
+export const reveal = (id) => answered(`/v1/items/${id}/reveal`, { method: "POST" });
 export const collection = () => asked("/v1/collection", {});
 export const filters = () => asked("/v1/filters", {});
 export const explain = (words, id, signal) => asked(`/v1/explain?${parameters({ q: words, id })}`, { signal });
@@ -69,6 +74,10 @@ export async function showToken(token) {
   if (response.status === 401) return false;
   throw await problem(response);
 }
+
+const sent = (body) => ({
+  method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" },
+});
 
 async function asked(address, options) {
   return (await answered(address, options)).json();

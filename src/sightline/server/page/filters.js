@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { byId, make } from "./dom.js";
 import { filterCount, isEmpty, isJoined } from "./state.js";
 
-const FIELDS = ["without", "folder", "from", "to"];
+const FIELDS = ["without", "folder", "album", "from", "to"];
 
 /** The panel under the search field; `change(fields)` is told what the visitor sets, and `typing(fields)` meanwhile. */
 export class Filters {
@@ -12,7 +12,7 @@ export class Filters {
 
   constructor({ change, typing }) {
     byId("more").addEventListener("click", () => this.#toggle(byId("filters").hidden));
-    byId("clear").addEventListener("click", () => change({ without: "", folder: "", from: "", to: "" }));
+    byId("clear").addEventListener("click", () => change({ without: "", folder: "", album: "", from: "", to: "" }));
     byId("without").addEventListener("input", () => typing(read()));
     for (const name of [...FIELDS, "weight"]) byId(name).addEventListener("change", () => change(read()));
   }
@@ -26,13 +26,21 @@ export class Filters {
     byId("weight-label").hidden = !isJoined(query);
     byId("without").disabled = isEmpty(query);
     byId("without").placeholder = isEmpty(query) ? "with a search" : "snow, people";
-    if (query.folder && ![...byId("folder").options].some((option) => option.value === query.folder)) {
-      byId("folder").append(make("option", { value: query.folder, textContent: query.folder }));
+    for (const name of ["folder", "album"]) {
+      if (query[name] && ![...byId(name).options].some((option) => option.value === query[name])) {
+        byId(name).append(make("option", { value: query[name], textContent: query[name] }));
+      }
     }
     for (const name of [...FIELDS, "weight"]) {
       if (document.activeElement !== byId(name)) byId(name).value = query[name];
     }
     if (count && byId("filters").hidden) this.#toggle(true);
+  }
+
+  /** Ask again what there is, because it has changed. */
+  renew() {
+    this.#loaded = false;
+    if (!byId("filters").hidden) this.#load();
   }
 
   #toggle(isOpen) {
@@ -46,7 +54,9 @@ export class Filters {
     if (this.#loaded) return;
     this.#loaded = true;
     try {
-      offer(await api.filters());
+      const [choices, { albums }] = await Promise.all([api.filters(), api.albums()]);
+      offer(choices);
+      offerAlbums(albums);
     } catch {
       this.#loaded = false;
     }
@@ -56,6 +66,15 @@ export class Filters {
 function read() {
   const found = Object.fromEntries(FIELDS.map((name) => [name, byId(name).value]));
   return { ...found, weight: Number(byId("weight").value) };
+}
+
+function offerAlbums(albums) {
+  const chosen = byId("album").value;
+  const options = albums.map(({ name, items }) =>
+    make("option", { value: name, textContent: `${name} (${items.toLocaleString("en")})` }));
+  byId("album").replaceChildren(make("option", { value: "", textContent: "Any album" }), ...options);
+  byId("album").value = chosen;
+  byId("album").closest("label").hidden = albums.length === 0 && !chosen;
 }
 
 function offer({ folders, taken }) {

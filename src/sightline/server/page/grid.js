@@ -2,6 +2,7 @@
 // The rows themselves are laid out by the style sheet. A result that stays keeps its tile, so that nothing flickers.
 
 import { byId, isStill } from "./dom.js";
+import { selection } from "./selection.js";
 import { skeleton, tile, update } from "./tiles.js";
 
 const SKELETONS = [1.5, 1.33, 0.75, 1.5, 1, 1.33, 1.78, 0.67, 1.5, 1.33, 0.8, 1.4];
@@ -20,6 +21,7 @@ export class Grid {
     for (const list of this.#lists) {
       list.addEventListener("click", (event) => this.#clicked(event));
       list.addEventListener("keydown", (event) => this.#pressed(event));
+      selection.drawIn(list);
       list.addEventListener("focusin", (event) => this.#reached(event.target));
     }
   }
@@ -71,8 +73,21 @@ export class Grid {
     const button = event.target.closest("button");
     if (!button) return;
     const id = Number(button.closest(".tile").dataset.id);
+    if (!button.classList.contains("like") && (button.classList.contains("pick") || selection.isOn)) {
+      selection.clicked(id, this.#order().indexOf(id), event, this);
+      return;
+    }
     if (button.classList.contains("like")) this.#like(id);
     else this.#open(id);
+  }
+
+  /** The ids of the results from one place to another. */
+  async range(from, to) {
+    return this.#order().slice(Math.min(from, to), Math.max(from, to) + 1);
+  }
+
+  #order() {
+    return this.#buttons().map((button) => Number(button.closest(".tile").dataset.id));
   }
 
   /** Only one result at a time can be reached by Tab; the arrows go on from there. */
@@ -81,18 +96,19 @@ export class Grid {
     for (const button of this.#buttons()) {
       const turn = button === element ? 0 : -1;
       button.tabIndex = turn;
-      button.parentElement.querySelector(".like").tabIndex = turn;
+      for (const other of button.parentElement.querySelectorAll(".like, .pick")) other.tabIndex = turn;
     }
   }
 
   #pressed(event) {
-    if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
     const buttons = this.#buttons();
     const at = buttons.indexOf(event.target);
     if (at < 0) return;
     const next = neighbour(buttons, at, event.key);
     if (!next) return;
     event.preventDefault();
+    if (event.shiftKey) selection.add([event.target, next].map((one) => Number(one.closest(".tile").dataset.id)));
     next.focus();
   }
 

@@ -1,11 +1,13 @@
 // The page: what the visitor does changes the query, the query is searched for, and the answer is shown.
 
+import { showActions } from "./actions.js";
 import * as api from "./api.js";
 import { showChip } from "./chip.js";
 import { byId, counted } from "./dom.js";
 import { Filters } from "./filters.js";
 import { Grid } from "./grid.js";
 import { splitByRelevance } from "./relevance.js";
+import { selection } from "./selection.js";
 import { onUpload, prepareUpload } from "./upload.js";
 import { reconnect, stopReconnecting } from "./reconnect.js";
 import { Searcher } from "./searcher.js";
@@ -17,6 +19,7 @@ import { Viewer } from "./viewer.js";
 
 const MORE = 60; // results that are asked for at once
 const AT_FIRST = 40; // texts
+const AT_ONCE = 2000; // pictures that Ctrl+A selects
 const SKELETON_MS = 250;
 
 let about = null; // the collection
@@ -30,7 +33,7 @@ let waiting = 0;
 
 const words = byId("words");
 const grid = new Grid({ open: view, like });
-const timeline = new Timeline({ open: view, like, picked: null, fail: failed });
+const timeline = new Timeline({ open: view, like, fail: failed });
 const viewer = new Viewer({ move: turn, close: leave, like });
 const filters = new Filters({ change, typing: type });
 const searcher = new Searcher({ show: answered, fail: failed, canRerank: () => can("match") });
@@ -45,6 +48,7 @@ const isCurrent = (asked) => state.identity(asked) === state.identity(query);
 /** Change the query by something that is done at once: a step of the history. */
 function change(fields) {
   query = { ...query, open: null, ...fields };
+  if (selection.isOn) selection.clear();
   history.pushState(state.keep(query), "", state.toAddress(query));
   isNewStep = true;
   render();
@@ -296,6 +300,29 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     focusResults();
   }
+});
+document.addEventListener("keydown", (event) => {
+  if (document.querySelector("dialog[open]") || event.target.matches("input, select, textarea")) return;
+  const picked = event.target.closest(".tile")?.dataset;
+  if (event.key === "x" && picked?.id && !event.ctrlKey && !event.metaKey) {
+    selection.clicked(Number(picked.id), Number(picked.place ?? 0), { shiftKey: false });
+  } else if (event.key === "a" && (event.ctrlKey || event.metaKey)) {
+    event.preventDefault();
+    if (timeline.isShown) timeline.range(0, Math.min(timeline.total, AT_ONCE) - 1).then((ids) => selection.add(ids));
+    else selection.add(hits.map((hit) => hit.id));
+  } else if (event.key === "Escape" && selection.isOn) {
+    selection.clear();
+  }
+});
+showActions({
+  album: () => query.album,
+  changed: (name) => {
+    filters.renew();
+    if (query.album !== name) return;
+    shown = "";
+    load();
+  },
+  say: messages.toast,
 });
 onUpload(take);
 api.onTokenNeeded(askForToken);

@@ -85,6 +85,16 @@ export function showProblem(error, retry) {
   );
 }
 
+let toastEnd = 0;
+
+/** Say for a moment what was done. */
+export function toast(text) {
+  clearTimeout(toastEnd);
+  byId("toast").textContent = text;
+  byId("toast").hidden = false;
+  toastEnd = setTimeout(() => { byId("toast").hidden = true; }, 4000);
+}
+
 /** A line across the page while something is wrong with the server; without text it is removed. */
 export function banner(text = "") {
   byId("banner").hidden = !text;

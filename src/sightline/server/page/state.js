@@ -1,13 +1,13 @@
 // What is being asked, and how it is written into the address of the page, so that a link can be shared and Back works.
 //
-// A query is { words, without, folder, from, to, like, open, weight, picture }. A picture that the visitor gave cannot
+// A query is { words, without, folder, album, from, to, like, open, weight, picture }. A picture that the visitor gave cannot
 // be in an address: it is kept here for as long as the page is, and the history knows it by its number.
 
 const pictures = new Map();
 
 /** A query for nothing at all. */
 export const nothing = () => ({
-  words: "", without: "", folder: "", from: "", to: "", like: null, open: null, weight: 0.5, picture: null,
+  words: "", without: "", folder: "", album: "", from: "", to: "", like: null, open: null, weight: 0.5, picture: null,
 });
 
 /** The query that an address asks for. */
@@ -17,6 +17,7 @@ export function fromAddress(search, kept = null) {
     words: given.get("q") ?? "",
     without: given.get("not") ?? "",
     folder: given.get("folder") ?? "",
+    album: given.get("album") ?? "",
     from: dateIn(given.get("from")),
     to: dateIn(given.get("to")),
     like: idIn(given.get("like")),
@@ -33,6 +34,7 @@ export function toAddress(query) {
   put("q", query.words.trim());
   put("not", query.without.trim());
   put("folder", query.folder);
+  put("album", query.album);
   put("from", query.from);
   put("to", query.to);
   put("like", query.like);
@@ -60,7 +62,7 @@ export const isJoined = (query) => Boolean(query.words.trim()) && (query.picture
 
 /** How many of the filters are set. */
 export const filterCount = (query) =>
-  [isEmpty(query) ? "" : query.without.trim(), query.folder, query.from, query.to].filter(Boolean).length;
+  [isEmpty(query) ? "" : query.without.trim(), query.folder, query.album, query.from, query.to].filter(Boolean).length;
 
 /** What results should not show, one by one. */
 export const unwanted = (query) => query.without.split(",").map((part) => part.trim()).filter(Boolean).slice(0, 8);
@@ -70,6 +72,7 @@ export function where(query) {
   const conditions = [];
   if (query.from) conditions.push(`taken >= '${query.from}'`);
   if (query.to) conditions.push(`taken <= '${query.to}'`);
+  if (query.album) conditions.push(`album = '${query.album.replaceAll("'", "''")}'`);
   if (query.folder) {
     // Where several folders were indexed, the name of one and two slashes stand before the path below it.
     const [root, path] = query.folder.includes("//") ? query.folder.split("//") : ["", query.folder];

@@ -2,6 +2,7 @@
 
 import { make, percent } from "./dom.js";
 import { isShown } from "./relevance.js";
+import { mark } from "./selection.js";
 
 const AGAIN_MS = 2000;
 const [WIDEST, TALLEST] = [2.6, 0.55]; // the proportions of a tile; a panorama is cut at its sides
@@ -16,6 +17,7 @@ export const thumbnail = (hit, side) => `${hit.thumbnail}${hit.thumbnail.include
 export function tile(hit, side = 640) {
   const made = hit.thumbnail ? pictureTile(hit, side) : textTile(hit);
   made.dataset.id = hit.id;
+  mark(made);
   update(made, hit);
   return made;
 }
@@ -47,6 +49,7 @@ function pictureTile(hit, side) {
     { className: "tile" },
     make("button", { type: "button", className: "open", tabIndex: -1 }, image),
     make("span", { className: "relevance", "aria-hidden": "true" }),
+    pickButton(hit),
     likeButton(hit),
   );
   const ratio = hit.width && hit.height ? hit.width / hit.height : 1;
@@ -67,6 +70,12 @@ function textTile(hit) {
     make("span", { className: "relevance" }),
     likeButton(hit),
   );
+}
+
+function pickButton(hit) {
+  const button = make("button", { type: "button", className: "pick", tabIndex: -1, role: "checkbox" });
+  button.setAttribute("aria-label", `Select ${nameOf(hit)}`);
+  return button;
 }
 
 function likeButton(hit) {

@@ -4,6 +4,7 @@
 import * as api from "./api.js";
 import { byId, make } from "./dom.js";
 import { layOut } from "./layout.js";
+import { selection } from "./selection.js";
 import { tile } from "./tiles.js";
 
 const PAGE = 100; // items that are asked for at once
@@ -26,14 +27,17 @@ export class Timeline {
   #frame = 0;
   #fail;
 
-  constructor({ open, like, picked, fail }) {
+  constructor({ open, like, fail }) {
     this.#fail = fail;
+    selection.drawIn(this.#place);
     this.#place.addEventListener("click", (event) => {
       const button = event.target.closest("button");
       if (!button) return;
       const { id, place } = button.closest(".tile").dataset;
       if (button.classList.contains("like")) like(Number(id));
-      else if (button.classList.contains("pick") || picked?.isOn) picked.clicked(Number(id), Number(place), event, this);
+      else if (button.classList.contains("pick") || selection.isOn) {
+        selection.clicked(Number(id), Number(place), event, this);
+      }
       else open(Number(id));
     });
     this.#place.addEventListener("keydown", (event) => this.#pressed(event));
@@ -267,6 +271,7 @@ export class Timeline {
     const next = this.#layout.neighbour(at, event.key, this.#total);
     if (next === undefined) return;
     event.preventDefault();
+    if (event.shiftKey) selection.add(await this.range(at, next));
     await this.#go(next);
   }
 

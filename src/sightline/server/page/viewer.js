@@ -1,5 +1,6 @@
 // The enlarged view: one result in a dialog, with the words of the query and, for each, where in the picture it is.
 
+import { FAVOURITES } from "./actions.js";
 import * as api from "./api.js";
 import { byId, make, percent } from "./dom.js";
 import { draw, ownGrid, strength } from "./heatmap.js";
@@ -25,6 +26,7 @@ export class Viewer {
     this.#move = move;
     byId("viewer-close").addEventListener("click", close);
     byId("viewer-like").addEventListener("click", () => like(this.#hit.id));
+    byId("viewer-star").addEventListener("click", () => this.#toggleStar());
     byId("viewer-previous").addEventListener("click", () => this.#step(-1));
     byId("viewer-next").addEventListener("click", () => this.#step(1));
     this.#dialog.addEventListener("keydown", (event) => this.#pressed(event));
@@ -79,11 +81,13 @@ export class Viewer {
 
   /** What takes a request of its own: the place, and what the camera wrote. */
   async #details(hit, isText) {
+    byId("viewer-star").hidden = isText;
+    this.#star(false);
     byId("viewer-camera").hidden = true;
     byId("map").hidden = true;
     if (isText) return;
     const [item, camera] = await Promise.all([
-      hit.place ? hit : api.item(hit.id),
+      api.item(hit.id),
       api.camera(hit.id),
     ]).catch(() => [hit, {}]);
     if (this.#hit?.id !== hit.id) return;
@@ -91,6 +95,7 @@ export class Viewer {
     byId("viewer-camera").hidden = !told.length;
     byId("viewer-camera").replaceChildren(...told.map((fact) => make("span", { textContent: fact })));
     showPlace(item.place);
+    this.#star(item.albums?.includes(FAVOURITES) ?? false);
   }
 
   #picture(hit) {
@@ -102,6 +107,18 @@ export class Viewer {
     this.#image.alt = nameOf(hit);
     this.#image.src = hit.image;
     byId("viewer-original").href = hit.image;
+  }
+
+  #star(isFavourite) {
+    byId("viewer-star").setAttribute("aria-pressed", String(isFavourite));
+    byId("viewer-star").textContent = isFavourite ? "★ Favourite" : "☆ Favourite";
+  }
+
+  async #toggleStar() {
+    const { id } = this.#hit;
+    const isFavourite = byId("viewer-star").getAttribute("aria-pressed") !== "true";
+    await (isFavourite ? api.addToAlbum(FAVOURITES, [id]) : api.removeFromAlbum(FAVOURITES, [id]));
+    if (this.#hit?.id === id) this.#star(isFavourite);
   }
 
   async #explain(hit, words) {

@@ -1,0 +1,112 @@
+"""Albums of a collection, favourites among them: names for sets of contents.
+
+They are in `albums/albums.json` beside the catalog: a file of their own, so that they can be changed while a long run
+indexes, and survive a damaged catalog that is made again. Contents are named by their hashes: moving or renaming a file
+changes no album.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sightline.errors import CollectionError, QueryError
+from sightline.files import FolderLock, read_regular, write_atomic
+
+ALBUMS_FOLDER = "albums"
+ALBUMS_FILE = "albums.json"
+FAVOURITES = "Favourites"
+_LARGEST = 64 << 20
+_LONGEST_NAME = 100
+_LOCK_FILE = "lock"
+_PATIENCE = 5.0  # seconds to wait for another process
+_threads = threading.Lock()
+
+
+class Albums:
+    """The albums in a collection's folder. Several threads and processes may read and change them."""
+
+    def __init__(self, at: Path) -> None:
+        self._path = at / ALBUMS_FOLDER / ALBUMS_FILE
+        self._stamp: tuple[int, int] | None = None
+        self._sets: dict[str, frozenset[bytes]] = {}
+
+    def all(self) -> dict[str, frozenset[bytes]]:
+        """The hashes in each album, by its name; read again only when the file has changed."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            self._stamp, self._sets = None, {}
+            return self._sets
+        stamp = (found.st_ino, found.st_mtime_ns)
+        if stamp != self._stamp:
+            self._sets, self._stamp = _read(self._path), stamp
+        return self._sets
+
+    def of(self, hash: bytes) -> list[str]:
+        """The names of the albums that have a content."""
+        return [name for name, hashes in self.all().items() if hash in hashes]
+
+    def add(self, name: str, hashes: Iterable[bytes]) -> None:
+        """Add contents to an album, which is made if it is new."""
+        checked = check_name(name)
+        with self._changing() as sets:
+            sets[checked] = sets.get(checked, frozenset()) | frozenset(hashes)
+
+    def remove(self, name: str, hashes: Iterable[bytes]) -> None:
+        """Take contents out of an album; one that is empty then is deleted. No picture is."""
+        with self._changing() as sets:
+            left = sets.get(name, frozenset()) - frozenset(hashes)
+            if left:
+                sets[name] = left
+            else:
+                sets.pop(name, None)
+
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, frozenset[bytes]]]:
+        try:
+            with _threads, _locked(self._path.parent):
+                sets = dict(self.all())
+                yield sets
+                plain = {name: sorted(hash.hex() for hash in hashes) for name, hashes in sorted(sets.items())}
+                write_atomic(self._path, json.dumps({"format": 1, "albums": plain}, indent=1, ensure_ascii=False))
+        except OSError as error:
+            raise CollectionError(
+                f"{self._path}: cannot be written: {error.strerror or error}", "Check its permissions and the disk."
+            ) from error
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    folder.mkdir(exist_ok=True)
+    lock = FolderLock(folder / _LOCK_FILE)
+    try:
+        deadline = time.monotonic() + _PATIENCE
+        while not lock.acquire():
+            if time.monotonic() > deadline:
+                raise CollectionError(f"{folder}: another process is changing it", "Try again in a moment.")
+            time.sleep(0.02)
+        yield
+    finally:
+        lock.close()
+
+
+def check_name(name: str) -> str:
+    """The name of an album, without spaces around it; an error if it cannot be one."""
+    name = name.strip()
+    if not name or len(name) > _LONGEST_NAME or not name.isprintable():
+        raise QueryError(f"{name[:40]!r} cannot be the name of an album", "Use up to 100 letters on one line.")
+    return name
+
+
+def _read(path: Path) -> dict[str, frozenset[bytes]]:
+    try:
+        data = json.loads(read_regular(path, _LARGEST))
+        return {str(name): frozenset(bytes.fromhex(hash) for hash in hashes) for name, hashes in data["albums"].items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise CollectionError(
+            f"{path}: cannot be read: {error}", f"Repair it, or delete it: {os.fspath(path)}"
+        ) from error

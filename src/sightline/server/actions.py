@@ -1,0 +1,167 @@
+"""What can be done with items that were found: download them, name their files, and keep them in albums."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from fastapi import Path as InPath
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse, Response
+
+from sightline.collection import Collection, Item
+from sightline.collection.albums import FAVOURITES
+from sightline.server import responses
+from sightline.server.current_collection import CurrentCollection
+from sightline.server.download import ArchiveResponse, archive, entries
+from sightline.server.problems import RefusedError, not_found
+from sightline.server.requests import Id
+from sightline.server.service import Service
+
+_MOST = 10_000  # items of one request
+Name = Annotated[str, InPath(min_length=1, max_length=100, description="The name of an album.")]
+
+
+class Chosen(BaseModel):
+    """Items, by their ids."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    ids: list[Id] = Field(min_length=1, max_length=_MOST)
+
+
+def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[str, Any]]) -> APIRouter:
+    """Downloads, paths and albums.
+
+    is_local: whether only people at this machine can ask; only they are told full paths, and may open a folder.
+    """
+    router = APIRouter(prefix="/v1", tags=["actions"], responses=usual)
+    zip_schema = {"application/zip": {"schema": {"type": "string", "format": "binary"}}}
+
+    @router.post(
+        "/download",
+        response_class=Response,
+        responses={200: {"description": "A ZIP archive.", "content": zip_schema}},
+        openapi_extra={
+            "requestBody": {"required": True, "content": {"application/json": {"schema": Chosen.model_json_schema()}}}
+        },
+    )
+    async def download(request: Request) -> Response:
+        """The files of items as one ZIP archive, which is made while it is sent; ids as JSON or as a form."""
+        ids = await _ids(request)
+        files = await service.quick.run(_entries, service.current, ids)
+        return ArchiveResponse(archive(files, service.limits), service.pictures)
+
+    @router.post("/paths", response_model=responses.PathsAnswer)
+    async def paths(chosen: Chosen) -> Response:
+        """The paths of items: in full for people at this machine, below the indexed folder for others."""
+        return JSONResponse({"paths": await service.quick.run(_paths, service.current, chosen.ids, is_local)})
+
+    @router.post("/items/{id}/reveal", status_code=204, response_class=Response)
+    async def reveal(id: Id) -> Response:
+        """Open the folder of an item's file in the file manager; only for people at this machine."""
+        if not is_local:
+            raise RefusedError(403, "folders are opened only for people at the machine of the server")
+        folder = await service.quick.run(_folder, service.current, id)
+        await service.quick.run(open_folder, folder)
+        return Response(status_code=204)
+
+    @router.get("/albums", response_model=responses.AlbumsAnswer)
+    async def albums() -> Response:
+        """The albums, with their numbers of items; favourites come first."""
+        return JSONResponse({"albums": await service.quick.run(_albums, service.current)})
+
+    @router.post("/albums/{name}", response_model=responses.AlbumsAnswer)
+    async def add(name: Name, chosen: Chosen) -> Response:
+        """Add items to an album, which is made if it is new."""
+        return JSONResponse(
+            {"albums": await service.quick.run(_change, service.current, Collection.add_to_album, name, chosen.ids)}
+        )
+
+    @router.post("/albums/{name}/remove", response_model=responses.AlbumsAnswer)
+    async def remove(name: Name, chosen: Chosen) -> Response:
+        """Take items out of an album. Nothing else happens to them; an empty album is deleted."""
+        return JSONResponse(
+            {
+                "albums": await service.quick.run(
+                    _change, service.current, Collection.remove_from_album, name, chosen.ids
+                )
+            }
+        )
+
+    return router
+
+
+async def _ids(request: Request) -> list[int]:
+    """The ids that a request has: as JSON, or as the fields of a form, which a browser can save the answer to."""
+    if request.headers.get("content-type", "").lower().startswith("application/json"):
+        return Chosen.model_validate_json(await request.body(), strict=True).ids
+    async with request.form(max_files=0, max_fields=4) as form:
+        given = str(form.get("ids", ""))
+    if not all(part.isdecimal() and part.isascii() for part in given.split(",")):
+        raise RefusedError(422, "ids must be numbers", "Send them with commas between.")
+    return Chosen(ids=[int(part) for part in given.split(",")]).ids
+
+
+def _items(collection: Collection, ids: Sequence[int]) -> list[Item]:
+    """The items that exist, in the order of the ids; an error if there are none."""
+    found = collection.items(list(ids))
+    chosen = [found[id] for id in dict.fromkeys(ids) if id in found]
+    if not chosen:
+        raise not_found(ids[0])
+    return chosen
+
+
+def _entries(current: CurrentCollection, ids: Sequence[int]) -> Any:
+    with current.use() as collection:
+        if collection.kind != "images":
+            raise RefusedError(422, "texts cannot be downloaded", "Use /v1/items.")
+        return entries(_items(collection, ids), collection)
+
+
+def _paths(current: CurrentCollection, ids: Sequence[int], is_local: bool) -> list[str]:
+    with current.use() as collection:
+        files = [item.files[0] for item in _items(collection, ids)]
+    return [os.fspath(file.where).encode("utf-8", "replace").decode() if is_local else file.path for file in files]
+
+
+def _folder(current: CurrentCollection, id: int) -> Path:
+    with current.use() as collection:
+        file = _items(collection, [id])[0].files[0]
+    folder = file.where.parent
+    if not file.is_trusted or not folder.is_dir():
+        raise RefusedError(404, f"the folder of item {id} cannot be had")
+    return folder
+
+
+def open_folder(folder: Path) -> None:
+    """Show a folder in the file manager of this machine."""
+    command = {"darwin": "open", "win32": "explorer"}.get(sys.platform, "xdg-open")
+    try:
+        subprocess.Popen([command, os.fspath(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    except OSError as error:
+        raise RefusedError(501, "this machine has no file manager that can be started") from error
+
+
+def _albums(current: CurrentCollection) -> list[dict[str, Any]]:
+    with current.use() as collection:
+        if not isinstance(collection.at, Path):
+            return []
+        sets = collection.albums.all()
+    ordered = sorted(sets, key=lambda name: (name != FAVOURITES, name.lower()))
+    return [{"name": name, "items": len(sets[name])} for name in ordered]
+
+
+def _change(
+    current: CurrentCollection,
+    change: Callable[[Collection, str, Sequence[int]], None],
+    name: str,
+    ids: Sequence[int],
+) -> list[dict[str, Any]]:
+    with current.use() as collection:
+        _items(collection, ids)
+        change(collection, name, ids)
+    return _albums(current)

@@ -1,0 +1,110 @@
+"""Many images as one ZIP archive, written while it is sent: neither memory nor disk holds it."""
+
+import io
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from sightline.collection import Collection, Item
+from sightline.collection.indexing.shards_and_urls import source_of
+from sightline.media import ImageSource
+from sightline.server.images import open_content, read_chunk
+from sightline.server.limits import Limits
+from sightline.server.responses import root_names
+from sightline.server.worker_pool import WorkerPool
+
+_PART_BYTES = 2**18
+_MISSING = "MISSING.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file of an archive: its name there, where its bytes are, and the hash that they must have."""
+
+    name: str
+    sources: tuple[ImageSource, ...]
+    hash: bytes
+
+
+def entries(items: Sequence[Item], collection: Collection) -> list[Entry]:
+    """The files of an archive; two of the same name are told apart by a number."""
+    roots = set(root_names(collection).values())
+    hashes = collection.catalog.hashes_of([item.id for item in items])
+    found: list[Entry] = []
+    used: set[str] = set()
+    for item in items:
+        first = item.files[0]
+        parts = [part for part in PurePosixPath(first.path).parts if part not in ("/", "..")]
+        name = "/".join([*([first.root.name] if first.root.name in roots else []), *parts])
+        path, number = PurePosixPath(name), 2
+        while name.lower() in used:
+            name, number = str(path.with_stem(f"{path.stem} ({number})")), number + 1
+        used.add(name.lower())
+        found.append(Entry(name, tuple(source_of(file) for file in item.files), hashes[item.id]))
+    return found
+
+
+def archive(files: Sequence[Entry], limits: Limits) -> Iterator[bytes]:
+    """The parts of a ZIP archive. Images are stored as they are; what cannot be read any more is listed in it."""
+    target = _Target()
+    missing: list[str] = []
+    with zipfile.ZipFile(target, "w") as made:
+        for file in files:
+            content = open_content(file.sources, file.hash, limits)
+            if content is None:
+                missing.append(file.name)
+                continue
+            with made.open(zipfile.ZipInfo(file.name), "w", force_zip64=True) as entry:
+                if isinstance(content, bytes):
+                    entry.write(content)
+                else:
+                    with content:
+                        at = 0
+                        while part := read_chunk(content, at, _PART_BYTES):
+                            entry.write(part)
+                            at += len(part)
+                            yield target.taken()
+            yield target.taken()
+        if missing:
+            made.writestr(_MISSING, "Changed, moved or deleted since they were indexed:\n" + "\n".join(missing) + "\n")
+    yield target.taken()
+
+
+class _Target(io.RawIOBase):
+    """What is written to it can be taken away; it cannot be moved about in, so sizes are written behind the files."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        self._parts.append(bytes(data))  # type: ignore[call-overload]
+        return len(self._parts[-1])
+
+    def taken(self) -> bytes:
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+
+class ArchiveResponse(Response):
+    """Sends an archive part by part; each is made when the client has taken the one before."""
+
+    def __init__(self, parts: Iterator[bytes], pool: WorkerPool) -> None:
+        self._parts, self._pool = parts, pool
+        headers = {"Content-Disposition": 'attachment; filename="sightline.zip"'}
+        super().__init__(headers=headers, media_type="application/zip")
+        del self.headers["content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the archive."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        while (part := await self._pool.run(next, self._parts, None)) is not None:
+            if part:
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

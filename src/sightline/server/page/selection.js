@@ -1,0 +1,84 @@
+// Which pictures are selected: by their marks, with Shift from one to another, by drawing over them, or by keys.
+
+import { byId } from "./dom.js";
+
+const MOST = 10_000; // what one request takes
+
+/** The selected ids, in the order in which they were chosen. `source.range(from, to)` names those between two places. */
+class Selection {
+  #ids = new Set();
+  #last = null; // the place of what was selected last
+  #drawing = false;
+  #listeners = [];
+
+  get isOn() {
+    return this.#ids.size > 0;
+  }
+
+  get ids() {
+    return [...this.#ids];
+  }
+
+  has(id) {
+    return this.#ids.has(id);
+  }
+
+  onChange(listener) {
+    this.#listeners.push(listener);
+  }
+
+  clear() {
+    this.#ids.clear();
+    this.#last = null;
+    this.#tell();
+  }
+
+  add(ids) {
+    for (const id of ids) if (this.#ids.size < MOST) this.#ids.add(id);
+    this.#tell();
+  }
+
+  /** A click on a picture or its mark: one more or less, or with Shift all from the last one to it. */
+  async clicked(id, place, event, source) {
+    if (event.shiftKey && this.#last !== null) this.add(await source.range(this.#last, place));
+    else if (this.#ids.has(id)) this.#ids.delete(id);
+    else this.add([id]);
+    this.#last = place;
+    this.#tell();
+  }
+
+  /** Let the pointer draw over pictures of a list, from a mark on. */
+  drawIn(list) {
+    list.addEventListener("pointerdown", (event) => {
+      this.#drawing = event.pointerType === "mouse" && event.button === 0 && event.target.closest(".pick") !== null;
+    });
+    list.addEventListener("pointerover", (event) => {
+      const found = event.target.closest(".tile");
+      if (!this.#drawing || !event.buttons || !found?.dataset.id || found.contains(event.relatedTarget)) return;
+      const before = event.relatedTarget?.closest?.(".tile")?.dataset.id;
+      this.add([before, found.dataset.id].filter(Boolean).map(Number));
+      this.#drew = true;
+    });
+    list.addEventListener("click", (event) => {
+      if (this.#drew) event.stopImmediatePropagation(); // the end of a stroke is no click
+      this.#drew = false;
+    }, { capture: true });
+    addEventListener("pointerup", () => { this.#drawing = false; });
+  }
+
+  #drew = false;
+
+  #tell() {
+    for (const tile of byId("results").querySelectorAll(".tile[data-id]")) mark(tile);
+    for (const listener of this.#listeners) listener(this);
+  }
+}
+
+export const selection = new Selection();
+
+/** Show on a tile whether it is selected. */
+export function mark(tile) {
+  const isPicked = selection.has(Number(tile.dataset.id));
+  tile.classList.toggle("is-picked", isPicked);
+  tile.querySelector(".pick")?.setAttribute("aria-checked", String(isPicked));
+}

@@ -1,0 +1,133 @@
+"""Selecting many pictures, and what is done with them: archives, paths and albums."""
+
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+import sightline
+from browser.conftest import LIMITS, Opener
+from browser.page import first, search, settled, tiles
+from server.served import opening, served
+from sightline.demo import PICTURES
+from sightline.server.app import create_app
+from sightline.server.run import ServedCollection
+
+NAMES = ("owl", "dog", "coffee", "horses", "cat-face", "great-wall")
+
+
+@pytest.fixture
+def own(opened: ServedCollection, tmp_path: Path) -> Iterator[str]:
+    """Where six pictures are served that a test may put into albums."""
+    for name in NAMES:
+        (tmp_path / f"{name}.jpg").write_bytes((PICTURES / f"{name}.jpg").read_bytes())
+    sightline.index(tmp_path, model=opened.model)
+    with opening(tmp_path, LIMITS) as found, served(create_app(found.service)) as address:
+        yield address
+
+
+def pick(page: Page, place: int, **options: object) -> None:
+    tiles(page).nth(place).hover()
+    page.locator("#results .pick").nth(place).click(**options)  # type: ignore[arg-type]
+
+
+def serious(page: Page) -> list[str]:
+    found = Axe().run(page).response["violations"]
+    return [wrong["id"] for wrong in found if wrong["impact"] in ("serious", "critical")]
+
+
+def test_clicks_shift_keys_and_strokes_select(open_page: Opener, own: str) -> None:
+    page = settled(open_page(at=own))
+    expect(page.locator("#selected")).to_be_hidden()
+    pick(page, 0)
+    expect(page.locator("#selected-count")).to_have_text("1 picture selected")
+    pick(page, 3, modifiers=["Shift"])
+    expect(page.locator("#selected-count")).to_have_text("4 pictures selected")
+    tiles(page).nth(1).click()  # while some are selected, a click selects
+    expect(page.locator("#selected-count")).to_have_text("3 pictures selected")
+    expect(page.locator("#viewer")).to_be_hidden()
+    assert serious(page) == []
+    page.keyboard.press("Escape")
+    expect(page.locator("#selected")).to_be_hidden()
+    first(page).focus()
+    page.keyboard.press("x")
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Shift+ArrowRight")
+    expect(page.locator("#selected-count")).to_have_text("3 pictures selected")
+    page.keyboard.press("Control+a")
+    expect(page.locator("#selected-count")).to_have_text("6 pictures selected")
+    page.get_by_role("button", name="Clear").last.click()
+    expect(page.locator("#selected")).to_be_hidden()
+    tiles(page).nth(0).hover()
+    page.locator("#results .pick").nth(0).hover()
+    page.mouse.down()
+    for place in (1, 2):
+        tiles(page).nth(place).hover()
+    page.mouse.up()
+    expect(page.locator("#selected-count")).to_have_text("3 pictures selected")
+
+
+def test_the_selected_are_downloaded_as_an_archive(open_page: Opener, own: str, tmp_path: Path) -> None:
+    page = settled(open_page(at=own))
+    pick(page, 1)
+    pick(page, 2)
+    labels = page.locator(".is-picked .open").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download").click()
+    download.value.save_as(tmp_path / "got.zip")
+    with zipfile.ZipFile(tmp_path / "got.zip") as archive:
+        assert sorted(archive.namelist()) == sorted(labels)
+        assert archive.testzip() is None
+    expect(page.locator("#selected")).to_be_visible()
+
+
+def test_paths_are_copied(open_page: Opener, own: str, tmp_path: Path) -> None:
+    page = settled(open_page(at=own, permissions=["clipboard-read", "clipboard-write"]))
+    pick(page, 0)
+    page.get_by_role("button", name="Copy paths").click()
+    expect(page.locator("#toast")).to_have_text("1 path copied")
+    assert re.search(r"/[\w-]+\.jpg$", page.evaluate("navigator.clipboard.readText()"))
+
+
+def test_albums_and_favourites_are_made_shown_and_left(open_page: Opener, own: str) -> None:
+    page = search(settled(open_page(at=own)), "an animal")
+    pick(page, 0)
+    pick(page, 1)
+    page.get_by_role("button", name="Add to album").click()
+    page.locator("#album-name").fill("Zoo")
+    assert serious(page) == []
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.locator("#toast")).to_have_text("2 pictures added to Zoo")
+    expect(page.locator("#selected")).to_be_hidden()
+    first(page).click()
+    star = page.locator("#viewer-star")
+    star.click()
+    expect(star).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Escape")
+    page.goto(f"{own}/?album=Zoo")
+    expect(page.get_by_role("heading", level=1)).to_have_text("2 pictures")
+    album = page.locator("#album")
+    expect(album.locator("option")).to_have_text(["Any album", "Favourites (1)", "Zoo (2)"])
+    pick(page, 0)
+    page.get_by_role("button", name="Remove from Zoo").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("1 picture")
+    album.select_option("Favourites")
+    expect(tiles(page)).to_have_count(1)
+
+
+def test_a_phone_selects_as_well(open_page: Opener, own: str) -> None:
+    page = open_page(at=own, has_touch=True)
+    page.set_viewport_size({"width": 360, "height": 740})
+    settled(page)
+    page.locator("#results .pick").nth(0).tap()
+    tiles(page).nth(2).tap()
+    expect(page.locator("#selected-count")).to_have_text("2 pictures selected")
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
+    box = page.locator("#selected").bounding_box()
+    assert box
+    assert box["y"] + box["height"] <= 740
+    assert serious(page) == []

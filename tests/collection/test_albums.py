@@ -1,0 +1,73 @@
+"""Albums stay with their pictures, whatever happens to files and catalogs."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import sightline
+from collection.made_up import Instant, picture, put
+from sightline.collection.albums import Albums
+from sightline.errors import CollectionError, QueryError
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    for number in range(4):
+        put(tmp_path / f"{number}.png", picture(number))
+    sightline.index(tmp_path, model=Instant())
+    with sightline.open(tmp_path) as collection:
+        ids = {item.files[0].path: item.id for item in collection.browse()}
+        collection.add_to_album("Trip", [ids["1.png"], ids["2.png"]])
+    return tmp_path
+
+
+def names(photos: Path, where: str) -> set[str]:
+    with sightline.open(photos) as collection:
+        return {item.files[0].path for item in collection.browse(where)}
+
+
+def test_an_album_follows_a_file_that_is_moved(photos: Path) -> None:
+    (photos / "1.png").rename(photos / "renamed.png")
+    sightline.index(photos, model=Instant())
+    assert names(photos, "album = 'Trip'") == {"renamed.png", "2.png"}
+    assert names(photos, "album in ('Trip', 'Other') and name like 'r%'") == {"renamed.png"}
+
+
+def test_albums_survive_a_catalog_that_is_made_again(photos: Path) -> None:
+    for file in photos.glob(".sightline/catalog*"):
+        file.unlink()
+    sightline.index(photos, model=Instant())
+    assert names(photos, "album like 't%'") == {"1.png", "2.png"}
+
+
+def test_several_threads_lose_nothing(tmp_path: Path) -> None:
+    def add(number: int) -> None:
+        for part in range(5):
+            Albums(tmp_path).add("All", [bytes([number, part])])
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(Albums(tmp_path).all()["All"]) == 30
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", "x" * 101])
+def test_a_name_that_cannot_be_shown_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(QueryError, match="name of an album"):
+        Albums(tmp_path).add(name, [b"1"])
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"albums": {"a": ["zz"]}}', '{"albums": 3}'])
+def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "albums").mkdir()
+    (tmp_path / "albums" / "albums.json").write_text(text)
+    with pytest.raises(CollectionError, match=r"albums\.json: cannot be read"):
+        Albums(tmp_path).all()
+
+
+def test_an_album_is_not_compared_with_a_column(photos: Path) -> None:
+    with pytest.raises(QueryError, match="an album is compared with a text"):
+        names(photos, "album = name")

@@ -1,0 +1,119 @@
+"""What is done with results over HTTP: archives, paths and albums."""
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+import sightline
+from server.samples import TOKEN, application, ask, fill, picture
+from server.served import opening, served
+from sightline.server import actions
+from sightline.server.run import ServedCollection
+
+
+@pytest.fixture
+def own(tmp_path: Path, tiny_bundle: Path) -> Iterator[tuple[Path, ServedCollection, httpx.Client]]:
+    """A collection that a test may change, opened and served."""
+    folder = fill(tmp_path / "photos")
+    sightline.index(folder, model=tiny_bundle)
+    with opening(folder) as found, served(application(found)) as address, httpx.Client(base_url=address) as client:
+        yield folder, found, client
+
+
+def ids_of(client: httpx.Client, where: str | None = None) -> dict[str, int]:
+    answer = client.get("/v1/timeline/items", params={"where": where} if where else {}).json()
+    return {item["path"]: item["id"] for item in answer["items"]}
+
+
+def unpacked(answer: httpx.Response) -> dict[str, bytes]:
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-disposition"] == 'attachment; filename="sightline.zip"'
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        assert archive.testzip() is None
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_many_files_come_as_one_archive_byte_for_byte(client: httpx.Client, ids: dict[str, int], photos: Path) -> None:
+    chosen = [ids["beach/1.png"], ids["town/2.png"]]
+    wanted = {name: (photos / name).read_bytes() for name in ("beach/1.png", "town/2.png")}
+    assert unpacked(client.post("/v1/download", json={"ids": chosen})) == wanted
+    assert unpacked(client.post("/v1/download", data={"ids": ",".join(map(str, chosen))})) == wanted
+
+
+def test_a_large_file_is_sent_in_parts(own: tuple[Path, ServedCollection, httpx.Client], tiny_bundle: Path) -> None:
+    folder, _, _ = own
+    data = picture(77) + bytes(3_000_000)
+    (folder / "large.png").write_bytes(data)
+    sightline.index(folder, model=tiny_bundle)
+    with opening(folder) as found, served(application(found)) as address, httpx.Client(base_url=address) as client:
+        assert unpacked(client.post("/v1/download", json={"ids": [ids_of(client)["large.png"]]})) == {"large.png": data}
+
+
+def test_what_is_gone_is_named_in_the_archive(own: tuple[Path, ServedCollection, httpx.Client]) -> None:
+    folder, _, client = own
+    ids = ids_of(client)
+    (folder / "beach" / "1.png").unlink()
+    (folder / "beach" / "3.png").write_bytes(picture(99))
+    chosen = [ids[f"beach/{number}.png"] for number in (1, 3, 5)]
+    found = unpacked(client.post("/v1/download", json={"ids": chosen}))
+    assert set(found) == {"beach/5.png", "MISSING.txt"}
+    assert b"beach/1.png\nbeach/3.png" in found["MISSING.txt"]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"json": {"ids": []}},
+        {"json": {"ids": ["1"]}},
+        {"json": {}},
+        {"data": {"ids": "1,x"}},
+        {"data": {"ids": ""}},
+        {"data": {}},
+    ],
+)
+def test_ids_that_are_none_are_refused(client: httpx.Client, sent: dict[str, object]) -> None:
+    assert client.post("/v1/download", **sent).status_code == 422  # type: ignore[arg-type]
+
+
+def test_items_that_do_not_exist_are_not_found(client: httpx.Client) -> None:
+    for address in ("/v1/download", "/v1/paths", "/v1/albums/Trip"):
+        assert client.post(address, json={"ids": [10**9]}).status_code == 404
+
+
+def test_full_paths_and_folders_are_for_people_at_this_machine(
+    opened: ServedCollection, client: httpx.Client, ids: dict[str, int], photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Path] = []
+    monkeypatch.setattr(actions, "open_folder", shown.append)
+    id = ids["beach/1.png"]
+    assert client.post("/v1/paths", json={"ids": [id]}).json() == {"paths": [str(photos / "beach" / "1.png")]}
+    assert client.post(f"/v1/items/{id}/reveal").status_code == 204
+    assert shown == [photos / "beach"]
+    public = application(opened, host="0.0.0.0", token=TOKEN)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    assert ask(public, "POST", "/v1/paths", json={"ids": [id]}, headers=headers).json() == {"paths": ["beach/1.png"]}
+    assert ask(public, "POST", f"/v1/items/{id}/reveal", headers=headers).status_code == 403
+    assert len(shown) == 1
+
+
+def test_albums_are_kept_listed_and_filtered_by(own: tuple[Path, ServedCollection, httpx.Client]) -> None:
+    _, _, client = own
+    ids = ids_of(client)
+    beach = [id for path, id in ids.items() if path.startswith("beach")]
+    assert client.get("/v1/albums").json() == {"albums": []}
+    client.post("/v1/albums/By the sea", json={"ids": beach})
+    answer = client.post("/v1/albums/Favourites", json={"ids": beach[:1]}).json()
+    assert answer == {"albums": [{"name": "Favourites", "items": 1}, {"name": "By the sea", "items": 4}]}
+    assert set(ids_of(client, "album = 'By the sea'").values()) == set(beach)
+    assert set(ids_of(client, "album != 'By the sea'")) == {path for path in ids if path.startswith("town")}
+    assert len(ids_of(client, "album is null")) == 4
+    hits = client.get("/v1/search", params={"q": "a dog", "where": "album = 'Favourites'"}).json()["hits"]
+    assert [hit["id"] for hit in hits] == beach[:1]
+    assert client.get(f"/v1/items/{beach[0]}").json()["albums"] == ["By the sea", "Favourites"]
+    left = client.post("/v1/albums/By the sea/remove", json={"ids": beach}).json()
+    assert left == {"albums": [{"name": "Favourites", "items": 1}]}
+    assert client.post("/v1/albums/%20", json={"ids": beach}).status_code == 422

@@ -28,7 +28,7 @@ from sightline.errors import SightlineError, UnknownOperatorError
 from sightline.evaluation.encodings import Needs, encode_images, encode_texts, usual_batch
 from sightline.evaluation.pair_scores import match_scores
 from sightline.kernels.graphs import TorchGraph
-from sightline.kernels.pairs import Pairs
+from sightline.kernels.pairs import DevicePairs
 from sightline.media import ImageFile
 from sightline.server.limits import Limits
 from sightline.server.shared_model import SharedModel
@@ -173,7 +173,7 @@ def test_an_evaluation_matches_pairs_whose_states_stay_on_the_gpu(
     monkeypatch.setattr(Bundle, "match", None)  # not asked: the pairs were matched where the states are
     match_scores(on_gpu, texts, images, 2)(*which)
     monkeypatch.undo()
-    monkeypatch.setattr(Pairs, "fit", lambda *given: False)
+    monkeypatch.setattr(DevicePairs, "fit", lambda *given: False)
     np.testing.assert_allclose(match_scores(on_gpu, texts, images, 2)(*which), expected, atol=1e-4)
 
 

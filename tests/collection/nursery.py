@@ -24,7 +24,7 @@ def child(bundle: Path, photos: Path, at: Path, log: Path) -> None:
     """Index in small batches, so that there is much to interrupt, and note what was committed."""
     write = writer.Writer.write
 
-    def noted(writer: writer.Writer, batch: writer.Batch) -> None:
+    def noted(writer: writer.Writer, batch: writer.EncodedBatch) -> None:
         write(writer, batch)
         names = [outcome.found.path for outcome in batch.files if outcome.facts]
         with log.open("a") as file:

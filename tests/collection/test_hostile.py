@@ -14,7 +14,7 @@ from collection.made_up import Instant, contents, picture, put
 from media.sample_pictures import encoded, photo, png_header
 from sightline.bundle import Encoded
 from sightline.collection import Collection, IndexingInterrupted, index
-from sightline.collection.indexing.writer import Batch, Writer
+from sightline.collection.indexing.writer import EncodedBatch, Writer
 from sightline.media import ImageFile
 
 NAMES = [
@@ -134,7 +134,7 @@ def test_ctrl_c_leaves_a_whole_collection_and_the_next_run_goes_on(
     monkeypatch.setattr("sightline.collection.indexing.commits._COMMIT_SECONDS", 0.0)
     write = Writer.write
 
-    def slow(writer: Writer, batch: Batch) -> None:
+    def slow(writer: Writer, batch: EncodedBatch) -> None:
         time.sleep(0.02)
         write(writer, batch)
 

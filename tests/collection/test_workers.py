@@ -11,7 +11,7 @@ from sightline.collection import Report, index
 from sightline.collection.catalog.files import Facts, PendingFile
 from sightline.collection.indexing.batches import encode_in_batches, without_known
 from sightline.collection.indexing.readers import Outcome
-from sightline.collection.indexing.writer import Batch
+from sightline.collection.indexing.writer import EncodedBatch
 from sightline.collection.remote import ray
 from sightline.errors import CollectionError, SightlineError
 
@@ -60,11 +60,11 @@ def test_a_file_that_only_a_worker_does_not_see_ends_the_run_and_one_that_is_gon
     there = put(tmp_path / "a.png", picture(0))
     gone = Outcome(PendingFile(1, b"b.png", "b.png", tmp_path / "b.png"), gone=True)
     report = Report(tmp_path, "images")
-    left = ray._counted(Batch([], [gone, *texts("one")]), report)
+    left = ray._counted(EncodedBatch([], [gone, *texts("one")]), report)
     assert (len(left.files), report.read, report.skipped[0].path) == (1, 2, str(tmp_path / "b.png"))
     unseen = Outcome(PendingFile(1, b"a.png", "a.png", there), gone=True)
     with pytest.raises(CollectionError, match=r"a\.png: exists here, but not on a worker[\s\S]*list of URLs"):
-        ray._counted(Batch([], [unseen]), report)
+        ray._counted(EncodedBatch([], [unseen]), report)
 
 
 def test_a_worker_without_the_model_makes_itself_a_copy_once(

@@ -56,9 +56,9 @@ for scan_ends._AT_ONCE, *are_all in product((4, 1024), (False, True), (False, Tr
     packed = [way.pack_results(best, groups, slack, 16, are_all) for way in (scan_plain, scan_fused)]
     are_exact.append(torch.equal(*packed))
 vectors, queries, allowed = case("in a heap", 500, 64, 3)
-plain = scan.Scan(vectors, "int8", device="cpu").search(queries, 5, allowed)
+plain = scan.FolderScan(vectors, "int8", device="cpu").search(queries, 5, allowed)
 scan._kernels = lambda device: scan_fused
-fused = scan.Scan(vectors, "int8", device="cpu").search(queries, 5, allowed)
+fused = scan.FolderScan(vectors, "int8", device="cpu").search(queries, 5, allowed)
 print(json.dumps([max(errors), all(are_exact), all((a == b).all() for a, b in zip(plain, fused))], default=bool))
 """
 

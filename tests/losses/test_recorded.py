@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from losses.batches import batch, gradients, sources, value
 from sightline.errors import SightlineError
 from sightline.losses import Pairs, Relation, cuda_graph, graph, relation
-from sightline.losses.cuda_graph import Recorded
+from sightline.losses.cuda_graph import CapturedFunction
 from sightline.models import EncodedTensors
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -111,7 +111,7 @@ def test_each_combination_of_shapes_is_recorded_once_and_no_more_than_there_is_r
     played: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cuda_graph, "MOST", 2)
-    function, owner = Recorded(doubled), nn.ReLU()
+    function, owner = CapturedFunction(doubled), nn.ReLU()
     for rows in (3, 4, 3, 5, 4, 5):
         assert torch.equal(function(owner, torch.ones(rows).requires_grad_())[0], torch.full((rows,), 2.0))
     assert played == [((3,),), ((4,),)]
@@ -119,7 +119,7 @@ def test_each_combination_of_shapes_is_recorded_once_and_no_more_than_there_is_r
 
 @pytest.mark.parametrize("change", ["a gradient", "evaluating", "other weights", "frozen weights"])
 def test_what_a_recording_depends_on_is_recorded_anew(played: list[Any], change: str) -> None:
-    function, owner, x = Recorded(doubled), nn.Linear(2, 2), torch.ones(3).requires_grad_()
+    function, owner, x = CapturedFunction(doubled), nn.Linear(2, 2), torch.ones(3).requires_grad_()
     function(owner, x)
     function(owner, x)
     assert len(played) == 1
@@ -137,7 +137,7 @@ def test_what_a_recording_depends_on_is_recorded_anew(played: list[Any], change:
 
 def test_a_shape_is_recorded_when_it_comes_again_and_again(played: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_graph, "SIGHTS", 3)
-    function, x = Recorded(doubled), torch.ones(3).requires_grad_()
+    function, x = CapturedFunction(doubled), torch.ones(3).requires_grad_()
     for expected in (0, 0, 1, 1):
         assert function(nn.ReLU(), x)[0].sum() == 6
         assert len(played) == expected
@@ -146,7 +146,7 @@ def test_a_shape_is_recorded_when_it_comes_again_and_again(played: list[Any], mo
 def test_where_memory_is_too_short_for_a_recording_it_is_computed_as_ever(
     played: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    function, owner = Recorded(doubled), nn.ReLU()
+    function, owner = CapturedFunction(doubled), nn.ReLU()
     function(owner, torch.ones(3).requires_grad_())
     tried = []
 
@@ -161,7 +161,7 @@ def test_where_memory_is_too_short_for_a_recording_it_is_computed_as_ever(
 
 
 def test_recording_leaves_luck_alone_and_what_it_gives_is_ones_own(played: list[Any]) -> None:
-    function, owner = Recorded(doubled), nn.ReLU()
+    function, owner = CapturedFunction(doubled), nn.ReLU()
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
     first = function(owner, torch.ones(2).requires_grad_())[0]

@@ -97,7 +97,7 @@ def test_by_distance_each_caption_of_an_image_draws_for_itself() -> None:
 
 @pytest.mark.parametrize("negatives", ["hardest", "mean", "sum", "distance"])
 def test_several_matrices_of_cosines_at_once_have_the_losses_that_each_has_alone(
-    negatives: triplet.Negatives,
+    negatives: triplet.TripletNegatives,
 ) -> None:
     objective = Triplet(MARGIN, negatives)
     pairs = dataclasses.replace(batch([0, 0, 1, 2, 3], [0, 1, 1, 4]), own_texts=slice(1, 4), own_images=slice(0, 3))

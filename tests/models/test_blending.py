@@ -7,7 +7,7 @@ import tiny
 from sightline.errors import ModelError
 from sightline.models import towers
 from sightline.models.towers import TowerConfig
-from sightline.models.weight_average import blend
+from sightline.training.weight_average import blend
 
 
 @pytest.fixture

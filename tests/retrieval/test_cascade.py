@@ -19,8 +19,8 @@ from sightline.media import to_pixels
 from sightline.retrieval.cascade import Cascade
 from sightline.retrieval.costs import Costs
 from sightline.retrieval.options import SearchOptions
-from sightline.retrieval.plan import resolve
 from sightline.retrieval.relevance import gallery_relevances, relevance
+from sightline.retrieval.stages import resolve
 from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
 

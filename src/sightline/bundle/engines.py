@@ -77,10 +77,10 @@ def gpu_pair_matcher(
 ) -> Callable[[Int64Array, Int64Array], Float32Array] | None:
     """Match by index with all states on the GPU; None where they do not fit there or the engine is no GPU engine."""
     from sightline.kernels.graphs import TorchGraph
-    from sightline.kernels.pairs import Pairs
+    from sightline.kernels.pairs import DevicePairs
 
-    if isinstance(engine, TorchGraph) and Pairs.fit(engine, texts, images):
-        return Pairs(engine, texts, images).match
+    if isinstance(engine, TorchGraph) and DevicePairs.fit(engine, texts, images):
+        return DevicePairs(engine, texts, images).match
     return None
 
 

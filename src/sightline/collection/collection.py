@@ -16,17 +16,16 @@ from sightline.collection.catalog.timeline import Timeline
 from sightline.collection.catalog.where import compile_where
 from sightline.collection.locate import model_for_collection, resolve_location
 from sightline.collection.locks import ReadWriteLock
-from sightline.collection.manifest import Kind, Manifest, check_model, read_manifest, trusted_store
+from sightline.collection.manifest import Manifest, check_model, read_manifest, trusted_store
 from sightline.errors import CollectionError
 from sightline.media import ImageLike
 from sightline.retrieval.cascade import Cascade, Ranking
-from sightline.retrieval.costs import Costs
+from sightline.retrieval.costs import Costs, search_stopwatch
 from sightline.retrieval.duplicates import Duplicates
 from sightline.retrieval.first_stage import Exists
 from sightline.retrieval.options import SearchOptions
-from sightline.retrieval.query import Query
+from sightline.retrieval.query import ItemKind, Query
 from sightline.retrieval.results import Hit, SearchResult
-from sightline.retrieval.stopwatch import search_stopwatch
 from sightline.retrieval.wording import Wording, check_wording
 from sightline.stores.base import Ids, Store
 from sightline.stores.local import LocalStore
@@ -101,7 +100,7 @@ class Collection:
         return f"Collection({str(self.at)!r}: {len(self):,} {self.kind}, model {self.manifest.model})"
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ItemKind:
         """Whether its items are images or texts."""
         return self.manifest.kind
 

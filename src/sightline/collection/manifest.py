@@ -4,19 +4,19 @@ import json
 import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sightline import settings
 from sightline.bundle.model import Model
 from sightline.collection.trust import has_proof, proof_of
 from sightline.errors import CollectionError
 from sightline.files import read_regular, write_atomic
+from sightline.retrieval.query import ItemKind
 from sightline.stores.base import Shape
 
 FORMAT = 1
 MANIFEST_FILE = "manifest.json"
 DEFAULT_FOLDER = ".sightline"
-Kind = Literal["images", "texts"]
 
 _LARGEST = 1 << 20
 _NEW = "Index again into another folder with --at."
@@ -36,7 +36,7 @@ class Manifest:
     """
 
     format: int
-    kind: Kind
+    kind: ItemKind
     model: str
     sha256: str
     shape: Shape
@@ -123,7 +123,7 @@ def check_model(at: Path | str, manifest: Manifest, model: Model) -> None:
     )
 
 
-def check_kind(at: Path, manifest: Manifest, kind: Kind) -> None:
+def check_kind(at: Path, manifest: Manifest, kind: ItemKind) -> None:
     """Refuse texts in a collection of images, and images in one of texts."""
     if manifest.kind != kind:
         raise CollectionError(

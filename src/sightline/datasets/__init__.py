@@ -2,10 +2,9 @@
 
 from sightline.datasets.budget import BudgetSampler
 from sightline.datasets.formats import recognise
-from sightline.datasets.languages import captions_in_any
 from sightline.datasets.mixture import Mixture, MixtureBatch, MixtureSource
 from sightline.datasets.reader import read, read_all
-from sightline.datasets.record import DEFAULT_LANGUAGE, Problem, Record
+from sightline.datasets.record import DEFAULT_LANGUAGE, Problem, Record, captions_in_any
 from sightline.datasets.sampler import Batch, Sampler, all_captions, neighbours, one_caption, shuffled_pairs
 
 __all__ = [

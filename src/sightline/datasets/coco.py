@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sightline.datasets.fields import clean_captions, file_name, key_of, mapping, sequence, shown
-from sightline.datasets.files import json_document
-from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Record, Report
-from sightline.datasets.roots import ImageFolder
+from sightline.datasets.files import ImageFolder, json_document
+from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, OnProblem, Problem, Record
 from sightline.datasets.splits import split_in_name
 from sightline.errors import DataError
 from sightline.media import ImageFile
@@ -20,7 +19,7 @@ _PARTS = ("train2014", "val2014", "train2017", "val2017")
 _Captions = dict[int | str, list[object]]
 
 
-def read_coco(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
+def read_coco(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
     """Read a record for each image in the file's order; one without annotations is a record without captions."""
     document = json_document(path)
     try:
@@ -34,7 +33,7 @@ def read_coco(path: Path, images: Path | None, report: Report) -> Iterator[Recor
         report(Problem(f"{path}:annotations", f"captions of picture {picture!r}, which is not among the images"))
 
 
-def _captions_by_picture(path: Path, annotations: list[object], report: Report) -> _Captions:
+def _captions_by_picture(path: Path, annotations: list[object], report: OnProblem) -> _Captions:
     """Group the captions by image."""
     captions: _Captions = {}
     for number, annotation in enumerate(annotations):
@@ -49,7 +48,7 @@ def _captions_by_picture(path: Path, annotations: list[object], report: Report) 
 
 
 def _records(
-    path: Path, entries: list[object], captions: _Captions, folder: ImageFolder, report: Report
+    path: Path, entries: list[object], captions: _Captions, folder: ImageFolder, report: OnProblem
 ) -> Iterator[Record]:
     """Make the records and take their captions out of `captions`: what is left over belongs to no image."""
     split = split_in_name(path.name)

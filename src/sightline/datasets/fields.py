@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 
-from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Report
+from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, OnProblem, Problem
 from sightline.media import IMAGE_SUFFIXES
 
 
@@ -57,7 +57,7 @@ def key_of(name: str) -> str:
     return path.stem if path.suffix.lower() in IMAGE_SUFFIXES else path.name
 
 
-def captions_of(fields: Mapping[str, object], place: str, report: Report) -> dict[str, tuple[str, ...]] | None:
+def captions_of(fields: Mapping[str, object], place: str, report: OnProblem) -> dict[str, tuple[str, ...]] | None:
     """Find the captions in `captions` (a list, or lists by language) or `caption` (one text); None if neither is there.
 
     An empty caption is reported and dropped; a caption that is not text makes the record broken.
@@ -88,7 +88,7 @@ def label_of(fields: Mapping[str, object]) -> str | None:
     return value.strip() or None
 
 
-def clean_captions(texts: Iterable[object], place: str, report: Report) -> tuple[str, ...]:
+def clean_captions(texts: Iterable[object], place: str, report: OnProblem) -> tuple[str, ...]:
     """Strip captions of surrounding space and keep their order; empty ones are reported and left out."""
     captions = []
     for number, text in enumerate(texts, start=1):

@@ -14,9 +14,8 @@ from operator import itemgetter
 from pathlib import Path
 
 from sightline.datasets.fields import clean_captions, decoded, file_name, key_of
-from sightline.datasets.files import entries_of, numbered_lines
-from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Record, Report
-from sightline.datasets.roots import ImageFolder, image_folders_in
+from sightline.datasets.files import ImageFolder, entries_of, image_folders_in, numbered_lines
+from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, OnProblem, Problem, Record
 from sightline.datasets.splits import canonical_split
 from sightline.media import ImageFile
 
@@ -40,7 +39,7 @@ def spelling_of(first_line: str) -> _Spelling | None:
     return None
 
 
-def read_flickr(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
+def read_flickr(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
     """Read a record for each image; the captions of one image are on neighbouring lines in all these files."""
     splits = _splits_beside(path, report)
     near = [*image_folders_in(path.parent), *image_folders_in(path.parent.parent)]
@@ -51,7 +50,7 @@ def read_flickr(path: Path, images: Path | None, report: Report) -> Iterator[Rec
         yield Record(key, ImageFile(folder.path(name)), {DEFAULT_LANGUAGE: said} if said else {}, splits.get(key))
 
 
-def _captions(path: Path, report: Report) -> Iterator[tuple[str, str]]:
+def _captions(path: Path, report: OnProblem) -> Iterator[tuple[str, str]]:
     """Yield image and caption of each line; the caption may be empty."""
     spelling: _Spelling | None = None
     for number, raw in numbered_lines(path):
@@ -89,7 +88,7 @@ def _comma_separated(line: str, columns: int) -> tuple[str, str]:
     return row[0], row[-1]
 
 
-def _splits_beside(path: Path, report: Report) -> dict[str, str]:
+def _splits_beside(path: Path, report: OnProblem) -> dict[str, str]:
     """Read the split lists, by key; an image in two of them is a problem."""
     splits: dict[str, str] = {}
     for listing in entries_of(path.parent):

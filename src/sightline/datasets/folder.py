@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sightline.datasets.fields import clean_captions, decoded, is_unicode
 from sightline.datasets.files import entries_of, numbered_lines
-from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Record, Report
+from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, OnProblem, Problem, Record
 from sightline.datasets.splits import canonical_split
 from sightline.media import IMAGE_SUFFIXES, ImageFile, find_images
 
@@ -20,7 +20,7 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
 _SPLITS = {"train", "val", "test"}
 
 
-def read_folder(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
+def read_folder(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
     """Read every image under `path`, sorted; its key is its path below. `images` is not used."""
     caption_files = lru_cache(maxsize=64)(_caption_files)
     for picture in find_images(path, lambda error: report(Problem(error.name, error.reason))):
@@ -53,7 +53,7 @@ def _caption_files(folder: Path) -> dict[str, list[tuple[str, Path]]]:
     return files
 
 
-def _captions(text: Path, report: Report) -> tuple[str, ...]:
+def _captions(text: Path, report: OnProblem) -> tuple[str, ...]:
     captions: tuple[str, ...] = ()
     for number, raw in numbered_lines(text):
         place = f"{text}:{number}"

@@ -14,13 +14,13 @@ from sightline.datasets.jsonl import read_jsonl
 from sightline.datasets.karpathy import read_karpathy
 from sightline.datasets.multi30k import parts_of, read_multi30k
 from sightline.datasets.paths import files_of
-from sightline.datasets.record import BrokenRecordError, Record, Report
+from sightline.datasets.record import BrokenRecordError, OnProblem, Record
 from sightline.datasets.regions.store import is_region_store, read_region_store
 from sightline.datasets.shards import is_shard, read_shard
 from sightline.errors import DataError
 from sightline.media import find_images
 
-Reader = Callable[[Path, Path | None, Report], Iterator[Record]]
+Reader = Callable[[Path, Path | None, OnProblem], Iterator[Record]]
 """Reads one file or folder: where it is, the folder of its images if the user gave one, and whom to tell."""
 
 READERS: dict[str, Reader] = {

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from sightline.datasets.fields import captions_of, file_name, is_unicode, json_object, label_of, shown
 from sightline.datasets.files import numbered_lines
-from sightline.datasets.record import BrokenRecordError, Problem, Record, Report
+from sightline.datasets.record import BrokenRecordError, OnProblem, Problem, Record
 from sightline.datasets.splits import canonical_split
 from sightline.media import ImageFile
 
 
-def read_jsonl(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
+def read_jsonl(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
     """Read the records of a file in order; blank lines are ignored."""
     root = images or path.parent
     current: Record | None = None
@@ -41,7 +41,7 @@ def read_jsonl(path: Path, images: Path | None, report: Report) -> Iterator[Reco
         yield current
 
 
-def _record(fields: dict[str, object], root: Path, place: str, report: Report) -> Record:
+def _record(fields: dict[str, object], root: Path, place: str, report: OnProblem) -> Record:
     name = file_name(fields.get("image"), "'image'")
     captions = captions_of(fields, place, report)
     if captions is None:

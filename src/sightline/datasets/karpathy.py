@@ -8,15 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sightline.datasets.fields import clean_captions, file_name, key_of, mapping, sequence
-from sightline.datasets.files import json_document
-from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Record, Report
-from sightline.datasets.roots import ImageFolder, image_folders_in
+from sightline.datasets.files import ImageFolder, image_folders_in, json_document
+from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, OnProblem, Problem, Record
 from sightline.datasets.splits import canonical_split
 from sightline.errors import DataError
 from sightline.media import ImageFile
 
 
-def read_karpathy(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
+def read_karpathy(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
     """Read the records in the file's order; `restval`, the part of COCO's val that everyone trains on, is `train`."""
     roots = [images] if images else image_folders_in(path.parent)
     folders: dict[str, ImageFolder] = {}
@@ -40,7 +39,7 @@ def read_karpathy(path: Path, images: Path | None, report: Report) -> Iterator[R
         yield Record(key_of(name), ImageFile(folders[below].path(name)), captions, canonical_split(split))
 
 
-def _captions(fields: dict[str, object], place: str, report: Report) -> dict[str, tuple[str, ...]]:
+def _captions(fields: dict[str, object], place: str, report: OnProblem) -> dict[str, tuple[str, ...]]:
     sentences = sequence(fields.get("sentences"), "'sentences'")
     raw = [mapping(sentence, "a sentence").get("raw") for sentence in sentences]
     captions = clean_captions(raw, place, report)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sightline.datasets.fields import clean_captions, decoded, file_name, key_of
-from sightline.datasets.files import entries_of, numbered_lines
-from sightline.datasets.record import BrokenRecordError, Problem, Record, Report
-from sightline.datasets.roots import ImageFolder, image_folders_in
+from sightline.datasets.files import ImageFolder, entries_of, image_folders_in, numbered_lines
+from sightline.datasets.record import BrokenRecordError, OnProblem, Problem, Record
 from sightline.datasets.splits import canonical_split, split_in_name
 from sightline.errors import DataError
 from sightline.media import ImageFile
@@ -25,7 +24,7 @@ _LISTS = ("{}_images.txt", "{}.images.txt", "{}.txt")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SplitFiles:
     """One split: the list of images and, by language, the files parallel to it."""
 
     name: str
@@ -33,7 +32,7 @@ class Part:
     captions: dict[str, list[Path]]
 
 
-def parts_of(folder: Path) -> list[Part]:
+def parts_of(folder: Path) -> list[SplitFiles]:
     """Find the parts that a folder holds, by name; captions without a list of images make no part."""
     files: dict[str, list[tuple[str, int, Path]]] = {}
     for path in entries_of(folder):
@@ -46,11 +45,11 @@ def parts_of(folder: Path) -> list[Part]:
         for language, _, path in sorted(files[name]):
             captions.setdefault(language, []).append(path)
         if listing := _listing(folder, name):
-            parts.append(Part(name, listing, captions))
+            parts.append(SplitFiles(name, listing, captions))
     return parts
 
 
-def read_multi30k(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
+def read_multi30k(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
     """Read every part of a folder.
 
     The split is the part's name: `test_2016_flickr` and `test_2017_mscoco` stay apart, they are different test sets.
@@ -61,7 +60,7 @@ def read_multi30k(path: Path, images: Path | None, report: Report) -> Iterator[R
         yield from _records(part, folder, report)
 
 
-def _records(part: Part, folder: ImageFolder, report: Report) -> Iterator[Record]:
+def _records(part: SplitFiles, folder: ImageFolder, report: OnProblem) -> Iterator[Record]:
     columns = [(language, path) for language, paths in part.captions.items() for path in paths]
     rows = zip(numbered_lines(part.listing), *(numbered_lines(path) for _, path in columns), strict=True)
     for (number, raw_name), *texts in rows:
@@ -86,7 +85,7 @@ def _listing(folder: Path, part: str) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _check_parallel(part: Part) -> None:
+def _check_parallel(part: SplitFiles) -> None:
     files = [part.listing, *(path for paths in part.captions.values() for path in paths)]
     counts = {path: sum(1 for _ in numbered_lines(path)) for path in files}
     if len(set(counts.values())) > 1:

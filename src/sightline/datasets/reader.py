@@ -1,14 +1,42 @@
 """Reading captioned images, whatever format they come in."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sightline.datasets.formats import READERS, format_of
-from sightline.datasets.keys import Keys
 from sightline.datasets.paths import files_of
-from sightline.datasets.record import BrokenRecordError, Problem, Record, Report, stop_at
+from sightline.datasets.record import BrokenRecordError, OnProblem, Problem, Record, stop_at
 from sightline.datasets.splits import canonical_split
 from sightline.errors import DataError
+
+
+class Keys:
+    """The keys used during one reading.
+
+    Two different images from two files may have the same key, because many tools count every shard from zero: the
+    later one is renamed after its file, `shard-001/000017`. A key that occurs twice in one file, or twice for the same
+    image, is refused: that image would be in the gallery twice, or in both train and test.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[str, tuple[Path, str]] = {}
+
+    def admit(self, record: Record, file: Path) -> Record:
+        """Return the record with a unique key, or raise `BrokenRecordError`."""
+        here = (file, record.image.name)
+        there = self._given.setdefault(record.key, here)
+        if there is here:
+            return record
+        renamed = f"{file.name.partition('.')[0]}/{record.key}"
+        same_file, same_picture = there[0] == file, there[1] == here[1]
+        if same_file or same_picture or renamed in self._given:
+            raise BrokenRecordError(
+                f"the key {record.key!r} ({here[1]}) is already that of {there[1]} in {there[0]}; "
+                "list each image once, with all its captions, or give it its own key"
+            )
+        self._given[renamed] = here
+        return replace(record, key=renamed)
 
 
 def read(
@@ -16,7 +44,7 @@ def read(
     *,
     split: str | None = None,
     images: str | Path | None = None,
-    on_problem: Report | None = None,
+    on_problem: OnProblem | None = None,
 ) -> Iterator[Record]:
     """Read the records of the data set at `path`, one by one and in its order.
 
@@ -39,7 +67,7 @@ def read_all(
     *,
     split: str | None = None,
     images: str | Path | None = None,
-    on_problem: Report | None = None,
+    on_problem: OnProblem | None = None,
 ) -> list[Record]:
     """Read several data sets into one list, in the order given; the options are those of `read`, for each of them.
 
@@ -52,7 +80,7 @@ def read_all(
 
 
 def _read(
-    path: str | Path, split: str | None, images: str | Path | None, report: Report, keys: Keys
+    path: str | Path, split: str | None, images: str | Path | None, report: OnProblem, keys: Keys
 ) -> Iterator[Record]:
     """Check the paths at once, so that mistakes are raised early; then read lazily."""
     root = Path(images) if images is not None else None
@@ -63,7 +91,7 @@ def _read(
     return _of_split(records, canonical_split(split) if split is not None else None, path)
 
 
-def _unique(files: list[tuple[Path, str]], images: Path | None, report: Report, keys: Keys) -> Iterator[Record]:
+def _unique(files: list[tuple[Path, str]], images: Path | None, report: OnProblem, keys: Keys) -> Iterator[Record]:
     for file, format_name in files:
         for record in READERS[format_name](file, images, report):
             try:

@@ -1,6 +1,6 @@
 """A captioned image of a data set, and problems with records that cannot be read."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sightline.errors import DataError
@@ -49,7 +49,7 @@ class Problem:
         return f"{self.place}: {self.reason}"
 
 
-Report = Callable[[Problem], None]
+OnProblem = Callable[[Problem], None]
 """Told of each problem. It returns to have the record skipped, or raises to end the reading."""
 
 
@@ -63,3 +63,17 @@ def stop_at(problem: Problem) -> None:
         str(problem),
         "Repair or remove it, or skip such records with --skip-broken or, in Python, `on_problem`.",
     )
+
+
+def captions_in_any(record: Record, languages: str | Sequence[str]) -> tuple[str, ...]:
+    """The captions of a record in one language or several; it must have at least one of them."""
+    if isinstance(languages, str):
+        return record.captions_in(languages)
+    captions = tuple(caption for language in languages for caption in record.captions.get(language, ()))
+    if not captions:
+        raise DataError(
+            f"record {record.key!r} ({record.image.name}): wanted captions in one of {', '.join(languages)}, "
+            f"has {', '.join(sorted(record.captions)) or 'no captions at all'}",
+            "Add one of its languages, or leave out the records that lack them.",
+        )
+    return captions

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sightline.datasets.fields import captions_of, clean_captions, decoded, is_unicode, json_object, label_of, shown
-from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Record, Report
+from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, OnProblem, Problem, Record
 from sightline.datasets.splits import split_in_name
 from sightline.media import IMAGE_SUFFIXES, ImageBytes, ImageSlice, ImageSource
 from sightline.media.archive import StrictMember
@@ -34,7 +34,7 @@ def is_shard(path: Path) -> bool:
     return path.name.lower().endswith(SHARD_SUFFIXES)
 
 
-def read_shard(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
+def read_shard(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
     """Read the records of one shard in their order; `images` is not used.
 
     A key is the member's path up to the first dot of its base name (WebDataset's rule); members without a key or
@@ -77,7 +77,7 @@ class _Item:
         return self.pictures[0]
 
 
-def _items(path: Path, report: Report) -> Iterator[_Item]:
+def _items(path: Path, report: OnProblem) -> Iterator[_Item]:
     compressed = path.name.lower().endswith(COMPRESSED_SUFFIXES)
     item: _Item | None = None
     last = ""
@@ -129,7 +129,9 @@ def _take(
             item.pictures.append(ImageBytes(f"{archive}:{member.name}", data))
 
 
-def _captions(item: _Item, fields: dict[str, object] | None, place: str, report: Report) -> dict[str, tuple[str, ...]]:
+def _captions(
+    item: _Item, fields: dict[str, object] | None, place: str, report: OnProblem
+) -> dict[str, tuple[str, ...]]:
     """From `captions` or `caption` in the JSON, or else from the text file; img2dataset writes the same in both."""
     table = captions_of(fields, place, report) if fields is not None else None
     if not table and "txt" in item.texts:

@@ -11,7 +11,7 @@ from sightline.arrays import Float32Array, Int64Array
 from sightline.bundle.encoded import Encoded
 from sightline.bundle.model import Model
 from sightline.bundle.ragged import Ragged, RaggedBuilder
-from sightline.datasets.record import Problem, Report
+from sightline.datasets.record import OnProblem, Problem
 from sightline.device import Device
 from sightline.errors import EvaluationError, MediaError, ModelError
 from sightline.media import ImageSource, load_pixels, stack_inputs
@@ -83,7 +83,7 @@ def encode_images(
     needs: Needs,
     batch_size: int,
     progress: Progress | None = None,
-    on_problem: Report | None = None,
+    on_problem: OnProblem | None = None,
 ) -> tuple[Encodings, Int64Array]:
     """Encode all images that can be read, and say which: indices into `sources`, ascending.
 
@@ -136,7 +136,9 @@ class SharedImages:
         row = {sources[index].name: row for row, index in enumerate(readable)}
         return SharedImages(encodings, row, {problem.place: problem for problem in found})
 
-    def taken(self, sources: Sequence[ImageSource], on_problem: Report | None = None) -> tuple[Encodings, Int64Array]:
+    def taken(
+        self, sources: Sequence[ImageSource], on_problem: OnProblem | None = None
+    ) -> tuple[Encodings, Int64Array]:
         """Give what `encode_images` would give of these images, and tell what it would tell."""
         for source in sources:
             if on_problem and source.name in self.unreadable:

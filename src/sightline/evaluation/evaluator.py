@@ -25,10 +25,9 @@ from sightline.evaluation.ranking import candidates_from_embeddings, ranks_after
 from sightline.evaluation.result import Evaluation, FoldRanks
 from sightline.evaluation.test_set import Questions, Translator, translated
 from sightline.retrieval.candidates import Candidates
+from sightline.retrieval.costs import Stopwatch
 from sightline.retrieval.options import SearchOptions
-from sightline.retrieval.plan import Plan, resolve
-from sightline.retrieval.stages import Score
-from sightline.retrieval.stopwatch import Stopwatch
+from sightline.retrieval.stages import Plan, Score, resolve
 
 PARTS = ("encode_images", "encode_texts", "rank", "late", "match")
 """What the seconds of a result are counted for."""

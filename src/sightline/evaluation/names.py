@@ -18,7 +18,7 @@ from sightline.evaluation.metrics import Ranks, recall, text_to_image_ranks
 from sightline.evaluation.pair_scores import match_scores
 from sightline.evaluation.ranking import candidates_from_embeddings, ranks_after_stages
 from sightline.evaluation.result import plain
-from sightline.retrieval.stopwatch import Stopwatch
+from sightline.retrieval.costs import Stopwatch
 
 PROMPTS = (
     "a photo of a {}.",

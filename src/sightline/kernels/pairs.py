@@ -32,12 +32,12 @@ class RaggedStates(Protocol):
         ...
 
 
-class Pairs:
+class DevicePairs:
     """The states of texts and of images on the device of a matcher's graph."""
 
     def __init__(self, graph: TorchGraph, texts: RaggedStates, images: RaggedStates) -> None:
         self._graph = graph
-        self._texts, self._images = _Sent(texts, graph.device), _Sent(images, graph.device)
+        self._texts, self._images = _DeviceRows(texts, graph.device), _DeviceRows(images, graph.device)
 
     @staticmethod
     def fit(graph: TorchGraph, texts: RaggedStates, images: RaggedStates) -> bool:
@@ -64,7 +64,7 @@ class Pairs:
         return logits
 
 
-class _Sent:
+class _DeviceRows:
     """The rows of many items on a device."""
 
     def __init__(self, items: RaggedStates, device: torch.device) -> None:

@@ -23,7 +23,7 @@ from sightline.errors import ModelError
 from sightline.kernels import scan_plain
 from sightline.kernels.scan_near import Ids, Near, joined
 from sightline.kernels.scan_plain import Cut, Rounded, every_score, in_one_digit
-from sightline.kernels.scan_recorded import Recorded
+from sightline.kernels.scan_recorded import CapturedScan
 
 Dtype = Literal["float16", "int8"]
 Vectors = Tensor | npt.NDArray[np.floating[Any]]
@@ -58,7 +58,7 @@ class Scan:
         self._error = 0.0  # the largest norm of a vector's rounding error
         self._allowed = torch.empty(0, dtype=torch.bool, device=self._device)
         self._allows: object = self  # the filter that `_allowed` was made of
-        self._recorded: dict[tuple[int, int], Recorded] = {}
+        self._recorded: dict[tuple[int, int], CapturedScan] = {}
         self.append(vectors)
 
     def __len__(self) -> int:
@@ -130,7 +130,7 @@ class Scan:
         batch = next(batch for batch in BATCHES if batch >= len(queries))
         if (batch, wanted) not in self._recorded:
             shape = batch, queries.shape[1]
-            self._recorded[batch, wanted] = Recorded(lambda asked: self._steps(asked, wanted), shape, self._device)
+            self._recorded[batch, wanted] = CapturedScan(lambda asked: self._steps(asked, wanted), shape, self._device)
         return self._recorded[batch, wanted](queries)
 
     def _steps(self, queries: Tensor, wanted: int) -> Tensor:

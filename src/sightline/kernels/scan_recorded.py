@@ -10,7 +10,7 @@ from torch import Tensor
 from sightline.device import CAPTURING
 
 
-class Recorded:
+class CapturedScan:
     """Steps for queries of one shape as a CUDA graph, copies from and to CPU memory included.
 
     steps: from queries [batch, dim] on the device to an answer [batch, n] of int32, always with the same tensors.

@@ -142,3 +142,10 @@ def check_scores(loss: str, on: str) -> frozenset[Field]:
     if on not in get_args(Scores):
         raise ModelError(f"{loss} on {on!r}", f"Give one of {', '.join(get_args(Scores))}.")
     return frozenset({on})  # type: ignore[arg-type]
+
+
+def check_chunk(chunk: int) -> int:
+    """Refuse a negative number of pairs."""
+    if chunk < 0:
+        raise ModelError(f"chunk {chunk}", "Give a number of pairs, or 0 for all at once.")
+    return chunk

@@ -35,7 +35,7 @@ class _Recordings:
     most: int = field(default_factory=lambda: MOST)
 
 
-class Recorded:
+class CapturedFunction:
     """A function of a module and tensors, captured for each combination of shapes that occurs several times.
 
     The function must not synchronise with the GPU, nor branch on tensor values; random numbers must come from the GPU's
@@ -122,7 +122,7 @@ class _Once(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, recorded: Recorded, turn: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, recorded: CapturedFunction, turn: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         ctx.recorded, ctx.turn = recorded, turn
         return tuple(one.detach() for one in tensors)

@@ -33,7 +33,7 @@ class Blocks(NamedTuple):
         return torch.cat([torch.cat(row, 1) for row in rows])
 
 
-class Graph(NamedTuple):
+class BatchGraph(NamedTuple):
     """connected: A, bool; relevance: S, float32, both in blocks."""
 
     connected: Blocks
@@ -121,7 +121,7 @@ class AssociationGraph(nn.Module):
         self.share, self.k, self.chunk = share, k, chunk
         self.to_text, self.to_image = (nn.Sequential(nn.Linear(k, k), nn.ReLU(), nn.Linear(k, 1)) for _ in range(2))
 
-    def forward(self, pairs: Pairs) -> Graph:
+    def forward(self, pairs: Pairs) -> BatchGraph:
         """Connect and weigh the images and texts of a batch."""
         images, texts = pairs.images.embedding.float(), pairs.texts.embedding.float()
         to_text, to_image = matched(pairs, self.k, self.chunk)
@@ -132,7 +132,7 @@ class AssociationGraph(nn.Module):
             self.to_image(to_image.best).squeeze(2) + to_image.overall,
             closeness(alike.text_text),
         )
-        return Graph(_connected(alike, self.share), relevance)
+        return BatchGraph(_connected(alike, self.share), relevance)
 
 
 @torch.no_grad()

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from sightline.errors import ModelError
-from sightline.losses.base import Loss, Pairs
-from sightline.losses.match_scores import check_chunk, match_logits
+from sightline.losses.base import Loss, Pairs, check_chunk
+from sightline.losses.matching import match_logits
 from sightline.losses.negative_sampling import draw_several, uniform
 from sightline.models.retriever import Retriever
 

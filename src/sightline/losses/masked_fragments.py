@@ -7,9 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.errors import ModelError
-from sightline.losses.base import Loss, Pairs
+from sightline.losses.base import Loss, Pairs, check_chunk
 from sightline.losses.masking import PredictionHead, check_share, hide, in_chunks, mean_of_items, own_inputs
-from sightline.losses.match_scores import check_chunk
 from sightline.losses.negative_sampling import uniform
 from sightline.models.fragments import clusters
 from sightline.models.masking import (
@@ -23,7 +22,7 @@ from sightline.models.masking import (
 )
 from sightline.models.retriever import Retriever
 
-Target = Literal["features", "classes"]
+MaskTarget = Literal["features", "classes"]
 
 
 class MaskedFragments(Loss):
@@ -58,7 +57,7 @@ class MaskedFragments(Loss):
 
     def __init__(
         self,
-        target: Target = "features",
+        target: MaskTarget = "features",
         fused: bool = True,
         share: float = 0.15,
         classes: int = 256,
@@ -66,8 +65,8 @@ class MaskedFragments(Loss):
         chunk: int = 0,
     ) -> None:
         super().__init__()
-        if target not in get_args(Target):
-            raise ModelError(f"masked_fragments target {target!r}", f"Give one of {', '.join(get_args(Target))}.")
+        if target not in get_args(MaskTarget):
+            raise ModelError(f"masked_fragments target {target!r}", f"Give one of {', '.join(get_args(MaskTarget))}.")
         if classes < 2 or temperature <= 0:
             raise ModelError(
                 f"masked_fragments of {classes} classes at temperature {temperature}",

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.losses.base import Loss, Pairs
+from sightline.losses.base import Loss, Pairs, check_chunk
 from sightline.losses.masking import (
     PredictionHead,
     between_ends,
@@ -14,7 +14,6 @@ from sightline.losses.masking import (
     mean_of_items,
     own_inputs,
 )
-from sightline.losses.match_scores import check_chunk
 from sightline.losses.negative_sampling import uniform
 from sightline.models.masking import read_with_gaps, two_towers
 from sightline.models.retriever import Retriever, Tokens

@@ -5,18 +5,45 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from sightline.errors import ModelError
-from sightline.losses.base import Loss, Pairs
-from sightline.losses.match_scores import check_chunk, match_logits
+from sightline.losses.base import Loss, Pairs, check_chunk
 from sightline.losses.negative_sampling import draw, uniform
 from sightline.models.retriever import Retriever
 
-Negatives = Literal["random", "hard"]
+
+def match_logits(pairs: Pairs, model: Retriever, texts: Tensor, images: Tensor, chunk: int = 0) -> Tensor:
+    """Logits [n], float32, that texts and images of the batch, given by their rows [n], belong together.
+
+    chunk: this many pairs at a time, again in the backward pass; 0 is all at once.
+    """
+    text_states, image_states = pairs.texts.states, pairs.images.states
+    if text_states is None or image_states is None:
+        raise ModelError("matching needs states to match, and this model has none", "Build it with a matcher.")
+    if not len(texts):
+        return (text_states[:0].sum() + image_states[:0].sum()).float().expand(0)
+
+    def judged(texts: Tensor, images: Tensor) -> Tensor:
+        # A row is in many pairs: the backward pass of index_select adds up, where that of indexing sorts first.
+        return model.match(
+            text_states.index_select(0, texts),
+            pairs.texts.mask[texts],
+            image_states.index_select(0, images),
+            pairs.images.mask[images],
+        )
+
+    if not 0 < chunk < len(texts):
+        return judged(texts, images).float()
+    parts = zip(torch.split(texts, chunk), torch.split(images, chunk), strict=True)
+    return torch.cat([checkpoint(judged, *part, use_reentrant=False) for part in parts]).float()
+
+
+MatchNegatives = Literal["random", "hard"]
 PerPositive = Literal["one", "both"]
 
 
-class Candidates(NamedTuple):
+class SampledPairs(NamedTuple):
     """Pairs to be matched: rows of texts [n] and images [n], whether they belong together [n], and weights [n]."""
 
     texts: Tensor
@@ -64,14 +91,14 @@ class Matching(Loss):
 
     def __init__(
         self,
-        negatives: Negatives = "hard",
+        negatives: MatchNegatives = "hard",
         per_positive: PerPositive = "both",
         temperature: float = 0.07,
         chunk: int = 0,
     ) -> None:
         super().__init__()
-        if negatives not in get_args(Negatives):
-            raise ModelError(f"matching negatives {negatives!r}", f"Give one of {', '.join(get_args(Negatives))}.")
+        if negatives not in get_args(MatchNegatives):
+            raise ModelError(f"matching negatives {negatives!r}", f"Give one of {', '.join(get_args(MatchNegatives))}.")
         if per_positive not in get_args(PerPositive):
             raise ModelError(
                 f"matching per_positive {per_positive!r}", f"Give one of {', '.join(get_args(PerPositive))}."
@@ -90,7 +117,7 @@ class Matching(Loss):
         return F.binary_cross_entropy_with_logits(logits, chosen.labels, chosen.weights, reduction="sum")
 
     @torch.no_grad()
-    def choose(self, pairs: Pairs, generator: torch.Generator) -> Candidates:
+    def choose(self, pairs: Pairs, generator: torch.Generator) -> SampledPairs:
         """Choose the pairs of this process's own texts: positives, then replaced images, then replaced texts."""
         positive, negative = pairs.own, pairs.negative
         rows = torch.arange(len(positive), device=positive.device)
@@ -111,7 +138,7 @@ class Matching(Loss):
         alone = image[lose_text]
         other_text = draw(likely.T[alone], negative.T[alone], numbers[1, lose_text])
         weights = torch.cat([negatives[kept], torch.ones_like(lose_image), torch.ones_like(lose_text)])
-        return Candidates(
+        return SampledPairs(
             texts=torch.cat([kept, lose_image, other_text]),
             images=torch.cat([image[kept], other_image, alone]),
             labels=(torch.arange(len(weights), device=own.device) < len(kept)).float(),

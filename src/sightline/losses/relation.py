@@ -8,10 +8,10 @@ from torch.nn import functional as F
 
 from sightline.errors import ModelError
 from sightline.losses.base import Field, Loss, Pairs
-from sightline.losses.cuda_graph import Recorded
-from sightline.losses.graph import AssociationGraph, Graph, relevance_loss
+from sightline.losses.cuda_graph import CapturedFunction
+from sightline.losses.graph import AssociationGraph, BatchGraph, relevance_loss
 from sightline.losses.relation_mechanisms import MECHANISMS, Among, Fusion, Mechanism, Standalone
-from sightline.losses.triplet import Negatives, Triplet
+from sightline.losses.triplet import Triplet, TripletNegatives
 from sightline.models.retriever import EncodedTensors, Retriever
 
 _WORDS = 8
@@ -58,7 +58,7 @@ class Relation(Loss):
         self,
         mechanism: Mechanism = "fusion",
         margin: float = 0.2,
-        negatives: Negatives = "distance",
+        negatives: TripletNegatives = "distance",
         nearest: float = 0.5,
         farthest: float = 1.7,
         connected: float = 0.5,
@@ -91,7 +91,7 @@ class Relation(Loss):
         self.triplet = Triplet(margin, negatives, nearest, farthest)
         self.graph = AssociationGraph(connected, matches, chunk)
         self.attention: Fusion | Standalone | None = None
-        self._recorded = Recorded(_loss)
+        self._recorded = CapturedFunction(_loss)
         weighs = regularisation > 0 or (relevance > 0 and among != "intra")
         fields: set[Field] = {"embedding", "fragments"} if weighs else {"embedding"}
         self.needs = frozenset(fields)
@@ -133,7 +133,7 @@ class Relation(Loss):
         parts = torch.cat([losses.detach(), stray.detach()[None]])
         return (loss + self.regularisation * stray if self.regularisation else loss), parts
 
-    def _cosines(self, pairs: Pairs, graph: Graph) -> Tensor:
+    def _cosines(self, pairs: Pairs, graph: BatchGraph) -> Tensor:
         """Cosines of u with v, u with v̄, ū with v, and ū with v̄: [4, texts, images]."""
         if self.attention is None:
             raise ModelError("relation does not know the embedding dimension", "Call fit(model) first.")

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from sightline.losses.graph import Graph
+from sightline.losses.graph import BatchGraph
 from sightline.models.attention import Attending, FeedForward, hide
 
 Mechanism = Literal["fusion", "standalone"]
@@ -22,7 +22,7 @@ class Fusion(nn.Module):
         self.attend = nn.ModuleList(Attending(dim, heads, dropout) for _ in range(layers))
         self.feed_forward = nn.ModuleList(FeedForward(dim, dropout) for _ in range(layers))
 
-    def forward(self, images: Tensor, texts: Tensor, graph: Graph) -> tuple[Tensor, Tensor]:
+    def forward(self, images: Tensor, texts: Tensor, graph: BatchGraph) -> tuple[Tensor, Tensor]:
         """Enhance images [I, dim] and texts [T, dim]."""
         counts = [len(images), len(texts)]
         connected = graph.connected.joined()
@@ -47,7 +47,7 @@ class Standalone(nn.Module):
             nn.ModuleList(_Branch(dim, heads, dropout, among) for _ in range(layers)) for _ in range(2)
         )
 
-    def forward(self, images: Tensor, texts: Tensor, graph: Graph) -> tuple[Tensor, Tensor]:
+    def forward(self, images: Tensor, texts: Tensor, graph: BatchGraph) -> tuple[Tensor, Tensor]:
         """Enhance images [I, dim] and texts [T, dim]."""
         blocks = zip(graph.relevance, graph.connected, strict=True)
         image_image, image_text, text_image, text_text = (hide(self.weight * s, a) for s, a in blocks)

@@ -11,7 +11,7 @@ from sightline.losses.base import Loss, Pairs, Scores, check_scores
 from sightline.losses.negative_sampling import draw_each, inverse_density, uniform
 from sightline.models.retriever import Retriever
 
-Negatives = Literal["hardest", "mean", "sum", "distance"]
+TripletNegatives = Literal["hardest", "mean", "sum", "distance"]
 
 
 class Triplet(Loss):
@@ -54,14 +54,16 @@ class Triplet(Loss):
     def __init__(
         self,
         margin: float = 0.1,
-        negatives: Negatives = "hardest",
+        negatives: TripletNegatives = "hardest",
         nearest: float = 0.5,
         farthest: float = 1.7,
         on: Scores = "embedding",
     ) -> None:
         super().__init__()
-        if negatives not in get_args(Negatives):
-            raise ModelError(f"triplet negatives {negatives!r}", f"Give one of {', '.join(get_args(Negatives))}.")
+        if negatives not in get_args(TripletNegatives):
+            raise ModelError(
+                f"triplet negatives {negatives!r}", f"Give one of {', '.join(get_args(TripletNegatives))}."
+            )
         if not 0 < nearest < farthest <= 2:
             raise ModelError(
                 f"triplet distances from {nearest} to {farthest}",

@@ -11,8 +11,7 @@ from PIL import ExifTags, Image, ImageFile
 
 from sightline.errors import MediaError, MissingDecoderError
 from sightline.media.colour import to_rgb
-from sightline.media.completeness import is_cut_off
-from sightline.media.diagnosis import CONVERT, COPY_AGAIN, diagnose
+from sightline.media.diagnosis import CONVERT, COPY_AGAIN, diagnose, is_cut_off
 from sightline.media.file_types import FileType, detect_type
 from sightline.media.frame import FramedImage
 from sightline.media.limits import (

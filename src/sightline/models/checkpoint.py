@@ -23,8 +23,7 @@ from sightline.errors import ModelError
 from sightline.models.dual_config import DualStreamConfig
 from sightline.models.dual_stream import DualStream
 from sightline.models.single_stream import SingleStream, SingleStreamConfig
-from sightline.models.tokenizer_backend import backend_of
-from sightline.models.towers import TowerConfig
+from sightline.models.towers import TowerConfig, backend_of
 
 FORMAT = 1
 Config: TypeAlias = DualStreamConfig | SingleStreamConfig

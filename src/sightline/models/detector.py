@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import AutoImageProcessor, AutoModelForObjectDetection, BaseImageProcessor, PreTrainedModel
 
 from sightline.bundle.layout import HUB_PREFIX
-from sightline.datasets.record import Problem, Record, Report, stop_at
+from sightline.datasets.record import OnProblem, Problem, Record, stop_at
 from sightline.datasets.regions import Found
 from sightline.errors import MediaError, ModelError
 from sightline.media import open_image
@@ -76,7 +76,7 @@ class Detector:
         features = out.last_hidden_state[0, -queries:].float()  # YOLOS has its patches before them
         return Detections(_corners(out.pred_boxes[0].float()), classes, confidence, features)
 
-    def find(self, records: Iterable[Record], on_problem: Report | None = None) -> Iterator[Found]:
+    def find(self, records: Iterable[Record], on_problem: OnProblem | None = None) -> Iterator[Found]:
         """Detect the regions of every image of a data set; records keep their captions, split and key.
 
         on_problem: told of each that cannot be opened, which is then skipped; else the first one is a `DataError`.

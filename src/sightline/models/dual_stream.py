@@ -13,7 +13,7 @@ from sightline.models import towers
 from sightline.models.aligned_matcher import AlignedMatcher, AlignedStates
 from sightline.models.dual_config import DualStreamConfig
 from sightline.models.fragments import mask_with_codes, mask_without_codes, new_codes, pooled_regions, with_codes
-from sightline.models.heads import ImageStates, MatchScore, UnitProjection, last_real, masked_mean
+from sightline.models.heads import ImageStates, MatchHead, UnitProjection, last_real, masked_mean
 from sightline.models.image_reader import ImageReader
 from sightline.models.image_tower import ImageTower
 from sightline.models.relations import RelationPooling, dropped
@@ -85,7 +85,7 @@ class DualStream(Retriever):
                     f"it could not read the text's states"
                 )
         self.image_states: ImageStates | AlignedStates | None = None
-        self.match_score: MatchScore | None = None
+        self.match_score: MatchHead | None = None
         self.aligned: AlignedMatcher | None = None
         self.matcher_text: TextTower | None = None
         self.matcher_image: TextTower | None = None
@@ -102,7 +102,7 @@ class DualStream(Retriever):
         elif config.matcher != "none":
             self.matcher.check_reads_images()
             self.image_states = ImageStates(given_width, self.text.hidden, self.text.word_spread())
-            self.match_score = MatchScore(self.text.hidden)
+            self.match_score = MatchHead(self.text.hidden)
 
     @property
     def abilities(self) -> frozenset[Ability]:

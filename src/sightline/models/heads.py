@@ -51,7 +51,7 @@ class ImageStates(nn.Module):
         return self.norm(self.linear(fragments))  # type: ignore[no-any-return]
 
 
-class MatchScore(nn.Module):
+class MatchHead(nn.Module):
     """The score of a pair from the contextual vector of its first token, [CLS] (paper 1, section 3.1)."""
 
     def __init__(self, hidden: int) -> None:

@@ -21,7 +21,7 @@ from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import ModelError
 from sightline.media import Preprocess
 from sightline.media.pixels import Interpolation
-from sightline.models.tokenizer_backend import backend_of
+from sightline.models.towers import backend_of
 
 _INTERPOLATIONS: dict[int, Interpolation] = {Image.Resampling.BICUBIC: "bicubic", Image.Resampling.BILINEAR: "bilinear"}
 _PUNCTUATION = r"[!-/:-@\[-`{-~]"

@@ -10,7 +10,7 @@ from sightline.errors import ModelError
 from sightline.media import Preprocess, RegionConfig
 from sightline.models import towers
 from sightline.models.fragments import mask_with_codes, mask_without_codes, new_codes, pooled_regions, with_codes
-from sightline.models.heads import ImageStates, MatchScore, UnitProjection, masked_mean
+from sightline.models.heads import ImageStates, MatchHead, UnitProjection, masked_mean
 from sightline.models.image_tower import ImageTower, Pool
 from sightline.models.retriever import EncodedTensors, Regions, Retriever, TextInput, Tokens, TowerFeatures
 from sightline.models.text_tower import TextTower
@@ -80,7 +80,7 @@ class SingleStream(Retriever):
         self.image_codes = new_codes(config.codes, hidden, spread)
         self.project = UnitProjection(hidden, config.embedding_dim) if config.embedding_dim else None
         self.fragment = UnitProjection(hidden, config.fragment_dim)
-        self.match_score = MatchScore(hidden)
+        self.match_score = MatchHead(hidden)
 
     @property
     def abilities(self) -> frozenset[Ability]:

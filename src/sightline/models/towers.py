@@ -8,11 +8,19 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+import tokenizers
 import torch
 import transformers
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
-from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
+from transformers import (
+    CONFIG_MAPPING,
+    AutoConfig,
+    AutoModel,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils import cached_file
 
 from sightline.errors import ModelError
@@ -250,3 +258,16 @@ def _stored_tensor(source: str, name: str) -> Projection:
         return None
     with safe_open(str(path), framework="pt") as tensors:
         return tensors.get_tensor(name).float() if name in tensors.keys() else None  # noqa: SIM118
+
+
+def backend_of(found: PreTrainedTokenizerBase, source: str) -> tokenizers.Tokenizer:
+    """Take the fast tokenizer out of one that transformers opened from `source`.
+
+    If the files of a tokenizer are missing, transformers returns one without a vocabulary; that is an error here.
+    """
+    backend: tokenizers.Tokenizer | None = getattr(found, "backend_tokenizer", None)
+    if backend is None:
+        raise ModelError(f"{source}: its tokenizer has no fast version (tokenizer.json), which Sightline needs")
+    if not backend.get_vocab().keys() - set(found.all_special_tokens):
+        raise ModelError(f"{source}: has no tokenizer", "Put the model's tokenizer.json beside its weights.")
+    return backend

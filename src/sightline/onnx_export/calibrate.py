@@ -13,7 +13,7 @@ from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.spec import BundleSpec, read_spec, write_spec
 from sightline.bundle.words import Words, most_frequent
 from sightline.datasets import Record
-from sightline.datasets.record import Report
+from sightline.datasets.record import OnProblem
 from sightline.evaluation.encodings import Encodings, Needs, Progress, encode_images, encode_texts
 from sightline.evaluation.metrics import query_images
 from sightline.evaluation.pair_scores import match_scores
@@ -36,7 +36,7 @@ def finish(
     lang: str = "en",
     trained_on: Iterable[str] = (),
     progress: Progress | None = None,
-    on_problem: Report | None = None,
+    on_problem: OnProblem | None = None,
 ) -> BundleSpec:
     """Choose the fusion's weight and fit the relevance of a bundle on held-out records; rewrites its spec.
 

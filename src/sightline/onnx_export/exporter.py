@@ -20,7 +20,7 @@ from sightline.bundle.spec import FORMAT, BundleSpec, ImageSpec, TextSpec, sha25
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.bundle.words import most_frequent
 from sightline.datasets import Record
-from sightline.datasets.record import Report
+from sightline.datasets.record import OnProblem
 from sightline.errors import BundleError, ModelError
 from sightline.evaluation.encodings import Progress
 from sightline.media import Preprocess, RegionConfig
@@ -85,7 +85,7 @@ def export(
     held_out: Sequence[Record] | None = None,
     trained_on: Iterable[str] = (),
     progress: Progress | None = None,
-    on_problem: Report | None = None,
+    on_problem: OnProblem | None = None,
 ) -> BundleSpec:
     """Write a bundle into `out`, replacing an earlier one only when the new one is complete; a failure leaves nothing.
 

@@ -15,15 +15,13 @@ from sightline.bundle.encoded import Encoded
 from sightline.bundle.model import Graph, Model
 from sightline.errors import ModelError
 from sightline.retrieval.candidates import Candidates
-from sightline.retrieval.costs import Costs
+from sightline.retrieval.costs import Costs, Stopwatch, search_stopwatch
 from sightline.retrieval.first_stage import Exists, retrieve, retrieve_together
 from sightline.retrieval.late import LateScorer, rank_all
 from sightline.retrieval.options import SearchOptions
-from sightline.retrieval.plan import Plan, resolve
-from sightline.retrieval.query import EncodedQuery, Kind, Query, encode, encode_together
+from sightline.retrieval.query import EncodedQuery, ItemKind, Query, encode, encode_together
 from sightline.retrieval.relevance import gallery_relevances, pair_relevances, relevant
-from sightline.retrieval.stages import Score, Stage
-from sightline.retrieval.stopwatch import Stopwatch, search_stopwatch
+from sightline.retrieval.stages import Plan, Score, Stage, resolve
 from sightline.stores.base import Store
 
 _AT_ONCE = 128
@@ -63,7 +61,7 @@ class Cascade:
 
     model: Model
     store: Store
-    kind: Kind
+    kind: ItemKind
     costs: Costs
     clock: Callable[[], float] = time.perf_counter
 

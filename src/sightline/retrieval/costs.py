@@ -1,8 +1,10 @@
-"""What the stages of a search cost on this machine, learnt from the searches made so far, to keep to a time limit."""
+"""The time of a search: a stopwatch for its parts, and what stages cost on this machine, to keep to a time limit."""
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from sightline.cache import load_cached, save_cached
 from sightline.retrieval.stages import StageName
 
-Sample = tuple[int, float]
+Timing = tuple[int, float]
 """How many items a stage judged, and in how many seconds."""
 
 _FILE = "costs"
@@ -30,7 +32,7 @@ class Cost(NamedTuple):
         return max(0, int((seconds - self.fixed) / self.each)) if self.each > 0 else 1_000_000
 
 
-def fit(samples: list[Sample]) -> Cost:
+def fit(samples: list[Timing]) -> Cost:
     """The line through samples that half of them lie above, whatever the others say: medians, not means.
 
     >>> fit([(1, 0.03), (11, 0.13), (21, 0.23), (20, 9.0)])
@@ -56,7 +58,7 @@ class Costs:
         self.model = model
         self._clock = clock
         self._lock = threading.Lock()
-        self._samples: dict[str, list[Sample]] | None = None
+        self._samples: dict[str, list[Timing]] | None = None
         self._saved = -_SAVE_SECONDS
 
     def of(self, stage: StageName) -> Cost | None:
@@ -89,13 +91,13 @@ class Costs:
                 self._saved = self._clock()
                 save_cached(_FILE, {**load_cached(_FILE), self.model: samples})
 
-    def _known(self) -> dict[str, list[Sample]]:
+    def _known(self) -> dict[str, list[Timing]]:
         if self._samples is None:
             self._samples = _checked(load_cached(_FILE).get(self.model))
         return self._samples
 
 
-def _checked(found: object) -> dict[str, list[Sample]]:
+def _checked(found: object) -> dict[str, list[Timing]]:
     """Samples as they were remembered; whatever else the file holds counts for nothing."""
     try:
         return {
@@ -104,3 +106,45 @@ def _checked(found: object) -> dict[str, list[Sample]]:
         }
     except (AttributeError, TypeError, ValueError):
         return {}
+
+
+_MARGIN = 0.9  # of the time that is left is planned with
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Adds up the seconds of each part of a job; 0 for a part that was not run."""
+
+    parts: tuple[str, ...]
+    limit: float | None = None
+    clock: Callable[[], float] = time.perf_counter
+    seconds: dict[str, float] = field(init=False)
+    _started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.seconds = dict.fromkeys(self.parts, 0.0)
+        self._started = self.clock()
+
+    @contextmanager
+    def __call__(self, part: str) -> Iterator[None]:
+        """Count the time of a `with` block towards a part."""
+        began = self.clock()
+        try:
+            yield
+        finally:
+            self.seconds[part] += self.clock() - began
+
+    @property
+    def milliseconds(self) -> dict[str, float]:
+        """The same in milliseconds."""
+        return {part: 1000 * spent for part, spent in self.seconds.items()}
+
+    def left(self) -> float:
+        """Seconds of the limit that may still be planned with; infinite without a limit."""
+        return float("inf") if self.limit is None else _MARGIN * (self.limit - (self.clock() - self._started))
+
+
+def search_stopwatch(budget_ms: float | None = None, clock: Callable[[], float] = time.perf_counter) -> Stopwatch:
+    """A stopwatch for the parts of a search."""
+    limit = None if budget_ms is None else budget_ms / 1000
+    return Stopwatch(("encode", "retrieve", "interact", "match"), limit, clock)

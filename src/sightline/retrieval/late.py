@@ -13,7 +13,7 @@ from sightline.parallel import usable_cpus
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.first_stage import MORE, MOST, Exists, Unwanted, existing, folded, wanted
 from sightline.retrieval.maxsim import patches_with_texts, words_with_images
-from sightline.retrieval.query import EncodedQuery, Kind
+from sightline.retrieval.query import EncodedQuery, ItemKind
 from sightline.stores.base import Store
 
 _AT_ONCE = 64  # items; their fragments as float32 stay in a processor's cache
@@ -30,7 +30,7 @@ class LateScorer:
 
     store: Store
     across: Encoded
-    kind: Kind
+    kind: ItemKind
     first: int | None = None
 
     @property

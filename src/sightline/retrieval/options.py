@@ -29,7 +29,7 @@ class SearchOptions:
     budget_ms: how long the search may take. `late` and `rerank` are then upper limits.
     duplicates: `fold` shows images that look the same as one result, `show` shows all.
 
-    What is left at None is chosen by the model; see `plan.resolve`.
+    What is left at None is chosen by the model; see `stages.resolve`.
     """
 
     text: str | None = None

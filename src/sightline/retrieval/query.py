@@ -12,7 +12,7 @@ from sightline.bundle.model import Model
 from sightline.errors import QueryError
 from sightline.media import ImageSource, to_input
 
-Kind = Literal["images", "texts"]
+ItemKind = Literal["images", "texts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def check_readable(words: str) -> None:
         raise QueryError(f"{shown!r} is not valid UTF-8", "Check the encoding of your terminal.") from error
 
 
-def encode(query: Query, model: Model, kind: Kind) -> EncodedQuery:
+def encode(query: Query, model: Model, kind: ItemKind) -> EncodedQuery:
     """Encode a query, for items of a kind."""
     words = None if query.text is None else model.encode_texts([query.text])
     picture = None if query.image is None else model.encode_images(to_input(query.image, model.preprocess)[None])
@@ -77,7 +77,7 @@ def encode(query: Query, model: Model, kind: Kind) -> EncodedQuery:
     return EncodedQuery(vector, across, beside, without, cut, query.text or "", query.without)
 
 
-def encode_together(texts: Sequence[str], model: Model, kind: Kind) -> list[EncodedQuery]:
+def encode_together(texts: Sequence[str], model: Model, kind: ItemKind) -> list[EncodedQuery]:
     """Encode queries of text alone in one batch."""
     words = model.encode_texts(texts)
     without = np.empty((0, words.embedding.shape[1]), dtype=np.float32)

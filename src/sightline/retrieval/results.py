@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from sightline.retrieval.query import Query
 
-Stage = Literal["embed", "late", "match"]
+HitStage = Literal["embed", "late", "match"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Hit:
     root: Path
     score: float
     relevance: float | None
-    stage: Stage
+    stage: HitStage
     text: str | None = None
     line: int | None = None
     key: str | None = None

@@ -1,13 +1,16 @@
-"""A stage of the cascade: candidates in, the same candidates in a better order out."""
+"""The stages of a search: what a stage does, which of them run, and with which defaults of the model."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from sightline.arrays import FloatArray, Int64Array
-from sightline.bundle.model import FusionRule
+from sightline.bundle.model import DEFAULT_WEIGHT, Calibration, FusionRule, Model, check_ability
+from sightline.bundle.relevance import PairRelevance
+from sightline.errors import OptionError
 from sightline.retrieval.candidates import Candidates
-from sightline.retrieval.fusion import fuse
+from sightline.retrieval.fusion import check_fusion, fuse
+from sightline.retrieval.options import SearchOptions
 
 StageName = Literal["late", "match"]
 Score = Callable[[Int64Array], FloatArray]
@@ -43,3 +46,85 @@ class Stage:
             rule, weight = self.fusion
             scores = fuse(rule, candidates.embed[..., :k], scores, weight)
         return candidates.reranked(scores, self.name, self.cosine_value)
+
+
+MOST_RERANK = 100
+"""How many of the best are matched at most, where only the time is limited."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many results, by which stages, combined how, in what time; see `SearchOptions`.
+
+    relevance: how likely an image shows what a text asks for, if the model knows.
+    calibration: how the scores of these stages become probabilities, in older bundles.
+    """
+
+    k: int = 10
+    late: int | Literal["all"] = 0
+    rerank: int = 0
+    fusion: FusionRule = "ce"
+    weight: float = DEFAULT_WEIGHT
+    late_fragments: int | None = None
+    budget_ms: float | None = None
+    relevance: PairRelevance | None = None
+    calibration: Mapping[str, Calibration] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What results call the stages: embed, late@200, match@20."""
+        later = (("late", self.late), ("match", self.rerank))
+        return ("embed", *(f"{name}@{k}" for name, k in later if k))
+
+    @property
+    def longest(self) -> int:
+        """How many of the best any later stage rescores; 0 without one."""
+        return max(self.late if self.late != "all" else 0, self.rerank)
+
+    def stages(self, scores: Mapping[str, Score], cosine_values: Mapping[str, float] | None = None) -> Iterator[Stage]:
+        """The stages after the first, given what scores candidates in each; see `Stage`."""
+        values = cosine_values or {}
+        if self.late and self.late != "all":
+            yield Stage("late", self.late, scores["late"], cosine_value=values.get("late", 0.0))
+        if self.rerank:
+            fusion = (self.fusion, self.weight)
+            yield Stage("match", self.rerank, scores["match"], fusion, cosine_value=values.get("match", 0.0))
+
+
+def resolve(options: SearchOptions, model: Model, matcher: Model | None = None) -> Plan:
+    """Fill in the model's defaults, and refuse what the model cannot do.
+
+    A search that names neither `late` nor `rerank` runs the stages of the model's defaults, as far as the model is
+    able; one that names `rerank` alone runs no late interaction. matcher: the model that matches, if it is another.
+    """
+    check_ability(model, "embed", "ranking", "A matcher alone scores pairs: let it rerank for another model.")
+    if options.late:
+        check_ability(model, "fragments", "late", "Leave it out, or choose another model.")
+    if options.rerank:
+        check_ability(matcher or model, "match", "rerank", "Leave it out, or choose another model.")
+    defaults = (matcher or model).defaults
+    late, rerank = options.late, options.rerank
+    if late is None:
+        late = defaults.late if rerank is None and "fragments" in model.abilities else 0
+    if rerank is None:
+        rerank = defaults.rerank if options.budget_ms is None else MOST_RERANK
+        rerank *= "match" in (matcher or model).abilities
+    fusion = options.fusion or defaults.fusion
+    weight = options.weight
+    if weight is None:
+        weight = defaults.weight if fusion == defaults.fusion else DEFAULT_WEIGHT
+    check_fusion(fusion, weight)
+    if matcher is not None and not rerank:
+        raise OptionError("matcher", f"{matcher.name} has nothing to rerank", "Give rerank, or leave out matcher.")
+    fitted = (fusion, weight) == (defaults.fusion, defaults.weight)  # the matcher's calibration is of its own fusion
+    return Plan(
+        k=options.k,
+        late=late,
+        rerank=rerank,
+        fusion=fusion,
+        weight=weight,
+        late_fragments=options.late_fragments,
+        budget_ms=options.budget_ms,
+        relevance=model.relevance,
+        calibration={name: found for name, found in model.calibration.items() if name != "match" or fitted},
+    )

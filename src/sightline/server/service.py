@@ -14,8 +14,8 @@ from sightline.media.source import PreparedImage
 from sightline.parallel import usable_cpus
 from sightline.retrieval.explain import explain, seen_box
 from sightline.retrieval.fusion import fuse
-from sightline.retrieval.plan import resolve
 from sightline.retrieval.relevance import relevance
+from sightline.retrieval.stages import resolve
 from sightline.server import responses
 from sightline.server.batcher import Batcher
 from sightline.server.current_collection import CurrentCollection

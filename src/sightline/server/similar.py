@@ -10,10 +10,10 @@ from sightline.collection.catalog.hits import hits_of
 from sightline.errors import StoreError
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.cascade import Ranking
+from sightline.retrieval.costs import search_stopwatch
 from sightline.retrieval.first_stage import retrieve
 from sightline.retrieval.query import EncodedQuery
 from sightline.retrieval.results import Hit
-from sightline.retrieval.stopwatch import search_stopwatch
 from sightline.server.problems import not_found
 
 

@@ -17,10 +17,10 @@ from sightline.losses import LOSSES
 from sightline.media import ImageInput, to_input
 from sightline.models import DualStreamConfig, checkpoint
 from sightline.models.retriever import Retriever
-from sightline.models.weight_average import blend
 from sightline.training.data_tables import SourceRecipe
 from sightline.training.recipe import Recipe, nearest
 from sightline.training.vocabulary import learn_tokenizer
+from sightline.training.weight_average import blend
 
 _OF_ANY_LOSS = ("loss", "weight", "begin", "end", "sources")
 

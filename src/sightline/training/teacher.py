@@ -13,7 +13,7 @@ from sightline.bundle.model import Ability
 from sightline.datasets import Record
 from sightline.errors import RecipeError
 from sightline.losses.base import Pairs
-from sightline.losses.match_scores import match_logits
+from sightline.losses.matching import match_logits
 from sightline.media import Preprocess
 from sightline.models import checkpoint
 from sightline.models.retriever import EncodedTensors, Retriever, Tokens

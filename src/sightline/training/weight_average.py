@@ -1,4 +1,4 @@
-"""A running mean of the weights over the last part of training, which does better than the last weights alone."""
+"""Averaging weights: over the last part of training, and between a fine-tuned encoder and its initial weights."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -7,6 +7,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from sightline.errors import ModelError
+from sightline.models import towers
+from sightline.models.retriever import Retriever
+from sightline.models.towers import TowerConfig
 from sightline.training.state import saved_tensors
 from sightline.training.tables import AverageRecipe
 
@@ -63,3 +67,22 @@ class WeightAverage:
         """Restore the means from a saved state."""
         found = saved_tensors(saved, PREFIX)
         self._means = {name: found[name].to(value.device) for name, value in self._weights.items() if name in found}
+
+
+@torch.no_grad()
+def blend(model: Retriever, part: str, source: str, share: float) -> None:
+    """Set the encoder `part` of a model to share x its weights + (1 - share) x those of `source`, a folder or hub name.
+
+    The projection that `source` carries, if the model began with it, is left as it is: it belongs to the heads.
+    """
+    if not 0 <= share <= 1:
+        raise ModelError(f"a blend of {share}", "Give a share from 0 (all source) to 1 (all trained).")
+    if part not in model.parts():
+        raise ModelError(f"this model has no part {part!r}", f"Its parts: {', '.join(model.parts())}.")
+    trained = dict(model.parts()[part].named_parameters())
+    original, _ = towers.build(TowerConfig(source), "vision" if part == "image" else "text")
+    found = dict(original.named_parameters())
+    if {k: v.shape for k, v in found.items()} != {k: v.shape for k, v in trained.items()}:
+        raise ModelError(f"{source}: its weights are not those of this model's {part} encoder")
+    for name, parameter in trained.items():
+        parameter.lerp_(found[name].to(parameter.device), 1 - share)

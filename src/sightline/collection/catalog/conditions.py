@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-Kind = Literal["text", "number", "date"]
+ColumnKind = Literal["text", "number", "date"]
 Value = str | int | float
 Sign = Literal["=", "!=", "<", "<=", ">", ">=", "like", "in", "null"]
 
-COLUMNS: dict[str, tuple[Kind, str]] = {
+COLUMNS: dict[str, tuple[ColumnKind, str]] = {
     "path": ("text", "f.path"),
     "folder": ("text", "f.folder"),
     "name": ("text", "f.name"),
@@ -39,7 +39,7 @@ class Test:
     other: str | None = None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ColumnKind:
         """What the column holds."""
         return COLUMNS[self.column][0]
 

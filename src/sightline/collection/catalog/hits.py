@@ -8,7 +8,7 @@ from sightline.collection.catalog.conditions import Condition
 from sightline.collection.catalog.database import FROM, Catalog
 from sightline.collection.catalog.files import File, Item
 from sightline.retrieval.cascade import Ranking
-from sightline.retrieval.results import Hit, Stage
+from sightline.retrieval.results import Hit, HitStage
 
 _Named = tuple[int, Path, str]
 
@@ -52,7 +52,7 @@ def _hit(place: int, ranking: Ranking, items: Mapping[int, Item], asked_for: set
         root=file.root,
         score=float(candidates.scores[place]),
         relevance=None if ranking.relevances is None else float(ranking.relevances[place]),
-        stage=cast("Stage", candidates.stages[place]),
+        stage=cast("HitStage", candidates.stages[place]),
         text=item.text,
         line=file.line,
         key=file.key,

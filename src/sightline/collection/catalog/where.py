@@ -19,7 +19,17 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from sightline.collection.catalog.conditions import COLUMNS as _COLUMNS
-from sightline.collection.catalog.conditions import Condition, Joined, Kind, Negated, Node, Sign, Test, Value, to_sql
+from sightline.collection.catalog.conditions import (
+    ColumnKind,
+    Condition,
+    Joined,
+    Negated,
+    Node,
+    Sign,
+    Test,
+    Value,
+    to_sql,
+)
 from sightline.errors import QueryError
 from sightline.suggestions import did_you_mean
 
@@ -198,7 +208,7 @@ class _Parser:
             self.here, f"{token.text} is compared with nothing", "Go on with =, <, like, in, between, is …"
         )
 
-    def column(self, token: _Token) -> tuple[str, Kind]:
+    def column(self, token: _Token) -> tuple[str, ColumnKind]:
         name = token.text.lower()
         if token.kind == "word" and name in _COLUMNS:
             self.count(token, _COSTLY.get(name, 1))
@@ -212,7 +222,7 @@ class _Parser:
         if self.tests > _MOST_TESTS:
             raise self.wrong(token, "the filter has too many tests", "Use in (…) for several values of a column.")
 
-    def compared(self, name: str, kind: Kind, sign: Sign) -> Test:
+    def compared(self, name: str, kind: ColumnKind, sign: Sign) -> Test:
         """A comparison with a value or another column."""
         token = self.take()
         if token.kind == "word" and token.text.lower() in _COLUMNS:
@@ -226,12 +236,12 @@ class _Parser:
             self.column(token)  # says which column may have been meant
         return Test(name, sign, (self.value(token, kind),))
 
-    def like(self, column: _Token, name: str, kind: Kind) -> Test:
+    def like(self, column: _Token, name: str, kind: ColumnKind) -> Test:
         if kind == "number":
             raise self.wrong(column, f"{column.text} is a number, and like compares texts", "Use =, < or >.")
         return Test(name, "like", (self.text(self.take()),))
 
-    def within(self, name: str, kind: Kind) -> Test:
+    def within(self, name: str, kind: ColumnKind) -> Test:
         self.must_have("(")
         values = [self.value(self.take(), kind)]
         while self.has(","):
@@ -241,7 +251,7 @@ class _Parser:
         self.must_have(")")
         return Test(name, "in", tuple(values))
 
-    def value(self, token: _Token, kind: Kind) -> Value:
+    def value(self, token: _Token, kind: ColumnKind) -> Value:
         if kind == "number":
             return self.number(token)
         if kind == "date":

@@ -9,16 +9,16 @@ import numpy.typing as npt
 
 from sightline.bundle import Encoded, Model
 from sightline.collection.indexing.readers import Outcome
-from sightline.collection.indexing.writer import Batch
-from sightline.collection.manifest import Kind
+from sightline.collection.indexing.writer import EncodedBatch
 from sightline.device import Device
 from sightline.media import stack_inputs
+from sightline.retrieval.query import ItemKind
 
-AT_ONCE: dict[Device, dict[Kind, int]] = {"cpu": {"images": 4, "texts": 32}, "gpu": {"images": 128, "texts": 1024}}
+AT_ONCE: dict[Device, dict[ItemKind, int]] = {"cpu": {"images": 4, "texts": 32}, "gpu": {"images": 128, "texts": 1024}}
 """Batch size by device and kind of item."""
 
 
-def at_once(model: Model, kind: Kind) -> int:
+def at_once(model: Model, kind: ItemKind) -> int:
     """How many items this model encodes at a time."""
     return AT_ONCE[model.device][kind]
 
@@ -31,21 +31,21 @@ def is_new(outcome: Outcome, known: set[bytes]) -> bool:
     return True
 
 
-def encoded(model: Model, new: Sequence[Outcome], files: list[Outcome]) -> Batch:
+def encoded(model: Model, new: Sequence[Outcome], files: list[Outcome]) -> EncodedBatch:
     """Encode the new contents; returns them and all files as a batch to write. Vectors with NaN or inf are left out."""
     if not new:
-        return Batch([], files)
+        return EncodedBatch([], files)
     payloads: list[Any] = [outcome.payload for outcome in new]
     is_texts = isinstance(payloads[0], str)
     found = model.encode_texts(payloads) if is_texts else model.encode_images(stack_inputs(payloads))
     finite: npt.NDArray[np.bool_] = np.isfinite(found.embedding).all(axis=1)  # type: ignore[assignment]
     facts = [outcome.facts for outcome, fine in zip(new, finite, strict=True) if fine and outcome.facts]
-    return Batch([(facts, rows(found, finite))] if facts else [], files, count_truncated(found))
+    return EncodedBatch([(facts, rows(found, finite))] if facts else [], files, count_truncated(found))
 
 
-def encode_in_batches(model: Model, kind: Kind, outcomes: Iterable[Outcome]) -> Batch:
+def encode_in_batches(model: Model, kind: ItemKind, outcomes: Iterable[Outcome]) -> EncodedBatch:
     """Encode all of these as one batch; of copies among them, only the first."""
-    block, seen = Batch(), set[bytes]()
+    block, seen = EncodedBatch(), set[bytes]()
     new: list[Outcome] = []
     files: list[Outcome] = []
     for outcome in outcomes:
@@ -59,9 +59,9 @@ def encode_in_batches(model: Model, kind: Kind, outcomes: Iterable[Outcome]) -> 
     return block
 
 
-def without_known(batch: Batch, known: set[bytes]) -> Batch:
+def without_known(batch: EncodedBatch, known: set[bytes]) -> EncodedBatch:
     """A batch without the contents that are known already; the others count as known from then on."""
-    left = Batch([], batch.files)
+    left = EncodedBatch([], batch.files)
     for facts, found in batch.contents:
         chosen = np.array([fact.hash not in known for fact in facts])
         if chosen.any():

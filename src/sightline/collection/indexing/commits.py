@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 from sightline.collection.indexing.report import Report
-from sightline.collection.indexing.writer import Batch, Writer
+from sightline.collection.indexing.writer import EncodedBatch, Writer
 
 _COMMIT_SECONDS = 2.0
 
@@ -21,7 +21,7 @@ class CommitQueue:
     def __init__(self, writer: Writer, writing: ThreadPoolExecutor) -> None:
         self._writer = writer
         self._writing = writing
-        self._batch = Batch()
+        self._batch = EncodedBatch()
         self._written: Future[None] | None = None
         self._began = time.monotonic()
 
@@ -30,7 +30,7 @@ class CommitQueue:
         """The report of the run."""
         return self._writer.report
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EncodedBatch) -> None:
         """Add a batch to what is written next."""
         self._batch.add(batch)
 
@@ -43,7 +43,7 @@ class CommitQueue:
         self._settle()
         if self._batch.files:
             self._written = self._writing.submit(self._writer.write, self._batch)
-        self._batch, self._began = Batch(), time.monotonic()
+        self._batch, self._began = EncodedBatch(), time.monotonic()
 
     def finish(self) -> None:
         """Write the rest, then delete missing files."""

@@ -18,7 +18,6 @@ from sightline.collection.locks import Notify, write_lock
 from sightline.collection.manifest import (
     FORMAT,
     MANIFEST_FILE,
-    Kind,
     Manifest,
     check_kind,
     check_model,
@@ -30,6 +29,7 @@ from sightline.collection.trust import check_roots
 from sightline.errors import CollectionError, DamagedStoreError
 from sightline.files import remove_drafts
 from sightline.media import blank
+from sightline.retrieval.query import ItemKind
 from sightline.stores.base import Shape, Store
 from sightline.stores.local import LocalStore
 from sightline.stores.milvus_address import parse_address
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 @contextmanager
 def open_to_write(
     at: Path,
-    kind: Kind,
+    kind: ItemKind,
     model: Model,
     *,
     named: Sequence[Path],
@@ -115,7 +115,7 @@ def _store(at: Path, manifest: Manifest, notify: Notify, verify: bool) -> Store:
     return store
 
 
-def _manifest(at: Path, before: Manifest | None, kind: Kind, model: Model, store: str | None) -> Manifest:
+def _manifest(at: Path, before: Manifest | None, kind: ItemKind, model: Model, store: str | None) -> Manifest:
     """What the collection's manifest should be; the present one is checked against the model and the kind."""
     url = "" if store is None else str(parse_address(store))
     if before is not None:
@@ -136,7 +136,7 @@ def _location(model: Model) -> str:
     return str(model.folder.resolve()) if model.folder else ""
 
 
-def _shape(model: Model, kind: Kind) -> Shape:
+def _shape(model: Model, kind: ItemKind) -> Shape:
     """Dimensions of a model's vectors, found by encoding one item."""
     check_ability(model, "embed", "indexing", "A matcher alone finds nothing: index with another model.")
     encoded = model.encode_texts(["a"]) if kind == "texts" else model.encode_images(blank(model.preprocess))

@@ -9,14 +9,14 @@ from sightline.bundle import Model
 from sightline.collection.indexing.batches import at_once, encoded, is_new
 from sightline.collection.indexing.commits import CommitQueue, commit_queue, threads
 from sightline.collection.indexing.readers import Outcome, vanished_file
-from sightline.collection.indexing.writer import Batch, Writer
-from sightline.collection.manifest import Kind
+from sightline.collection.indexing.writer import EncodedBatch, Writer
+from sightline.retrieval.query import ItemKind
 
-Progress = Callable[[int, int], None]
+IndexProgress = Callable[[int, int], None]
 """Called with the number of files done and the total."""
 
 _MOST_ENCODERS = 16
-_WORTH_A_GPU: dict[Kind, int] = {"images": 500, "texts": 5000}  # fewer are done before a GPU is ready
+_WORTH_A_GPU: dict[ItemKind, int] = {"images": 500, "texts": 5000}  # fewer are done before a GPU is ready
 _COMMIT_FILES = 512
 
 
@@ -26,7 +26,7 @@ def encode(
     writer: Writer,
     model: Model,
     known: set[bytes],
-    progress: Progress | None = None,
+    progress: IndexProgress | None = None,
 ) -> None:
     """Encode every new content and write everything that was read, then delete missing files.
 
@@ -61,7 +61,7 @@ class _Run:
     most: int
     files: list[Outcome] = field(default_factory=list)
     new: list[Outcome] = field(default_factory=list)
-    sent: deque[Future[Batch]] = field(default_factory=deque)
+    sent: deque[Future[EncodedBatch]] = field(default_factory=deque)
     done: int = 0
 
     def take(self, outcome: Outcome) -> None:

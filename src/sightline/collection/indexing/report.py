@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sightline.collection.manifest import Kind
+from sightline.retrieval.query import ItemKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Report:
     """
 
     at: Path
-    kind: Kind
+    kind: ItemKind
     new: int = 0
     changed: int = 0
     moved: int = 0

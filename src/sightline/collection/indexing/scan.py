@@ -19,7 +19,7 @@ _FRESH_NS = 2_000_000_000  # the coarsest file time: a second change within it m
 
 
 @dataclass(slots=True)
-class Scan:
+class FolderScan:
     """What has to be done: files to read, and rows whose files are gone.
 
     ctimes: rows of unchanged files, with the ctime that an older version did not record.
@@ -34,7 +34,7 @@ class Scan:
     ctimes: list[tuple[int, int]] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
 
-    def __iadd__(self, other: "Scan") -> Self:
+    def __iadd__(self, other: "FolderScan") -> Self:
         self.work += other.work
         self.missing += other.missing
         self.unchanged += other.unchanged
@@ -47,13 +47,13 @@ class Scan:
 
 def scan_images(
     catalog: Catalog, root: int, folder: Path, within: Path, *, prune: bool = False, retry: bool = False
-) -> Scan:
+) -> FolderScan:
     """Compare the images in `within`, a part of the root `folder` or all of it, with the catalog.
 
     A root without any image is taken for a disk that is not connected, unless `prune` is set. Files below a folder that
     could not be listed, or behind a broken link, do not count as missing.
     """
-    found, seen, blind = Scan(), set[int](), list[Path]()
+    found, seen, blind = FolderScan(), set[int](), list[Path]()
     paths: Iterable[Path] = ()
 
     def report(problem: MediaError) -> None:

@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 from sightline.collection.catalog.database import Catalog, Row
 from sightline.collection.catalog.files import URL_LIST_SUFFIX, File, PendingFile, Stamp, shown
 from sightline.collection.indexing.report import FileProblem
-from sightline.collection.indexing.scan import Scan, stamp_of
+from sightline.collection.indexing.scan import FolderScan, stamp_of
 from sightline.datasets.files import numbered_lines
 from sightline.datasets.regions.store import is_region_store
 from sightline.errors import DataError, MediaError
@@ -64,13 +64,13 @@ def source_of(file: File) -> ImageSource:
     return ImageURL(file.path) if _is_list(file.root) else ImageFile(file.where)
 
 
-def scan_container(catalog: Catalog, root: int, path: Path, *, prune: bool = False, retry: bool = False) -> Scan:
+def scan_container(catalog: Catalog, root: int, path: Path, *, prune: bool = False, retry: bool = False) -> FolderScan:
     """Compare the images of a shard or a list with the catalog.
 
     A shard that is unchanged, and all of whose images are known, is not opened. An image at a URL is taken to stay as
     it is. Images of what cannot be read are kept, unless `prune` is set and the place itself is missing.
     """
-    scan = Scan()
+    scan = FolderScan()
     rows = _by_shard(catalog.rows(root))
     try:
         if not path.is_file():
@@ -151,7 +151,7 @@ def _by_shard(rows: Iterable[Row]) -> dict[bytes, _Rows]:
     return found
 
 
-def _urls_in(path: Path, scan: Scan) -> list[bytes]:
+def _urls_in(path: Path, scan: FolderScan) -> list[bytes]:
     """The URLs of a list, each once; other lines are reported."""
     urls: dict[bytes, None] = {}
     for number, line in numbered_lines(path):
@@ -199,7 +199,7 @@ def _is_same(one: Stamp | None, other: Stamp | None) -> bool:
     return one is not None and other is not None and one.matches(other)
 
 
-def compare(scan: Scan, images: Iterable[PendingFile], rows: _Rows, retry: bool) -> None:
+def compare(scan: FolderScan, images: Iterable[PendingFile], rows: _Rows, retry: bool) -> None:
     """Add to the scan which of these images must be read, and which of the rows are missing."""
     left = dict(rows)
     for found in images:

@@ -9,11 +9,11 @@ from pathlib import Path
 from sightline.bundle.model import Model
 from sightline.collection.catalog.files import PendingFile
 from sightline.collection.indexing.create import open_to_write
-from sightline.collection.indexing.encode import Progress, encode
+from sightline.collection.indexing.encode import IndexProgress, encode
 from sightline.collection.indexing.readers import read_images, read_texts
 from sightline.collection.indexing.regions import scan_regions
 from sightline.collection.indexing.report import IndexingInterrupted, Report
-from sightline.collection.indexing.scan import Scan, scan_images
+from sightline.collection.indexing.scan import FolderScan, scan_images
 from sightline.collection.indexing.shards_and_urls import is_container, scan_container
 from sightline.collection.indexing.targets import check_exists, kind_of, location, targets
 from sightline.collection.indexing.texts import scan_texts
@@ -25,7 +25,7 @@ from sightline.errors import CollectionError
 from sightline.registry.loader import load
 from sightline.stores.milvus_address import is_address
 
-_Encoder = Callable[[Sequence[PendingFile], Writer, set[bytes], Progress | None], None]
+_Encoder = Callable[[Sequence[PendingFile], Writer, set[bytes], IndexProgress | None], None]
 
 
 def index(
@@ -33,7 +33,7 @@ def index(
     *,
     at: str | Path | None = None,
     model: str | Path | Model = "default",
-    progress: Progress | None = None,
+    progress: IndexProgress | None = None,
     wait: bool | float = True,
     notify: Notify | None = None,
     prune: bool = False,
@@ -81,7 +81,7 @@ def index(
 
 
 def _sync(
-    writer: Writer, places: list[Path], encoder: _Encoder, progress: Progress | None, prune: bool, retry: bool
+    writer: Writer, places: list[Path], encoder: _Encoder, progress: IndexProgress | None, prune: bool, retry: bool
 ) -> None:
     report = writer.report
     scan = _scan(writer, places, prune, retry)
@@ -97,7 +97,7 @@ def _sync(
 
 
 def _encode_here(
-    model: Model, work: Sequence[PendingFile], writer: Writer, known: set[bytes], progress: Progress | None
+    model: Model, work: Sequence[PendingFile], writer: Writer, known: set[bytes], progress: IndexProgress | None
 ) -> None:
     is_texts = writer.report.kind == "texts"
     outcomes = read_texts(work, known) if is_texts else read_images(work, model.preprocess, known)
@@ -112,9 +112,9 @@ def _encoder_on(workers: str, given: str | Path | Model, opened: Model) -> _Enco
     return partial(encode_on_ray, workers, (folder_of(given, opened), opened.sha256))
 
 
-def _scan(writer: Writer, places: list[Path], prune: bool, retry: bool) -> Scan:
+def _scan(writer: Writer, places: list[Path], prune: bool, retry: bool) -> FolderScan:
     """Scan what the user named, or else everything that the collection was made of."""
-    catalog, everything = writer.catalog, Scan()
+    catalog, everything = writer.catalog, FolderScan()
     with catalog.transaction():
         chosen = targets(catalog, places or catalog.roots().values())
     for root, path, within in chosen:

@@ -9,8 +9,9 @@ from sightline.collection.catalog.files import below
 from sightline.collection.indexing.shards_and_urls import is_container
 from sightline.collection.indexing.texts import TEXT_SUFFIXES
 from sightline.collection.locate import check_found, find_collection
-from sightline.collection.manifest import DEFAULT_FOLDER, MANIFEST_FILE, Kind
+from sightline.collection.manifest import DEFAULT_FOLDER, MANIFEST_FILE
 from sightline.errors import CollectionError
+from sightline.retrieval.query import ItemKind
 
 
 class Target(NamedTuple):
@@ -21,9 +22,9 @@ class Target(NamedTuple):
     within: Path
 
 
-def kind_of(places: Iterable[Path]) -> Kind:
+def kind_of(places: Iterable[Path]) -> ItemKind:
     """Whether these hold texts or images; they cannot be mixed."""
-    kinds: set[Kind] = {"texts" if _is_texts(place) else "images" for place in places}
+    kinds: set[ItemKind] = {"texts" if _is_texts(place) else "images" for place in places}
     if len(kinds) > 1:
         raise CollectionError("texts and images cannot share a collection", "Index them separately.")
     return kinds.pop()
@@ -46,7 +47,7 @@ def location(at: str | Path | None, places: list[Path]) -> Path:
     return found / DEFAULT_FOLDER if is_new and found in places else found
 
 
-def default_location(places: list[Path], kind: Kind) -> Path:
+def default_location(places: list[Path], kind: ItemKind) -> Path:
     """Default location of a collection: in the folder that is indexed, or beside the file."""
     if len(places) != 1:
         given = "several folders" if places else "no folder"

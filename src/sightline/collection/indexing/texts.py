@@ -8,7 +8,7 @@ from pathlib import Path
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import PendingFile
 from sightline.collection.indexing.report import FileProblem
-from sightline.collection.indexing.scan import Scan
+from sightline.collection.indexing.scan import FolderScan
 from sightline.datasets.fields import decoded, is_unicode, shown
 from sightline.datasets.files import numbered_lines
 from sightline.datasets.record import BrokenRecordError
@@ -22,7 +22,7 @@ def text_hash(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=32).digest()
 
 
-def scan_texts(catalog: Catalog, root: int, path: Path, *, prune: bool = False) -> Scan:
+def scan_texts(catalog: Catalog, root: int, path: Path, *, prune: bool = False) -> FolderScan:
     """Compare the lines of a file with the catalog.
 
     The file is read at every run; only new texts are encoded. A text with an id is identified by it wherever it is in
@@ -32,10 +32,10 @@ def scan_texts(catalog: Catalog, root: int, path: Path, *, prune: bool = False) 
         work = list(_lines(root, path))
     except DataError as error:
         if not prune:
-            return Scan(skipped=[FileProblem(str(path), error.what.removeprefix(f"{path}: "))])
+            return FolderScan(skipped=[FileProblem(str(path), error.what.removeprefix(f"{path}: "))])
         work = []
     existing = {found.raw for found in work}
-    return Scan(work, [row for row in catalog.rows(root) if row.raw not in existing])
+    return FolderScan(work, [row for row in catalog.rows(root) if row.raw not in existing])
 
 
 def _lines(root: int, path: Path) -> Iterator[PendingFile]:

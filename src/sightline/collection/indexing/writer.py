@@ -22,7 +22,7 @@ _WORTH_COMPACTING = 4  # when a fourth as many items as remain were deleted
 
 
 @dataclass(slots=True)
-class Batch:
+class EncodedBatch:
     """What is written in one transaction: new contents with their vectors, and the files that were read.
 
     truncated: how many of the contents are texts longer than the model reads.
@@ -32,7 +32,7 @@ class Batch:
     files: list[Outcome] = field(default_factory=list)
     truncated: int = 0
 
-    def add(self, other: "Batch") -> None:
+    def add(self, other: "EncodedBatch") -> None:
         """Add the contents of another batch."""
         self.contents += other.contents
         self.files += other.files
@@ -58,7 +58,7 @@ class Writer:
             if row.content is not None:
                 self._missing_with.setdefault(row.content, []).append(row)
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: EncodedBatch) -> None:
         """Write a batch; it is on disk once this returns."""
         with self.catalog.transaction():
             added = [(self.catalog.add_contents(facts), encoded) for facts, encoded in batch.contents]

@@ -9,7 +9,7 @@ import json
 import math
 from typing import NamedTuple
 
-from sightline.collection.catalog.conditions import Kind, Negated, Node, Sign, Test, Value
+from sightline.collection.catalog.conditions import ColumnKind, Negated, Node, Sign, Test, Value
 
 UNKNOWN: dict[str, str | float] = {
     "taken": "",
@@ -100,7 +100,7 @@ def _compared(test: Test, wanted: bool) -> Pushed:
     return _joined(filters, all_must_hold=not wanted)
 
 
-def _one(column: str, kind: Kind, sign: Sign, value: Value) -> str:
+def _one(column: str, kind: ColumnKind, sign: Sign, value: Value) -> str:
     """A comparison with a value; a date is compared as exactly as it is written."""
     if kind != "date" or sign in ("<", ">="):
         return f"{column} {_milvus(sign)} {_written(value)}"

@@ -25,20 +25,20 @@ from sightline.cache import cache_folder
 from sightline.collection.catalog.files import PendingFile
 from sightline.collection.indexing.batches import encode_in_batches, without_known
 from sightline.collection.indexing.commits import commit_queue
-from sightline.collection.indexing.encode import Progress
+from sightline.collection.indexing.encode import IndexProgress
 from sightline.collection.indexing.readers import read_images, read_texts, vanished_file
 from sightline.collection.indexing.report import Report
-from sightline.collection.indexing.writer import Batch, Writer
+from sightline.collection.indexing.writer import EncodedBatch, Writer
 from sightline.collection.locate import is_model_at
-from sightline.collection.manifest import Kind
 from sightline.errors import CollectionError, SightlineError
 from sightline.registry.loader import load, locate
+from sightline.retrieval.query import ItemKind
 
 RAY = "ray"
 """The cluster that this machine belongs to, or else all CPUs of this machine."""
 
 _CLIENT = "ray://"
-_BLOCK: dict[Kind, int] = {"images": 64, "texts": 2048}
+_BLOCK: dict[ItemKind, int] = {"images": 64, "texts": 2048}
 _AHEAD = 2  # blocks that are sent for each that can be worked on
 _HASH = np.dtype("V32")
 _Hashes = npt.NDArray[np.void]
@@ -68,7 +68,7 @@ def encode_on_ray(
     work: Sequence[PendingFile],
     writer: Writer,
     known: set[bytes],
-    progress: Progress | None = None,
+    progress: IndexProgress | None = None,
 ) -> None:
     """Read all files and encode new contents on a cluster, write the results, then delete missing files.
 
@@ -116,8 +116,8 @@ def _library() -> ModuleType:
 
 
 def _blocks(
-    ray: Any, work: Sequence[PendingFile], kind: Kind, model: tuple[Path, str], known: Iterable[bytes]
-) -> Generator[Batch, None, None]:
+    ray: Any, work: Sequence[PendingFile], kind: ItemKind, model: tuple[Path, str], known: Iterable[bytes]
+) -> Generator[EncodedBatch, None, None]:
     """The encoded blocks, in order; a few more than the workers can handle at once are queued."""
     folder, sha256 = model
     shares = _shares(ray, folder)
@@ -151,9 +151,9 @@ def _room(ray: Any, shares: dict[str, Any]) -> int:
     return max(1, int(ray.cluster_resources().get(resource, 1)))
 
 
-def _received(ray: Any, sent: Any) -> Batch:
+def _received(ray: Any, sent: Any) -> EncodedBatch:
     try:
-        found: Batch = ray.get(sent)
+        found: EncodedBatch = ray.get(sent)
         return found
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, SightlineError):
@@ -165,7 +165,7 @@ def _received(ray: Any, sent: Any) -> Batch:
         ) from error
 
 
-def _counted(block: Batch, report: Report) -> Batch:
+def _counted(block: EncodedBatch, report: Report) -> EncodedBatch:
     """A block without files that disappeared; an error if a file exists here but not on the worker."""
     gone = [outcome for outcome in block.files if outcome.gone]
     for outcome in gone:
@@ -176,12 +176,12 @@ def _counted(block: Batch, report: Report) -> Batch:
             )
     report.read += len(block.files)
     report.skipped += [vanished_file(outcome) for outcome in gone]
-    return Batch(block.contents, [outcome for outcome in block.files if not outcome.gone], block.truncated)
+    return EncodedBatch(block.contents, [outcome for outcome in block.files if not outcome.gone], block.truncated)
 
 
 def encode_block(
-    folder: str, sha256: str, packed: list[Any], kind: Kind, block: list[PendingFile], known: _Hashes
-) -> Batch:
+    folder: str, sha256: str, packed: list[Any], kind: ItemKind, block: list[PendingFile], known: _Hashes
+) -> EncodedBatch:
     """Read files and encode new contents; runs on a worker."""
     if sha256 not in _models:
         _models[sha256] = load(_place_of(folder, sha256, packed)).with_threads(1)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from sightline.datasets.fields import clean_captions, decoded
 from sightline.datasets.files import entries_of, numbered_lines
-from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Report
+from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, OnProblem, Problem
 from sightline.datasets.regions.detections import Floats, Found, relative
 from sightline.datasets.splits import canonical_split
 from sightline.errors import DataError
@@ -23,7 +23,7 @@ _REPEATED = 5  # VSE++ repeats the features of an image for each of its captions
 _FAULTS = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)  # all that a damaged file raises
 
 
-def read_npz_folder(path: Path, report: Report) -> Iterator[Found]:
+def read_npz_folder(path: Path, report: OnProblem) -> Iterator[Found]:
     """Read a folder in which every image has an `.npz` of its own; see `found_in_arrays`."""
     for file in entries_of(path):
         if file.suffix == ".npz":
@@ -69,7 +69,7 @@ def found_in_arrays(name: str, arrays: Mapping[str, _Array]) -> Found:
     return Found(name, features, relative(boxes, float(arrays["image_w"]), float(arrays["image_h"])))
 
 
-def read_precomputed(path: Path, report: Report) -> Iterator[Found]:
+def read_precomputed(path: Path, report: OnProblem) -> Iterator[Found]:
     """Read a folder of `train_ims.npy`, `train_caps.txt` and the like: features without boxes, and captions.
 
     Features are [images, regions, dim], or [images, dim] where each has one vector. Captions stand one on a line,
@@ -86,7 +86,7 @@ def is_precomputed(path: Path) -> bool:
     return any(file.name.endswith(_IMAGES) for file in entries_of(path))
 
 
-def _of_split(file: Path, report: Report) -> Iterator[Found]:
+def _of_split(file: Path, report: OnProblem) -> Iterator[Found]:
     features = _mapped(file)
     split = file.name.removesuffix(_IMAGES)
     captions = _lines(file.with_name(split + _CAPTIONS))

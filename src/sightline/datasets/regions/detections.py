@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sightline.datasets.record import BrokenRecordError, Report
+from sightline.datasets.record import BrokenRecordError, OnProblem
 from sightline.errors import DataError
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -83,7 +83,7 @@ class Keep:
         )
 
 
-Reader = Callable[[Path, Report], Iterator[Found]]
+RegionReader = Callable[[Path, OnProblem], Iterator[Found]]
 """Reads the regions of all images in a file or folder; a broken row is reported and passed over."""
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from sightline.datasets.fields import decoded
 from sightline.datasets.files import entries_of, numbered_lines
-from sightline.datasets.record import BrokenRecordError, Report, stop_at
+from sightline.datasets.record import BrokenRecordError, OnProblem, stop_at
 from sightline.datasets.regions.arrays import is_precomputed, read_npz_folder, read_precomputed
-from sightline.datasets.regions.detections import Found, Reader
+from sightline.datasets.regions.detections import Found, RegionReader
 from sightline.datasets.regions.lmdb import DATA_FILE, read_uniter
 from sightline.datasets.regions.tensors import read_m3p, read_oscar_tensors
 from sightline.datasets.regions.tsv import read_bottom_up, read_oscar_lines
@@ -18,7 +18,7 @@ _OSCAR_FILES = ("features.tsv", "feature.tsv")
 _BOTTOM_UP_FIELDS = 6
 
 
-def read_regions(path: str | Path, on_problem: Report | None = None) -> Iterator[Found]:
+def read_regions(path: str | Path, on_problem: OnProblem | None = None) -> Iterator[Found]:
     """Read the regions of all images at `path`, one image after the other.
 
     on_problem: called for each broken row, which is then skipped; without it the first one is a `DataError`. A path
@@ -37,7 +37,7 @@ def read_regions(path: str | Path, on_problem: Report | None = None) -> Iterator
     return reader(place, on_problem or stop_at)
 
 
-def _reader_of_folder(path: Path) -> tuple[Reader | None, Path]:
+def _reader_of_folder(path: Path) -> tuple[RegionReader | None, Path]:
     if (path / DATA_FILE).is_file():
         return read_uniter, path
     if is_precomputed(path):
@@ -48,7 +48,7 @@ def _reader_of_folder(path: Path) -> tuple[Reader | None, Path]:
     return (read_npz_folder if any(file.suffix == ".npz" for file in entries_of(path)) else None), path
 
 
-def _reader_of_file(path: Path) -> Reader | None:
+def _reader_of_file(path: Path) -> RegionReader | None:
     name = path.name.lower()
     if name.endswith(".pt"):
         return read_oscar_tensors

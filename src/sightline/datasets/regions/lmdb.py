@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sightline.datasets.record import BrokenRecordError, Problem, Report
+from sightline.datasets.record import BrokenRecordError, OnProblem, Problem
 from sightline.datasets.regions.arrays import found_in_arrays, found_in_npz
 from sightline.datasets.regions.detections import Found
 from sightline.errors import DataError, SightlineError
@@ -19,7 +19,7 @@ _ZIP = b"PK\x03\x04"
 _SUFFIX = ".npz"
 
 
-def read_uniter(path: Path, report: Report) -> Iterator[Found]:
+def read_uniter(path: Path, report: OnProblem) -> Iterator[Found]:
     """Read a database such as `feat_th0.2_max100_min10`, compressed or not, in the order of its keys."""
     try:
         import lmdb

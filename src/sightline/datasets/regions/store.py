@@ -16,7 +16,7 @@ import numpy as np
 from sightline import settings
 from sightline.datasets.fields import captions_of, file_name, json_object, shown
 from sightline.datasets.files import numbered_lines
-from sightline.datasets.record import BrokenRecordError, Problem, Record, Report
+from sightline.datasets.record import BrokenRecordError, OnProblem, Problem, Record
 from sightline.datasets.regions.detections import Floats
 from sightline.errors import DataError, MediaError
 from sightline.media.regions import CORNERS, region_bytes
@@ -55,7 +55,7 @@ class RegionStore:
             raise DataError(f"{folder}: not a store of regions: it has no {SPEC_FILE}") from error
         return cls(folder, spec)
 
-    def records(self, report: Report) -> Iterator[Record]:
+    def records(self, report: OnProblem) -> Iterator[Record]:
         """Every image, in the store's order; broken lines are reported and skipped."""
         path = self.folder / IMAGES_FILE
         for number, line in numbered_lines(path):
@@ -108,7 +108,7 @@ def is_region_store(path: Path) -> bool:
     return (path / SPEC_FILE).is_file()
 
 
-def read_region_store(path: Path, images: Path | None, report: Report) -> Iterator[Record]:
+def read_region_store(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
     """Read the records of a store in its order; `images` is not used."""
     return RegionStore.open(path).records(report)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sightline.datasets.fields import clean_captions, sequence, shown
-from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, Problem, Report
+from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, OnProblem, Problem
 from sightline.datasets.regions.detections import Found, relative
 from sightline.datasets.regions.tsv import with_boxes_at_the_end
 from sightline.datasets.splits import split_in_name
@@ -17,7 +17,7 @@ from sightline.errors import DataError, SightlineError
 _COPY = "Copy or download it again."
 
 
-def read_oscar_tensors(path: Path, report: Report) -> Iterator[Found]:
+def read_oscar_tensors(path: Path, report: OnProblem) -> Iterator[Found]:
     """Read a `test_img_frcnn_feats.pt` of Oscar: tensors [n, dim + 6] by image; and `test_captions.pt` beside it."""
     captions = _oscar_captions(path)
     split = split_in_name(path.name)
@@ -33,7 +33,7 @@ def read_oscar_tensors(path: Path, report: Report) -> Iterator[Found]:
             report(Problem(place, str(error)))
 
 
-def read_m3p(path: Path, report: Report) -> Iterator[Found]:
+def read_m3p(path: Path, report: OnProblem) -> Iterator[Found]:
     """Read an `.h5` of M3P: image_id, wh, num_boxes, bbox and features, a row for each image.
 
     Boxes are in pixels. What the file calls `wh` is the height and then the width: M3P itself reads it so.
@@ -90,7 +90,7 @@ def _oscar_captions(path: Path) -> Mapping[Any, Any]:
     return _loaded(beside) if beside != path and beside.is_file() else {}
 
 
-def _texts(told: object, place: str, report: Report) -> dict[str, tuple[str, ...]]:
+def _texts(told: object, place: str, report: OnProblem) -> dict[str, tuple[str, ...]]:
     """Captions of an image: a list, or, in the older files, a list written as JSON."""
     if told is None:
         return {}

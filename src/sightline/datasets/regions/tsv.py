@@ -14,19 +14,19 @@ import numpy as np
 
 from sightline.datasets.fields import decoded, json_object, shown
 from sightline.datasets.files import json_document, numbered_lines
-from sightline.datasets.record import BrokenRecordError, Problem, Report
+from sightline.datasets.record import BrokenRecordError, OnProblem, Problem
 from sightline.datasets.regions.detections import Floats, Found, relative
 
 OSCAR_BOX = 6
 _NAMES_OF_ROWS = "imageid2idx.json"
 
 
-def read_bottom_up(path: Path, report: Report) -> Iterator[Found]:
+def read_bottom_up(path: Path, report: OnProblem) -> Iterator[Found]:
     """Read a TSV file of bottom-up attention."""
     return _rows(path, report, lambda _, fields: _bottom_up(fields))
 
 
-def read_oscar_lines(path: Path, report: Report) -> Iterator[Found]:
+def read_oscar_lines(path: Path, report: OnProblem) -> Iterator[Found]:
     """Read a `features.tsv` of Oscar or VinVL; where `imageid2idx.json` is beside it, that says how rows are called."""
     index = path.with_name(_NAMES_OF_ROWS)
     names = {row: name for name, row in json_document(index).items()} if index.is_file() else {}
@@ -40,7 +40,7 @@ def with_boxes_at_the_end(name: str, both: Floats) -> Found:
     return Found(name, both[:, :-OSCAR_BOX], both[:, -OSCAR_BOX:-2])
 
 
-def _rows(path: Path, report: Report, parse: Callable[[int, list[str]], Found]) -> Iterator[Found]:
+def _rows(path: Path, report: OnProblem, parse: Callable[[int, list[str]], Found]) -> Iterator[Found]:
     for number, line in numbered_lines(path):
         if not line.strip():
             continue

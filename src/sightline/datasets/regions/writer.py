@@ -12,14 +12,14 @@ import numpy as np
 
 from sightline import settings
 from sightline.datasets.fields import file_name
-from sightline.datasets.record import BrokenRecordError, Problem, Record, Report, stop_at
+from sightline.datasets.record import BrokenRecordError, OnProblem, Problem, Record, stop_at
 from sightline.datasets.regions.detections import Found, Keep
 from sightline.datasets.regions.names import Names
 from sightline.datasets.regions.partial import BEGUN_FILE, Lines, begin, building_of, whole_part
 from sightline.datasets.regions.store import BOXES_FILE, FEATURES_FILE, FORMAT, IMAGES_FILE, SPEC_FILE, StoreSpec
 from sightline.errors import DataError
 
-Progress = Callable[[int], None]
+WriteProgress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ def write_regions(
     *,
     captions: Sequence[Record] = (),
     keep: Keep | None = None,
-    on_problem: Report | None = None,
+    on_problem: OnProblem | None = None,
     made_of: str = "",
-    progress: Progress | None = None,
+    progress: WriteProgress | None = None,
 ) -> Written:
     """Write the regions of images into a new store, which appears when it is complete.
 

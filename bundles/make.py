@@ -55,6 +55,7 @@ class ModelRecipe:
     """How to make a bundle: recipes in order, held-out data to finish it by, tests, and everybody's terms.
 
     licences: of the model and of initial weights, by the name of their folder. terms: of every source of the recipes.
+    four_bits: a pattern; with int8, modules whose path it matches take four bits a weight.
     """
 
     name: str
@@ -64,6 +65,7 @@ class ModelRecipe:
     terms: Mapping[str, str]
     tests: tuple[TestRecipe, ...] = ()
     precision: Literal["float32", "int8"] = "int8"
+    four_bits: str = ""
     runs: str = "runs"
 
 
@@ -147,6 +149,7 @@ class ModelBuild:
             built,
             name=self.asked.name,
             precision=self.asked.precision,
+            four_bits=self.asked.four_bits,
             pictures=pictures,
             provenance=made_of,
             held_out=held_out,

@@ -377,7 +377,8 @@ def export(
     out: the bundle's folder. name: the name in results; by default that of the folder.
     quantize: `int8` makes it smaller and faster. four_bits: with int8, modules of this path take four bits a weight.
     calibrate: captioned images not trained on, to choose the fusion and to calibrate relevance by; with int8, the
-        image tower also takes the ranges of its numbers from them, and is faster.
+        image tower also takes the ranges of its numbers from them, and is faster, and their captions decide how
+        four-bit weights of the text tower are rounded.
     provenance: what the bundle says about its data, licences and recipe.
     progress: called with the part of the work, how much of it is done, and how much there is.
     on_problem: called for every image of `calibrate` that cannot be read.

@@ -202,6 +202,22 @@ def test_whole_numbers_in_blocks_become_what_they_stand_for(bits: int, has_zeros
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-2)
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+def test_rows_of_a_packed_table_become_what_they_stand_for(bits: int, tmp_path: Path) -> None:
+    rows, blocks, block = 7, 3, 16
+    constants = {
+        "w": CHANCE.integers(0, 256, (rows, blocks * block * bits // 8)).astype(np.uint8),
+        "s": floats(rows, blocks).astype(np.float16),
+    }
+    sizes = {"bits": bits, "block_size": block}
+    one = helper.make_node("GatherBlockQuantized", ["w", "x", "s"], ["y"], domain=MICROSOFT, **sizes)
+    given = {"x": longs([0, 6], [-7, 3], [2, -1])}
+    path = written(tmp_path / "graph.onnx", [one, node("Cast", "y", outputs=("z",), to=1)], given, constants, ("z",))
+    (found,), (expected,) = both(path, given)
+    assert found.shape == (3, 2, blocks * block)
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
 def test_what_is_multiplied_is_not_quantize_queries(tmp_path: Path) -> None:
     """ONNX Runtime rounds it to one of 256 steps; a product in float32 of the same matrix is what comes out here."""
     matrix, steps, values = CHANCE.integers(-99, 99, (8, 4)).astype(np.int8), np.abs(floats(4)), floats(3, 8)
@@ -270,6 +286,20 @@ REFUSED: dict[str, tuple[list[onnx.NodeProto], dict[str, Array], dict[str, Array
         [node("DequantizeLinear", "x", "s", axis=0)],
         {"x": longs(1, 2).astype(np.uint8)},
         {"s": floats(2)},
+    ),
+    "has zeros": (
+        [
+            helper.make_node(
+                "GatherBlockQuantized", ["w", "x", "s", "z"], ["y"], domain=MICROSOFT, bits=8, block_size=16
+            )
+        ],
+        {"x": longs(0, 1)},
+        {"w": np.ones((2, 16), np.uint8), "s": floats(2, 1), "z": np.ones((2, 1), np.uint8)},
+    ),
+    "blocks of 32": (
+        [helper.make_node("GatherBlockQuantized", ["w", "x", "s"], ["y"], domain=MICROSOFT, bits=8, block_size=32)],
+        {"x": longs(0, 1)},
+        {"w": np.ones((2, 48), np.uint8), "s": floats(2, 2)},
     ),
     "batch dimensions": ([node("GatherND", "x", "c", batch_dims=1)], {"x": X}, {"c": longs([[1]], [[0]], [[2]])}),
 }

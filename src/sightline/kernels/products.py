@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from sightline.kernels.operators import Attributes, refuse
+from sightline.kernels.packed_operators import unpacked
 
 _SCORES = 64  # columns; a narrower matrix makes scores, which need float32
 
@@ -110,22 +111,15 @@ def _of_blocks(
     block = attributes["block_size"]
     if bits not in (4, 8) or (others and others[0] is not None):
         raise refuse("MatMulNBits", f"has {bits} bits, or its rows in another order")
-    whole = _unpacked(packed.reshape(columns, -1), bits).float().reshape(columns, -1, block)
+    whole = unpacked(packed.reshape(columns, -1), bits).float().reshape(columns, -1, block)
     blocks = whole.shape[1]
     zero: Tensor | float = 2.0 ** (bits - 1)
     if zeros is not None and zeros.dtype == torch.uint8:
-        zero = _unpacked(zeros.reshape(columns, -1), bits).float()[:, :blocks, None]
+        zero = unpacked(zeros.reshape(columns, -1), bits).float()[:, :blocks, None]
     elif zeros is not None:
         zero = zeros.reshape(columns, blocks, 1).float()
     weight = (whole - zero) * scales.reshape(columns, blocks, 1).float()
     return weight.reshape(columns, -1)[:, :rows].contiguous(), others[1] if len(others) > 1 else None
-
-
-def _unpacked(packed: Tensor, bits: int) -> Tensor:
-    """Two numbers of four bits in each byte, the lower half first; or one of eight."""
-    if bits == 8:
-        return packed
-    return torch.stack([packed & 15, packed >> 4], -1).flatten(-2)
 
 
 def _of_whole_numbers(

@@ -15,7 +15,7 @@ from onnx import numpy_helper
 from torch import Tensor
 
 from sightline.errors import BundleError
-from sightline.kernels import recurrent, shape_operators  # noqa: F401 (importing them registers their operators)
+from sightline.kernels import packed_operators, recurrent, shape_operators  # noqa: F401 (registers their operators)
 from sightline.kernels.graph_fusion import merged
 from sightline.kernels.operators import OPERATORS, refuse
 from sightline.kernels.products import GraphNode, placed, with_products

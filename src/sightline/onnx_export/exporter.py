@@ -26,6 +26,7 @@ from sightline.evaluation.encodings import Progress
 from sightline.media import Preprocess, RegionConfig
 from sightline.models.retriever import EncodedTensors, Regions, Retriever, Tokens
 from sightline.onnx_export.calibrate import finish
+from sightline.onnx_export.observe import Sample
 from sightline.onnx_export.quantize import quantize
 
 Floats = npt.NDArray[np.float32]
@@ -94,17 +95,17 @@ def export(
     precision: of the weights. four_bits: with int8, a pattern; modules whose path matches it have four-bit weights.
     pictures: with int8, about a hundred typical images as pixels [images, 3, size, size]; they make the image graph
         faster (see `fix_ranges`).
-    held_out: captions not trained on, to calibrate the bundle (see `finish`). progress: called while calibrating.
-    on_problem: called for each held-out image that cannot be read.
+    held_out: captions not trained on, to round four-bit weights of the text tower and to calibrate the bundle (see
+        `finish`). progress: called while calibrating. on_problem: called for each held-out image that cannot be read.
     trained_on: captions that the model was trained on; the bundle keeps their words, to know which ones it can read.
     """
     with _in_place_of(Path(out).resolve()) as building:
         retriever = retriever.eval().cpu()
         encoded = _graphs(retriever, tokenizer, building)
         if precision == "int8":
+            samples = {"image": _image_samples(pictures), "text": _caption_samples(held_out or (), retriever.text_input.languages, tokenizer)}
             for path in building.glob("*.onnx"):
-                seen = pictures if path.stem == "image" and pictures is not None else ()
-                quantize(path, four_bits, [{"pixels": picture[None]} for picture in seen])
+                quantize(path, four_bits, samples.get(path.stem, ()), fixed_ranges=path.stem == "image")
         tokenizer.save(building / "tokenizer.json")
         spec = BundleSpec(
             format=FORMAT,
@@ -122,6 +123,22 @@ def export(
         )
         write_spec(building, spec)
         return spec if held_out is None else finish(building, held_out, progress=progress, on_problem=on_problem)
+
+
+def _image_samples(pictures: Floats | None) -> list[Sample]:
+    return [] if pictures is None else [{"pixels": image[None]} for image in pictures]
+
+
+def _caption_samples(
+    records: Sequence[Record], languages: Sequence[str], tokenizer: Tokenizer, count: int = 1024
+) -> list[Sample]:
+    """Tokens of some captions, the first of a record in each language, spread evenly over the records."""
+    captions = [
+        some[0] for record in records for lang, some in record.captions.items() if some and lang in languages
+    ]
+    chosen = np.linspace(0, len(captions), min(count, len(captions)), endpoint=False, dtype=np.int64)
+    tokens = (tokenizer([captions[place]]) for place in chosen)
+    return [{"ids": one.ids, "mask": one.mask} for one in tokens]
 
 
 @contextlib.contextmanager

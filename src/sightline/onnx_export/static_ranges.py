@@ -1,6 +1,6 @@
 """Static int8 quantisation of matrix products, with activation ranges from sample inputs."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 from sightline.datasets import Record
 from sightline.errors import DataError
 from sightline.media import ImageInput, load_pixels
+from sightline.onnx_export.observe import Sample, observed
 
 _SHARE = 0.8  # share of a channel's spread that moves from activations to weights
 _LEAST = 1e-4  # least range of a channel that was constant in the samples
@@ -19,7 +20,6 @@ _ROWS = 8  # rows of each sample on which a product is checked
 _ERROR = 0.06  # relative error of a row; products with a larger one keep dynamic ranges
 _MICROSOFT = "com.microsoft"
 Floats = npt.NDArray[np.float32]
-Sample = Mapping[str, npt.NDArray[Any]]
 
 
 def pictures_of(records: Sequence[Record], preprocess: ImageInput, count: int = 128) -> Floats:
@@ -77,18 +77,9 @@ def _is_matrix(tensor: onnx.TensorProto | None) -> bool:
 
 def _observed(model: onnx.ModelProto, names: list[str], samples: Iterable[Sample]) -> dict[str, _Seen]:
     """The ranges of the named values of a graph over the samples."""
-    import onnxruntime
-
-    watched = onnx.ModelProto()
-    watched.CopyFrom(model)
-    del watched.graph.output[:]
-    watched.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(watched.SerializeToString(), options, providers=["CPUExecutionProvider"])
     found: dict[str, list[tuple[Floats, Floats, Floats]]] = {name: [] for name in names}
-    for sample in samples:
-        for name, value in zip(names, session.run(names, dict(sample)), strict=True):
+    for values in observed(model, names, samples):
+        for name, value in zip(names, values, strict=True):
             rows = value.reshape(-1, value.shape[-1])
             found[name].append((rows.min(0), rows.max(0), rows[:: -(-len(rows) // _ROWS)]))
     return {name: _seen(of_samples) for name, of_samples in found.items()}

@@ -1,0 +1,167 @@
+"""Matrices in four bits a number, in blocks of 32 that share a scale: word tables, and matrix products."""
+
+from collections.abc import Collection, Iterable
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from sightline.onnx_export.observe import Sample, observed
+
+BLOCK = 32
+_LARGE = 1 << 20  # numbers of a table that are worth a little precision
+_MICROSOFT = "com.microsoft"
+_RATIOS = np.linspace(1.0, 0.7, 13)  # of a block's largest magnitude that its scale may cover
+_DAMPING = 0.01  # of the mean of the moments' diagonal
+_TOGETHER = 64  # weights of a column whose errors are passed on to all later ones at once
+Floats = npt.NDArray[np.float32]
+Bytes = npt.NDArray[np.uint8]
+
+
+def shrink_tables(model: onnx.ModelProto, large: int = _LARGE) -> None:
+    """Store tables of at least `large` numbers in four bits a number, in place.
+
+    A table is a float matrix whose rows a graph looks up, and that it reads in no other way. Tables whose width is no
+    multiple of 32 stay as they are.
+    """
+    graph = model.graph
+    for table in list(graph.initializer):
+        readers = [node for node in graph.node if table.name in node.input]
+        if not readers or not _is_large(table, large) or not all(_looks_up(node, table.name) for node in readers):
+            continue
+        rows = numpy_helper.to_array(table)
+        scales = block_scales(rows).astype(np.float16)
+        packed = _packed(_nearest(rows, scales.astype(np.float32)))
+        names = f"{table.name}_packed", f"{table.name}_scales"
+        for node in readers:
+            _look_up_packed(graph, node, *names)
+        table.CopyFrom(numpy_helper.from_array(packed, names[0]))
+        graph.initializer.append(numpy_helper.from_array(scales, names[1]))
+    _use_microsoft(model)
+
+
+def shrink_products(model: onnx.ModelProto, names: Collection[str], samples: Iterable[Sample] = ()) -> None:
+    """Store the constant matrices of products, by the products' names, in four bits a weight, in place.
+
+    samples: inputs of the graph like those to come, a few hundred. With them each weight is rounded so as to make up
+    for the errors of those before it (GPTQ, Frantar et al. 2022, algorithm 1), and without them to the nearest.
+    """
+    graph = model.graph
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    products = [node for node in graph.node if node.name in names and len(constants[node.input[1]].dims) == 2]
+    moments = _moments(model, sorted({node.input[0] for node in products}), samples)
+    for node in products:
+        matrix = numpy_helper.to_array(constants[node.input[1]])
+        whole, scales = round_matrix(matrix, moments.get(node.input[0]))
+        packed = _packed(whole).reshape(*scales.shape, BLOCK // 2)
+        inputs = [node.input[0], f"{node.name}_packed", f"{node.name}_scales"]
+        graph.initializer.append(numpy_helper.from_array(packed, inputs[1]))
+        graph.initializer.append(numpy_helper.from_array(scales, inputs[2]))
+        sizes = {"K": len(matrix), "N": len(scales), "bits": 4, "block_size": BLOCK, "accuracy_level": 4}
+        outputs = list(node.output)
+        node.CopyFrom(helper.make_node("MatMulNBits", inputs, outputs, node.name, domain=_MICROSOFT, **sizes))
+    read = {name for node in graph.node for name in node.input}
+    for tensor in [one for one in graph.initializer if one.name not in read]:
+        graph.initializer.remove(tensor)
+    _use_microsoft(model)
+
+
+def block_scales(rows: Floats, importance: Floats | None = None) -> Floats:
+    """The scale of each block of rows [n, width], [n, blocks]: of those tried, the one with the least squared error.
+
+    importance: [width], a factor of each column's squared error. The number of largest magnitude in a block becomes -8,
+    so that a scale may be negative.
+    """
+    blocks = rows.reshape(len(rows), -1, BLOCK)
+    factors = np.ones(BLOCK, np.float32) if importance is None else importance.reshape(-1, BLOCK)
+    peaks = np.take_along_axis(blocks, np.abs(blocks).argmax(-1, keepdims=True), -1)[..., 0]
+    best, least = np.ones_like(peaks), np.full_like(peaks, np.inf)
+    for ratio in _RATIOS:
+        scales = np.where(np.abs(peaks) < 1e-6, 1, peaks * (ratio / -8)).astype(np.float32)
+        off = (_nearest(rows, scales) * np.repeat(scales, BLOCK, 1) - rows).reshape(blocks.shape)
+        errors = (off * off * factors).sum(-1)
+        best, least = np.where(errors < least, scales, best), np.minimum(errors, least)
+    return best
+
+
+def round_matrix(matrix: Floats, moments: Floats | None = None) -> tuple[Floats, Floats]:
+    """Round a matrix [inputs, outputs] to whole numbers [outputs, inputs, padded to blocks] with scales.
+
+    moments: [inputs, inputs], the sum of the products of each two inputs over samples.
+    """
+    inputs, outputs = matrix.shape
+    rows = np.zeros((outputs, -(-inputs // BLOCK) * BLOCK), np.float32)
+    rows[:, :inputs] = matrix.T
+    if moments is None:
+        scales = block_scales(rows)
+        return _nearest(rows, scales), scales
+    scales = block_scales(rows, np.pad(np.diagonal(moments), (0, rows.shape[1] - inputs)))
+    rows[:, :inputs] = _compensated(rows[:, :inputs], np.repeat(scales, BLOCK, 1)[:, :inputs], moments)
+    return rows, scales
+
+
+def _compensated(rows: Floats, scales: Floats, moments: Floats) -> Floats:
+    """Round columns one after another, those that matter most first, and take each error out of the later ones."""
+    order = np.argsort(-np.diagonal(moments), kind="stable")
+    rows, scales, whole = rows[:, order], scales[:, order], np.empty_like(rows)
+    damped = moments[np.ix_(order, order)].astype(np.float64)
+    damped[np.diag_indices_from(damped)] += max(_DAMPING * np.diagonal(damped).mean(), 1e-9)
+    factor = np.linalg.cholesky(np.linalg.inv(damped)).T.astype(np.float32)
+    for start in range(0, len(factor), _TOGETHER):
+        end = min(start + _TOGETHER, len(factor))
+        errors = np.empty((len(rows), end - start), np.float32)
+        for at in range(start, end):
+            whole[:, at] = np.clip(np.round(rows[:, at] / scales[:, at]), -8, 7)
+            error = (rows[:, at] - whole[:, at] * scales[:, at]) / factor[at, at]
+            rows[:, at:end] -= np.outer(error, factor[at, at:end])
+            errors[:, at - start] = error
+        rows[:, end:] -= errors @ factor[start:end, end:]
+    return whole[:, np.argsort(order)]
+
+
+def _moments(model: onnx.ModelProto, names: list[str], samples: Iterable[Sample]) -> dict[str, Floats]:
+    """The sums of products of each two channels of the named values over the samples, if there are any."""
+    found: dict[str, Floats] = {}
+    for values in observed(model, names, samples) if names else ():
+        for name, value in zip(names, values, strict=True):
+            rows = value.reshape(-1, value.shape[-1])
+            found[name] = found.get(name, np.float32(0)) + rows.T @ rows
+    return found
+
+
+def _nearest(rows: Floats, scales: Floats) -> Floats:
+    """The nearest of the numbers -8 … 7 for each number of rows [n, width], given scales [n, blocks]."""
+    return np.clip(np.round(rows / np.repeat(scales, BLOCK, 1)), -8, 7)
+
+
+def _packed(whole: Floats) -> Bytes:
+    """Two numbers a byte, the first in the lower half; 8 stands for 0."""
+    shifted = (whole + 8).astype(np.uint8)
+    packed: Bytes = shifted[:, 0::2] | shifted[:, 1::2] << np.uint8(4)
+    return packed
+
+
+def _is_large(table: onnx.TensorProto, large: int) -> bool:
+    is_matrix = table.data_type == TensorProto.FLOAT and len(table.dims) == 2
+    return is_matrix and table.dims[1] % BLOCK == 0 and table.dims[0] * table.dims[1] >= large
+
+
+def _looks_up(node: onnx.NodeProto, table: str) -> bool:
+    axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
+    return node.op_type == "Gather" and node.input[0] == table and axis == 0
+
+
+def _look_up_packed(graph: onnx.GraphProto, node: onnx.NodeProto, packed: str, scales: str) -> None:
+    """Put a lookup in a packed table in the place of a lookup; it gives float16, as the scales are."""
+    half, output = f"{node.output[0]}_half", node.output[0]
+    cast = helper.make_node("Cast", [half], [output], f"{node.name}_cast", to=TensorProto.FLOAT)
+    graph.node.insert(list(graph.node).index(node) + 1, cast)
+    inputs, sizes = [packed, node.input[1], scales], {"bits": 4, "block_size": BLOCK}
+    node.CopyFrom(helper.make_node("GatherBlockQuantized", inputs, [half], node.name, domain=_MICROSOFT, **sizes))
+
+
+def _use_microsoft(model: onnx.ModelProto) -> None:
+    """Declare the operators that are ONNX Runtime's own."""
+    if _MICROSOFT not in {one.domain for one in model.opset_import}:
+        model.opset_import.append(helper.make_opsetid(_MICROSOFT, 1))

@@ -103,7 +103,10 @@ def export(
         retriever = retriever.eval().cpu()
         encoded = _graphs(retriever, tokenizer, building)
         if precision == "int8":
-            samples = {"image": _image_samples(pictures), "text": _caption_samples(held_out or (), retriever.text_input.languages, tokenizer)}
+            samples = {
+                "image": _image_samples(pictures),
+                "text": _caption_samples(held_out or (), retriever.text_input.languages, tokenizer),
+            }
             for path in building.glob("*.onnx"):
                 quantize(path, four_bits, samples.get(path.stem, ()), fixed_ranges=path.stem == "image")
         tokenizer.save(building / "tokenizer.json")
@@ -133,9 +136,7 @@ def _caption_samples(
     records: Sequence[Record], languages: Sequence[str], tokenizer: Tokenizer, count: int = 1024
 ) -> list[Sample]:
     """Tokens of some captions, the first of a record in each language, spread evenly over the records."""
-    captions = [
-        some[0] for record in records for lang, some in record.captions.items() if some and lang in languages
-    ]
+    captions = [some[0] for record in records for lang, some in record.captions.items() if some and lang in languages]
     chosen = np.linspace(0, len(captions), min(count, len(captions)), endpoint=False, dtype=np.int64)
     tokens = (tokenizer([captions[place]]) for place in chosen)
     return [{"ids": one.ids, "mask": one.mask} for one in tokens]

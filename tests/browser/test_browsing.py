@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import Page, Route, expect
 
@@ -237,3 +238,33 @@ def test_results_go_on_while_one_scrolls(open_page: Opener) -> None:
         page.wait_for_timeout(200)
     expect(tiles(page)).to_have_count(300)
     expect(page.get_by_role("button", name="Show more")).to_be_hidden()
+
+
+def test_dates_and_folders_in_words_are_chips_that_can_be_taken_back(open_page: Opener, placed: str) -> None:
+    page = settled(open_page(at=placed))
+    page.get_by_label("What to find").fill("a dog in August 2023")
+    chip = page.locator("#phrases button")
+    expect(chip).to_have_text("in August 2023 ×")
+    expect(page).to_have_url(re.compile(r"q=a\+dog\+in\+August\+2023$"))
+    settled(page)
+    expect(tiles(page)).to_have_count(3)
+    with page.expect_response(re.compile(r"/v1/search\?q=a\+dog\+in\+August\+2023")):
+        chip.click()
+    expect(chip).to_have_count(0)
+    page.get_by_label("What to find").fill("2023-08-02")
+    expect(chip).to_have_text("2023-08-02 ×")
+    expect(page.get_by_role("heading", level=1)).to_have_text("1 picture")
+    expect(first(page)).to_have_attribute("aria-label", named("dog.jpg"))
+    page.get_by_label("What to find").fill("a dog in August 1999")
+    settled(page)
+    expect(chip).to_have_count(0)
+
+
+def test_chips_fit_on_a_phone_and_stand_in_nobodys_way(open_page: Opener, placed: str) -> None:
+    page = open_page("?q=an+owl+in+August+2023", at=placed, has_touch=True)
+    page.set_viewport_size({"width": 360, "height": 740})
+    settled(page)
+    expect(page.locator("#phrases button")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
+    found = Axe().run(page).response["violations"]
+    assert [wrong["id"] for wrong in found if wrong["impact"] in ("serious", "critical")] == []

@@ -87,6 +87,18 @@ def test_a_filter_alone_lists_what_matches(photos: Path) -> None:
     assert "lets nothing through" in run("search", "--where", "width > 9999").stderr
 
 
+def test_phrases_of_a_query_become_filters_unless_they_are_meant_literally(photos: Path) -> None:
+    put(photos / "Norway" / "IMG_0080.png", picture(80))
+    run("index")
+    done = run("search", "a dog in Norway", "--paths")
+    assert done.stdout.splitlines() == [str(photos / "Norway" / "IMG_0080.png")]
+    assert "'in Norway' (Norway)" in done.stderr
+    assert run("search", "img_0080", "--paths").stdout.splitlines() == [str(photos / "Norway" / "IMG_0080.png")]
+    literal = run("search", "a dog in Norway", "--paths", "--literal", "--duplicates", "show")
+    assert len(literal.stdout.splitlines()) == 4
+    assert "Filtered by" not in literal.stderr
+
+
 def test_results_go_on_where_the_page_before_ended(photos: Path) -> None:
     def paths(*options: str) -> list[tuple[int, str]]:
         found = json.loads(run("search", "a dog", "--json", "--duplicates", "show", *options).stdout)

@@ -14,8 +14,8 @@ from sightline.server.requests import PictureSearch, Search
 OPTIONS = {field.name for field in dataclasses.fields(SearchOptions)}
 PLACES = {"self", "at", "model"}
 """What says where to search, and with which copy of the model."""
-OUTPUT = {"as_json", "paths", "null", "thumbnails", "help"}
-"""What the command shows."""
+OUTPUT = {"as_json", "paths", "null", "thumbnails", "literal", "help"}
+"""What the command shows, and whether it looks for dates in a query, as `Collection.understand` and HTTP do."""
 
 
 def test_collections_and_the_function_take_every_option() -> None:

@@ -17,6 +17,7 @@ OPERATIONS = [
     ("GET", "/v1/timeline"),
     ("GET", "/v1/timeline/items"),
     ("GET", "/v1/examples"),
+    ("GET", "/v1/understand"),
     ("GET", "/v1/items"),
     ("GET", "/v1/items/{id}"),
     ("GET", "/v1/items/{id}/camera"),

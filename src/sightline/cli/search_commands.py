@@ -148,6 +148,9 @@ def search(
     model: Annotated[
         str | None, typer.Option(metavar="BUNDLE", help="The model that made the collection, if it was moved.")
     ] = None,
+    literal: Annotated[
+        bool, typer.Option("--literal", help='Search for phrases such as "last summer" as words, not as filters.')
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
     paths: Annotated[bool, typer.Option("--paths", help="Write only the paths, one per line.")] = False,
     null: Annotated[
@@ -164,7 +167,10 @@ def search(
     from sightline.retrieval.options import SearchOptions
 
     form: Form = "json" if as_json else "null" if null else "paths" if paths else "lines"
-    if where is not None and not words and image is None:
+    text = " ".join(words) if words else None
+    if text and not literal:
+        text, where = _understood(text, where, at, model)
+    if where is not None and not text and image is None:
         with named_options(), sightline.open(at, model=model) as collection:
             options = SearchOptions(where=where, k=k, start=start)
             items = collection.browse(where, k=options.k, start=options.start)
@@ -173,7 +179,7 @@ def search(
         return
     with named_options():
         options = SearchOptions(
-            text=" ".join(words) if words else None,
+            text=text,
             image=image,
             image_weight=image_weight,
             not_=tuple(without or ()),
@@ -193,6 +199,19 @@ def search(
             result = collection.run(options)
     with results():
         show(result, form, min_relevance, thumbnails)
+
+
+def _understood(text: str, where: str | None, at: str | None, model: str | None) -> tuple[str | None, str | None]:
+    """The words of a query without its dates, names and folders, and the filter with them; says so on stderr."""
+    import sightline
+
+    with sightline.open(at, model=model) as collection:
+        found = collection.understand(text) if collection.kind == "images" else None
+    if found is None or found.where is None:
+        return text, where
+    told = ", ".join(f"{phrase.text!r} ({phrase.label})" for phrase in found.phrases)
+    tell(f"Filtered by {told}. To search for these words instead: --literal")
+    return found.words or None, f"({where}) and {found.where}" if where else found.where
 
 
 def _how_many(late: str | None) -> int | Literal["all"] | None:

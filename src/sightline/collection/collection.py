@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -17,6 +18,7 @@ from sightline.collection.catalog.where import compile_where
 from sightline.collection.locate import model_for_collection, resolve_location
 from sightline.collection.locks import ReadWriteLock
 from sightline.collection.manifest import Manifest, check_model, read_manifest, trusted_store
+from sightline.collection.phrases import Understood, understand
 from sightline.errors import CollectionError
 from sightline.media import ImageLike
 from sightline.retrieval.cascade import Cascade, Ranking
@@ -269,6 +271,24 @@ class Collection:
     def items(self, ids: Sequence[int]) -> dict[int, Item]:
         """The items with these ids; those that do not exist, or have no file any more, are left out."""
         return self.catalog.items(ids)
+
+    def understand(self, text: str, *, literal: Sequence[str] = (), today: date | None = None) -> Understood:
+        """Find what a query says of dates, file names, folders and albums; search for its `words` with its `where`.
+
+        literal: phrases that are to stay words. today: what "last summer" counts from.
+        """
+        rows = self.catalog.everything().execute(
+            "SELECT DISTINCT folder FROM files WHERE line IS NULL AND folder != ''"
+        )
+        folders = {"/".join(path.split("/")[: depth + 1]) for (path,) in rows for depth in range(path.count("/") + 1)}
+        return understand(
+            text,
+            today=today or date.today(),
+            folders=sorted(folders),
+            albums=self.albums.all() if isinstance(self.at, Path) else (),
+            matches=lambda where: len(self.catalog.ids_where(where)) > 0,
+            literal=literal,
+        )
 
     def timeline(self, where: str | None = None) -> Timeline:
         """All items by time, newest first, or those that match a filter; as of when it was opened or refreshed."""

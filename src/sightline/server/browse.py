@@ -1,6 +1,7 @@
 """What there is to look around in: some items to begin with, and the folders and dates that filters can choose from."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -43,6 +44,14 @@ def timeline_items(
         more = {"next": found.cursor(end - 1)} if ids and end < len(found) else {}
         shown = item_answers([items[id] for id in ids if id in items], collection)
         return {"total": len(found), "start": first, **more, "items": shown}
+
+
+def understood(current: CurrentCollection, text: str, literal: Sequence[str]) -> dict[str, Any]:
+    """The words of a query that are searched for, and its phrases that are filters."""
+    with current.use() as collection:
+        found = collection.understand(text, literal=literal)
+    phrases = [{"text": one.text, "kind": one.kind, "label": one.label, "where": one.where} for one in found.phrases]
+    return {"words": found.words, "phrases": phrases, **({"where": found.where} if found.where else {})}
 
 
 def filter_choices(current: CurrentCollection) -> dict[str, Any]:

@@ -115,6 +115,23 @@ class AlbumsAnswer(BaseModel):
     albums: list[AlbumAnswer]
 
 
+class PhraseAnswer(BaseModel):
+    """A part of a query that is a filter: a date, the name of a file, a folder or an album."""
+
+    text: str
+    kind: str
+    label: str
+    where: str
+
+
+class UnderstoodAnswer(BaseModel):
+    """The words of a query that are left to search for, and its phrases; `where` is all their filters as one."""
+
+    words: str
+    phrases: list[PhraseAnswer]
+    where: str | None = None
+
+
 class MonthAnswer(BaseModel):
     """A month such as 2023-08, and how many items it has; its name is empty for items without a date."""
 

@@ -89,6 +89,16 @@ def search_routes(service: Service) -> APIRouter:
         """Items by time, newest first. Go on with `after`, which stays right when items are added meanwhile."""
         return JSONResponse(await service.quick.run(browse.timeline_items, service.current, k, where, start, after))
 
+    @router.get("/understand", response_model=responses.UnderstoodAnswer)
+    async def understand(
+        q: Annotated[Text, Query()],
+        literal: Annotated[
+            list[Text] | None, Query(max_length=8, description="Phrases that are to stay words; may be repeated.")
+        ] = None,
+    ) -> Response:
+        """Find dates, file names, folders and albums in a query, and the filters that they stand for."""
+        return JSONResponse(await service.quick.run(browse.understood, service.current, q, literal or []))
+
     @router.get("/examples", response_model=responses.ExamplesAnswer)
     async def examples() -> Response:
         """A few searches that find something here."""

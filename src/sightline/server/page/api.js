@@ -41,6 +41,11 @@ export const some = (query, k) => asked(`/v1/items?${parameters({ k, where: wher
 export const timeline = (query) => asked(`/v1/timeline?${parameters({ where: where(query) })}`, {});
 export const timelineItems = (query, start, k) =>
   asked(`/v1/timeline/items?${parameters({ start, k, where: where(query) })}`, {});
+export const understand = (words, literal, signal) => {
+  const given = parameters({ q: words });
+  for (const phrase of literal) given.append("literal", phrase);
+  return asked(`/v1/understand?${given}`, { signal });
+};
 export const examples = () => asked("/v1/examples", {});
 export const camera = (id, signal) => asked(`/v1/items/${id}/camera`, { signal });
 export const albums = () => asked("/v1/albums", {});

@@ -6,6 +6,7 @@ import { showChip } from "./chip.js";
 import { byId, counted } from "./dom.js";
 import { Filters } from "./filters.js";
 import { Grid } from "./grid.js";
+import { showPhrases, understood } from "./phrases.js";
 import { splitByRelevance } from "./relevance.js";
 import { selection } from "./selection.js";
 import { onUpload, prepareUpload } from "./upload.js";
@@ -24,6 +25,7 @@ const SKELETON_MS = 250;
 
 let about = null; // the collection
 let query = state.nothing();
+let meaning = query; // the same, its dates and names made filters
 let hits = []; // in the order in which they are shown
 let line; // the least relevance of a match
 let shown = ""; // the identity of the query that they answer
@@ -57,6 +59,7 @@ function change(fields) {
 /** Change the query by typing: all keystrokes until Enter, or until the field is left, are one step. */
 function type(fields) {
   query = { ...query, ...fields };
+  query.literal = query.literal.filter((phrase) => query.words.includes(phrase));
   const write = isNewStep ? "pushState" : "replaceState";
   history[write](state.keep(query), "", state.toAddress(query));
   isNewStep = false;
@@ -130,25 +133,26 @@ async function load({ typing = false } = {}) {
   searcher.stop();
   busy(true);
   try {
-    if (state.isEmpty(asked)) {
-      await begin(asked);
-      return;
-    }
     about ??= await api.collection();
-    if (isCurrent(asked)) searcher.start(asked, { k: MORE, typing });
+    const meant = about.kind === "texts" ? asked : await understood(asked);
+    if (!isCurrent(asked)) return;
+    meaning = meant;
+    showPhrases(meant.phrases, (text) => change({ literal: [...query.literal, text] }));
+    if (state.isEmpty(meant)) await begin(asked, meant);
+    else searcher.start(asked, { k: MORE, typing, meant });
   } catch (error) {
     failed(error, asked);
   }
 }
 
 /** The first screen: what there is. */
-async function begin(asked) {
+async function begin(asked, meant) {
   about = await api.collection();
   const isTexts = about.kind === "texts";
-  const some = await (isTexts ? api.some(asked, AT_FIRST) : api.timeline(asked));
+  const some = await (isTexts ? api.some(asked, AT_FIRST) : api.timeline(meant));
   if (!isCurrent(asked)) return;
   const [one, many] = messages.nouns(about.kind);
-  if (!isTexts) await timeline.show(asked, some);
+  if (!isTexts) await timeline.show(meant, some);
   if (!isCurrent(asked)) return;
   arrange(some.items ?? [], [], { isTimeline: !isTexts });
   messages.setHeading(counted(some.total, one, many));
@@ -192,7 +196,7 @@ async function addMore() {
   if (byId("further").hidden || byId("further").disabled || shown !== state.identity(asked)) return;
   byId("further").disabled = true;
   try {
-    const answer = await api.search(asked, { k: MORE, start: hits.length });
+    const answer = await api.search(meaning, { k: MORE, start: hits.length });
     if (!isCurrent(asked) || shown !== state.identity(asked)) return;
     const known = new Set(hits.map((hit) => hit.id));
     const added = withoutJoined(answer.hits, asked).filter((hit) => !known.has(hit.id));
@@ -264,7 +268,7 @@ async function showOpened() {
   const at = hits.findIndex((hit) => hit.id === open);
   const found = hits[at] ?? timeline.find(open) ?? (await api.item(open).catch(() => null));
   const around = timeline.isShown ? await timeline.around(open) : at < 0 ? [] : [hits[at - 1], hits[at + 1]];
-  if (found && query.open === open) viewer.show(found, around, can("fragments") ? query.words.trim() : "");
+  if (found && query.open === open) viewer.show(found, around, can("fragments") ? meaning.words.trim() : "");
 }
 
 // What is listened to

@@ -30,19 +30,19 @@ export class Searcher {
     this.#running = null;
   }
 
-  /** Ask; `typing` waits for the next keystroke, and looks closely only when there is none. */
-  async start(query, { k, typing = false }) {
+  /** Ask; `meant` is the query as it is searched for. `typing` waits for the next keystroke, and looks closely only when there is none. */
+  async start(query, { k, typing = false, meant = query }) {
     this.stop();
     this.#running = new AbortController();
     const { signal } = this.#running;
     try {
       if (typing) await pause(PAUSE_MS, signal);
-      if (this.#isQuickFirst(query)) {
-        const answer = await api.search(query, { k, rerank: 0, signal });
+      if (this.#isQuickFirst(meant)) {
+        const answer = await api.search(meant, { k, rerank: 0, signal });
         if (!signal.aborted) this.#show(answer, query, false);
         if (typing) await pause(SETTLE_MS, signal);
       }
-      const answer = await asked(query, k, signal);
+      const answer = await asked(meant, k, signal);
       if (!signal.aborted) this.#show(answer, query, true);
     } catch (error) {
       if (!signal.aborted) this.#fail(error, query);
@@ -57,7 +57,7 @@ export class Searcher {
 /** Likeness alone goes by what is stored; together with words or filters, the item's picture is sent like any other. */
 async function asked(query, k, signal) {
   if (query.like === null) return api.search(query, { k, signal });
-  if (!query.words.trim() && filterCount(query) === 0) return api.similar(query.like, { k, signal });
+  if (!query.words.trim() && filterCount(query) === 0 && !query.said) return api.similar(query.like, { k, signal });
   const blob = await api.file(query.like, signal);
   return api.search({ ...query, picture: { blob } }, { k, signal });
 }

@@ -7,7 +7,7 @@ const pictures = new Map();
 
 /** A query for nothing at all. */
 export const nothing = () => ({
-  words: "", without: "", folder: "", album: "", from: "", to: "", like: null, open: null, weight: 0.5, picture: null,
+  words: "", without: "", folder: "", album: "", literal: [], from: "", to: "", like: null, open: null, weight: 0.5, picture: null,
 });
 
 /** The query that an address asks for. */
@@ -18,6 +18,7 @@ export function fromAddress(search, kept = null) {
     without: given.get("not") ?? "",
     folder: given.get("folder") ?? "",
     album: given.get("album") ?? "",
+    literal: given.getAll("literal").slice(0, 8),
     from: dateIn(given.get("from")),
     to: dateIn(given.get("to")),
     like: idIn(given.get("like")),
@@ -35,6 +36,7 @@ export function toAddress(query) {
   put("not", query.without.trim());
   put("folder", query.folder);
   put("album", query.album);
+  for (const phrase of query.literal) given.append("literal", phrase);
   put("from", query.from);
   put("to", query.to);
   put("like", query.like);
@@ -72,6 +74,7 @@ export function where(query) {
   const conditions = [];
   if (query.from) conditions.push(`taken >= '${query.from}'`);
   if (query.to) conditions.push(`taken <= '${query.to}'`);
+  if (query.said) conditions.push(query.said); // by dates and names among the words
   if (query.album) conditions.push(`album = '${query.album.replaceAll("'", "''")}'`);
   if (query.folder) {
     // Where several folders were indexed, the name of one and two slashes stand before the path below it.

@@ -1,0 +1,138 @@
+"""What a query says besides what an image shows: dates, file names, folders and albums, turned into filters.
+
+Nothing is recognised that matches no item: the words are then searched for as they are.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+from sightline.collection.dates import find_dates, year_alone
+
+Kind = Literal["date", "name", "folder", "album"]
+
+_FILE_NAME = re.compile(r"(?<!\S)(?=\S*\d)(?=\S*[A-Za-z_.])[\w.()-]{4,80}(?!\S)")
+_MOST_FOLDERS = 5  # of the same name
+_MOST = 6  # phrases of one query
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A part of a query, from `start` to `end`, and the filter that it stands for. label: the same in other words."""
+
+    start: int
+    end: int
+    text: str
+    kind: Kind
+    where: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """A query in two: the words that are searched for, which may be none, and the phrases that became filters."""
+
+    words: str
+    phrases: tuple[Phrase, ...] = ()
+
+    @property
+    def where(self) -> str | None:
+        """All filters as one; None if there are none."""
+        return " and ".join(f"({phrase.where})" for phrase in self.phrases) or None
+
+
+def understand(
+    text: str,
+    *,
+    today: date,
+    folders: Iterable[str],
+    albums: Iterable[str],
+    matches: Callable[[str], bool],
+    literal: Sequence[str] = (),
+) -> Understood:
+    """Find the phrases of a query that are filters.
+
+    folders: paths of all folders. albums: names of all albums. matches: whether a filter matches any item.
+    literal: phrases that are to be searched for as words, such as those that somebody has taken back.
+    """
+    words = {phrase.casefold() for phrase in literal}
+    chosen: list[Phrase] = []
+    candidates = [*_dates(text, today), *_albums(text, albums), *_folders(text, folders), *_names(text)]
+    for phrase in sorted(candidates, key=lambda phrase: phrase.start - phrase.end):  # of two that overlap, the longer
+        overlaps = any(phrase.start < other.end and other.start < phrase.end for other in chosen)
+        if len(chosen) < _MOST and not overlaps and phrase.text.casefold() not in words and matches(phrase.where):
+            chosen.append(phrase)
+    chosen.sort(key=lambda phrase: phrase.start)
+    rest, at = [], 0
+    for phrase in chosen:
+        rest.append(text[at : phrase.start])
+        at = phrase.end
+    rest.append(text[at:])
+    left = " ".join(" ".join(rest).split()).strip(" ,;")
+    return Understood(left, tuple(chosen))
+
+
+def _dates(text: str, today: date) -> list[Phrase]:
+    alone = year_alone(text)
+    if alone is not None:
+        start = len(text) - len(text.lstrip())
+        return [Phrase(start, len(text.rstrip()), text.strip(), "date", alone.where, text.strip())]
+    return [
+        Phrase(
+            one.start, one.end, text[one.start : one.end], "date", one.span.where, _days(one.span.first, one.span.last)
+        )
+        for one in find_dates(text, today)
+    ]
+
+
+def _days(first: date | None, last: date | None) -> str:
+    if first and last:
+        return f"{first}" if first == last else f"{first} to {last}"
+    return f"from {first}" if first else f"until {last}" if last else "any year"
+
+
+def _albums(text: str, albums: Iterable[str]) -> list[Phrase]:
+    """Names after the word album."""
+    found = []
+    for name in sorted(albums, key=len, reverse=True):
+        pattern = rf"(?<!\w)(?:in |from )?(?:the |my )?album {re.escape(name)}(?!\w)"
+        for match in re.finditer(pattern, text, re.IGNORECASE):
+            found.append(_phrase(match, "album", f"album = '{_quoted(name)}'", name))
+    return found
+
+
+def _folders(text: str, folders: Iterable[str]) -> list[Phrase]:
+    """Names of folders: any after the word folder; after `in` or `from`, those whose capitals are typed as well."""
+    by_name: dict[str, list[str]] = {}
+    for path in folders:
+        by_name.setdefault(path.rpartition("/")[2].casefold(), []).append(path)
+    found = []
+    for name, paths in sorted(by_name.items(), key=lambda one: -len(one[0])):
+        if name not in text.casefold() or len(name) < 2:
+            continue
+        chosen = paths[:_MOST_FOLDERS]
+        where = " or ".join(f"folder = '{_quoted(path)}' or folder like '{_quoted(path)}/%'" for path in chosen)
+        pattern = rf"(?<!\w)(?P<lead>(?:(?:in|from) )?(?:the )?folder |(?:in|from) )(?P<name>{re.escape(name)})(?!\w)"
+        for match in re.finditer(pattern, text, re.IGNORECASE):
+            is_exact = any(path.rpartition("/")[2] == match["name"] for path in paths)
+            is_a_name = is_exact and (match["name"][0].isupper() or any(map(str.isdecimal, match["name"])))
+            if "folder" in match["lead"].lower() or is_a_name:
+                found.append(_phrase(match, "folder", where, chosen[0]))
+    return found
+
+
+def _names(text: str) -> list[Phrase]:
+    """Words that look like the names of files: with a digit, and a letter, a dot or an underscore."""
+    return [
+        _phrase(match, "name", f"name like '{_quoted(match[0])}%'", match[0]) for match in _FILE_NAME.finditer(text)
+    ]
+
+
+def _phrase(match: re.Match[str], kind: Kind, where: str, label: str) -> Phrase:
+    return Phrase(match.start(), match.end(), match[0], kind, where, label)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''").replace("%", "_")

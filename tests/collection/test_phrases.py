@@ -1,0 +1,79 @@
+"""Phrases of a query become filters where they match something, and stay words where they do not."""
+
+from datetime import date
+
+import pytest
+
+from sightline.collection.phrases import Understood, understand
+
+FOLDERS = ["Italy", "trips", "trips/2021 Norway", "trips/snow", "family/Anna", "old/Italy"]
+TODAY = date(2026, 11, 16)
+
+
+def understood(text: str, *literal: str, nothing: bool = False) -> Understood:
+    return understand(
+        text,
+        today=TODAY,
+        folders=FOLDERS,
+        albums=["Zoo", "Zoo 2"],
+        matches=lambda where: not nothing,
+        literal=literal,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "kinds"),
+    [
+        ("a dog in August 2023", "a dog", ["date"]),
+        ("last summer, a boat", "a boat", ["date"]),
+        ("August 2023", "", ["date"]),
+        ("2023", "", ["date"]),
+        ("IMG_0080", "", ["name"]),
+        ("the dog of DSC01234.jpg", "the dog of", ["name"]),
+        ("a church in Italy", "a church", ["folder"]),
+        ("boats from 2021 Norway", "boats", ["folder"]),
+        ("cats in the folder trips", "cats", ["folder"]),
+        ("folder snow", "", ["folder"]),
+        ("lions in my album zoo 2", "lions", ["album"]),
+        ("Anna in Italy in May 2020", "Anna", ["folder", "date"]),
+    ],
+)
+def test_what_is_no_subject_becomes_a_filter(text: str, words: str, kinds: list[str]) -> None:
+    found = understood(text)
+    assert found.words == words
+    assert [phrase.kind for phrase in found.phrases] == kinds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a dog in snow",
+        "a girl called May",
+        "Anna",
+        "people on trips",
+        "a zoo",
+        "an album",
+        "3D glasses",
+        "a dog",
+        "Italy",
+    ],
+)
+def test_words_for_what_a_picture_shows_stay_words(text: str) -> None:
+    assert understood(text) == Understood(text)
+
+
+def test_what_matches_nothing_stays_words() -> None:
+    assert understood("a dog in August 2023", nothing=True) == Understood("a dog in August 2023")
+
+
+def test_what_was_taken_back_stays_words() -> None:
+    found = understood("a church in Italy in May 2020", "in Italy")
+    assert (found.words, [phrase.kind for phrase in found.phrases]) == ("a church in Italy", ["date"])
+
+
+def test_filters_are_joined_and_quotes_are_safe() -> None:
+    found = understood("a church in Italy in May 2020")
+    assert found.where == (
+        "(folder = 'Italy' or folder like 'Italy/%' or folder = 'old/Italy' or folder like 'old/Italy/%')"
+        " and (taken >= '2020-05-01' and taken <= '2020-05-31')"
+    )

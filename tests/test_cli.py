@@ -192,7 +192,7 @@ def test_broken_records_stop_a_run_or_are_skipped_as_asked(tiny_bundle: Path, ca
         (["eval", "{folder}", "{data}"], "neither a bundle"),
         (["eval", "{folder}/run", "{data}"], "/run/best"),
         (["export", "{folder}/run", "--out", "{folder}/out"], "/run/best"),
-        (["eval", "hf:nobody/nothing", "{data}"], "cannot be had from the hub"),
+        (["eval", "hf:nobody/nothing", "{data}"], "cannot be loaded from the hub"),
         (["eval", "{bundle}", "{data}", "--lang", "de"], "de"),
         (["eval", "{bundle}", "{data}", "--protocol", "coco-5k"], "5,000"),
         (["eval", "{bundle}", "{data}", "--json", "{folder}/no/where.json"], "does not exist"),

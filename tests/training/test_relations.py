@@ -173,7 +173,7 @@ def test_phases_that_meet_leave_no_step_out_and_have_none_in_common() -> None:
     [
         ({"losses": {"a": {"loss": "triplet", "end": 0.5}}}, "none takes part after 0.5"),
         ({"losses": {"a": {"loss": "triplet", "begin": 0.5}}}, "none takes part from 0.0 to 0.5"),
-        ({"losses": {"a": {"loss": "triplet", "begin": 0.5, "end": 0.5}}}, "ends at 0.5, and would begin at 0.5"),
+        ({"losses": {"a": {"loss": "triplet", "begin": 0.5, "end": 0.5}}}, "begin 0.5 must be before end 0.5"),
         ({"losses": {"a": {"loss": "triplet", "begin": 8000}}}, "losses.a.begin is 8000"),
         ({"losses": {"a": {"loss": "triplet", "end": "late"}}}, "losses.a.end is 'late'"),
         (

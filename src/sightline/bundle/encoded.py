@@ -1,4 +1,4 @@
-"""What a model makes of images and texts, as plain arrays."""
+"""Encoded images and texts, as NumPy arrays."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,8 +81,8 @@ def _padded(values: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
 class CodeAttention:
     """What each code of a model attends to in one text and in one image, as shares of all its attention.
 
-    to_tokens: [codes, tokens], codes of the text side; to_parts: [codes, rows, columns], codes of the image side. What
-    they lack to 1 goes to other codes and, in an image, to what stands for the whole of it.
+    to_tokens: [codes, tokens], codes of the text side; to_parts: [codes, rows, columns], codes of the image side. The
+    rest, up to 1, goes to other codes and, in an image, to the class token.
     """
 
     to_tokens: Float32Array

@@ -1,4 +1,4 @@
-"""What runs the graphs of a bundle: ONNX Runtime on the CPU or, for long jobs, torch on a GPU."""
+"""Engines that run the graphs of a bundle: ONNX Runtime on the CPU or, for long jobs, torch on a GPU."""
 
 import warnings
 from collections.abc import Callable
@@ -19,13 +19,13 @@ class Engine(Protocol):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The names of what the graph gives."""
+        """The names of the outputs."""
         ...
 
     def run(self, inputs: Arrays) -> Arrays:
         """Run the graph: arrays by the names of its inputs in, arrays by the names of its outputs out.
 
-        Where it reads float32, float16 will do.
+        float16 is accepted for float32.
         """
         ...
 
@@ -58,8 +58,8 @@ class OnnxRuntime:
 def load_engine(path: Path, device: Device, threads: int) -> Engine:
     """Load a graph for a device.
 
-    A graph that torch cannot run goes to the CPU, unless SIGHTLINE_DEVICE=gpu. Where ONNX Runtime is not
-    installed, torch runs graphs on the CPU, too.
+    A graph that torch cannot run is run on the CPU, unless SIGHTLINE_DEVICE=gpu. Without ONNX Runtime, torch runs
+    graphs on the CPU as well.
     """
     if device == "cpu" and find_spec("onnxruntime") is not None:
         return OnnxRuntime(path, threads)

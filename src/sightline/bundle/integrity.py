@@ -1,4 +1,4 @@
-"""Whether a bundle's files are the ones that were exported, without reading a hundred megabytes at every start."""
+"""Verifying a bundle's files by their hashes, cached so that they are not read at every start."""
 
 import time
 from pathlib import Path
@@ -16,9 +16,8 @@ _MOST = 1_000  # files that are remembered
 def check_once(folder: Path, spec: BundleSpec) -> None:
     """Refuse a bundle in which a file is not the one that was exported.
 
-    A file that was read and found right is remembered by how it looked: its size, its times and its place on the disk.
-    While it looks the same it is not read again. The time of the last change of any kind is among them, which writing
-    to a file changes even where its visible time is set back.
+    A verified file is cached by its size, times and inode, and not read again while they stay the same. They include
+    the ctime, which changes on every write even if the modification time is set back.
     """
     known = load_cached(_FILE)
     news = {}

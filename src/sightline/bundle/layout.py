@@ -1,4 +1,4 @@
-"""Which file or folder name tells what kind of model a folder holds, and what results call that model."""
+"""File names that identify the kind of model in a folder, and the name of a model in results."""
 
 from pathlib import Path
 

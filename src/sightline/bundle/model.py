@@ -1,4 +1,4 @@
-"""What search and evaluation need of a model, whether a bundle, a checkpoint or a published model is behind it."""
+"""The `Model` protocol: what search and evaluation need of a bundle, checkpoint or published model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ DEFAULT_WEIGHT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """How a model searches unless told otherwise; chosen on validation data.
+    """The default stages and fusion of a model; chosen on validation data.
 
     late, rerank: how many of the best candidates late interaction and then matching rescore; 0 skips a stage.
     fusion, weight: how the score of `match` and the cosine are combined.
@@ -69,7 +69,7 @@ class Model(Protocol):
 
     @property
     def sha256(self) -> str:
-        """Identifies the model: vectors of two models that differ in this must never meet."""
+        """Identifies the model; vectors of different models cannot be compared."""
         ...
 
     @property
@@ -118,7 +118,7 @@ class Model(Protocol):
 
     @property
     def words(self) -> Words:
-        """The words it was trained on, most frequent first; empty where nobody noted them."""
+        """The words it was trained on, most frequent first; empty if unknown."""
         return Words()
 
     @property

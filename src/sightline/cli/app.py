@@ -46,7 +46,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _saying_when_interrupted(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that says so when it is interrupted, unless it has words of its own for that; typer says nothing."""
+    """A command that prints a message when it is interrupted, unless it handles that itself; typer prints nothing."""
 
     @wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
@@ -64,7 +64,7 @@ for _name, _command in _COMMANDS.items():
 
 
 def main() -> None:
-    """Run the command; an error that Sightline foresaw, or one of the disk, is shown as a message, not a traceback."""
+    """Run the command; expected errors are shown as a message, not a traceback."""
     warnings.filterwarnings("ignore", module="PIL")  # about odd metadata in images that open all the same
     sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()  # None where the shell closed them
     if isinstance(sys.stdout, TextIOWrapper):
@@ -94,7 +94,7 @@ def _nowhere() -> TextIO:
 
 @contextmanager
 def _flushed() -> Iterator[None]:
-    """Write what is printed inside by the end of it, also what others print, such as the help."""
+    """Flush stdout at the end of the block, including the help text."""
     try:
         yield
     finally:

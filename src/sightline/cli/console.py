@@ -19,24 +19,24 @@ _STDERR = 2
 
 
 def tell(message: str) -> None:
-    """Say something to whoever waits, at once and beside the results."""
+    """Print a message to stderr at once."""
     print(message, file=sys.stderr, flush=True)
 
 
 def tell_at_once(message: str) -> None:
-    """Say something from where a signal is answered: without Python's buffers, in the middle of a bar."""
+    """Print a message from a signal handler, without Python's buffers."""
     show_cursor = "\x1b[?25h" if os.isatty(_STDERR) else ""  # which the bar hides, and could not show again
     with suppress(OSError):  # closed
         os.write(_STDERR, f"{show_cursor}\nsightline: {message}\n".encode())
 
 
 def tell_skipped(problem: "Problem") -> None:
-    """Say which record was left out, and why."""
+    """Report a skipped record and the reason."""
     print(f"skipped {problem.place}: {problem.reason}", file=sys.stderr)
 
 
 def tell_unreadable(title: str, problems: Sequence["Problem"]) -> None:
-    """Say which images could not be read, and why: the first few, and how many more."""
+    """Report unreadable images and the reasons: the first few, and how many more."""
     from sightline.cli.formatting import problem_lines
 
     for line in problem_lines(title, [(one.place, one.reason) for one in problems]):
@@ -45,9 +45,9 @@ def tell_unreadable(title: str, problems: Sequence["Problem"]) -> None:
 
 @contextmanager
 def results() -> Iterator[None]:
-    """Whatever is printed inside is written once this ends, or an error.
+    """Write everything printed inside the block when it ends.
 
-    A reader that has seen enough, such as `head`, ends the writing in peace: the rest is written nowhere.
+    If the reader closes the pipe, as `head` does, the rest is dropped without an error.
     """
     try:
         yield
@@ -61,19 +61,19 @@ def results() -> Iterator[None]:
 
 
 def print_lines(*lines: str) -> None:
-    """Write results for people, a line each."""
+    """Write results as lines."""
     with results():
         print(*lines, sep="\n")
 
 
 def print_json(value: object) -> None:
-    """Write a result for programs, in plain ASCII, which every pipe and every terminal takes."""
+    """Write a result as JSON, in ASCII."""
     with results():
         print(json.dumps(value, indent=2))
 
 
 def print_table(table: "Table") -> None:
-    """Write a result for people, as wide as their terminal."""
+    """Write a result as a table, as wide as the terminal."""
     from rich.console import Console
 
     console = Console()
@@ -84,7 +84,7 @@ def print_table(table: "Table") -> None:
 
 
 def check_writable(path: Path | None) -> None:
-    """Refuse a result file that cannot be written before the work, not after it."""
+    """Check that a result file can be written, before the work."""
     if path is None:
         return
     if not path.absolute().parent.is_dir():

@@ -36,7 +36,7 @@ def explain(
         str | None, typer.Option(metavar="BUNDLE", help="default, or a bundle's folder. For an id: the collection's.")
     ] = None,
     codes: Annotated[
-        bool, typer.Option("--codes", help="Draw instead what each code looks at; --model is then a checkpoint.")
+        bool, typer.Option("--codes", help="Draw what each code attends to instead; --model must be a checkpoint.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write the numbers as JSON to stdout.")] = False,
 ) -> None:
@@ -81,16 +81,18 @@ def evaluate(
     lang: Annotated[str, typer.Option(help="Language of the captions; several as en,de,fr.")] = "en",
     translate: Annotated[
         str | None,
-        typer.Option(metavar="COMMAND", help="Translates captions from {lang}: a text a line in, a text a line out."),
+        typer.Option(metavar="COMMAND", help="Command that translates captions from {lang}, one text per line."),
     ] = None,
     protocol: Annotated[
         str, typer.Option(help="karpathy, coco-1k, coco-5k, or full: test images among those of all splits.")
     ] = "karpathy",
-    split: Annotated[str | None, typer.Option(help="Only this split. By default test, where there is one.")] = None,
-    images: Annotated[Path | None, typer.Option(help="Folder of the images, where the data only names them.")] = None,
+    split: Annotated[str | None, typer.Option(help="Only this split. By default test, if there is one.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder of the images, if the data only names them.")] = None,
     late: Annotated[int | None, typer.Option(min=1, help="Rescore the K best by late interaction.")] = None,
     rerank: Annotated[int | None, typer.Option(min=1, help="Rescore the K best by matching.")] = None,
-    matcher: Annotated[str | None, typer.Option(metavar="MODEL", help="With --rerank: another model matches.")] = None,
+    matcher: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="With --rerank: another model to match with.")
+    ] = None,
     fusion: Annotated[
         Literal["ce", "add", "norm_add", "logit_add"] | None,
         typer.Option(help="How match and embed scores combine. By default as the model says."),
@@ -99,7 +101,7 @@ def evaluate(
     distractors: Annotated[
         list[str] | None, typer.Option(help="More images for the gallery, captioned or not. May be repeated.")
     ] = None,
-    skip_broken: Annotated[bool, typer.Option(help="Report broken records and go on, instead of stopping.")] = False,
+    skip_broken: Annotated[bool, typer.Option(help="Report broken records and continue.")] = False,
     skip_missing_language: Annotated[bool, typer.Option(help="Leave out images without captions in LANG.")] = False,
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Items encoded at once. By default as many as suit the device.")

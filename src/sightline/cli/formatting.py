@@ -28,7 +28,7 @@ def printable(text: str) -> str:
 
 
 def percent(chance: float) -> str:
-    """Rounded, but never to nothing: a model is never that sure.
+    """A percentage, at least <1%.
 
     >>> percent(0.934), percent(0.001)
     ('93%', '<1%')
@@ -37,7 +37,7 @@ def percent(chance: float) -> str:
 
 
 def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
-    """What came of an indexing run, what was left out and why, and what to type next.
+    """The result of an indexing run, skipped files with reasons, and the next command.
 
     model: what a search has to be told, where the collection cannot know where its model is.
     """
@@ -55,7 +55,7 @@ def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
 
 
 def problem_lines(title: str, problems: Sequence[tuple[str, str]], group: int = 1_000_000) -> Iterator[str]:
-    """Names, each with the reason why it is among them: the first few, and how many more; nothing where none are.
+    """Names with reasons: the first few, and how many more; empty if there are none.
 
     group: from so many with the same reason on, they share a line.
     """

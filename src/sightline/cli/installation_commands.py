@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def demo() -> None:
-    """See it at work in about a minute: index the images that come with Sightline, and search them."""
+    """Try it in about a minute: index the images that come with Sightline, and search them."""
     import tempfile
 
     from sightline.demo import run
@@ -27,7 +27,7 @@ def doctor(
     at: Annotated[Path | None, typer.Option(metavar="DIR", help="The collection to look at.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")] = False,
 ) -> None:
-    """Say what is wrong with this installation, and with a collection, and what to do about it."""
+    """Check this installation, and a collection, and say how to fix problems."""
     from sightline.doctor import Finding, examine
 
     findings: list[Finding] = []
@@ -51,7 +51,7 @@ def _show_finding(finding: "Finding") -> None:
 
 
 def models(as_json: Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")] = False) -> None:
-    """List the models on this machine, and known ones: what they can do, how large they are, how well they do."""
+    """List installed and published models with their abilities, sizes and results."""
     from sightline.registry.installed import installed_models, published_table, table
     from sightline.registry.published import PUBLISHED_MODELS
 

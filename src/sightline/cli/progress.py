@@ -127,12 +127,12 @@ class Pace:
     told: float | None = None
 
     def hear(self, done: int, total: int) -> None:
-        """Take in how much is done."""
+        """Update the progress."""
         self.began = self.clock() if self.began is None else self.began
         self.done, self.total = done, total
 
     def is_due(self) -> bool:
-        """Whether to tell of it in a line: at the end, and every half minute before."""
+        """Whether to print a line: at the end, and every half minute before."""
         now = self.clock()
         self.told = self.began if self.told is None else self.told
         if self.done != self.total and now - (self.told or 0.0) < _SECONDS:
@@ -142,7 +142,7 @@ class Pace:
 
     @property
     def rate(self) -> float:
-        """How many are done in a second."""
+        """Items per second."""
         seconds = self.clock() - (self.began or 0.0)
         return self.done / seconds if seconds > 0 else 0.0
 
@@ -179,7 +179,7 @@ class Latest:
     news: bool = False
 
     def hear(self, entry: Mapping[str, Any]) -> None:
-        """Take in one logged step."""
+        """Add one logged step."""
         self.step, self.steps, self.seconds = entry["step"], entry["steps"], entry["seconds"]
         self.first = self.first or self.step
         heard = {name: (step, loss) for name, (step, loss) in self.losses.items() if self.step - step < _TURNS}
@@ -188,7 +188,7 @@ class Latest:
         self.val = entry.get("val", self.val)
 
     def is_due(self) -> bool:
-        """Whether this step is one to tell of: the first, the last, one of a few between, or one with a validation."""
+        """Whether to print this step: the first, the last, some between, and those with a validation."""
         every = max(1, self.steps // _LINES)
         return self.news or self.step in (self.first, self.steps) or self.step % every == 0
 

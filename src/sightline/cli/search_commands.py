@@ -17,7 +17,7 @@ def index(
         list[Path] | None,
         typer.Argument(
             metavar="FOLDER",
-            help="Folders of pictures, shards (.tar), lists of URLs (.urls), region stores; or texts (.txt, .jsonl). "
+            help="Folders of images, shards (.tar), lists of URLs (.urls), region stores; or texts (.txt, .jsonl). "
             "By default what the nearest collection was made of.",
         ),
     ] = None,
@@ -75,7 +75,7 @@ def index(
 
 
 def _finds_again(model: str) -> bool:
-    """Whether a search finds a model by itself: a bundle, whose place the collection writes down."""
+    """Whether a search finds the model by itself: a bundle, whose folder the collection stores."""
     from sightline.bundle.layout import SPEC_FILE
 
     return model == "default" or (Path(model) / SPEC_FILE).is_file()
@@ -83,9 +83,9 @@ def _finds_again(model: str) -> bool:
 
 @contextmanager
 def _answering_ctrl_c() -> Iterator[None]:
-    """Answer Ctrl-C at once, as what has begun takes a while to end; a second one does not wait for it.
+    """Report Ctrl-C at once, because finishing takes a while; a second one exits immediately.
 
-    Neither loses anything: a collection is whole at every moment.
+    Neither loses data: a collection is consistent at any moment.
     """
 
     def interrupted(*_: object) -> NoReturn:
@@ -156,7 +156,7 @@ def search(
     null: Annotated[
         bool, typer.Option("--null", "-0", help="With --paths: end each with a zero byte, for xargs -0.")
     ] = False,
-    thumbnails: Annotated[bool, typer.Option(help="Show thumbnails, where the terminal can.")] = True,
+    thumbnails: Annotated[bool, typer.Option(help="Show thumbnails, if the terminal can.")] = True,
 ) -> None:
     """Find what fits QUERY best; with --where alone, list what matches, newest first.
 
@@ -231,10 +231,8 @@ def serve(
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve at; 0 for any that is free.")] = 8000,
-    token: Annotated[
-        str | None, typer.Option(envvar="SIGHTLINE_TOKEN", help="What clients must show to be answered.")
-    ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Index what changes in the folders meanwhile.")] = False,
+    token: Annotated[str | None, typer.Option(envvar="SIGHTLINE_TOKEN", help="Token that clients must send.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Index changes in the folders while serving.")] = False,
     model: Annotated[
         str | None, typer.Option(metavar="BUNDLE", help="The model that made the collection, if it was moved.")
     ] = None,

@@ -23,7 +23,7 @@ _SIXEL = {"foot", "foot-extra", "mlterm", "yaft-256color"}
 
 
 def graphics(environment: Mapping[str, str] = os.environ) -> Graphics | None:
-    """How the terminal shows images, by what it says of itself; None where it does not, or one cannot be sure."""
+    """The image protocol of the terminal, by its environment; None if it has none or that is unknown."""
     if "TMUX" in environment or "STY" in environment:  # these pass on no images unless they are told to
         return None
     term, program = environment.get("TERM", ""), environment.get("TERM_PROGRAM", "")
@@ -35,7 +35,7 @@ def graphics(environment: Mapping[str, str] = os.environ) -> Graphics | None:
 
 
 def thumbnail(path: Path, how: Graphics) -> str:
-    """What makes a terminal show a small version of an image; nothing where the image cannot be opened any more."""
+    """The escape sequence for a thumbnail of an image; empty if it cannot be opened any more."""
     from sightline.media import ImageFile, open_image
 
     try:

@@ -20,26 +20,26 @@ def regions(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="SOURCE", help="Published features (.tsv, .pt, .h5, a folder); or, with --detector, pictures."
+            metavar="SOURCE", help="Published features (.tsv, .pt, .h5, a folder); or, with --detector, images."
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="STORE", help="Folder of the store to write.")],
     captions: Annotated[
         list[str] | None,
-        typer.Option(metavar="DATA", help="Captioned images of the same names, whose captions the store takes over."),
+        typer.Option(metavar="DATA", help="Captioned images with the same names, to copy captions from."),
     ] = None,
     detector: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="A DETR-type detector to look at pictures with: a folder, or hf:NAME."),
+        typer.Option(metavar="MODEL", help="DETR-type detector: a folder, or hf:NAME."),
     ] = None,
-    confidence: Annotated[float, typer.Option(metavar="P", help="Keep regions that the detector is surer of.")] = 0.2,
-    fewest: Annotated[int, typer.Option(min=1, help="Keep at least so many of a picture, the surest.")] = 10,
-    most: Annotated[int, typer.Option(min=1, help="Keep at most so many of a picture, the surest.")] = 100,
-    skip_broken: Annotated[bool, typer.Option(help="Report broken rows and go on, instead of stopping.")] = False,
+    confidence: Annotated[float, typer.Option(metavar="P", help="Keep regions above this confidence.")] = 0.2,
+    fewest: Annotated[int, typer.Option(min=1, help="Fewest regions per image, by confidence.")] = 10,
+    most: Annotated[int, typer.Option(min=1, help="Most regions per image, by confidence.")] = 100,
+    skip_broken: Annotated[bool, typer.Option(help="Report broken rows and continue.")] = False,
 ) -> None:
-    """Turn region features, or images that a detector looks at, into a store to train on, evaluate on and index.
+    """Convert region features, or images with a detector, into a store to train on, evaluate on and index.
 
-    When stopped, the same command goes on where it was.
+    Run the same command again to resume.
     """
     from itertools import chain
 
@@ -84,14 +84,14 @@ def _detector(source: str) -> "Detector":
 
 
 def train(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml", help="What to train, on what, and how.")],
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml", help="Model, data and schedule of the run.")],
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe. May be repeated.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. By default runs/NAME, after the recipe.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the run in the folder.")] = False,
 ) -> None:
-    """Train a model by RECIPE.toml. Started by torchrun, several processes train as one."""
+    """Train a model by RECIPE.toml. Use torchrun to train with several processes."""
     try:
         import sightline
         from sightline.training.distributed import join
@@ -150,7 +150,7 @@ class _CtrlC:
 
 
 def _what_to_do_with(trained: "Trained", bundle: Path) -> str:
-    """Say in one line where the best checkpoint is, how it did, and what makes a bundle of it."""
+    """One line: the best checkpoint, its result, and the export command."""
     found = trained.validation
     if found is None:
         told = f"after {trained.steps} steps, without validation data"
@@ -169,7 +169,7 @@ def export(
     out: Annotated[Path, typer.Option(help="Folder of the bundle to write.")],
     quantize: Annotated[Literal["int8"] | None, typer.Option(help="Smaller and faster weights.")] = None,
     four_bits: Annotated[
-        str, typer.Option(metavar="PATTERN", help="With int8: modules of this path take four bits a weight.")
+        str, typer.Option(metavar="PATTERN", help="With int8: modules whose path matches have four-bit weights.")
     ] = "",
     calibrate: Annotated[
         list[str] | None,
@@ -181,7 +181,7 @@ def export(
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the bundle. By default that of its folder.")] = None,
 ) -> None:
-    """Turn CHECKPOINT, one's own or a published model, into a bundle, which searches without torch."""
+    """Export CHECKPOINT, your own or a published model, to a bundle that searches without torch."""
     import sightline
     from sightline.cli.progress import evaluating
     from sightline.datasets import read_all

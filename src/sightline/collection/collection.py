@@ -229,7 +229,7 @@ class Collection:
             ]
 
     def _wording(self, text: str | None, model: Model) -> Wording:
-        """What is odd about the words of a query for images; file names are read only for a word that is unknown."""
+        """Notices about the words of a query; file names are read only for unknown words."""
         if text is None or self.kind != "images":
             return Wording()
 

@@ -75,8 +75,8 @@ def _of_split(records: Sequence[Record], split: str) -> list[Record]:
     found = [record for record in records if record.split == split]
     if not 0 < len(found) < len(records):
         raise DataError(
-            f"the images of split {split!r} are to be found among all others, and of {len(records)} records "
-            f"{'all' if found else 'none'} are of it",
+            f"protocol full needs split {split!r} and others, but {'all' if found else 'none'} of {len(records)} "
+            f"records are of it",
             "Give the data of all splits: train, val and test.",
         )
     return found
@@ -86,14 +86,14 @@ def _refuse_repeated(records: Sequence[Record], distractors: Sequence[Record]) -
     keys: set[str] = set()
     for record in records:
         if record.key in keys:
-            raise DataError(f"two records are called {record.key!r}", "List each picture once, with all its captions.")
+            raise DataError(f"two records are called {record.key!r}", "List each image once, with all its captions.")
         keys.add(record.key)
     names = {record.image.name for record in records}
     for record in distractors:
         if record.image.name in names:
             raise DataError(
-                f"{record.image.name} is twice in the gallery, where it would tie with itself",
-                "Leave the pictures that are asked about, and repeated ones, out of the distractors.",
+                f"{record.image.name} is twice in the gallery",
+                "Remove images of the test set and repeated ones from the distractors.",
             )
         names.add(record.image.name)
 

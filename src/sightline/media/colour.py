@@ -50,7 +50,7 @@ def _from_lab(image: Image.Image) -> Image.Image:
     lab, srgb = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
     converted = ImageCms.profileToProfile(image, lab, srgb, outputMode="RGB")
     if converted is None:
-        raise ValueError("the conversion from Lab gave no picture")
+        raise ValueError("the conversion from Lab failed")
     return converted
 
 

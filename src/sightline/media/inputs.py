@@ -57,5 +57,5 @@ def blank(wanted: ImageInput) -> Float32Array:
 def require_pixels(wanted: ImageInput) -> Preprocess:
     """Raise an error for a model that does not read pixels."""
     if isinstance(wanted, RegionConfig):
-        raise ModelError("this model reads regions of pictures, but pixels are needed here", "Choose another model.")
+        raise ModelError("this model reads regions, but pixels are needed here", "Choose another model.")
     return wanted

@@ -95,7 +95,7 @@ def read_exif(source: ImageSource) -> Image.Exif:
 def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> FramedImage:
     """Open an image as `open_image` does; also returns its full size and the box that it fills."""
     if at_least is not None and at_least < 1:
-        raise ValueError(f"at_least={at_least}: give a number of pixels, or None for the whole picture")
+        raise ValueError(f"at_least={at_least}: give a number of pixels, or None for full size")
     data = _bytes_of(source)
     kind = detect_type(data)
     decoder = _decoder(source.name, kind)
@@ -124,7 +124,7 @@ def _bytes_of(source: ImageSource) -> bytes:
 def _decoder(name: str, kind: FileType) -> _Decoder:
     """The Pillow plugin for a type of file, imported only when needed."""
     if kind.decoder is None:
-        raise MediaError(name, f"is not a picture that can be opened: it looks like {kind.says}", CONVERT)
+        raise MediaError(name, f"is not an image that can be opened: it looks like {kind.says}", CONVERT)
     try:
         plugin = import_module(_PLUGINS[kind.decoder])
         if kind.decoder == "HEIF":

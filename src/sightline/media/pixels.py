@@ -56,7 +56,7 @@ class Preprocess:
         if self.short is not None and (self.resize != "crop" or self.short < self.size):
             raise ModelError(
                 f"a short side of {self.short} pixels with the resize rule {self.resize} to {self.size}",
-                "Only a picture that is cropped may first be brought to another size, which is then the larger one.",
+                "Give a short side only with resize rule crop, and larger than the size.",
             )
         object.__setattr__(self, "mean", _colour("mean", self.mean, positive=False))
         object.__setattr__(self, "std", _colour("std", self.std, positive=True))

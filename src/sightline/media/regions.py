@@ -1,8 +1,8 @@
 """Regions of an image found by a detector, which some models read instead of pixels.
 
-Where pixels have a file in some format of images, regions have the bytes of one NumPy array, [regions, dim + 4], in
-float32: the features of each region and its box, or [regions, dim] where nobody kept the boxes. So whatever handles the
-bytes of images (sources, hashes, archives, collections) handles regions in the same way.
+Regions are stored as the bytes of one NumPy array in float32: [regions, dim + 4], features and box of each region, or
+[regions, dim] without boxes. So everything that handles the bytes of images (sources, hashes, archives, collections)
+handles regions as well.
 """
 
 import io
@@ -57,7 +57,7 @@ def box_numbers(boxes: Float32Array, box_dim: int) -> Float32Array:
 
 
 def region_bytes(features: Floats, boxes: Floats | None) -> bytes:
-    """The bytes that stand for the regions of an image: features [n, dim] and boxes [n, 4]."""
+    """The regions of an image as bytes: features [n, dim] and boxes [n, 4]."""
     both = features if boxes is None else np.concatenate([features, boxes], axis=1)
     stream = io.BytesIO()
     np.save(stream, np.ascontiguousarray(both, dtype=np.float32), allow_pickle=False)
@@ -85,12 +85,12 @@ def _array(source: ImageSource) -> Float32Array:
     data = source.read()
     kind = detect_type(data)
     if kind is not ARRAY:
-        way_out = "Make regions of pictures first: sightline regions PICTURES --detector MODEL --out STORE"
+        way_out = "Detect regions first: sightline regions IMAGES --detector MODEL --out STORE"
         raise MediaError(source.name, f"is {kind.says}, and this model reads regions", way_out)
     try:
         array = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise MediaError(source.name, f"is a damaged array: {error}", "Make it again.") from error
     if array.ndim != 2 or array.dtype != np.float32 or not len(array) or not np.isfinite(array).all():
-        raise MediaError(source.name, f"is an array {array.shape} of {array.dtype}, which are no regions")
+        raise MediaError(source.name, f"is an array {array.shape} of {array.dtype}, not regions")
     return array  # type: ignore[no-any-return]

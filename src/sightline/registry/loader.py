@@ -68,7 +68,7 @@ def _from_hub(name: str) -> Path:
         return Path(snapshot_download(name, ignore_patterns=_NEVER_READ))
     except Exception as error:  # offline, unknown, private: the library's reasons share no base
         way_out = f"For the folder of this name, leave out {HUB_PREFIX}" if Path(name).is_dir() else ""
-        raise ModelError(f"{HUB_PREFIX}{name}: cannot be had from the hub: {error}", way_out) from error
+        raise ModelError(f"{HUB_PREFIX}{name}: cannot be loaded from the hub: {error}", way_out) from error
 
 
 def _under_torch(folder: Path, called: str) -> Model:

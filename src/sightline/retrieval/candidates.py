@@ -1,4 +1,4 @@
-"""The items that may be what a query asks for, best first: what every stage takes and returns."""
+"""Candidates of a query, best first: the input and output of every stage."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,8 +15,7 @@ from sightline.errors import EvaluationError
 class Candidates:
     """The best items of one query [n] or of many [queries, n], best first.
 
-    A stage's scores say nothing about items that it has not judged: an item that a later stage has judged stands
-    before all that it has not.
+    Scores of different stages cannot be compared: items scored by a later stage come before all others.
 
     scores: by the stage that judged the item last. stages: [n], the name of that stage, by place.
     fit: the same without what `beside` adds, which later stages cannot read.

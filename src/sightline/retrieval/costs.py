@@ -17,7 +17,7 @@ Timing = tuple[int, float]
 
 _FILE = "costs"
 _KEPT = 25  # samples of a stage, the latest
-_FEW = 5  # samples that are too precious to lose
+_FEW = 5  # samples that are saved at once
 _SAVE_SECONDS = 10.0  # between two savings of more
 
 
@@ -33,7 +33,7 @@ class Cost(NamedTuple):
 
 
 def fit(samples: list[Timing]) -> Cost:
-    """The line through samples that half of them lie above, whatever the others say: medians, not means.
+    """A robust line through the samples, by medians.
 
     >>> fit([(1, 0.03), (11, 0.13), (21, 0.23), (20, 9.0)])
     Cost(fixed=0.02, each=0.01)
@@ -62,16 +62,16 @@ class Costs:
         self._saved = -_SAVE_SECONDS
 
     def of(self, stage: StageName) -> Cost | None:
-        """What a stage costs; None where it has never been measured."""
+        """The cost of a stage; None if it was never measured."""
         with self._lock:
             samples = self._known().get(stage)
             return fit(samples) if samples else None
 
     def affordable(self, stage: StageName, seconds: float) -> int | None:
-        """How many items a stage can judge in so much time; None where it has never been measured.
+        """How many items a stage can score in so much time; None if it was never measured.
 
-        Where it has only ever judged that many, one more is tried, once: the cost of each item can be told from what
-        the stage costs in any case only by samples of different sizes.
+        If all samples have that size, one more is tried: the cost per item can only be told from the fixed cost by
+        samples of different sizes.
         """
         with self._lock:
             samples = self._known().get(stage)
@@ -81,7 +81,7 @@ class Costs:
             return count + 1 if {items for items, _ in samples} == {count} else count
 
     def note(self, stage: StageName, items: int, seconds: float) -> None:
-        """Take in that a stage judged so many items in so much time."""
+        """Record that a stage scored so many items in so much time."""
         if items < 1:
             return
         with self._lock:
@@ -98,7 +98,7 @@ class Costs:
 
 
 def _checked(found: object) -> dict[str, list[Timing]]:
-    """Samples as they were remembered; whatever else the file holds counts for nothing."""
+    """The stored samples; invalid ones are ignored."""
     try:
         return {
             str(stage): [(int(items), float(seconds)) for items, seconds in samples if items >= 1 and seconds >= 0]

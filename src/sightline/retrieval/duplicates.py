@@ -1,4 +1,4 @@
-"""Pictures that are the same to the eye: resized, recompressed or slightly edited copies, shown as one.
+"""Near-duplicates: resized, recompressed or slightly edited copies, shown as one result.
 
 Embeddings alone cannot tell: those of a small image and of its copy saved at half the quality have cosines down to
 0.85, and so have those of two photos of dogs in snow. What is stored for the matcher can, for it keeps its place: patch
@@ -30,8 +30,8 @@ def leaders(embeddings: Float32Array, least: float, is_same: IsSame | None = Non
 
     least: the cosine from which two may be the same. is_same: looks more closely at such images.
 
-    Every image is held against leaders only, never against followers: so a long row of small changes, such as the
-    frames of a film, does not become one image.
+    Images are compared with leaders only, not with followers, so that a chain of small changes, such as the frames of a
+    film, does not become one image.
 
     >>> leaders(np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32), 0.95).tolist()
     [0, 1, 0]
@@ -56,7 +56,7 @@ def leaders(embeddings: Float32Array, least: float, is_same: IsSame | None = Non
 class Patches:
     """Compares images of a store, by their places in `ids`, patch by patch.
 
-    kept: the patches of those that others were held against. They are few, however many copies of each there are.
+    kept: the patches of leaders, which are few.
     """
 
     store: Store

@@ -14,7 +14,7 @@ from sightline.stores.base import Neighbors, Store
 Exists = Callable[[Sequence[int]], Container[int]]
 """Given ids, those of items that still exist; an item may be deleted while it is searched for."""
 
-_SAMPLED = 256  # items that tell what is typical of a collection
+_SAMPLED = 256  # sampled items, to know what is typical of a collection
 
 MOST = 4_000
 """Items that are looked at, at least, before there may be too few different ones."""

@@ -1,4 +1,4 @@
-"""How the score of the matcher and the cosine of the embeddings become one score."""
+"""Fusion: combining the matcher's score and the cosine of the embeddings."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def fuse(rule: FusionRule, cosines: FloatArray, logits: FloatArray, weight: floa
 
 
 def check_fusion(rule: str, weight: float) -> None:
-    """Refuse a rule or weight that `fuse` would refuse, before the work whose result it would fuse."""
+    """Check a rule and its weight before they are needed."""
     if rule not in FUSIONS:
         raise OptionError("fusion", f"must be one of {', '.join(FUSIONS)}, not {rule!r}")
     if not np.isfinite(weight):

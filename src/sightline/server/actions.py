@@ -133,7 +133,7 @@ def _folder(current: CurrentCollection, id: int) -> Path:
         file = _items(collection, [id])[0].files[0]
     folder = file.where.parent
     if not file.is_trusted or not folder.is_dir():
-        raise RefusedError(404, f"the folder of item {id} cannot be had")
+        raise RefusedError(404, f"the folder of item {id} is not available")
     return folder
 
 

@@ -1,4 +1,4 @@
-"""The application: a service behind its guard, described by OpenAPI."""
+"""The ASGI application, with access control and its OpenAPI description."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Many small requests made few large ones: what waits at the same time is run together."""
+"""Dynamic batching: requests that wait at the same time are run together."""
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
@@ -21,10 +21,10 @@ class _Waiting(Generic[T, R]):
 class Batcher(Generic[T, R]):
     """Runs a function of many items on threads of its own, for any number of threads with one item each.
 
-    A lone item is run at once. Only when the batch before had company are others waited for, for a few milliseconds:
-    then some are likely to be on their way. What comes in while all threads run makes up the next batches. Each begins
-    with the item that has waited longest; its company are others of its kind, those most like it in size, because what
-    is run together is padded to the largest.
+    A single item is run at once. Only if the previous batch had several, the batcher waits a few milliseconds for more.
+    What comes in while all threads run makes up the next batches. Each begins with the item that has waited longest;
+    its company are others of its kind, those most like it in size, because what is run together is padded to the
+    largest.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Batcher(Generic[T, R]):
     ) -> None:
         """Start the threads. most: items of one run. kind: only what has the same is run together.
 
-        note: is told how many each run has.
+        note: called with the size of each batch.
         """
         self._run, self._most, self._gather, self._note = run, most, gather_seconds, note
         self._kind, self._size = kind, size

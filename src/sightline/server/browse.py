@@ -1,4 +1,4 @@
-"""What there is to look around in: some items to begin with, and the folders and dates that filters can choose from."""
+"""Browsing: some items to begin with, and the folders and dates for filters."""
 
 from collections import Counter
 from collections.abc import Sequence

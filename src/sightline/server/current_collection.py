@@ -1,4 +1,4 @@
-"""The collection as it is now: when it has changed, new searches get it anew, and running ones finish with the old."""
+"""The current state of a collection: new searches see changes, running ones finish with the old state."""
 
 import logging
 import threading
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class CurrentCollection:
-    """Opens a collection, and opens it again when it has changed; nobody ever waits for anybody."""
+    """Opens a collection, and reopens it when it has changed, without blocking searches."""
 
     def __init__(self, at: Path | str, model: Model) -> None:
         self._at = at
@@ -42,7 +42,7 @@ class CurrentCollection:
             self._close_unused()
 
     def renew(self) -> bool:
-        """See what has been indexed since; says whether there was anything. What cannot be opened changes nothing."""
+        """Reopen the collection if it has changed; returns whether it had. On an error, the old state stays."""
         stamp = _stamp(self._at)
         if stamp == self._stamp:
             return False

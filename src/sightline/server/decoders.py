@@ -1,4 +1,4 @@
-"""Pictures decoded in processes of their own: bounded in memory and time, and ended when nobody waits any more."""
+"""Decoding images in separate processes, with limits on memory and time; cancelled requests end them."""
 
 import json
 import os

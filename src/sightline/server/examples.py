@@ -1,4 +1,4 @@
-"""Searches to begin with: everyday subjects that the collection has, found out by searching for them."""
+"""Example searches: everyday subjects that the collection has."""
 
 import threading
 from weakref import WeakKeyDictionary

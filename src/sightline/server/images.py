@@ -142,7 +142,7 @@ def _indexed_content(collection: Collection, item: Item, limits: Limits) -> byte
     found = open_content([source_of(file) for file in item.files], content_hash(collection, item), limits)
     if found is not None:
         return found
-    raise RefusedError(404, f"the picture of item {item.id} cannot be had", _CHANGED)
+    raise RefusedError(404, f"the picture of item {item.id} is not available", _CHANGED)
 
 
 def open_content(sources: Sequence[ImageSource], wanted: bytes, limits: Limits) -> bytes | BinaryIO | None:
@@ -156,7 +156,7 @@ def open_content(sources: Sequence[ImageSource], wanted: bytes, limits: Limits) 
 
 
 def _readable(sources: Sequence[ImageSource], most: int) -> Iterator[bytes | BinaryIO]:
-    """Files that are regular and not too large, opened; and what is in shards, or at URLs."""
+    """Open files that are regular and not too large; bytes of images in shards or at URLs."""
     for source in sources:
         with contextlib.suppress(OSError, MediaError):
             found = _open_regular(source.path, most) if isinstance(source, ImageFile) else source.read()
@@ -202,7 +202,7 @@ def _source(item: Item, data: bytes) -> ImageBytes:
 
 
 def _keep(place: Path, data: bytes) -> None:
-    """Write a thumbnail whole or not at all; where nothing can be written, it is made again next time."""
+    """Write a thumbnail atomically; if that fails, it is made again next time."""
     try:
         folder = place.parent.parent
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,11 +1,11 @@
-"""How much one client may ask of the server, so that others are served too and the machine stays up."""
+"""Limits of the server on what clients may ask for."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Everything that is bounded.
+    """All limits.
 
     upload_bytes: of the body of a request. pixels: of an image that is sent.
     picture_bytes: of a file of the collection that is sent back. own_pixels: of one that is decoded.

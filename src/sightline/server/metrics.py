@@ -1,4 +1,4 @@
-"""What the server counts, in the text format of Prometheus, written by hand."""
+"""Metrics of the server in Prometheus' text format."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""What stands around every request: who may ask, how much may be sent, how long it may take, and what is counted."""
+"""Middleware for every request: access control, size and time limits, metrics."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What goes wrong, in the one JSON shape that RFC 9457 describes: no stack trace, no path of this machine."""
+"""Errors as RFC 9457 problem details, without stack traces or local paths."""
 
 import json
 import logging
@@ -72,7 +72,7 @@ def invalid(errors: Any) -> RefusedError:
 
 
 def refusal(error: Exception) -> RefusedError:
-    """What a client is told of an error. What it cannot help is written to the log, and told in general terms only."""
+    """The problem for an error. Internal errors are logged, and described to the client in general terms only."""
     if isinstance(error, RefusedError):
         return error
     if isinstance(error, RequestValidationError | ValidationError):

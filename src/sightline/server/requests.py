@@ -1,4 +1,4 @@
-"""What clients send: searches by query string, JSON or form, and batches of texts and images for other programs."""
+"""Requests: searches by query string, JSON or form, and batches of texts and images."""
 
 import base64
 import binascii

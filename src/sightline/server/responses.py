@@ -1,4 +1,4 @@
-"""What clients get: results without a path of this machine, and with the addresses of their images."""
+"""Responses: results without local paths, with the URLs of their images."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What can be asked for, and by which address."""
+"""The routes of the HTTP interface."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -48,7 +48,7 @@ _PICTURE: dict[int | str, dict[str, Any]] = {
 
 
 def search_routes(service: Service) -> APIRouter:
-    """Searches, and why they found what they found."""
+    """Searches and explanations."""
     router = APIRouter(prefix="/v1", tags=["search"], responses=_USUAL)
 
     @router.get("/search", response_model=responses.SearchAnswer)

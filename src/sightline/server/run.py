@@ -1,4 +1,4 @@
-"""From a collection to a running server: open, bind, say where, serve until interrupted."""
+"""Running the server: open a collection, bind, and serve until interrupted."""
 
 import os
 import socket

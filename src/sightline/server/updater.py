@@ -1,4 +1,4 @@
-"""Keeps a served collection in step with the disk: sees what others have indexed, and with --watch indexes itself."""
+"""Keeps a served collection up to date: reopens it after indexing elsewhere, and with --watch indexes changes."""
 
 import logging
 import os

@@ -23,7 +23,7 @@ from sightline.training.recipe import Recipe
 from sightline.training.tables import TeacherBy, TeacherRecipe
 
 _ABILITY: dict[TeacherBy, Ability] = {"embedding": "embed", "fragments": "fragments", "match": "match"}
-_READS_REGIONS = "It reads regions: choose a teacher that reads pictures."
+_READS_REGIONS = "It reads regions: choose a teacher that reads pixels."
 
 
 def find_teacher(

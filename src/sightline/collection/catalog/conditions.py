@@ -1,4 +1,4 @@
-"""What a filter asks for, as a tree of tests, which is written here as SQL and elsewhere in other tongues."""
+"""A parsed filter as a tree of tests, and its translation to SQL."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -46,14 +46,14 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Negated:
-    """The opposite of another."""
+    """The negation of a condition."""
 
     part: "Node"
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Several, of which all must hold or any."""
+    """Several conditions joined by and, or by or."""
 
     word: Literal["and", "or"]
     parts: tuple["Node", ...]

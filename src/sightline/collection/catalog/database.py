@@ -82,7 +82,7 @@ class Catalog:
         return catalog
 
     def quick_check(self) -> None:
-        """Let SQLite look for damage."""
+        """Run SQLite's integrity check."""
         path = self.at / CATALOG_FILE
         try:
             (found,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -224,7 +224,7 @@ class Catalog:
         return None if found is None else bytes(found[0])
 
     def hashes_of(self, ids: Sequence[int]) -> dict[int, bytes]:
-        """What tells the contents of these ids from all others."""
+        """The hashes of the contents with these ids."""
         return {id: bytes(found) for id, found in self.each("SELECT id, hash FROM contents WHERE id IN", ids)}
 
     def add_contents(self, facts: Iterable[Facts]) -> list[int]:

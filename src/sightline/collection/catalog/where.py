@@ -6,11 +6,11 @@
     test         = != < <= > >= and a VALUE or COLUMN | is [not] null | [not] like TEXT
                  | [not] in ( VALUE, … ) | [not] between VALUE and VALUE
 
-Texts stand in single or double quotes. Dates are texts, and as exact as they are written: `taken = '2023-06'` is all of
-June, `taken <= '2023'` ends with the year. What is not known of an item, such as the place of an image without one,
-passes no test but `is null`. `like` knows % (anything) and _ (one character), and a letter is its capital.
+Texts are in single or double quotes. Dates are texts, as precise as they are written: `taken = '2023-06'` is all of
+June, `taken <= '2023'` ends with the year. Unknown values, such as the place of an image without
+one, match only `is null`. `like` supports % (anything) and _ (one character), and ignores case.
 
-Words of the user never become a part of the SQL: columns are looked up, and values are handed over beside it.
+User input never becomes part of the SQL: columns are looked up, and values are bound as parameters.
 """
 
 import re

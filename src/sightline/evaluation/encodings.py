@@ -17,7 +17,7 @@ from sightline.errors import EvaluationError, MediaError, ModelError
 from sightline.media import ImageSource, load_pixels, stack_inputs
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being done (a key of `seconds`), how much of it is done, and how much there is."""
+"""Called with a part of the work (a key of `seconds`), how much of it is done, and how much there is."""
 
 
 _AT_ONCE: dict[Device, int] = {"cpu": 32, "gpu": 256}
@@ -63,7 +63,7 @@ class Encodings:
             raise EvaluationError("one model could read images that the other could not", "Repair or remove them.")
 
     def taken(self, items: Int64Array) -> "Encodings":
-        """Give the items in this order; fragments and states are shared, not copied."""
+        """The items in this order; fragments and states are shared, not copied."""
         return Encodings(
             self.names[items],
             self.embedding[items],
@@ -73,7 +73,7 @@ class Encodings:
 
 
 def usual_batch(model: Model) -> int:
-    """How many items a model encodes at once where nobody says."""
+    """The default batch size of a model."""
     return _AT_ONCE[model.device]
 
 
@@ -85,10 +85,9 @@ def encode_images(
     progress: Progress | None = None,
     on_problem: OnProblem | None = None,
 ) -> tuple[Encodings, Int64Array]:
-    """Encode all images that can be read, and say which: indices into `sources`, ascending.
+    """Encode all readable images; also returns their indices into `sources`, ascending.
 
-    The others, of which `on_problem` is told, are for the caller to count: an image that cannot be read is an image
-    that cannot be found.
+    on_problem: called for each unreadable image; the caller counts it as missed.
     """
     gathered = _Gathered(needs)
     readable: list[int] = []
@@ -117,9 +116,9 @@ def encode_images(
 
 @dataclass(frozen=True, slots=True)
 class SharedImages:
-    """Pictures encoded once, for several evaluations that ask about some or all of them; `row` is by their name.
+    """Images encoded once for several evaluations. row: the row of an image by its name.
 
-    unreadable: by name, those that could not be.
+    unreadable: problems of unreadable images, by name.
     """
 
     encodings: Encodings
@@ -139,7 +138,7 @@ class SharedImages:
     def taken(
         self, sources: Sequence[ImageSource], on_problem: OnProblem | None = None
     ) -> tuple[Encodings, Int64Array]:
-        """Give what `encode_images` would give of these images, and tell what it would tell."""
+        """The result of `encode_images` for these images, and its calls of `on_problem`."""
         for source in sources:
             if on_problem and source.name in self.unreadable:
                 on_problem(self.unreadable[source.name])
@@ -170,7 +169,7 @@ def encode_texts(
 
 @dataclass(slots=True)
 class _Gathered:
-    """Batches on their way to becoming one `Encodings`."""
+    """Collects batches into one `Encodings`."""
 
     needs: Needs
     names: list[str] = field(default_factory=list)

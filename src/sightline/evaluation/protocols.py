@@ -52,7 +52,7 @@ PROTOCOLS = {
 
 
 def protocol_named(name: str) -> Protocol:
-    """Look a protocol up; an unknown name is refused with those there are."""
+    """Look up a protocol by name."""
     if name not in PROTOCOLS:
-        raise EvaluationError(f"no protocol is called {name!r}", f"There are {', '.join(PROTOCOLS)}.")
+        raise EvaluationError(f"unknown protocol {name!r}", f"Choose one of {', '.join(PROTOCOLS)}.")
     return PROTOCOLS[name]

@@ -1,4 +1,4 @@
-"""How far a recall could be off by luck of the draw: intervals by resampling the test set.
+"""Confidence intervals of recalls by resampling the test set.
 
 The captions of one image are alike, and so are their ranks: five captions are not five independent trials. Resampling
 single captions would therefore give intervals that are too narrow. Here whole images are drawn, each with all its

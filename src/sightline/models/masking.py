@@ -51,7 +51,7 @@ def looked(model: DualStream, images: Images) -> Images:
 
 
 def feature_width(model: DualStream) -> int:
-    """How many numbers are to be guessed of a hidden fragment."""
+    """The dimension of a hidden fragment's target."""
     regions = model.config.regions
     return regions.feature_dim if regions is not None else _tower(model).hidden
 
@@ -99,7 +99,7 @@ def _covered(tower: ImageTower, pixels: Tensor, hidden: Tensor) -> Tensor:
 
 @torch.no_grad()
 def frozen_features(model: DualStream, images: Images) -> Tensor:
-    """What is to be guessed of every fragment: [batch, n, `feature_width`], mean 0 and variance 1 each.
+    """The targets of every fragment: [batch, n, `feature_width`], mean 0 and variance 1 each.
 
     The features of regions, or what frozen weights make of patches. Refused where they would change while the model
     trains, and where nothing of what reads them does.
@@ -111,7 +111,7 @@ def frozen_features(model: DualStream, images: Images) -> Tensor:
     if model.image_reader is not None:
         if any(parameter.requires_grad for parameter in tower.parameters()):
             raise ModelError(
-                "hidden fragments are guessed as the image tower saw them, and it is trained: they would change",
+                "targets of hidden fragments come from the image tower, which is trained: they would change",
                 "Freeze it: optimizer.rates.image = 0.",
             )
         seen = _seen(model, images).patches.float()
@@ -119,12 +119,12 @@ def frozen_features(model: DualStream, images: Images) -> Tensor:
     frozen = towers.frozen_layers(tower.encoder)
     if not 0 < frozen < len(towers.layers(tower.encoder)):
         raise ModelError(
-            "hidden patches are guessed as the frozen layers of the image tower see them, by the layers above, and "
+            "hidden patches need frozen lower layers and trained upper layers of the image tower, but "
             + ("all of it is frozen" if frozen else "none of it is"),
             "Set optimizer.frozen_layers.image to some of its layers, or give the model an image_reader.",
         )
     was_training = tower.encoder.training
-    tower.encoder.eval()  # what is to be guessed has no dropout
+    tower.encoder.eval()  # targets have no dropout
     features = tower.patches(_pixels(images), frozen)
     tower.encoder.train(was_training)
     return features.float()
@@ -138,7 +138,7 @@ def _tower(model: DualStream) -> ImageTower:
 
 def _reader(model: DualStream) -> ImageReader:
     if model.image_reader is None:
-        raise ModelError("hidden regions are guessed by what an image_reader makes of the others, and there is none")
+        raise ModelError("predicting hidden regions needs an image_reader")
     return model.image_reader
 
 

@@ -92,7 +92,7 @@ class LimitedProtocol(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
-        """Take what the client sent; the head of a request must be whole soon after its first byte."""
+        """Receive data; the head of a request must be complete soon after its first byte."""
         if self.is_waiting and self.is_idle:
             self.is_idle = False
             self.waits_since = self.loop.time()

@@ -243,7 +243,7 @@ def _item_of_version(collection: Collection, id: int, version: str | None) -> It
 
 
 def _stored(collection: Collection, id: int, part: Part) -> PaddedVectors:
-    """What is stored of an item; one that was deleted, or is not searchable yet, is not found."""
+    """The stored parts of an item; a deleted one, or one not searchable yet, is not found."""
     if not getattr(collection.store.shape, part):
         raise RefusedError(422, f"the collection keeps no {part}", "Index anew with a model that makes them.")
     try:

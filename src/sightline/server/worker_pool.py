@@ -1,4 +1,4 @@
-"""Who works on what: threads in lanes, so that slow requests hold up one another but nobody else."""
+"""Thread pools by kind of request, so that slow requests delay only each other."""
 
 import asyncio
 import threading

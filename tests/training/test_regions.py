@@ -35,7 +35,7 @@ def trained(stores: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory)
     recipe = region_cards.recipe(
         *stores,
         model={"codes": 2},
-        losses=shapes.JOINT,
+        losses=shapes.ALL,
         schedule={"steps": 150, "warmup": 0.1, "run": "pattern", "pattern": shapes.PATTERN},
     )
     return train(parse_recipe(recipe, "regions"), tmp_path_factory.mktemp("run") / "run")

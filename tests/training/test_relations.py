@@ -141,8 +141,7 @@ def test_its_bundle_gives_what_the_model_gives_and_has_no_weights_of_relations(r
         expected = model.encode_texts(Tokens(torch.from_numpy(tokens.ids), torch.from_numpy(tokens.mask)))
         found = bundle.encode_texts(texts)
         np.testing.assert_allclose(found.embedding, expected.embedding.numpy(), atol=1e-5)
-        assert found.fragments is not None
-        np.testing.assert_allclose(found.fragments[tokens.mask], expected.fragments[expected.mask].numpy(), atol=1e-5)
+        assert found.fragments is None  # late interaction was not trained
     pixels = np.random.default_rng(0).standard_normal((3, 3, 32, 32)).astype(np.float32)
     seen = bundle.encode_images(pixels)
     np.testing.assert_allclose(seen.embedding, model.encode_images(torch.from_numpy(pixels)).embedding, atol=1e-5)

@@ -46,6 +46,7 @@ def other(few: Path, out: Path, **preprocess: Any) -> Path:
     data["model"]["image"]["config"]["image_size"] = data["model"]["preprocess"]["size"]
     data["model"]["text"]["config"]["vocab_size"] = 40
     data["model"]["text_input"] = {"max_length": 6}
+    data["losses"] = shapes.ALL
     return train(parse_recipe(data, "other"), out).folder
 
 
@@ -187,7 +188,7 @@ def test_a_teacher_that_is_not_there_or_cannot_do_it_is_refused(few: Path, tmp_p
     matching = student(few, folder, "match")
     with pytest.raises(RecipeError, match='cannot compare images with texts by "match"') as refused:
         train(parse_recipe(matching, "it"), tmp_path / "run")
-    assert refused.value.way_out == "Set teacher.by to one of embedding, fragments, or choose another teacher."
+    assert refused.value.way_out == "Set teacher.by to one of embedding, or choose another teacher."
 
 
 def test_a_student_of_regions_has_no_teacher(teacher: Path, tmp_path: Path) -> None:

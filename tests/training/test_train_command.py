@@ -82,7 +82,7 @@ def test_from_a_recipe_to_an_evaluated_bundle(place: Path, few: Path) -> None:
     assert f"rSum {validation['rSum']:.1f}, at step {validation['step']}." in last
     assert steps_logged(place / "runs/cards") == [1, 2, 3, 4]
 
-    assert "embed, fragments, match" in sightline_(*last.split("Next: sightline ")[1].split())
+    assert "embed, match" in sightline_(*last.split("Next: sightline ")[1].split())
     shown = sightline_("eval", "runs/cards/bundle", str(few), "--rerank", "5", "--json", "result.json")
     assert "text to image" in shown
     result = json.loads((place / "result.json").read_text())

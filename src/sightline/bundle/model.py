@@ -169,4 +169,8 @@ _NOUNS: dict[Ability, str] = {"embed": "embeddings", "fragments": "fragments", "
 def check_ability(model: Model, ability: Ability, needed_by: str, hint: str = "") -> None:
     """Refuse what needs an ability that the model does not have."""
     if ability not in model.abilities:
-        raise ModelError(f"{model.name} has no {_NOUNS[ability]}, so {needed_by} is unavailable", hint)
+        trained = ", ".join(sorted(model.abilities))
+        raise ModelError(
+            f"{model.name} has no {_NOUNS[ability]}, so {needed_by} is unavailable: it is trained for {trained} only",
+            hint,
+        )

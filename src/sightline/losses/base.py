@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sightline.bundle.model import Ability
 from sightline.errors import ModelError
 from sightline.losses.interaction import maxsim
 from sightline.models.heads import masked_mean
@@ -17,6 +18,7 @@ from sightline.models.retriever import EncodedTensors, Regions, Retriever, Token
 
 Field = Literal["embedding", "fragments", "states"]
 Sides = Literal["texts", "images"]
+_ABILITY_OF: dict[Field, Ability] = {"embedding": "embed", "fragments": "fragments"}
 Scores = Literal["embedding", "fragments", "states"]
 """What a text and an image are compared by: the cosine of one vector each, late interaction of their fragments, or the
 cosine of the means of what the matcher reads."""
@@ -123,8 +125,20 @@ class Loss(nn.Module, ABC):
     """Whether it reads `Pairs.inputs`, so that it can run the encoders itself."""
     needs_features: bool = False
     """Whether `init_from_features` must be called, once and before the first step."""
+    trains_ability: bool = True
+    """Whether what it needs can be searched with afterwards; not if it only prepares a model for another loss."""
+    trains_matcher: bool = False
+    """Whether it trains `match`."""
     parts: Mapping[str, Tensor] = MappingProxyType({})
     """What the last loss was made of, for the log: this process's shares, without gradients."""
+
+    @property
+    def trains(self) -> frozenset[Ability]:
+        """The abilities that it trains."""
+        if not self.trains_ability:
+            return frozenset()
+        match: tuple[Ability, ...] = ("match",) if self.trains_matcher else ()
+        return frozenset((*(_ABILITY_OF[field] for field in self.needs if field in _ABILITY_OF), *match))
 
     def fit(self, model: Retriever) -> None:
         """Create parameters that depend on the sizes of the model, before the optimiser is made."""

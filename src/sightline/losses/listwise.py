@@ -43,6 +43,7 @@ class Listwise(Loss):
     """
 
     needs = frozenset({"states"})
+    trains_matcher = True
 
     def __init__(
         self,

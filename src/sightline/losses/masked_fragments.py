@@ -51,6 +51,7 @@ class MaskedFragments(Loss):
     """
 
     needs_inputs = True
+    trains_ability = False
     sends_to = frozenset({"texts"})
     middle: Tensor
     centres: Tensor

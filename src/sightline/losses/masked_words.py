@@ -43,6 +43,7 @@ class MaskedWords(Loss):
     """
 
     needs_inputs = True
+    trains_ability = False
     sends_to = frozenset({"images"})
 
     def __init__(self, fused: bool = True, share: float = 0.15, chunk: int = 0) -> None:

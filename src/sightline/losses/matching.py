@@ -88,6 +88,7 @@ class Matching(Loss):
     """
 
     needs = frozenset({"states"})
+    trains_matcher = True
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from sightline.bundle.model import Ability
 from sightline.errors import ModelError
 from sightline.losses.base import Field, Loss, Pairs
 from sightline.losses.cuda_graph import CapturedFunction
@@ -95,6 +96,11 @@ class Relation(Loss):
         weighs = regularisation > 0 or (relevance > 0 and among != "intra")
         fields: set[Field] = {"embedding", "fragments"} if weighs else {"embedding"}
         self.needs = frozenset(fields)
+
+    @property
+    def trains(self) -> frozenset[Ability]:
+        """Embeddings: it reads fragments, but does not train late interaction of them."""
+        return frozenset({"embed"})
 
     def fit(self, model: Retriever) -> None:
         """Make the attention as wide as the model's embeddings."""

@@ -1,6 +1,6 @@
 """Checkpoints: a folder with one subfolder per encoder in the transformers layout, and a few small files.
 
-retriever.json      kind of model, and its configuration
+retriever.json      kind of model, its configuration, and the abilities that were trained
 image/, text/, …    one folder per encoder, as transformers saves and loads it
 heads.safetensors   the weights outside the encoders
 tokenizer.json      the tokenizer
@@ -69,6 +69,8 @@ def save(retriever: AnyRetriever, tokenizer: Tokenizer, folder: str | Path) -> N
     towers: dict[str, Any] = {_TOWER_OF_PART[name]: TowerConfig(source=name) for name in parts}
     stored = dataclasses.replace(retriever.config, **towers)
     description = {"format": FORMAT, "kind": kind, "pad_id": tokenizer.pad_id, "config": settings.plain(stored)}
+    if retriever.trained is not None:
+        description["trained"] = sorted(retriever.trained)
     (folder / CHECKPOINT_FILE).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
 
 
@@ -100,6 +102,10 @@ def load(folder: str | Path, add: Mapping[str, Any] | None = None) -> tuple[AnyR
     _load_heads(retriever, folder / "heads.safetensors", _MATCHER_HEADS if add else ())
     if add and isinstance(retriever, DualStream):
         retriever.align()
+    if "trained" in description:
+        retriever.trained = frozenset(description["trained"])
+    elif add:
+        retriever.trained = frozenset({"embed", "fragments"})
     tokenizer = Tokenizer.open(folder / "tokenizer.json", config.text_input.max_length, int(description["pad_id"]))
     return retriever, tokenizer
 

@@ -63,6 +63,9 @@ class DualStream(Retriever):
             self.image_reader = ImageReader(encoder, given_width, places, config.codes)
             seen_width = self.image_reader.tower.hidden
         dim, relations = config.embedding_dim, config.relations
+        projections = [weight for weight in (image_weight, text_weight) if weight is not None and len(weight) == dim]
+        same = config.image is not None and config.image.source == config.text.source
+        self._from_one_model = same and relations is None and len(projections) == 2
         self.image_embedding: UnitProjection | RelationPooling
         self.text_embedding: UnitProjection | RelationPooling
         if relations is None:
@@ -106,8 +109,13 @@ class DualStream(Retriever):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """All three, unless there is no matcher."""
-        return frozenset(("embed", "fragments") if self.config.matcher == "none" else ("embed", "fragments", "match"))
+        """All three that were trained, unless there is no matcher."""
+        return self._offered("embed", "fragments", *(() if self.config.matcher == "none" else ("match",)))
+
+    @property
+    def initially_trained(self) -> frozenset[Ability]:
+        """`embed`, if both towers and their projections come from one model, such as CLIP."""
+        return frozenset({"embed"} if self._from_one_model else ())
 
     @property
     def embedding_dim(self) -> int:

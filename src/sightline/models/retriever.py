@@ -80,11 +80,22 @@ class Retriever(nn.Module, ABC):
 
     preprocess: ImageInput
     text_input: TextInput
+    trained: frozenset[Ability] | None = None
+    """The abilities that were trained; None if nothing says so, and all that the architecture has are offered."""
 
     @property
     @abstractmethod
     def abilities(self) -> frozenset[Ability]:
-        """What this model can do."""
+        """What this model can do: what its architecture has, as far as it was trained."""
+
+    @property
+    def initially_trained(self) -> frozenset[Ability]:
+        """The abilities that the weights it was built from bring with them."""
+        return frozenset()
+
+    def _offered(self, *abilities: Ability) -> frozenset[Ability]:
+        """Those of some abilities that were trained."""
+        return frozenset(abilities) if self.trained is None else self.trained.intersection(abilities)
 
     @property
     @abstractmethod

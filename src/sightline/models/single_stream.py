@@ -84,8 +84,8 @@ class SingleStream(Retriever):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """All three, unless fragments are left out."""
-        return frozenset(("embed", "fragments") if self.config.fragments else ("embed", "fragments", "match"))
+        """All three that were trained, unless fragments are left out."""
+        return self._offered("embed", "fragments", *(() if self.config.fragments else ("match",)))
 
     @property
     def embedding_dim(self) -> int:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.bundle.layout import SPEC_FILE
-from sightline.bundle.model import Graph
+from sightline.bundle.model import Ability, Defaults, Graph
 from sightline.bundle.spec import FORMAT, BundleSpec, ImageSpec, TextSpec, sha256, write_spec
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.bundle.words import most_frequent
@@ -40,7 +40,7 @@ class _ImageGraph(nn.Module):
         self.retriever = retriever
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, ...]:
-        return _outputs(self.retriever.encode_images(pixels))
+        return _outputs(self.retriever.encode_images(pixels), self.retriever.abilities)
 
 
 class _RegionGraph(nn.Module):
@@ -51,7 +51,8 @@ class _RegionGraph(nn.Module):
 
     def forward(self, regions: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
         encoded = self.retriever.encode_images(Regions.of(regions, mask, self.config))
-        return _outputs(encoded) if encoded.mask is mask else (*_outputs(encoded), encoded.mask)
+        outputs = _outputs(encoded, self.retriever.abilities)
+        return outputs if encoded.mask is mask else (*outputs, encoded.mask)
 
 
 class _TextGraph(nn.Module):
@@ -61,7 +62,8 @@ class _TextGraph(nn.Module):
 
     def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
         encoded = self.retriever.encode_texts(Tokens(ids, mask))
-        return _outputs(encoded) if encoded.mask is mask else (*_outputs(encoded), encoded.mask)
+        outputs = _outputs(encoded, self.retriever.abilities)
+        return outputs if encoded.mask is mask else (*outputs, encoded.mask)
 
 
 class _MatchGraph(nn.Module):
@@ -90,17 +92,23 @@ def export(
 ) -> BundleSpec:
     """Write a bundle into `out`, replacing an earlier one only when the new one is complete; a failure leaves nothing.
 
-    The graphs have a dynamic batch and, for texts and regions, a dynamic length.
+    The graphs have a dynamic batch and, for texts and regions, a dynamic length. Only trained abilities are exported.
 
     precision: of the weights. four_bits: with int8, a pattern; modules whose path matches it have four-bit weights.
     pictures: with int8, about a hundred typical images as pixels [images, 3, size, size]; they make the image graph
         faster (see `fix_ranges`).
     held_out: captions not trained on, to round four-bit weights of the text tower and to calibrate the bundle (see
-        `finish`). progress: called while calibrating. on_problem: called for each held-out image that cannot be read.
+        `finish`); without them, the bundle reranks only if asked to. progress: called while calibrating.
+        on_problem: called for each held-out image that cannot be read.
     trained_on: captions that the model was trained on; the bundle keeps their words, to know which ones it can read.
     """
     with _in_place_of(Path(out).resolve()) as building:
         retriever = retriever.eval().cpu()
+        if not retriever.abilities:
+            raise ModelError(
+                "nothing that this model can search with was trained",
+                "Train it with a loss such as contrastive, triplet or matching.",
+            )
         encoded = _graphs(retriever, tokenizer, building)
         if precision == "int8":
             samples = {
@@ -115,11 +123,12 @@ def export(
             name=name,
             abilities=tuple(sorted(retriever.abilities)),
             embedding_dim=encoded.embedding.shape[-1],
-            fragment_dim=encoded.fragments.shape[-1],
+            fragment_dim=encoded.fragments.shape[-1] if "fragments" in retriever.abilities else 0,
             image=_image_spec(retriever),
             text=TextSpec(tokenizer.max_length, pad_id=tokenizer.pad_id, languages=retriever.text_input.languages),
             files={path.name: sha256(path) for path in sorted(building.iterdir())},
             precision=precision,
+            defaults=Defaults(rerank=0),
             relevance=dict(retriever.calibration),
             provenance=dict(provenance or {}),
             words=" ".join(most_frequent(trained_on)),
@@ -183,11 +192,11 @@ def _graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> Encoded
     tokens = tokenizer(["a dog", "two children playing on a beach"])
     ids, mask = torch.from_numpy(tokens.ids), torch.from_numpy(tokens.mask)
     image, text = _image_graph(retriever, folder), retriever.encode_texts(Tokens(ids, mask))
-    outputs = _names(image)
+    outputs = _names(image, retriever)
     own_mask = [] if text.mask is mask else ["fragments_mask"]
     words = {"ids": ids, "mask": mask}
     _trace(_TextGraph(retriever), "text", words, [*outputs, *own_mask], folder, most_words=tokenizer.max_length)
-    if text.states is not None and image.states is not None:
+    if "match" in retriever.abilities and text.states is not None and image.states is not None:
         inputs = {
             "text_states": text.states,
             "text_mask": text.mask,
@@ -205,14 +214,14 @@ def _image_graph(retriever: Retriever, folder: Path) -> EncodedTensors:
     if isinstance(wanted, Preprocess):
         pixels = torch.zeros(2, 3, wanted.size, wanted.size)
         image = retriever.encode_images(pixels)
-        _trace(_ImageGraph(retriever), "image", {"pixels": pixels}, _names(image), folder)
+        _trace(_ImageGraph(retriever), "image", {"pixels": pixels}, _names(image, retriever), folder)
         return image
     regions, mask = torch.zeros(2, 5, wanted.width), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     image = retriever.encode_images(Regions.of(regions, mask, wanted))
     own_mask = [] if image.mask is mask else ["fragments_mask"]
     graph = _RegionGraph(retriever, wanted)
     inputs = {"regions": regions, "mask": mask}
-    _trace(graph, "image", inputs, [*_names(image), *own_mask], folder, varying=tuple(inputs))
+    _trace(graph, "image", inputs, [*_names(image, retriever), *own_mask], folder, varying=tuple(inputs))
     return image
 
 
@@ -223,8 +232,8 @@ def _image_spec(retriever: Retriever) -> ImageSpec:
     return ImageSpec(wanted, retriever.grid)
 
 
-def _names(encoded: EncodedTensors) -> list[str]:
-    return list(_given(encoded))
+def _names(encoded: EncodedTensors, retriever: Retriever) -> list[str]:
+    return list(_given(encoded, retriever.abilities))
 
 
 def _trace(
@@ -276,17 +285,21 @@ def _forget_sources(graph: Any) -> None:
         node.metadata_props.pop(_SOURCES, None)
 
 
-def _outputs(encoded: EncodedTensors) -> tuple[Tensor, ...]:
-    return tuple(_given(encoded).values())
+def _outputs(encoded: EncodedTensors, abilities: frozenset[Ability]) -> tuple[Tensor, ...]:
+    return tuple(_given(encoded, abilities).values())
 
 
-def _given(encoded: EncodedTensors) -> dict[str, Tensor]:
+def _given(encoded: EncodedTensors, abilities: frozenset[Ability]) -> dict[str, Tensor]:
     """The outputs of a graph by name, without those that the model does not have.
 
     The embedding is always included, even with no width, because it gives the number of items.
     """
-    found = {"embedding": encoded.embedding, "fragments": encoded.fragments, "states": encoded.states}
-    return {name: part for name, part in found.items() if part is not None and (name == "embedding" or part.shape[-1])}
+    found = {"embedding": encoded.embedding}
+    if "fragments" in abilities and encoded.fragments.shape[-1]:
+        found["fragments"] = encoded.fragments
+    if "match" in abilities and encoded.states is not None:
+        found["states"] = encoded.states
+    return found
 
 
 @contextlib.contextmanager

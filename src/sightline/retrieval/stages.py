@@ -97,7 +97,11 @@ def resolve(options: SearchOptions, model: Model, matcher: Model | None = None) 
     A search that names neither `late` nor `rerank` runs the stages of the model's defaults, as far as the model is
     able; one that names `rerank` alone runs no late interaction. matcher: the model that matches, if it is another.
     """
-    check_ability(model, "embed", "ranking", "A matcher alone scores pairs: let it rerank for another model.")
+    by_fragments = "embed" not in model.abilities and "fragments" in model.abilities
+    if not by_fragments:
+        check_ability(model, "embed", "ranking", "A matcher alone scores pairs: let it rerank for another model.")
+    elif options.late == 0:
+        check_ability(model, "embed", "ranking", "Rank by late interaction: late = all, or as many as there are items.")
     if options.late:
         check_ability(model, "fragments", "late", "Leave it out, or choose another model.")
     if options.rerank:
@@ -106,6 +110,7 @@ def resolve(options: SearchOptions, model: Model, matcher: Model | None = None) 
     late, rerank = options.late, options.rerank
     if late is None:
         late = defaults.late if rerank is None and "fragments" in model.abilities else 0
+        late = "all" if by_fragments else late
     if rerank is None:
         rerank = defaults.rerank if options.budget_ms is None else MOST_RERANK
         rerank *= "match" in (matcher or model).abilities

@@ -24,7 +24,12 @@ from sightline.training.tables import (
     check_share,
 )
 
-_EITHER = {"train": "sources", "sources": "train"}  # alternatives: setting one replaces the other
+_EITHER = {  # alternatives: setting one replaces the other
+    ("data", "train"): "sources",
+    ("data", "sources"): "train",
+    ("schedule", "steps"): "epochs",
+    ("schedule", "epochs"): "steps",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +146,8 @@ class Recipe:
 def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
     """Read a recipe; each change is `dotted.key=value`, the value written as in TOML (or a bare word).
 
-    `data.train=…` takes the place of `data.sources`, and the other way round.
+    `data.train=…` takes the place of `data.sources`, and `schedule.steps=…` of `schedule.epochs`; and the other way
+    round.
     """
     data = read_toml(Path(path))
     for change in changes:
@@ -189,8 +195,7 @@ def _change(data: dict[str, Any], change: str) -> None:
         if not isinstance(data, dict):
             raise RecipeError(f"--set {change}: {table} is not a table")
     data[last] = value
-    if tables == ["data"] and last in _EITHER:
-        data.pop(_EITHER[last], None)
+    data.pop(_EITHER.get((".".join(tables), last), ""), None)
 
 
 def expanded(value: Any, where: str) -> Any:

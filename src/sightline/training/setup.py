@@ -8,12 +8,13 @@ import numpy as np
 from torch import nn
 
 from sightline import settings
+from sightline.bundle.model import Ability
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.datasets import Record, captions_in_any, read_all
 from sightline.datasets.wordnet import WordNet
 from sightline.errors import DataError, MediaError, RecipeError
 from sightline.evaluation.test_set import Questions
-from sightline.losses import LOSSES
+from sightline.losses import LOSSES, Loss
 from sightline.media import ImageInput, to_input
 from sightline.models import DualStreamConfig, checkpoint
 from sightline.models.retriever import Retriever
@@ -152,8 +153,28 @@ def make_losses(recipe: Recipe, model: Retriever | None = None) -> nn.ModuleDict
         if model is not None:
             loss.fit(model)
         made[name] = loss
+    if model is not None:
+        _record_trained(model, _weighted(recipe, made), recipe)
     _check_teacher(recipe, [name for name, loss in made.items() if loss.needs_teacher])
     return made
+
+
+def _record_trained(model: Retriever, losses: Sequence[Loss], recipe: Recipe) -> None:
+    """Note which abilities the model has after the run: those that it starts with, and those that losses train."""
+    if model.trained is None and recipe.start:
+        return  # a checkpoint of an older version, which does not say what was trained
+    before = model.initially_trained if model.trained is None else model.trained
+    model.trained = before.union(*(loss.trains for loss in losses))
+
+
+def trained_by(recipe: Recipe) -> frozenset[Ability]:
+    """The abilities that the losses of a recipe train."""
+    return frozenset().union(*(loss.trains for loss in _weighted(recipe, make_losses(recipe))))
+
+
+def _weighted(recipe: Recipe, losses: nn.ModuleDict) -> list[Loss]:
+    """The losses whose weight is not 0."""
+    return [loss for name, loss in losses.items() if recipe.weights[name] and isinstance(loss, Loss)]
 
 
 def _check_teacher(recipe: Recipe, asking: Sequence[str]) -> None:

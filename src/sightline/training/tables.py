@@ -90,6 +90,7 @@ class ValidationRecipe:
     metric: "rSum" (all six recalls) or "R@1" (of finding a caption's image).
     late, rerank: how many of the best are rescored by late interaction, and then by matching; 0 is none. At least as
     many as there are images and captions measures late interaction alone. Without either, the embeddings are measured.
+    A run that trains only a matcher reranks 20, or everything if the embeddings are not trained.
     """
 
     every: int = 0

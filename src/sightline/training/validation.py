@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from sightline.bundle.model import Ability
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.datasets import Record
 from sightline.evaluation import Evaluation, Languages, NamesEvaluation, evaluate, evaluate_languages, evaluate_names
@@ -14,7 +15,10 @@ from sightline.evaluation.names import labels_of
 from sightline.models.retriever import Retriever
 from sightline.models.torch_model import TorchModel
 from sightline.training.recipe import Recipe
-from sightline.training.setup import check_validation_records, validation_records
+from sightline.training.setup import check_validation_records, trained_by, validation_records
+
+MATCHED = 20
+"""How many candidates are reranked to validate a run that trains a matcher alone."""
 
 OneSet = Evaluation | Languages | NamesEvaluation
 
@@ -101,6 +105,10 @@ class Validation:
             "fusion": asked.fusion,
             "weight": asked.weight,
         }
+        if trained_by(recipe) == {"match"} and not asked.rerank:
+            self._stages["rerank"] = (
+                MATCHED if "embed" in model.abilities else max(map(_size, self.sets.values()), default=0)
+            )
         if self.sets:
             evaluation_plan(self._runnable(), **self._stages)
         for name, records in self.sets.items():
@@ -137,7 +145,21 @@ class Validation:
 
     def _runnable(self) -> TorchModel:
         """The model with its current weights; a new object each time, because it caches their hash."""
-        return TorchModel(self._model.eval(), self._tokenizer, self._recipe.name)
+        return _Ranked(self._model.eval(), self._tokenizer, self._recipe.name)
+
+
+class _Ranked(TorchModel):
+    """A model whose embeddings rank candidates even if they are not trained: a matcher alone is shown all of them."""
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """What is trained, and `embed`."""
+        return super().abilities | {"embed"}
+
+
+def _size(records: Sequence[Record]) -> int:
+    """The number of images or captions, whichever is larger."""
+    return max(len(records), sum(len(captions) for record in records for captions in record.captions.values()))
 
 
 def log_entry(found: Validated | NamesEvaluation) -> dict[str, Any]:

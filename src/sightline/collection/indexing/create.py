@@ -138,7 +138,8 @@ def _location(model: Model) -> str:
 
 def _shape(model: Model, kind: ItemKind) -> Shape:
     """Dimensions of a model's vectors, found by encoding one item."""
-    check_ability(model, "embed", "indexing", "A matcher alone finds nothing: index with another model.")
+    if "fragments" not in model.abilities:
+        check_ability(model, "embed", "indexing", "A matcher alone finds nothing: index with another model.")
     encoded = model.encode_texts(["a"]) if kind == "texts" else model.encode_images(blank(model.preprocess))
     parts = (encoded.embedding, encoded.fragments, encoded.states)
     return Shape(*(0 if part is None else part.shape[-1] for part in parts))

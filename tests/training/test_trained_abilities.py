@@ -1,0 +1,137 @@
+"""Only abilities that were trained are offered: by a checkpoint, its bundle, evaluation and search."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sightline
+from sightline.bundle import Bundle
+from sightline.datasets import read_all
+from sightline.errors import ModelError, RecipeError
+from sightline.models import checkpoint
+from sightline.training.recipe import parse_recipe, read_recipe
+from sightline.training.trainer import Trained, train
+from training import shapes
+
+SMALL: dict[str, Any] = {"hidden": 16, "data": {"batch_size": 12}}
+
+
+def trained(few: Path, out: Path, steps: int = 2, **changes: Any) -> Trained:
+    return train(parse_recipe(shapes.recipe(few, few, schedule={"steps": steps}, **{**SMALL, **changes}), "it"), out)
+
+
+@pytest.mark.parametrize(
+    ("losses", "abilities"),
+    [
+        ({"embed": {"loss": "contrastive"}}, {"embed"}),
+        ({"late": {"loss": "triplet", "on": "fragments"}, "embed": {"loss": "triplet"}}, {"embed", "fragments"}),
+        (shapes.JOINT, {"embed", "match"}),
+        ({"embed": {"loss": "contrastive"}, "match": {"loss": "matching", "weight": 0.0}}, {"embed"}),
+    ],
+)
+def test_a_checkpoint_and_its_bundle_have_what_was_trained(
+    losses: Mapping[str, Any], abilities: set[str], few: Path, tmp_path: Path
+) -> None:
+    folder = trained(few, tmp_path / "run", losses=losses).folder
+    assert checkpoint.load(folder)[0].abilities == abilities
+    spec = sightline.export(folder, tmp_path / "bundle")
+    assert set(spec.abilities) == abilities
+    assert ("match.onnx" in spec.files) == ("match" in abilities)
+    assert spec.defaults.rerank == 0
+    model = sightline.load(folder)
+    for bundle in (Bundle.open(tmp_path / "bundle"), model):
+        if "match" not in abilities:
+            with pytest.raises(ModelError, match=r"no matcher, so rerank is unavailable: it is trained for .* only"):
+                sightline.evaluate(bundle, read_all(few), rerank=5)
+
+
+def test_abilities_add_up_over_runs(few: Path, tmp_path: Path) -> None:
+    first = trained(few, tmp_path / "first").folder
+    data = shapes.recipe(
+        few, few, losses={"match": {"loss": "matching"}}, schedule={"steps": 1}, data={"batch_size": 12}
+    )
+    second = train(parse_recipe({**data, "model": {"start": str(first)}}, "it"), tmp_path / "second")
+    assert checkpoint.load(second.folder)[0].abilities == {"embed", "match"}
+    assert second.evaluation is not None
+    assert second.evaluation.stages == ("embed", "match@20")
+
+
+def test_a_run_that_trains_a_matcher_alone_is_validated_by_it(few: Path, tmp_path: Path) -> None:
+    found = trained(few, tmp_path / "run", losses={"match": {"loss": "matching"}})
+    assert found.evaluation is not None
+    assert found.evaluation.stages == ("embed", "match@48")
+    assert checkpoint.load(found.folder)[0].abilities == {"match"}
+
+
+def test_a_model_without_a_trained_ability_is_not_exported(few: Path, tmp_path: Path) -> None:
+    losses = {"words": {"loss": "masked_words"}}
+    folder = trained(few, tmp_path / "run", losses=losses, data={"batch_size": 12, "val": []}).folder
+    with pytest.raises(ModelError, match="nothing that this model can search with was trained"):
+        sightline.export(folder, tmp_path / "bundle")
+
+
+def test_a_checkpoint_that_does_not_say_what_was_trained_offers_all(few: Path, tmp_path: Path) -> None:
+    folder = trained(few, tmp_path / "run").folder
+    path = folder / "retriever.json"
+    description = json.loads(path.read_text())
+    assert description.pop("trained") == ["embed"]
+    path.write_text(json.dumps(description))
+    assert checkpoint.load(folder)[0].abilities == {"embed", "fragments", "match"}
+
+
+def test_calibration_turns_a_rerank_on_only_if_it_helps(few: Path, tmp_path: Path) -> None:
+    folder = trained(few, tmp_path / "run", steps=40, losses=shapes.JOINT, optimizer={"lr": 2e-3}).folder
+    spec = sightline.export(folder, tmp_path / "bundle", calibrate=read_all(few))
+    assert spec.defaults.rerank in (0, 20)
+    with_rerank = sightline.evaluate(
+        sightline.load(tmp_path / "bundle"), read_all(few), rerank=spec.defaults.rerank
+    ).r_sum
+    assert with_rerank >= sightline.evaluate(sightline.load(tmp_path / "bundle"), read_all(few), rerank=0).r_sum - 0.01
+
+
+def test_a_plain_search_is_as_good_as_one_without_a_rerank(few: Path, tmp_path: Path) -> None:
+    """What README's quick start makes: an embedding loss, exported without calibration."""
+    folder = trained(few, tmp_path / "run", steps=4).folder
+    sightline.export(folder, tmp_path / "bundle")
+    at = sightline.index(few.parent, at=tmp_path / "at", model=tmp_path / "bundle").at
+    with sightline.open(at) as collection:
+        for record in read_all(few)[:6]:
+            caption = record.captions["en"][0]
+            plain, without = (collection.search(caption, k=5, **asked) for asked in ({}, {"rerank": 0}))
+            assert [hit.path for hit in plain] == [hit.path for hit in without]
+    with pytest.raises(ModelError, match="no fragments, so late is unavailable: it is trained for embed only"):
+        sightline.search("a red square", at=at, late=5)
+
+
+@pytest.mark.parametrize(("given", "set_to"), [("epochs = 3", "steps=2"), ("steps = 30", "epochs=0.5")])
+def test_steps_and_epochs_replace_each_other(given: str, set_to: str, tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    tiny = (
+        'name = "x"\n[model]\nstart = "there"\n[data]\ntrain = ["a.jsonl"]\nbatch_size = 2\n'
+        f'[losses.embed]\nloss = "contrastive"\n[schedule]\n{given}\n'
+    )
+    path.write_text(tiny)
+    name, _, value = set_to.partition("=")
+    found = read_recipe(path, [f"schedule.{set_to}"]).schedule
+    assert getattr(found, name) == float(value)
+    assert min(found.steps, found.epochs) == 0
+    path.write_text(tiny.replace(given, "steps = 1\nepochs = 1"))
+    with pytest.raises(RecipeError, match="either epochs or steps"):
+        read_recipe(path)
+
+
+def test_a_model_of_fragments_alone_ranks_by_late_interaction(few: Path, tmp_path: Path) -> None:
+    losses = {"late": {"loss": "triplet", "on": "fragments"}}
+    folder = trained(few, tmp_path / "run", steps=2, losses=losses).folder
+    assert set(sightline.export(folder, tmp_path / "bundle").abilities) == {"fragments"}
+    at = sightline.index(few.parent, at=tmp_path / "at", model=tmp_path / "bundle").at
+    with sightline.open(at) as collection:
+        plain, late = (collection.search("a red square on black", k=5, **asked) for asked in ({}, {"late": "all"}))
+        assert [hit.path for hit in plain] == [hit.path for hit in late]
+        assert {hit.stage for hit in plain} == {"late"}
+    with pytest.raises(ModelError, match="no embeddings, so ranking is unavailable") as refused:
+        sightline.evaluate(sightline.load(folder), read_all(few))
+    assert "late" in refused.value.way_out

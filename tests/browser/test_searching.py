@@ -229,7 +229,8 @@ def answering(relevances: list[float], **more: object) -> Callable[[Route], None
         found = route.fetch().json()
         chances = [*relevances, *[0.0] * COUNT]
         hits = [{**hit, "relevance": chance} for hit, chance in zip(found["hits"], chances, strict=False)]
-        route.fulfill(json={**found, "line": 0.4, **more, "hits": hits})
+        told = {**found, "line": 0.4, **more, "hits": hits}
+        route.fulfill(json={name: value for name, value in told.items() if value is not None})
 
     return answer
 
@@ -270,6 +271,34 @@ def test_a_divider_stands_between_matches_and_the_rest(
     expect(page.locator("#likely .tile")).to_have_count(likely)
     expect(page.locator("#unlikely .tile")).to_have_count(COUNT - likely)
     expect(page.locator("#divider")).to_be_visible()
+
+
+def sixty_matches(route: Route) -> None:
+    """Answer with sixty matches."""
+    found = route.fetch().json()
+    hits = [{**found["hits"][0], "id": 900_000 + number, "relevance": 0.9} for number in range(60)]
+    route.fulfill(json={**found, "line": 0.4, "hits": hits})
+
+
+def test_a_count_of_matches_says_that_there_are_more(open_page: Opener) -> None:
+    page = settled(open_page())
+    page.route(re.compile(r"/v1/search\?"), sixty_matches)
+    further = Held(page, r"/v1/search\?.*start=60")
+    search(page, "a cat")
+    heading = page.get_by_role("heading", level=1)
+    expect(heading).to_have_text("More than 60 matches")
+    page.locator("#further").scroll_into_view_if_needed()
+    page.wait_for_timeout(100)
+    further.let_go()  # the server has no more
+    expect(heading).to_have_text("60 matches")
+
+
+def test_percentages_of_an_older_bundle_say_so(open_page: Opener) -> None:
+    page = settled(open_page())
+    page.route(re.compile(r"/v1/search\?"), answering([0.3], line=None, relevance_kind="older"))
+    search(page, "a cat")
+    expect(page.locator("#remark")).to_contain_text("older kind")
+    expect(page.locator("#divider")).to_be_hidden()
 
 
 def test_less_than_one_in_ten_is_no_badge(open_page: Opener) -> None:

@@ -90,6 +90,15 @@ def test_queries_with_an_image_have_no_relevance(fitted: Bundle, items: Encoded,
         assert (found.relevances, found.best_relevance, found.line) == (None, None, None)
 
 
+def test_a_blank_image_comes_last_and_shows_nothing(fitted: Bundle, items: Encoded, tmp_path: Path) -> None:
+    few = cascade_over(fitted, items, 20, tmp_path)
+    found = few.run(SearchOptions(TEXT, k=20, rerank=0), blank=lambda ids: {3}.intersection(ids))
+    assert found.candidates.ids[-1] == 3
+    assert of_item(found, 3) == 0
+    assert of_item(found, 4) > 0
+    assert of_item(few.run_together([TEXT], 20, blank=lambda ids: {3}.intersection(ids))[0], 3) == 0
+
+
 def test_a_least_relevance_keeps_every_result_that_has_it(fitted: Bundle, items: Encoded, tmp_path: Path) -> None:
     found = cascade_over(fitted, items, 20, tmp_path).run(SearchOptions(TEXT, k=20, rerank=5))
     assert found.relevances is not None

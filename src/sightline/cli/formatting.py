@@ -234,8 +234,8 @@ def remarks(result: SearchResult) -> Iterator[str]:
     if result.truncated:
         yield "The query is longer than the model reads: its end was left out."
     if result.is_older_kind:
-        yield "Relevance is of the older kind, the share of one answer; calibrate the model again for a better one."
-    if result.hits and result.line is not None and not result.matches:
+        yield "Relevance is of the older kind: it falls as more images fit. Export the model again with --calibrate."
+    if result.hits and result.line is not None and not result.matches and not result.notice:
         yield "No good matches: the closest are below."
 
 

@@ -16,7 +16,7 @@ from sightline.bundle.model import Graph, Model
 from sightline.errors import ModelError
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.costs import Costs, Stopwatch, search_stopwatch
-from sightline.retrieval.first_stage import Exists, retrieve, retrieve_together
+from sightline.retrieval.first_stage import Exists, existing, retrieve, retrieve_together
 from sightline.retrieval.late import LateScorer, rank_all
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import EncodedQuery, ItemKind, Query, encode, encode_together
@@ -97,7 +97,7 @@ class Cascade:
                 share = 0.5 if stage.name == "late" and plan.rerank else 1.0
                 candidates = self._run(stage, candidates, watch, share)
         items = self.store.stats().items if allowed is None else len(allowed)
-        return self._ranking(encoded, candidates, plan, items, watch)
+        return self._ranking(encoded, candidates, plan, items, watch, blank)
 
     def run_together(
         self,
@@ -119,16 +119,26 @@ class Cascade:
         with watch("retrieve"):
             found = retrieve_together(self.store, queries, k, exists=exists, fold=fold, blank=blank)
         items = self.store.stats().items
-        return [self._ranking(query, own, plan, items, watch) for query, own in zip(queries, found, strict=True)]
+        return [self._ranking(query, own, plan, items, watch, blank) for query, own in zip(queries, found, strict=True)]
 
     def _ranking(
-        self, query: EncodedQuery, candidates: Candidates, plan: Plan, items: int, watch: Stopwatch
+        self,
+        query: EncodedQuery,
+        candidates: Candidates,
+        plan: Plan,
+        items: int,
+        watch: Stopwatch,
+        blank: Exists | None,
     ) -> Ranking:
-        """Candidates with their relevance; unknown for a query with an image, for which nothing was fitted."""
+        """Candidates with their relevance; unknown for a query with an image, for which nothing was fitted.
+
+        A blank image shows nothing, so that its relevance is 0.
+        """
         found, line = None, None
         if plan.relevance is not None:
             if self.kind == "images" and query.across is not None and query.beside is None:
                 found = pair_relevances(query, candidates, plan.relevance, self.model.words, self.store)
+                found[existing(candidates.ids, blank) if blank else slice(0)] = 0.0
                 line = plan.relevance.line
         elif query.across is not None:
             embed = candidates.embed - candidates.penalty

@@ -168,7 +168,7 @@ function answered(answer, asked, isFinal) {
   const [likely, unlikely] = splitByRelevance(found, answer.line);
   if (!likely.length && !isFinal) return;
   arrange(likely, unlikely);
-  const heading = messages.resultCount(likely, unlikely, about.kind, answer.line);
+  const heading = messages.resultCount(likely, unlikely, about.kind, answer.line, hasMoreMatches(found, likely));
   messages.setHeading(heading, { timing: messages.timing(answer), aloud: isFinal });
   messages.showRemark(answer, (meant) => change({ words: meant }));
   if (!found.length) messages.showNothingFound(about.languages);
@@ -185,6 +185,9 @@ function answered(answer, asked, isFinal) {
 const withoutJoined = (found, asked) =>
   state.isJoined(asked) ? found.map(({ relevance, ...hit }) => hit) : found;
 
+/** Whether results that were not asked for yet are matches too: the last one is, and it may have others after it. */
+const hasMoreMatches = (found, likely) => found.length >= MORE && likely.includes(found.at(-1));
+
 const nearEnd = new IntersectionObserver(
   (seen) => seen.some((one) => one.isIntersecting) && addMore(),
   { rootMargin: "600px" },
@@ -200,9 +203,11 @@ async function addMore() {
     if (!isCurrent(asked) || shown !== state.identity(asked)) return;
     const known = new Set(hits.map((hit) => hit.id));
     const added = withoutJoined(answer.hits, asked).filter((hit) => !known.has(hit.id));
-    hits = [...hits, ...added];
-    const [likely, unlikely] = splitByRelevance(hits, line);
+    const [likely, unlikely] = splitByRelevance([...hits, ...added], line);
+    hits = [...likely, ...unlikely];
     grid.show(likely, unlikely);
+    const isOpen = answer.hits.length >= MORE && likely.includes(added.at(-1));
+    byId("heading").textContent = messages.resultCount(likely, unlikely, about.kind, line, isOpen);
     byId("divider").hidden = !likely.length || !unlikely.length;
     byId("further").hidden = answer.hits.length < MORE;
   } catch (error) {

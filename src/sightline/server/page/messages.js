@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { byId, counted, make } from "./dom.js";
 
+const OLDER = "This model's percentages are of the older kind: they fall as more pictures fit.";
 const STAGES = { encode: "encode", retrieve: "retrieve", interact: "late interaction", match: "rerank" };
 
 /** Say above the results what they are, and to screen readers too; how long it took is in the heading's tooltip. */
@@ -23,16 +24,21 @@ export function timing({ took_ms: took }) {
 
 const ms = (value) => (value < 9.5 ? `${value.toFixed(1)} ms` : `${Math.round(value)} ms`);
 
-/** What was found, in a few words. line: the relevance from which a result is a match, if it is known. */
-export function resultCount(likely, unlikely, kind, line) {
+/**
+ * What was found, in a few words. line: the relevance from which a result is a match, if it is known.
+ * hasMore: whether there are more matches than these.
+ */
+export function resultCount(likely, unlikely, kind, line, hasMore = false) {
   if (likely.length + unlikely.length === 0) return "Nothing found";
-  if (line === undefined || likely[0]?.relevance === undefined && likely.length) return counted(likely.length, ...nouns(kind));
-  return likely.length ? counted(likely.length, "match", "matches") : "No good matches: the closest are below";
+  if (!likely.length) return "No good matches: the closest are below";
+  if (line === undefined || likely[0].relevance === undefined) return counted(likely.length, ...nouns(kind));
+  return hasMore ? `More than ${likely.length} matches` : counted(likely.length, "match", "matches");
 }
 
 /** A line about the query: that the model cannot read it, or what may have been meant. */
-export function showRemark({ notice, did_you_mean: meant, truncated }, choose) {
-  const parts = [notice, truncated && "Only the first words were read."].filter(Boolean).map((text) => `${text} `);
+export function showRemark({ notice, did_you_mean: meant, truncated, relevance_kind: kind }, choose) {
+  const texts = [notice, truncated && "Only the first words were read.", kind === "older" && OLDER];
+  const parts = texts.filter(Boolean).map((text) => `${text} `);
   if (meant) {
     const button = make("button", { type: "button", className: "quiet", textContent: meant });
     button.addEventListener("click", () => choose(meant));

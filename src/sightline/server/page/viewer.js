@@ -198,7 +198,7 @@ export class Viewer {
 
 function facts(hit) {
   const found = [];
-  if (isShown(hit.relevance)) found.push(`${percent(hit.relevance)} likely to be what you meant`);
+  if (isShown(hit.relevance)) found.push(`${percent(hit.relevance)} likely to show what you asked for`);
   const folder = [hit.root, ...hit.path.split("/").slice(0, -1)].filter(Boolean).join("/");
   if (folder) found.push(folder);
   if (hit.taken) found.push(hit.taken.slice(0, 16).replace("T", " "));

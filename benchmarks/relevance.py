@@ -26,7 +26,7 @@ from sightline.bundle.spec import read_spec, write_spec
 from sightline.bundle.words import Words
 from sightline.datasets import Record, read_all
 from sightline.evaluation.encodings import Needs, encode_images
-from sightline.evaluation.relevance import (
+from sightline.onnx_export.relevance_fit import (
     JudgedQuery,
     balanced_accuracy,
     best_chances,
@@ -37,7 +37,7 @@ from sightline.evaluation.relevance import (
     top_error,
     top_pairs,
 )
-from sightline.evaluation.truth import SHOWN, Captions, noun_queries, truth_queries
+from sightline.onnx_export.relevance_truth import SHOWN, Captions, noun_queries, truth_queries
 
 FITTED = ("flickr8k-val", "coco-val", "names-val", "web-val")
 MORE = ("coco-distractors", "coco72k-000", "coco72k-001")

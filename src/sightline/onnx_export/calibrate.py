@@ -18,9 +18,9 @@ from sightline.evaluation.encodings import Encodings, Needs, Progress, encode_im
 from sightline.evaluation.metrics import query_images
 from sightline.evaluation.pair_scores import match_scores
 from sightline.evaluation.ranking import candidates_from_embeddings
-from sightline.evaluation.relevance import JudgedQuery, errors, fit_relevance, judge
 from sightline.evaluation.test_set import Questions
-from sightline.evaluation.truth import truth_queries
+from sightline.onnx_export.relevance_fit import JudgedQuery, errors, fit_relevance, judge
+from sightline.onnx_export.relevance_truth import truth_queries
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.stages import Score, Stage
 
@@ -42,7 +42,7 @@ def finish(
 
     The weight is the one with the highest sum of recalls at 1, 5 and 10 in both directions; the bundle reranks by
     default if that sum is not lower than without. Records with a label take no part in that. Relevance is fitted to
-    everything that captions and labels tell of the images (see `evaluation.truth`). Images that cannot be read are left
+    everything that captions and labels tell of the images (see `relevance_truth`). Images that cannot be read are left
     out, and `on_problem` is told of each.
 
     trained_on: captions that the model was trained on, whose words are familiar to it; by default those of the spec.

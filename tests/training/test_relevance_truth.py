@@ -7,7 +7,8 @@ from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.words import Words
 from sightline.datasets import Record
 from sightline.errors import EvaluationError
-from sightline.evaluation.relevance import (
+from sightline.media import ImageBytes
+from sightline.onnx_export.relevance_fit import (
     JudgedQuery,
     balanced_accuracy,
     best_chances,
@@ -17,8 +18,7 @@ from sightline.evaluation.relevance import (
     judge,
     top_error,
 )
-from sightline.evaluation.truth import NOT_SHOWN, SHOWN, UNKNOWN, Captions, TruthQuery, truth_queries
-from sightline.media import ImageBytes
+from sightline.onnx_export.relevance_truth import NOT_SHOWN, SHOWN, UNKNOWN, Captions, TruthQuery, truth_queries
 
 
 def record(number: int, *captions: str, label: str | None = None) -> Record:

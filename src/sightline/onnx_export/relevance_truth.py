@@ -247,4 +247,4 @@ def _stem(word: str) -> str:
 
 @cache
 def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads(files("sightline.evaluation").joinpath(name).read_text(encoding="utf-8"))
+    return tomllib.loads(files("sightline.onnx_export").joinpath(name).read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sightline.evaluation.relevance import calibration_error
+from sightline.onnx_export.relevance_fit import calibration_error
 
 
 def test_the_error_is_the_gap_between_stated_and_observed() -> None:

@@ -9,7 +9,7 @@ from sightline.arrays import BoolArray, Float32Array, Float64Array, FloatArray
 from sightline.bundle.relevance import BIAS, FEATURES, PairRelevance, feature_rows
 from sightline.bundle.words import Words
 from sightline.errors import EvaluationError
-from sightline.evaluation.truth import SHOWN, UNKNOWN, QueryKind, TruthQuery
+from sightline.onnx_export.relevance_truth import SHOWN, UNKNOWN, QueryKind, TruthQuery
 
 FITTED = 50
 """Images of each query that relevance is fitted to: the best of which the truth is known."""

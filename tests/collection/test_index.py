@@ -15,6 +15,7 @@ from sightline.collection.indexing import scan
 from sightline.collection.locks import write_lock
 from sightline.errors import CollectionError
 from sightline.media import ImageFile, open, to_pixels
+from sightline.media.file_types import FileType
 
 LATER = LONG_AGO + 10**9
 
@@ -222,7 +223,7 @@ def test_a_picture_that_lacked_a_decoder_is_tried_at_every_run(
     photos: Path, model: Instant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setitem(open._PLUGINS, "PNG", "nowhere")
+        patch.setattr(open, "detect_type", lambda _: FileType("a PNG picture", "PNG", "nowhere"))
         assert len(index(photos, model=model).broken) == 6
     assert index(photos, model=model).broken == []
 
@@ -444,8 +445,8 @@ def test_an_image_that_becomes_a_pipe_does_not_stop_a_run(
 ) -> None:
     found = scan.find_images
 
-    def replaced(*arguments: object) -> object:
-        paths = list(found(*arguments))
+    def replaced(*arguments: object, **options: object) -> object:
+        paths = list(found(*arguments, **options))
         paths[0].unlink()
         os.mkfifo(paths[0])
         return iter(paths)

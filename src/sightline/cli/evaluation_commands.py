@@ -2,10 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sightline.bundle.model import FusionRule
 from sightline.cli.console import (
     check_writable,
     named_options,
@@ -94,7 +95,7 @@ def evaluate(
         str | None, typer.Option(metavar="MODEL", help="With --rerank: another model to match with.")
     ] = None,
     fusion: Annotated[
-        Literal["ce", "add", "norm_add", "logit_add"] | None,
+        FusionRule | None,
         typer.Option(help="How match and embed scores combine. By default as the model says."),
     ] = None,
     weight: Annotated[float | None, typer.Option(help="Weight of the embed score in the fusion.")] = None,

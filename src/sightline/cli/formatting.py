@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from sightline.collection.catalog.files import File, Item
 from sightline.collection.indexing.report import Report
-from sightline.media.scan import RAW_SUFFIXES, VIDEO_SUFFIXES
+from sightline.media.file_types import RAW_SUFFIXES, VIDEO_SUFFIXES
 from sightline.retrieval.explain import Explanation
 from sightline.retrieval.results import Hit, SearchResult
 

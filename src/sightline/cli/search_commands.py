@@ -8,6 +8,7 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
+from sightline.bundle.model import FusionRule
 from sightline.cli.console import named_options, print_lines, results, tell, tell_at_once
 from sightline.errors import OptionError, SightlineError
 
@@ -132,7 +133,7 @@ def search(
         typer.Option(metavar="K", help="Rescore the K best by matching; 0 is fastest. By default the model decides."),
     ] = None,
     fusion: Annotated[
-        Literal["ce", "add", "norm_add", "logit_add"] | None,
+        FusionRule | None,
         typer.Option(help="How match and embed scores combine. By default as the model says."),
     ] = None,
     weight: Annotated[float | None, typer.Option(metavar="W", help="Weight of the embed score in the fusion.")] = None,

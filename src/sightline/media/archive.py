@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 from sightline.errors import MediaError
-from sightline.media.scan import IMAGE_SUFFIXES
+from sightline.media.file_types import IMAGE_SUFFIXES
 
 SHARD_SUFFIX = ".tar"
 _FAULTS = (tarfile.TarError, OSError, EOFError, ValueError)  # all that a damaged archive may raise

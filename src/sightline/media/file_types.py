@@ -13,32 +13,56 @@ _TEXT_PROBE = 512
 
 @dataclass(frozen=True, slots=True)
 class FileType:
-    """A type of file: `says` is its name in messages, `decoder` that in Pillow; None if it cannot be opened."""
+    """A type of file.
+
+    says: its name in messages. decoder: its name in Pillow; None if it cannot be opened. plugin: the module of the
+    decoder. content_type: its MIME type, if browsers show it.
+    """
 
     says: str
     decoder: str | None = None
+    plugin: str | None = None
+    content_type: str | None = None
 
 
-HEIC = FileType("a HEIC picture", "HEIF")
-AVIF = FileType("an AVIF picture", "AVIF")
-_JPEG_2000 = FileType("a JPEG 2000 picture", "JPEG2000")
-_TIFF = FileType("a TIFF picture", "TIFF")
-_WEBP = FileType("a WebP picture", "WEBP")
+IMAGE_SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff"}
+    | {".heic", ".heif", ".hif", ".avif", ".jp2", ".j2k", ".jpx", ".ppm", ".pgm", ".pbm", ".pnm"}
+)
+"""Suffixes of files to index; what they contain is decided by `detect_type`."""
+RAW_SUFFIXES = frozenset(
+    {".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dng", ".erf", ".kdc", ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf"}
+    | {".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"}
+)
+VIDEO_SUFFIXES = frozenset(
+    {".3gp", ".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".ogv", ".webm", ".wmv"}
+)
+
+HEIC = FileType("a HEIC picture", "HEIF", "pillow_heif")
+AVIF = FileType("an AVIF picture", "AVIF", "PIL.AvifImagePlugin", "image/avif")
+_JPEG = FileType("a JPEG picture", "JPEG", "PIL.JpegImagePlugin", "image/jpeg")
+_PNG = FileType("a PNG picture", "PNG", "PIL.PngImagePlugin", "image/png")
+_GIF = FileType("a GIF picture", "GIF", "PIL.GifImagePlugin", "image/gif")
+_BMP = FileType("a BMP picture", "BMP", "PIL.BmpImagePlugin", "image/bmp")
+_PNM = FileType("a PNM picture", "PPM", "PIL.PpmImagePlugin")
+_JPEG_2000 = FileType("a JPEG 2000 picture", "JPEG2000", "PIL.Jpeg2KImagePlugin")
+_TIFF = FileType("a TIFF picture", "TIFF", "PIL.TiffImagePlugin")
+_WEBP = FileType("a WebP picture", "WEBP", "PIL.WebPImagePlugin", "image/webp")
 ARRAY = FileType("an array of numbers, such as the regions of a picture")
 
 _BEGINNINGS: tuple[tuple[bytes, FileType], ...] = (
-    (b"\xff\xd8\xff", FileType("a JPEG picture", "JPEG")),
-    (b"\x89PNG\r\n\x1a\n", FileType("a PNG picture", "PNG")),
-    (b"GIF87a", FileType("a GIF picture", "GIF")),
-    (b"GIF89a", FileType("a GIF picture", "GIF")),
+    (b"\xff\xd8\xff", _JPEG),
+    (b"\x89PNG\r\n\x1a\n", _PNG),
+    (b"GIF87a", _GIF),
+    (b"GIF89a", _GIF),
     (b"II*\0", _TIFF),
     (b"MM\0*", _TIFF),
     (b"II+\0", _TIFF),
     (b"MM\0+", _TIFF),
-    (b"BM", FileType("a BMP picture", "BMP")),
+    (b"BM", _BMP),
     (b"\0\0\0\x0cjP  \r\n\x87\n", _JPEG_2000),
     (b"\xff\x4f\xff\x51", _JPEG_2000),
-    *((b"P%d%c" % (digit, space), FileType("a PNM picture", "PPM")) for digit in range(1, 7) for space in b" \t\n\r"),
+    *((b"P%d%c" % (digit, space), _PNM) for digit in range(1, 7) for space in b" \t\n\r"),
     (b"\0\0\0\x0cJXL ", FileType("a JPEG XL picture")),
     (b"\xff\x0a", FileType("a JPEG XL picture")),
     (b"8BPS", FileType("a Photoshop document")),

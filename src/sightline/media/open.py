@@ -27,18 +27,6 @@ from sightline.media.source import ImageSource
 
 MAX_PIXELS = 256_000_000
 
-_PLUGINS = {
-    "JPEG": "PIL.JpegImagePlugin",
-    "PNG": "PIL.PngImagePlugin",
-    "WEBP": "PIL.WebPImagePlugin",
-    "GIF": "PIL.GifImagePlugin",
-    "TIFF": "PIL.TiffImagePlugin",
-    "BMP": "PIL.BmpImagePlugin",
-    "AVIF": "PIL.AvifImagePlugin",
-    "JPEG2000": "PIL.Jpeg2KImagePlugin",
-    "PPM": "PIL.PpmImagePlugin",
-    "HEIF": "pillow_heif",
-}
 _Decoder = Callable[[IO[bytes], str], ImageFile.ImageFile]
 
 
@@ -126,7 +114,7 @@ def _decoder(name: str, kind: FileType) -> _Decoder:
     if kind.decoder is None:
         raise MediaError(name, f"is not an image that can be opened: it looks like {kind.says}", CONVERT)
     try:
-        plugin = import_module(_PLUGINS[kind.decoder])
+        plugin = import_module(kind.plugin or "")
         if kind.decoder == "HEIF":
             plugin.register_heif_opener()
         factory: _Decoder = Image.OPEN[kind.decoder][0]

@@ -6,20 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sightline.errors import MediaError
+from sightline.media.file_types import IMAGE_SUFFIXES, RAW_SUFFIXES, VIDEO_SUFFIXES
 from sightline.media.ignore import IgnoreRules
-
-IMAGE_SUFFIXES = frozenset(
-    {".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff"}
-    | {".heic", ".heif", ".hif", ".avif", ".jp2", ".j2k", ".jpx", ".ppm", ".pgm", ".pbm", ".pnm"}
-)
-
-RAW_SUFFIXES = frozenset(
-    {".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dng", ".erf", ".kdc", ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf"}
-    | {".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"}
-)
-VIDEO_SUFFIXES = frozenset(
-    {".3gp", ".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".ogv", ".webm", ".wmv"}
-)
 
 _log = logging.getLogger(__name__)
 _Report = Callable[[MediaError], None]

@@ -6,12 +6,13 @@ by patch, copies agree with a mean cosine of 0.8 to 0.95, and other images, howe
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from sightline.arrays import BoolArray, Float32Array
+from sightline.retrieval.candidates import Candidates
 from sightline.stores.base import Ids, Store
 
 Duplicates = Literal["fold", "show"]
@@ -84,3 +85,16 @@ class Patches:
 def _agreement(one: Float32Array, other: Float32Array) -> float:
     """The mean cosine of patches; summed without threads, which cost more than they save on so little."""
     return float((one * other).sum()) / max(1, len(one)) if one.shape == other.shape else 0.0
+
+
+def folded(candidates: Candidates, embeddings: Float32Array, store: Store) -> Candidates:
+    """Of images that look the same only the best, with the ids of the others."""
+    if store.shape.states:
+        leading = leaders(embeddings, ALIKE, Patches(store, candidates.ids).is_same)
+    else:
+        leading = leaders(embeddings, IDENTICAL)
+    followers: dict[int, tuple[int, ...]] = {}
+    for place in np.flatnonzero(leading != np.arange(len(leading))):
+        leader = int(candidates.ids[leading[place]])
+        followers[leader] = (*followers.get(leader, ()), int(candidates.ids[place]))
+    return replace(candidates, folded=followers).taken(np.flatnonzero(leading == np.arange(len(leading))))

@@ -1,13 +1,13 @@
 """The first stage: of all items, those whose embeddings are nearest to the query's."""
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from sightline.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from sightline.retrieval.candidates import Candidates
-from sightline.retrieval.duplicates import ALIKE, IDENTICAL, Patches, leaders
+from sightline.retrieval.duplicates import folded
 from sightline.retrieval.query import EncodedQuery
 from sightline.stores.base import Neighbors, Store
 
@@ -117,19 +117,6 @@ def _judged(
     candidates = Candidates(ids, scores, embed - penalty, ("embed",) * len(ids), embed, beside, penalty)
     order = np.argsort(-scores, kind="stable")
     return folded(candidates.taken(order), embeddings[order], store) if fold else candidates.taken(order)
-
-
-def folded(candidates: Candidates, embeddings: Float32Array, store: Store) -> Candidates:
-    """Of images that look the same only the best, with the ids of the others."""
-    if store.shape.states:
-        leading = leaders(embeddings, ALIKE, Patches(store, candidates.ids).is_same)
-    else:
-        leading = leaders(embeddings, IDENTICAL)
-    followers: dict[int, tuple[int, ...]] = {}
-    for place in np.flatnonzero(leading != np.arange(len(leading))):
-        leader = int(candidates.ids[leading[place]])
-        followers[leader] = (*followers.get(leader, ()), int(candidates.ids[place]))
-    return replace(candidates, folded=followers).taken(np.flatnonzero(leading == np.arange(len(leading))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from sightline.bundle.encoded import Encoded
 from sightline.errors import ModelError
 from sightline.parallel import usable_cpus
 from sightline.retrieval.candidates import Candidates
-from sightline.retrieval.first_stage import MORE, MOST, Exists, Unwanted, existing, folded, wanted
+from sightline.retrieval.duplicates import folded
+from sightline.retrieval.first_stage import MORE, MOST, Exists, Unwanted, existing, wanted
 from sightline.retrieval.maxsim import patches_with_texts, words_with_images
 from sightline.retrieval.query import EncodedQuery, ItemKind
 from sightline.stores.base import Store

@@ -25,14 +25,6 @@ from sightline.server.worker_pool import stop_if_cancelled
 SIDES = (160, 320, 640)
 """How long the longer side of a thumbnail can be."""
 
-_BROWSER_TYPES = {
-    "JPEG": "image/jpeg",
-    "PNG": "image/png",
-    "GIF": "image/gif",
-    "WEBP": "image/webp",
-    "AVIF": "image/avif",
-    "BMP": "image/bmp",
-}
 _THUMBNAIL_QUALITY, _ORIGINAL_QUALITY = 80, 90
 _TIDY_EVERY = 1_000
 _STREAMED_BYTES = 2**20  # from this size on, a file is not read into memory to be sent
@@ -59,7 +51,7 @@ def original_image(collection: Collection, item: Item, limits: Limits, decoders:
     """The image of an item as it was indexed; one of a type that browsers do not show is made a JPEG."""
     found = _indexed_content(collection, item, limits)
     head = found[:_HEAD_BYTES] if isinstance(found, bytes) else os.pread(found.fileno(), _HEAD_BYTES, 0)
-    content_type = _BROWSER_TYPES.get(detect_type(head).decoder or "")
+    content_type = detect_type(head).content_type
     if content_type is None:
         return ImageContent("image/jpeg", decoders.jpeg(_source(item, _read(found)), _ORIGINAL_QUALITY))
     if isinstance(found, bytes):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from sightline.bundle.model import FusionRule
 from sightline.errors import RecipeError
 
 
@@ -97,7 +98,7 @@ class ValidationRecipe:
     metric: Literal["rSum", "R@1"] = "rSum"
     late: int = 0
     rerank: int = 0
-    fusion: Literal["ce", "add", "norm_add", "logit_add"] = "ce"
+    fusion: FusionRule = "ce"
     weight: float = 0.5
 
     def __post_init__(self) -> None:

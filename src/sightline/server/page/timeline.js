@@ -3,7 +3,7 @@
 
 import * as api from "./api.js";
 import { byId, make } from "./dom.js";
-import { layOut } from "./layout.js";
+import { layOut } from "./timeline_layout.js";
 import { selection } from "./selection.js";
 import { tile } from "./tiles.js";
 

@@ -1,8 +1,8 @@
-"""Albums of a collection, favourites among them: names for sets of contents.
+"""Albums of a collection, including favourites: named sets of contents.
 
-They are in `albums/albums.json` beside the catalog: a file of their own, so that they can be changed while a long run
-indexes, and survive a damaged catalog that is made again. Contents are named by their hashes: moving or renaming a file
-changes no album.
+They are stored in `albums/albums.json` beside the catalog, in a separate file, so that they can be changed during a
+long indexing run and survive when a damaged catalog is rebuilt. Contents are identified by their hashes, so moving or
+renaming a file does not affect albums.
 """
 
 import json
@@ -35,7 +35,7 @@ class Albums:
         self._sets: dict[str, frozenset[bytes]] = {}
 
     def all(self) -> dict[str, frozenset[bytes]]:
-        """The hashes in each album, by its name; read again only when the file has changed."""
+        """The content hashes of each album, by album name; the file is reread only when it has changed."""
         try:
             found = self._path.stat()
         except OSError:
@@ -47,17 +47,17 @@ class Albums:
         return self._sets
 
     def of(self, hash: bytes) -> list[str]:
-        """The names of the albums that have a content."""
+        """The names of the albums that contain a content."""
         return [name for name, hashes in self.all().items() if hash in hashes]
 
     def add(self, name: str, hashes: Iterable[bytes]) -> None:
-        """Add contents to an album, which is made if it is new."""
+        """Add contents to an album, creating it if needed."""
         checked = check_name(name)
         with self._changing() as sets:
             sets[checked] = sets.get(checked, frozenset()) | frozenset(hashes)
 
     def remove(self, name: str, hashes: Iterable[bytes]) -> None:
-        """Take contents out of an album; one that is empty then is deleted. No picture is."""
+        """Remove contents from an album, and delete the album if it is then empty. Files are not deleted."""
         with self._changing() as sets:
             left = sets.get(name, frozenset()) - frozenset(hashes)
             if left:
@@ -95,7 +95,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def check_name(name: str) -> str:
-    """The name of an album, without spaces around it; an error if it cannot be one."""
+    """Strip and validate the name of an album."""
     name = name.strip()
     if not name or len(name) > _LONGEST_NAME or not name.isprintable():
         raise QueryError(f"{name[:40]!r} cannot be the name of an album", "Use up to 100 letters on one line.")

@@ -36,7 +36,7 @@ VECTORS_FOLDER = "vectors"
 
 
 def vectors_folder(at: Path) -> Path:
-    """Folder of a collection's vectors; a link is refused."""
+    """The folder of a collection's vectors; symbolic links are refused."""
     folder = at / VECTORS_FOLDER
     if folder.is_symlink():
         raise CollectionError(f"{folder}: a link, which is not followed", "Delete it and index again.")
@@ -44,10 +44,10 @@ def vectors_folder(at: Path) -> Path:
 
 
 class Collection:
-    """An open collection: `catalog` has the items, `store` their vectors.
+    """An open collection: `catalog` contains the items, `store` their vectors.
 
-    Any number of processes can read it while another one indexes, without waiting for each other. Several threads may
-    share one.
+    Any number of processes can read it while another one indexes, without blocking each other. It can be shared
+    between threads.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Collection:
     def open(
         cls, at: str | Path | None = None, model: str | Path | Model | None = None, *, prefer_gpu: bool = False
     ) -> "Collection":
-        """Open a collection, for reading.
+        """Open a collection for reading.
 
-        at: its folder, or the folder of images that it is in; by default the nearest to the current folder. On a
-            machine that has not indexed it, the URL of its store.
-        model: the model that made it, opened or as `load` takes it; by default it is looked for when a search needs it.
+        at: its folder, or the folder of images that contains it; by default the nearest to the current folder. On a
+            machine that did not index it, the URL of its store.
+        model: the model that indexed it, as an object or as `load` accepts it; by default it is located on first use.
         prefer_gpu: keep a copy of the embeddings on a GPU, if there is one; for collections that are searched often.
         """
         place = resolve_location(at)
@@ -108,7 +108,7 @@ class Collection:
 
     @property
     def model(self) -> Model:
-        """The model that made it, opened when it is first asked for; another one is refused with the way out."""
+        """The model that indexed the collection, opened on first use; any other model is refused."""
         with self._loading:
             if self._model is None:
                 self._model = model_for_collection(self.at, self.manifest, self._wanted_model)
@@ -134,21 +134,21 @@ class Collection:
         duplicates: Duplicates = "fold",
         model: Model | None = None,
     ) -> SearchResult:
-        """Find the k items that fit a text, an image or both best.
+        """Find the k items that best match a text, an image or both.
 
         text, image: what to find. An image is a path, the bytes of a file, a PIL image or an array of uint8.
         image_weight: with a text and an image, how much the image counts, 0 to 1.
-        not_: what results should not show, in words; one or several.
+        not_: descriptions of what results should not show; one or several.
         where: a filter, such as `taken >= '2023-06-01' and path like 'holiday/%'`.
-        k, start: how many results, after leaving out the first so many.
-        late: rescore so many of the best by late interaction, or rank `all` by it. late_fragments: of either side,
-            only the first so many fragments take part.
-        rerank: rescore so many of the best by matching; 0 is fastest. By default the model chooses `late` and `rerank`.
-        fusion, weight: how the matcher's score and the cosine are combined. By default as the model says.
+        k, start: number of results, and number of results to skip.
+        late: rescore this many of the best by late interaction, or rank `all` by it; by default set by the model.
+        late_fragments: use only the first this many fragments of the query and of each item.
+        rerank: rescore this many of the best with the matcher; 0 is fastest. By default set by the model.
+        fusion, weight: how the matcher's score and the cosine are combined. The model sets the defaults.
         min_relevance: hide results below this relevance, 0 to 1.
         budget_ms: how long the search may take; `late` and `rerank` are then upper limits.
-        duplicates: `fold` shows images that look the same as one result, `show` shows all.
-        model: the collection's model, if you have opened it.
+        duplicates: `fold` shows images that look the same as one result, `show` shows all of them.
+        model: the collection's model, if already open.
 
         Images are matched with texts, and texts with images. For a query of the items' own kind, embeddings alone
         decide, and the relevance is unknown.
@@ -173,7 +173,7 @@ class Collection:
         return self.run(options, model)
 
     def run(self, options: SearchOptions, model: Model | None = None) -> SearchResult:
-        """Search with options that were made before; see `search`."""
+        """Search with prepared options; see `search`."""
         query, where = options.query, options.where
         condition = None if where is None else compile_where(where)
         cascade, watch = self._cascade(model), search_stopwatch(options.budget_ms)
@@ -204,10 +204,10 @@ class Collection:
         duplicates: Duplicates = "fold",
         model: Model | None = None,
     ) -> list[SearchResult]:
-        """Find for each of many texts what `search` finds with `rerank=0`, in less time than one after the other.
+        """Search for many texts at once: like `search` with `rerank=0` for each, but faster.
 
-        The texts are encoded in one batch. A bundle gives each the numbers that it gets alone; a checkpoint, which pads
-        them to one length, slightly others.
+        The texts are encoded in one batch. A bundle returns the same numbers as for single texts; a checkpoint, which
+        pads them to one length, slightly different ones.
         """
         options = [SearchOptions(text, k=k, min_relevance=min_relevance, duplicates=duplicates) for text in texts]
         queries, cascade = [one.query for one in options], self._cascade(model)
@@ -229,7 +229,7 @@ class Collection:
             ]
 
     def _wording(self, text: str | None, model: Model) -> Wording:
-        """Notices about the words of a query; file names are read only for unknown words."""
+        """Notices about the words of a query; file names are read only if it has unknown words."""
         if text is None or self.kind != "images":
             return Wording()
 
@@ -239,28 +239,28 @@ class Collection:
         return check_wording(text, model.languages, model.words, is_whole, self.catalog.name_words)
 
     def _blank(self, text: str | None) -> Exists | None:
-        """What tells images of one colour and tiny ones, which come last in searches by text."""
+        """The function that finds blank images, which searches by text rank last; None if it does not apply."""
         return self.catalog.blank if text is not None and self.kind == "images" else None
 
     def _narrowed(self, where: str | None) -> tuple[Store, Ids | None]:
-        """The store, and the ids in it that a filter lets pass; None where all that are left in it do."""
+        """The store and the ids to search; ids are None without a filter, or if the store applies it itself."""
         return (self.store, None) if where is None else self.catalog.narrowed(self.store, where)
 
     def _folds(self, duplicates: Duplicates) -> bool:
         return duplicates == "fold" and self.kind == "images"
 
     def _cascade(self, model: Model | None) -> Cascade:
-        """The stages of a model that was given, if it may be, or else of the collection's own."""
+        """The search stages for the given model, which must match the collection, or for the collection's own."""
         if model is not None:
             self.check_model(model)
         return Cascade(model or self.model, self.store, self.kind, self.costs)
 
     def check_model(self, model: Model) -> None:
-        """Raise an error for a model other than the one that made the collection."""
+        """Raise an error if a model is not the one that indexed the collection."""
         check_model(self.at, self.manifest, model)
 
     def item(self, id: int) -> Item:
-        """The item with an id; an error if it does not exist."""
+        """The item with this id; raises an error if it does not exist."""
         found = self.items([id])
         if id not in found:
             raise CollectionError(
@@ -269,13 +269,13 @@ class Collection:
         return found[id]
 
     def items(self, ids: Sequence[int]) -> dict[int, Item]:
-        """The items with these ids; those that do not exist, or have no file any more, are left out."""
+        """The items with these ids; ids that do not exist or no longer have a file are left out."""
         return self.catalog.items(ids)
 
     def understand(self, text: str, *, literal: Sequence[str] = (), today: date | None = None) -> Understood:
-        """Find what a query says of dates, file names, folders and albums; search for its `words` with its `where`.
+        """Extract dates, file names, folders and albums from a query; search for its `words` with its `where`.
 
-        literal: phrases that are to stay words. today: what "last summer" counts from.
+        literal: phrases to leave as words. today: the reference date for phrases such as "last summer".
         """
         rows = self.catalog.everything().execute(
             "SELECT DISTINCT folder FROM files WHERE line IS NULL AND folder != ''"
@@ -291,35 +291,35 @@ class Collection:
         )
 
     def timeline(self, where: str | None = None) -> Timeline:
-        """All items by time, newest first, or those that match a filter; as of when it was opened or refreshed."""
+        """All items, or those that match a filter, by time, newest first, as of opening or the last refresh."""
         found = self._timeline
         if found is None:
             found = self._timeline = Timeline.of(self.catalog)
         return found if where is None else found.only(self.catalog.ids_where(where))
 
     def browse(self, where: str | None = None, *, k: int = 10, start: int = 0) -> list[Item]:
-        """Up to k items by time, newest first, after the first `start`; only those that match a filter, if given."""
+        """Up to k items by time, newest first, after skipping `start`; only those that match the filter, if given."""
         ids = [int(id) for id in self.timeline(where).ids[start : start + k]]
         found = self.items(ids)
         return [found[id] for id in ids if id in found]
 
     @property
     def albums(self) -> Albums:
-        """Its albums, of contents by their hashes; only a collection in a folder has them."""
+        """The collection's albums; only collections in a folder have them."""
         if not isinstance(self.at, Path):
             raise CollectionError(f"{self.at}: has no albums", "Open it on the machine that indexes it, by its folder.")
         return Albums(self.at)
 
     def add_to_album(self, name: str, ids: Sequence[int]) -> None:
-        """Add items to an album, which is made if it is new. Filters find it: `album = 'NAME'`."""
+        """Add items to an album, creating it if needed. To filter by it: `album = 'NAME'`."""
         self.albums.add(name, self.catalog.hashes_of(ids).values())
 
     def remove_from_album(self, name: str, ids: Sequence[int]) -> None:
-        """Take items out of an album; nothing is deleted but an album that is empty then."""
+        """Remove items from an album, and delete the album if it is then empty. Files are not deleted."""
         self.albums.remove(name, self.catalog.hashes_of(ids).values())
 
     def files(self) -> list[File]:
-        """Every file that can be found, by root and path."""
+        """Every readable file, ordered by root and path."""
         return self.catalog.files("ready")
 
     def broken(self) -> list[File]:
@@ -327,7 +327,7 @@ class Collection:
         return self.catalog.files("broken")
 
     def refresh(self) -> bool:
-        """Pick up what has been indexed since it was opened; False if there was nothing."""
+        """Load what was indexed since it was opened; False if nothing has changed."""
         with self._lock.write():
             self._timeline = None
             return self.store.refresh()

@@ -1,7 +1,7 @@
-"""Dates in a query, such as "last summer" or "14 August 2023": a small grammar, without a model.
+"""Recognise dates in a query, such as "last summer" or "14 August 2023", with a small grammar and no model.
 
-Only what can hardly mean anything else is recognised: "May" may be a name, "summer" what a picture shows, and "2023" a
-number on a house, so that these need a word or a number beside them.
+Only unambiguous dates are recognised: "May" may be a name, "summer" may describe a picture, and "2023" may be a house
+number, so these require another word or number beside them.
 """
 
 import re
@@ -18,7 +18,7 @@ _MONTHS = {
     )
     for name in names.split()
 }  # fmt: skip
-_SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # the first of three months, in the north
+_SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # first month, northern hemisphere
 _HOLIDAYS = {
     "christmas": ((12, 24), (12, 26)),
     "halloween": ((10, 31), (10, 31)),
@@ -49,7 +49,7 @@ _UNIT = r"(?P<unit>day|week|month|year)s?"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Days from the first to the last, both included; None has no limit on that side. month: of every year."""
+    """Days from `first` to `last`, both included; None means no limit on that side. month: that month of every year."""
 
     first: date | None
     last: date | None
@@ -57,7 +57,7 @@ class Span:
 
     @property
     def where(self) -> str:
-        """The filter that chooses photos taken then."""
+        """The filter for photos taken in this span."""
         if self.month is not None:
             return f"taken like '____-{self.month:02}-%'"
         limits = [f"taken >= '{self.first}'"] if self.first else []
@@ -67,7 +67,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class DatePhrase:
-    """A date that a text has from `start` to `end`."""
+    """A date phrase at `start` to `end` of a text."""
 
     start: int
     end: int
@@ -75,7 +75,7 @@ class DatePhrase:
 
 
 def find_dates(text: str, today: date) -> list[DatePhrase]:
-    """The dates in a text, from left to right; where two overlap, the longer one.
+    """The dates in a text, from left to right; of overlapping ones, the longer one.
 
     >>> [(phrase.span.first, phrase.span.last) for phrase in find_dates("a dog in August 2023", date(2026, 1, 1))]
     [(datetime.date(2023, 8, 1), datetime.date(2023, 8, 31))]
@@ -87,7 +87,7 @@ def find_dates(text: str, today: date) -> list[DatePhrase]:
         for match in pattern.finditer(text):
             try:
                 span = span_of(match, today)
-            except (ValueError, OverflowError):  # the 31st of June, or a thousand years ago
+            except (ValueError, OverflowError):  # no such day, such as 31 June, or out of range
                 continue
             overlaps = any(match.start() < other.end and other.start < match.end() for other in found)
             if span is not None and not overlaps:
@@ -106,7 +106,7 @@ def _year_span(year: int, years: int = 1) -> Span:
 
 
 def _moved(day: date, months: int) -> date:
-    """The same day so many months earlier, or the last of that month."""
+    """The same day this many months earlier, or the last day of that month."""
     place = day.year * 12 + day.month - 1 - months
     year, month = place // 12, place % 12 + 1
     return date(year, month, min(day.day, monthrange(year, month)[1]))
@@ -124,7 +124,7 @@ def _back(today: date, count: int, unit: str) -> date:
 
 
 def _unit_of(day: date, unit: str) -> Span:
-    """The day, week, month or year that a day is in; weeks begin on Monday."""
+    """The day, week, month or year that contains a day; weeks begin on Monday."""
     if unit == "week":
         first = day - timedelta(days=day.weekday())
         return Span(first, first + timedelta(days=6))
@@ -261,6 +261,6 @@ _ALONE = re.compile(rf"\s*{_YEAR}\s*")
 
 
 def year_alone(text: str) -> Span | None:
-    """The year that is all of a text; beside other words, a bare number may be anything."""
+    """The year if the whole text is one; beside other words, a bare number is ambiguous."""
     match = _ALONE.fullmatch(text)
     return _year_span(int(match["year"])) if match else None

@@ -1,4 +1,4 @@
-"""Find the nearest collection, and the model that made it."""
+"""Find the nearest collection, and the model that indexed it."""
 
 from pathlib import Path
 
@@ -13,15 +13,15 @@ from sightline.stores.milvus_address import is_address, parse_address
 
 
 def resolve_location(at: str | Path | None = None) -> Path | str:
-    """Location of a collection: the URL of its store if that was given, or else the absolute path of its folder."""
+    """The location of a collection: the URL of its store if given, or else the absolute path of its folder."""
     return str(parse_address(str(at))) if is_address(at) else find_collection(at).resolve()
 
 
 def find_collection(at: str | Path | None = None) -> Path:
-    """Folder of a collection: `at` itself or, for a folder of images, the collection inside it.
+    """The folder of a collection: `at` itself or, for a folder of images, the collection inside it.
 
-    Without `at`, the nearest: in the current folder or one of its parents. One that belongs to another user, or is a
-    link, is refused then, because nobody asked for it by name.
+    Without `at`, the nearest one, in the current folder or one of its parents. It is refused if it belongs to another
+    user or is a symbolic link, because it was not named explicitly.
     """
     if at is not None:
         inside = Path(at) / DEFAULT_FOLDER
@@ -38,7 +38,7 @@ def find_collection(at: str | Path | None = None) -> Path:
 
 
 def check_found(at: Path) -> None:
-    """Refuse a collection that was found, not named, if it belongs to another user or is a link."""
+    """Refuse a collection that was found rather than named if it belongs to another user or is a link."""
     if at.is_symlink():
         raise CollectionError(f"{at}: a link to another folder", f"If you trust it: --at {at.resolve()}")
     if at.exists() and not is_own(at):
@@ -46,9 +46,9 @@ def check_found(at: Path) -> None:
 
 
 def model_for_collection(at: Path | str, manifest: Manifest, model: str | Path | Model | None = None) -> Model:
-    """The model that made a collection: the one that is given, or else the one where it last was, or the bundled one.
+    """The model that indexed a collection: the given one, the one at its last known location, or the bundled one.
 
-    A location in a manifest that somebody else wrote counts only if it is the bundled model's.
+    The location in a manifest from another user is used only if it is the bundled model's.
     """
     if model is not None:
         given = load(model) if isinstance(model, str | Path) else model
@@ -72,14 +72,14 @@ def model_for_collection(at: Path | str, manifest: Manifest, model: str | Path |
 
 
 def model_for_indexing(at: Path, model: str | Path | Model | None = None) -> str | Path | Model:
-    """The model to index with: for an existing collection the one that made it, for a new one the bundled model."""
+    """The model to index with: the model that an existing collection was indexed with, or the bundled model."""
     if model is not None or not (at / MANIFEST_FILE).is_file():
         return "default" if model is None else model
     return model_for_collection(at, read_manifest(at))
 
 
 def is_model_at(place: str, sha256: str) -> bool:
-    """Whether a bundle is at a place, and the right one; its files are checked when it is loaded."""
+    """Whether the bundle with this hash is in a folder; its files are checked when it is loaded."""
     try:
         folder = locate(place)
         return (folder / SPEC_FILE).is_file() and identity(read_spec(folder)) == sha256

@@ -1,4 +1,4 @@
-"""Locks: one process at a time writes to a collection; threads share an open one."""
+"""Locks: between processes, one writer per collection; between threads, many readers or one writer."""
 
 import json
 import logging
@@ -25,13 +25,13 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def write_lock(at: Path, *, wait: bool | float = True, notify: Notify | None = None) -> Iterator[None]:
-    """Hold the right to write to the collection at `at`.
+    """Hold the write lock of the collection at `at`.
 
     The operating system releases the lock when the process ends, however it ends.
 
     wait: while another process holds the lock, wait for it (True), fail at once (False), or fail after this many
         seconds with a `CollectionError` that names the holder.
-    notify: called once with a message if there is a wait; logged by default.
+    notify: called once with a message if it has to wait; logged by default.
     """
     try:
         lock = FolderLock(at / LOCK_FILE)
@@ -79,7 +79,7 @@ def _write_holder(file: int) -> None:
 
 
 def _read_holder(file: int) -> str:
-    """Describe the process that holds the lock; empty while it is about to write or clear its name."""
+    """Describe the process that holds the lock; empty while it is writing or clearing its name."""
     try:
         holder = json.loads(os.pread(file, _LONGEST_HOLDER, 0))
         return f"process {holder['pid']} on {holder['host']} since {holder['since']}"
@@ -88,16 +88,16 @@ def _read_holder(file: int) -> str:
 
 
 class ReadWriteLock:
-    """Lets any number of threads read, or one write. A waiting writer goes before readers that come later."""
+    """Lets any number of threads read, or one write. A waiting writer takes precedence over later readers."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._readers = 0
-        self._writers = 0  # writing or waiting to
+        self._writers = 0  # writers active or waiting
 
     @contextmanager
     def read(self) -> Iterator[None]:
-        """Hold the lock together with other readers."""
+        """Hold the lock, shared with other readers."""
         with self._changed:
             self._changed.wait_for(lambda: not self._writers)
             self._readers += 1
@@ -110,7 +110,7 @@ class ReadWriteLock:
 
     @contextmanager
     def write(self) -> Iterator[None]:
-        """Wait for the readers to finish, and keep others out."""
+        """Hold the lock exclusively, after the readers have finished."""
         with self._changed:
             self._writers += 1
             try:

@@ -1,4 +1,4 @@
-"""What a collection is, in one small file: its kind of items, the model that made it, and the shape of its vectors."""
+"""The manifest of a collection: its kind of items, the model that indexed it, and the shape of its vectors."""
 
 import json
 import zlib
@@ -27,10 +27,10 @@ _WHERE = "Give the folder of a collection with --at, or make one first: sightlin
 class Manifest:
     """The contents of `manifest.json`.
 
-    model, sha256: name and identity of the model whose vectors these are.
-    location: folder that the model was last in, if it had one.
-    store, owner: for a collection whose vectors are on a server, the URL of their store, and what identifies the
-        collection among others that might write there.
+    model, sha256: name and hash of the model that computed the vectors.
+    location: folder where the model was last found, if any.
+    store, owner: for a collection whose vectors are on a server, the URL of their store, and an id that tells the
+        collection apart from others that might write there.
     proof: shows that this user wrote the manifest; see `trust`.
     checksum: of the other fields; empty in manifests that older versions wrote.
     """
@@ -48,7 +48,7 @@ class Manifest:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether this user wrote it on this machine."""
+        """Whether this user wrote the manifest on this machine."""
         return has_proof(self._fields(), self.proof)
 
     @property
@@ -94,15 +94,15 @@ def read_manifest(at: Path) -> Manifest:
 
 
 def write_manifest(at: Path, manifest: Manifest) -> None:
-    """Replace `manifest.json`, with this user's proof; it is on disk once this returns."""
+    """Replace `manifest.json`, adding this user's proof; it is on disk once this returns."""
     plain = settings.plain(manifest.signed())
     write_atomic(at / MANIFEST_FILE, json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
 
 
 def trusted_store(at: Path, manifest: Manifest) -> str:
-    """URL of the store of a collection, empty if its vectors are in its folder.
+    """The URL of a collection's store; empty if its vectors are in its folder.
 
-    A store that somebody else wrote into a manifest is refused: it would be sent the user's credentials and queries.
+    A store named in another user's manifest is refused: it would receive the user's credentials and queries.
     """
     if manifest.store and not manifest.is_trusted:
         raise CollectionError(
@@ -113,7 +113,7 @@ def trusted_store(at: Path, manifest: Manifest) -> str:
 
 
 def check_model(at: Path | str, manifest: Manifest, model: Model) -> None:
-    """Refuse a model other than the one that made the collection: vectors of two models cannot be compared."""
+    """Refuse a model other than the one that indexed the collection: vectors of two models cannot be compared."""
     if model.sha256 == manifest.sha256:
         return
     made_by = f"{manifest.model} ({manifest.sha256[:12]}…)"

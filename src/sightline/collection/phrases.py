@@ -1,6 +1,6 @@
-"""What a query says besides what an image shows: dates, file names, folders and albums, turned into filters.
+"""Extract dates, file names, folders and albums from a query and turn them into filters.
 
-Nothing is recognised that matches no item: the words are then searched for as they are.
+A phrase that matches no item is not recognised, and its words are searched for as they are.
 """
 
 import re
@@ -14,13 +14,13 @@ from sightline.collection.dates import find_dates, year_alone
 Kind = Literal["date", "name", "folder", "album"]
 
 _FILE_NAME = re.compile(r"(?<!\S)(?=\S*\d)(?=\S*[A-Za-z_.])[\w.()-]{4,80}(?!\S)")
-_MOST_FOLDERS = 5  # of the same name
-_MOST = 6  # phrases of one query
+_MOST_FOLDERS = 5  # folders with the same name
+_MOST = 6  # phrases per query
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A part of a query, from `start` to `end`, and the filter that it stands for. label: the same in other words."""
+    """A part of a query, from `start` to `end`, and its filter. label: the filter in words."""
 
     start: int
     end: int
@@ -32,14 +32,14 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """A query in two: the words that are searched for, which may be none, and the phrases that became filters."""
+    """A parsed query: the words to search for, which may be empty, and the phrases that became filters."""
 
     words: str
     phrases: tuple[Phrase, ...] = ()
 
     @property
     def where(self) -> str | None:
-        """All filters as one; None if there are none."""
+        """All filters combined; None if there are none."""
         return " and ".join(f"({phrase.where})" for phrase in self.phrases) or None
 
 
@@ -55,12 +55,12 @@ def understand(
     """Find the phrases of a query that are filters.
 
     folders: paths of all folders. albums: names of all albums. matches: whether a filter matches any item.
-    literal: phrases that are to be searched for as words, such as those that somebody has taken back.
+    literal: phrases to search for as words, such as filters that the user has removed.
     """
     words = {phrase.casefold() for phrase in literal}
     chosen: list[Phrase] = []
     candidates = [*_dates(text, today), *_albums(text, albums), *_folders(text, folders), *_names(text)]
-    for phrase in sorted(candidates, key=lambda phrase: phrase.start - phrase.end):  # of two that overlap, the longer
+    for phrase in sorted(candidates, key=lambda phrase: phrase.start - phrase.end):  # longest first
         overlaps = any(phrase.start < other.end and other.start < phrase.end for other in chosen)
         if len(chosen) < _MOST and not overlaps and phrase.text.casefold() not in words and matches(phrase.where):
             chosen.append(phrase)
@@ -94,7 +94,7 @@ def _days(first: date | None, last: date | None) -> str:
 
 
 def _albums(text: str, albums: Iterable[str]) -> list[Phrase]:
-    """Names after the word album."""
+    """Album names after the word "album"."""
     found = []
     for name in sorted(albums, key=len, reverse=True):
         pattern = rf"(?<!\w)(?:in |from )?(?:the |my )?album {re.escape(name)}(?!\w)"
@@ -104,7 +104,7 @@ def _albums(text: str, albums: Iterable[str]) -> list[Phrase]:
 
 
 def _folders(text: str, folders: Iterable[str]) -> list[Phrase]:
-    """Names of folders: any after the word folder; after `in` or `from`, those whose capitals are typed as well."""
+    """Folder names: any after the word "folder"; after "in" or "from", only those typed with the same capitals."""
     by_name: dict[str, list[str]] = {}
     for path in folders:
         by_name.setdefault(path.rpartition("/")[2].casefold(), []).append(path)
@@ -124,7 +124,7 @@ def _folders(text: str, folders: Iterable[str]) -> list[Phrase]:
 
 
 def _names(text: str) -> list[Phrase]:
-    """Words that look like the names of files: with a digit, and a letter, a dot or an underscore."""
+    """Words that look like file names: with a digit, and a letter, a dot or an underscore."""
     return [
         _phrase(match, "name", f"name like '{_quoted(match[0])}%'", match[0]) for match in _FILE_NAME.finditer(text)
     ]

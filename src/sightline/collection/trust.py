@@ -1,8 +1,8 @@
-"""Whether a collection was made by this user on this machine.
+"""Whether this user created a collection on this machine.
 
-A folder from an archive, a disk or a share may bring a `.sightline` with it. Its vectors and catalog are only data, but
-its manifest and catalog can also name a server, a model and files elsewhere. Those count only if the manifest has a
-proof: a keyed hash whose key is in the user's state folder and never in the collection.
+A folder from an archive, a disk or a share may include a `.sightline`. Its vectors and catalog are only data, but
+its manifest and catalog can also refer to a server, a model and files elsewhere. These are used only if the manifest
+has a proof: a keyed hash whose key is in the user's state folder and never in the collection.
 """
 
 import hashlib
@@ -23,13 +23,13 @@ _KEY_BYTES = 32
 
 
 def proof_of(manifest: Mapping[str, Any]) -> str:
-    """Proof for the fields of a manifest; empty if the user's key can neither be read nor made."""
+    """The proof for the fields of a manifest; empty if the user's key can be neither read nor created."""
     key = _key(create=True)
     return _mac(key, manifest) if key else ""
 
 
 def has_proof(manifest: Mapping[str, Any], proof: str) -> bool:
-    """Whether a proof is this user's, for these fields of a manifest."""
+    """Whether a proof is valid for these fields of a manifest and was made by this user."""
     key = _key(create=False) if proof else None
     return key is not None and hmac.compare_digest(_mac(key, manifest), proof)
 
@@ -40,9 +40,9 @@ def is_own(folder: Path) -> bool:
 
 
 def check_roots(at: Path, folders: Iterable[Path], url_lists: Iterable[Path], named: Iterable[Path]) -> None:
-    """Refuse what a collection without a proof was made of, unless it is beside it or the user named it.
+    """Refuse roots of a collection without a proof that are neither beside it nor named by the user.
 
-    url_lists: lists of URLs, which are read over the network; these must be named themselves.
+    url_lists: lists of URLs, which are read over the network; the user must name these explicitly.
     """
     named = list(named)
     unnamed = [root for root in folders if not any(root.is_relative_to(place) for place in [at.parent, *named])]
@@ -59,7 +59,7 @@ def _mac(key: bytes, manifest: Mapping[str, Any]) -> str:
 
 
 def _key(create: bool) -> bytes | None:
-    """The user's key, made if there is none; None if that is impossible."""
+    """The user's key, created if missing; None if that is impossible."""
     try:
         folder = state_folder()
         path = folder / _KEY_FILE

@@ -23,15 +23,15 @@ COLUMNS: dict[str, tuple[ColumnKind, str]] = {
     "album": ("text", "value"),
     "root": ("text", "(SELECT root_name(r.raw) FROM roots r WHERE r.id = f.root)"),
 }
-"""The columns of a filter: of which kind each is, and how it is written over `files f` and `contents c`."""
+"""The columns available to filters: the kind of each, and its SQL expression over `files f` and `contents c`."""
 
 STORED_COLUMNS = {name: column for name, column in COLUMNS.items() if name not in ("album", "root")}
-"""Those that a store on a server keeps as well."""
+"""The columns that are also kept by a store on a server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A column compared with values, or with another column; `null` asks whether it is unknown."""
+    """A comparison of a column with values or another column; the sign `null` tests for an unknown value."""
 
     column: str
     sign: Sign
@@ -63,14 +63,14 @@ Node = Test | Negated | Joined
 
 
 class Condition(NamedTuple):
-    """SQL over `files f` and `contents c`, and the values of its question marks."""
+    """SQL over `files f` and `contents c`, and the values of its parameters."""
 
     sql: str
     values: tuple[Value, ...]
 
 
 def to_sql(node: Node) -> Condition:
-    """Write a tree as SQL."""
+    """Translate a tree to SQL."""
     if isinstance(node, Test):
         return _tested(node)
     if isinstance(node, Negated):
@@ -82,7 +82,7 @@ def to_sql(node: Node) -> Condition:
 
 
 def _tested(test: Test) -> Condition:
-    """A test as SQL; dates are cut to the length of the one that is written."""
+    """Translate a test to SQL; dates are compared at the precision of the given value."""
     if test.column == "album":
         return _in_album(test)
     sql, values = COLUMNS[test.column][1], test.values
@@ -102,7 +102,7 @@ def _tested(test: Test) -> Condition:
 
 
 def _in_album(test: Test) -> Condition:
-    """Whether one of the albums of an item passes a test; `null` asks for items in none."""
+    """Test the albums that an item is in; `null` matches items in no album."""
     albums = "SELECT 1 FROM json_each(albums_of(c.hash))"
     if test.sign == "null":
         return Condition(f"NOT EXISTS ({albums})", ())

@@ -1,6 +1,6 @@
-"""The catalog of a collection in SQLite: its files and their contents. One process writes while others read.
+"""The SQLite catalog of a collection: its files and their contents. One process writes while others read.
 
-Vectors belong to contents, not to files: copies of an image share one content, and a file that is moved keeps its own.
+Vectors belong to contents, not to files: copies of an image share one content, and a moved file keeps its content.
 """
 
 import os
@@ -31,8 +31,8 @@ FROM = "FROM files f JOIN contents c ON c.id = f.content WHERE"
 """The tables that filters apply to."""
 
 _ROW = "id, raw, size, mtime_ns, ctime_ns, content, status, reason, key"
-_NAMES_READ = 20_000  # names that words are taken from
-_SHORT_WORD = 3  # letters
+_NAMES_READ = 20_000  # file names sampled for their words
+_SHORT_WORD = 3  # letters; words up to this length are ignored
 _AT_ONCE = 500  # variables in one statement; old versions of SQLite allow 999
 
 
@@ -64,7 +64,7 @@ class Catalog:
     def open(cls, at: Path, *, write: bool = False, trusted: bool = True) -> "Catalog":
         """Open the catalog in a collection's folder, after checking it; for writing, it is created if missing.
 
-        trusted: whether it may refer to files outside its folder, and to the network.
+        trusted: whether the catalog may refer to files outside its folder and to the network.
         """
         path = at / CATALOG_FILE
         is_checked = integrity.check(path)
@@ -97,12 +97,12 @@ class Catalog:
         return self._opened.connection() if isinstance(self._opened, Readers) else self._opened
 
     def stop_when(self, cancelled: Callable[[], bool]) -> None:
-        """Interrupt a query when `cancelled`, called in the thread that made it, says that nobody waits for it."""
+        """Interrupt a query when `cancelled`, called in the thread running it, returns True."""
         if isinstance(self._opened, Readers):
             self._opened.stop_when(cancelled)
 
     def close(self) -> None:
-        """Close the file; what was not committed is dropped."""
+        """Close the file; uncommitted changes are lost."""
         if isinstance(self._opened, Readers) or not self._is_file:
             self._opened.close()
         else:
@@ -110,12 +110,12 @@ class Catalog:
 
     @property
     def _is_file(self) -> bool:
-        """Whether it is on disk, not in memory."""
+        """Whether the catalog is on disk rather than in memory."""
         return (self.at / CATALOG_FILE).exists()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit everything that is written inside, or nothing; what is committed is on disk."""
+        """Commit everything written in the block, or nothing; committed data is on disk."""
         try:
             self.connection.execute("BEGIN IMMEDIATE")
             yield
@@ -130,7 +130,7 @@ class Catalog:
                 self.connection.execute("ROLLBACK")
 
     def __len__(self) -> int:
-        """Number of items: contents that a file has."""
+        """Number of items, that is, of contents with at least one file."""
         return self._number("SELECT count(DISTINCT content) FROM files")
 
     def copies(self) -> int:
@@ -146,24 +146,24 @@ class Catalog:
         return (found for (found,) in self._all("SELECT hash FROM contents"))
 
     def items(self, ids: Sequence[int]) -> dict[int, Item]:
-        """The items with these ids and all their files; ids that no file has any more are left out."""
+        """The items with these ids and all their files; ids that no longer have a file are left out."""
         files = self._files_of(ids)
         query = f"SELECT {_FACTS} FROM contents c WHERE c.id IN"
         return {row[0]: _item(row, tuple(files[row[0]])) for row in self.each(query, ids) if row[0] in files}
 
     def blank(self, ids: Sequence[int]) -> set[int]:
-        """Those of these ids that are images of one colour, or tiny."""
+        """The subset of these ids whose images are tiny or a single colour."""
         return {id for (id,) in self.each("SELECT id FROM contents WHERE is_blank AND id IN", ids)}
 
     def name_words(self) -> list[str]:
-        """The words of file and folder names, most frequent first; of a large collection, of some of the names."""
+        """The words in file and folder names, most frequent first; large collections are sampled."""
         found: Counter[str] = Counter()
         for (path,) in self._all(f"SELECT path FROM files WHERE status = 'ready' LIMIT {_NAMES_READ}"):
             found.update(words_in(path.rpartition(".")[0]))
         return [word for word, _ in found.most_common() if len(word) > _SHORT_WORD]
 
     def files(self, status: Status | None = None) -> list[File]:
-        """Every file, or every ready or broken one, by root and path."""
+        """All files, or all with this status, ordered by root and path."""
         chosen = "" if status is None else f"WHERE f.status = '{status}'"
         roots = self.roots()
         return [
@@ -172,11 +172,11 @@ class Catalog:
         ]
 
     def roots(self) -> dict[int, Path]:
-        """The folders and files that were indexed, by their numbers."""
+        """The indexed folders and files, by root number."""
         return {id: self._located(raw) for id, raw in self._all("SELECT id, raw FROM roots ORDER BY id")}
 
     def root(self, path: Path) -> int:
-        """The number of a root, which is added if it is new; only inside a transaction."""
+        """The number of a root, which is added if new; must be called in a transaction."""
         raw = self._relative(path)
         self.connection.execute("INSERT OR IGNORE INTO roots (raw) VALUES (?)", (raw,))
         return self._number("SELECT id FROM roots WHERE raw = ?", raw)
@@ -187,30 +187,30 @@ class Catalog:
         return (_row(row) for row in self.connection.execute(query, (root,)))
 
     def row(self, root: int, raw: bytes) -> Row | None:
-        """One file; None if it is not in the catalog."""
+        """One file of a root; None if it is not in the catalog."""
         query = f"SELECT {_ROW} FROM files WHERE root = ? AND raw = ?"
         found = self.connection.execute(query, (root, raw)).fetchone()
         return None if found is None else _row(found)
 
     def ids_where(self, where: str) -> Ids:
-        """Ids of the items that have a file which matches a filter, in ascending order."""
+        """The ids of the items with a file that matches a filter, in ascending order."""
         sql, values = compile_where(where)
         rows = self.select(f"DISTINCT f.content {FROM} {sql} ORDER BY 1", values)
         return np.array([id for (id,) in rows], dtype=np.int64)
 
     def narrowed(self, store: Store, where: str) -> tuple[Store, Ids | None]:
-        """A store, and the ids in it that match a filter; None if all that it returns match."""
+        """The store and the ids to search, given a filter; ids are None if the store applies the filter itself."""
         return store, self.ids_where(where)
 
     def select(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """The rows that match a filter; an error if it is too complex for SQLite."""
+        """Run a SELECT with a filter; raises a `QueryError` if it is too complex for SQLite."""
         try:
             return self.connection.execute(f"SELECT {query}", values).fetchall()
         except sqlite3.Error as error:
             raise QueryError(f"the filter cannot be answered: {error}", "Make it simpler or shorter.") from error
 
     def everything(self) -> sqlite3.Connection:
-        """The tables, for a question about all items."""
+        """The connection to tables that contain all items."""
         return self.connection
 
     def content(self, hash: bytes) -> int | None:
@@ -219,7 +219,7 @@ class Catalog:
         return None if found is None else int(found[0])
 
     def hash_of(self, id: int) -> bytes | None:
-        """Hash of the content with an id."""
+        """The hash of the content with this id."""
         found = self.connection.execute("SELECT hash FROM contents WHERE id = ?", (id,)).fetchone()
         return None if found is None else bytes(found[0])
 
@@ -236,7 +236,7 @@ class Catalog:
         return [int(self.connection.execute(query, _values(fact)).lastrowid or 0) for fact in facts]
 
     def write(self, found: PendingFile, content: int | None, reason: str = "", replaces: int | None = None) -> None:
-        """Write a file with its content, or as broken if it has none; over the row it replaces, or else its own."""
+        """Write a file with its content, or as broken if it has none. It replaces the row `replaces`, or its own."""
         values = {
             "root": found.root,
             "path": found.path,
@@ -262,12 +262,12 @@ class Catalog:
         )
 
     def set_ctimes(self, ctimes: Iterable[tuple[int, int]]) -> None:
-        """Add the ctime of files, by row, that version 1 did not record; only inside a transaction."""
+        """Set the ctime of files, by row id, that version 1 did not record; must be called in a transaction."""
         query = "UPDATE files SET ctime_ns = ? WHERE id = ?"
         self.connection.executemany(query, ((ctime, row) for row, ctime in ctimes))
 
     def adopt(self, root: int, inner: int, prefix: bytes) -> None:
-        """Move the files of a root to another root around it; `prefix` is the path from that one to this."""
+        """Move the files of the root `inner` to the root that contains it; `prefix` is the path between them."""
         query = "UPDATE files SET root = ?, path = ?, raw = ? WHERE id = ?"
         for row in list(self.rows(inner)):
             raw = prefix + b"/" + row.raw
@@ -279,24 +279,24 @@ class Catalog:
         self.connection.executemany("DELETE FROM files WHERE id = ?", ((row,) for row in rows))
 
     def delete_empty_roots(self) -> None:
-        """Delete roots without a file."""
+        """Delete roots that have no files."""
         self.connection.execute("DELETE FROM roots WHERE id NOT IN (SELECT root FROM files)")
 
     def delete_unused(self) -> list[int]:
-        """Delete the contents that no file has any more; returns their ids."""
+        """Delete the contents that no longer have a file; returns their ids."""
         unused = "id NOT IN (SELECT content FROM files WHERE content IS NOT NULL)"
         ids = [id for (id,) in self._all(f"SELECT id FROM contents WHERE {unused}")]
         self.connection.execute(f"DELETE FROM contents WHERE {unused}")
         return ids
 
     def delete_contents(self, ids: Iterable[int]) -> None:
-        """Delete contents together with their files, so that these are read again."""
+        """Delete contents and their files, so that the files are read again."""
         for id in ids:
             self.connection.execute("DELETE FROM files WHERE content = ?", (id,))
             self.connection.execute("DELETE FROM contents WHERE id = ?", (id,))
 
     def skip_ids(self, highest: int) -> None:
-        """Never assign ids up to `highest`: the store has used them, though the catalog lost them."""
+        """Never assign ids up to `highest`, which the store has used although the catalog lost them."""
         query = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'contents'"
         if self._number(query) < highest:
             self.connection.execute("DELETE FROM sqlite_sequence WHERE name = 'contents'")
@@ -323,7 +323,7 @@ class Catalog:
         return Path(os.path.normpath(self.at / os.fsdecode(raw)))
 
     def _relative(self, path: Path) -> bytes:
-        """A root around the collection is stored as a relative path, so that both can be moved together."""
+        """The stored path of a root: relative if it contains the collection, so that both can be moved together."""
         return os.fsencode(os.path.relpath(path, self.at) if self.at.is_relative_to(path) else path)
 
     def _number(self, query: str, *values: object) -> int:
@@ -333,7 +333,7 @@ class Catalog:
         return self.connection.execute(query).fetchall()
 
     def each(self, query: str, ids: Sequence[int], order: str = "") -> Iterator[tuple[Any, ...]]:
-        """Rows of a query that ends in `IN`, for any number of ids."""
+        """Run a query that ends in `IN` for any number of ids, in batches."""
         for start in range(0, len(ids), _AT_ONCE):
             some = [int(id) for id in ids[start : start + _AT_ONCE]]
             yield from self.connection.execute(f"{query} ({', '.join('?' * len(some))}) {order}", some).fetchall()
@@ -346,7 +346,7 @@ def _row(row: tuple[Any, ...]) -> Row:
 
 
 def _inside(folder: Path, raw: bytes) -> Path:
-    """A path below a folder, whatever its bytes say: a name such as /etc/hosts or ../x in an archive stays below."""
+    """A path inside a folder, even for names such as /etc/hosts or ../x from an archive."""
     names = [name for name in os.fsdecode(raw).split("/") if name not in ("", ".")]
     return folder.joinpath(*("_" if name == ".." else name for name in names))
 

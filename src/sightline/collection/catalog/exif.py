@@ -20,7 +20,7 @@ class Place:
 
 
 def taken(exif: Image.Exif) -> str | None:
-    """When the photo was taken, in ISO 8601 by the camera's clock; with a time zone only if the camera recorded one."""
+    """The capture time in ISO 8601, by the camera's clock; with a time zone only if the camera recorded one."""
     details = _directory(exif, ExifTags.IFD.Exif)
     noted = details.get(ExifTags.Base.DateTimeOriginal)
     try:
@@ -31,13 +31,13 @@ def taken(exif: Image.Exif) -> str | None:
 
 
 def _zone(noted: object) -> str:
-    """An offset such as +02:00; empty if it is missing or malformed."""
+    """A UTC offset such as +02:00; empty if it is missing or malformed."""
     zone = str(noted).strip("\0 ")
     return zone if re.fullmatch(r"[+-]\d\d:\d\d", zone) else ""
 
 
 def place(exif: Image.Exif) -> Place | None:
-    """Where the photo was taken; None if that is not recorded, or impossible."""
+    """Where the photo was taken; None if that is missing or invalid."""
     noted = _directory(exif, ExifTags.IFD.GPSInfo)
     latitude = _degrees(noted.get(ExifTags.GPS.GPSLatitude), noted.get(ExifTags.GPS.GPSLatitudeRef), 90)
     longitude = _degrees(noted.get(ExifTags.GPS.GPSLongitude), noted.get(ExifTags.GPS.GPSLongitudeRef), 180)
@@ -45,7 +45,7 @@ def place(exif: Image.Exif) -> Place | None:
 
 
 def _degrees(parts: Any, side: object, limit: float) -> float | None:
-    """Degrees, minutes and seconds as one number; cameras without a GPS fix write 0/0."""
+    """Convert degrees, minutes and seconds to decimal degrees; cameras without a GPS fix write 0/0."""
     try:
         degrees, minutes, seconds = (float(part) for part in parts)
     except (TypeError, ValueError, ZeroDivisionError):
@@ -57,8 +57,8 @@ def _degrees(parts: Any, side: object, limit: float) -> float | None:
 
 
 def _directory(exif: Image.Exif, which: ExifTags.IFD) -> dict[int, Any]:
-    """One of the tables in EXIF; empty if it is broken."""
+    """One of the EXIF directories; empty if it is malformed."""
     try:
         return dict(exif.get_ifd(which))
-    except Exception:  # parsers fed with hostile bytes raise whatever they stumble over
+    except Exception:  # parsers may raise any exception for malformed input
         return {}

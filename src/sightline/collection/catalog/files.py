@@ -15,7 +15,7 @@ URL_LIST_SUFFIX = ".urls"
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Size and times of a file when it was read; while they stay the same, it is not read again.
+    """Size and times of a file when it was read; a file is not read again while they are unchanged.
 
     ctime_ns: catches changes that set the modification time back; None if unknown.
     """
@@ -25,7 +25,7 @@ class Stamp:
     ctime_ns: int | None = None
 
     def matches(self, other: "Stamp") -> bool:
-        """Whether both are of the same state of a file."""
+        """Whether both describe the same state of a file."""
         if (self.size, self.mtime_ns) != (other.size, other.mtime_ns):
             return False
         return None in (self.ctime_ns, other.ctime_ns) or self.ctime_ns == other.ctime_ns
@@ -33,15 +33,15 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class PendingFile:
-    """A file, or a line of one, that has to be read.
+    """A file, or a line of a text file, that has to be read.
 
-    root: the catalog's number of the folder or file of texts. raw: identifies the file within its root; for an image,
-        the exact bytes of its path below the root. path: the same as text. where: its exact path.
+    root: the catalog's number of the folder or text file. raw: identifies the file within its root; for an image,
+        the exact bytes of its path relative to the root. path: the same as text. where: its exact path.
     stamp: None if the file must be read again at the next run, even if it looks the same.
-    text, line, key: of a text, its content, line and id. Of an image in a shard, `key` is its position; see
+    text, line, key: for a text, its content, line and id. For an image in a shard, `key` is its position; see
         `shards_and_urls.Span`.
-    problem: what is wrong with it, if that is known already.
-    source: where its bytes are read from, if it is not a file of its own.
+    problem: what is wrong with the file, if already known.
+    source: where its bytes are read from, if it is not a separate file.
     """
 
     root: int
@@ -57,7 +57,7 @@ class PendingFile:
 
     @property
     def name(self) -> str:
-        """Its name in reports."""
+        """The name used in reports."""
         if self.source is not None:
             return self.source.name
         return shown(os.fsencode(self.where)) + (f":{self.line}" if self.line else "")
@@ -65,14 +65,14 @@ class PendingFile:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a collection, or a line of one.
+    """A file of a collection, or a line of a text file.
 
-    root: the folder, or the file of texts, that was indexed.
-    path: below the root, with forward slashes, for people and filters; `captions.jsonl:12` for a text.
-    where: its exact path, even if its name is not valid text; for a text, the path of the file of texts.
+    root: the indexed folder or text file.
+    path: relative to the root, with forward slashes, for display and filters; `captions.jsonl:12` for a text.
+    where: its exact path, even if its name is not valid text; for a text, the path of the text file.
     reason: why it is broken.
-    line, key: of a text, its line and the id that it has there. Of an image in a shard, `key` is its position.
-    is_trusted: False if a collection that was not made by this user refers to a file outside its own folder, or to
+    line, key: for a text, its line and its id there. For an image in a shard, `key` is its position.
+    is_trusted: False if a collection that this user did not create refers to a file outside its own folder, or to
         the network.
     """
 
@@ -88,9 +88,10 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One search result: the content of a file, or of several if there are copies.
+    """One search result: a content and the file, or the identical files, that contain it.
 
-    width, height: in pixels, upright. taken: when, in ISO 8601. place: where. text: of a text, all of it.
+    width, height: in pixels, after rotation. taken: capture time in ISO 8601. place: where it was taken.
+    text: the full text, if the item is a text.
     """
 
     id: int
@@ -104,9 +105,9 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a content besides its vectors; `hash` identifies it.
+    """What is known about a content besides its vectors; `hash` identifies it.
 
-    is_blank: an image of one colour, or a tiny one, which searches put last.
+    is_blank: whether the image is tiny or a single colour; searches rank such images last.
     """
 
     hash: bytes
@@ -119,10 +120,10 @@ class Facts:
 
 
 def shown(raw: bytes) -> str:
-    """A path's bytes as text; bytes that are not UTF-8 are replaced."""
+    """The bytes of a path as text; bytes that are not UTF-8 are replaced."""
     return raw.decode("utf-8", "replace")
 
 
 def below(folder: Path, path: Path) -> bytes:
-    """The exact bytes of a path below a folder, with forward slashes."""
+    """The exact bytes of a path relative to a folder, with forward slashes."""
     return os.fsencode(path.relative_to(folder).as_posix())

@@ -14,7 +14,7 @@ _Named = tuple[int, Path, str]
 
 
 class ItemCache:
-    """Items read from the catalog during a search, each once."""
+    """Items read from the catalog during a search; each is read once."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.items: dict[int, Item] = {}
@@ -22,7 +22,7 @@ class ItemCache:
         self._asked: set[int] = set()
 
     def __call__(self, ids: Sequence[int]) -> dict[int, Item]:
-        """All items read so far, among them those of these ids that still exist."""
+        """Read the items with these ids, as far as they still exist; returns all items read so far."""
         if new := [id for id in ids if id not in self._asked]:
             self._asked.update(new)
             self.items.update(self._catalog.items(new))
@@ -32,7 +32,7 @@ class ItemCache:
 def hits_of(
     catalog: Catalog, ranking: Ranking, count: int, items: Mapping[int, Item], condition: Condition | None = None
 ) -> tuple[Hit, ...]:
-    """At most `count` of a ranking, as results. Of an item's files, those that match the filter come first."""
+    """The first `count` entries of a ranking, as results. Files of an item that match the filter come first."""
     count = min(count, len(ranking.candidates))
     ids = [int(id) for id in ranking.candidates.ids[:count]]
     asked_for = _files_where(catalog, condition, ids) if condition else set()

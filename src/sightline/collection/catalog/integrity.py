@@ -1,4 +1,4 @@
-"""Whether a catalog is what was last written: a checksum of the whole file, valid while nobody writes to it."""
+"""Detect damage to a catalog by a checksum of the whole file, which is valid while no process writes to it."""
 
 import hashlib
 import json
@@ -13,13 +13,13 @@ from sightline.files import check_regular, open_regular, read_regular, write_ato
 from sightline.stores.checksums import BLOCK, checksums
 
 CHECKSUM_FILE = "catalog.sum"
-_LARGEST = 10_000  # bytes of that file
+_LARGEST = 10_000  # bytes in the checksum file
 _AT_ONCE = 4 << 20
-_WAIT_MS = 1000  # for readers, at the end of writing
+_WAIT_MS = 1000  # how long to wait for readers at the end of writing
 
 
 class DamagedCatalogError(CollectionError):
-    """A catalog that is not what was written: its file was changed, cut off or deleted."""
+    """The catalog file was modified, truncated or deleted since it was last written."""
 
     def __init__(self, what: str, way_out: str = "Index its folders again: sightline index FOLDER") -> None:
         super().__init__(what, way_out)
@@ -35,7 +35,7 @@ def check_files(path: Path) -> None:
 
 
 def check(path: Path) -> bool:
-    """Compare a catalog with its checksum; False if it has none, such as while a process writes to it."""
+    """Compare a catalog with its checksum; False if it has none, for example while a process writes to it."""
     for _ in range(2):
         before = _recorded(path)
         if before is None:
@@ -48,16 +48,16 @@ def check(path: Path) -> bool:
             return True
         if _recorded(path) == before:
             raise DamagedCatalogError(f"{path}: damaged: its checksum is wrong")
-    return False  # it keeps changing
+    return False  # the file keeps changing
 
 
 def forget(path: Path) -> None:
-    """Remove the checksum, before the catalog is written to."""
+    """Remove the checksum before writing to the catalog."""
     path.with_name(CHECKSUM_FILE).unlink(missing_ok=True)
 
 
 def close_and_record(path: Path, connection: sqlite3.Connection) -> None:
-    """Close a catalog that was written to, and record its checksum; none if a reader keeps it from being complete."""
+    """Close a catalog after writing, and record its checksum unless a reader prevents a full checkpoint."""
     try:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
@@ -71,12 +71,12 @@ def close_and_record(path: Path, connection: sqlite3.Connection) -> None:
     try:
         digest = _digest(path)
         write_atomic(path.with_name(CHECKSUM_FILE), json.dumps({"digest": digest, "check": _check_of(digest)}))
-    except OSError:  # a full disk: it stays without
+    except OSError:  # disk full: no checksum is recorded
         return
 
 
 def set_aside(path: Path) -> None:
-    """Rename a damaged catalog, so that a new one can take its place."""
+    """Rename a damaged catalog, so that a new one can be created."""
     forget(path)
     for suffix in ("-wal", "-shm", "-journal"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
@@ -85,7 +85,7 @@ def set_aside(path: Path) -> None:
 
 
 def _recorded(path: Path) -> str | None:
-    """The recorded checksum; None if there is none, or the record itself is damaged."""
+    """The recorded checksum; None if it is missing or itself damaged."""
     try:
         record = json.loads(read_regular(path.with_name(CHECKSUM_FILE), _LARGEST))
         digest = str(record["digest"])
@@ -99,13 +99,13 @@ def _check_of(digest: str) -> str:
 
 
 def _has_log(path: Path) -> bool:
-    """Whether there are changes beside the file, which are not in it yet."""
+    """Whether a write-ahead log contains changes that are not yet in the file."""
     log = path.with_name(path.name + "-wal")
     return log.exists() and log.stat().st_size > 0
 
 
 def _digest(path: Path) -> str:
-    """A hash of the checksums of all blocks, which is several times faster than one of all bytes."""
+    """A hash of the checksums of all blocks, which is several times faster than hashing all bytes."""
     found = hashlib.blake2b(digest_size=16)
     handle = open_regular(path, os.O_RDONLY)
     try:

@@ -1,21 +1,21 @@
-"""Connections to a catalog for reading: one for each thread, so that no thread waits for another's query."""
+"""Read connections to a catalog: one per thread, so that no thread waits for another's query."""
 
 import sqlite3
 import threading
 import weakref
 from collections.abc import Callable
 
-_STEPS = 10_000  # of SQLite's virtual machine between two looks at whether to go on; about a millisecond
+_STEPS = 10_000  # SQLite VM instructions between two checks for cancellation; about a millisecond
 
 
 class Readers:
-    """Opens a connection for each thread that asks for one, and closes it when the thread ends.
+    """Opens a connection for each thread on first use, and closes it when the thread ends.
 
-    Threads that share a connection wait for its lock, some of them while they hold the interpreter's own.
+    Threads sharing a connection would wait for its lock, some of them while holding the GIL.
     """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
-        """Open the first connection, for the calling thread; an error where that cannot be done."""
+        """Open the calling thread's connection, so that errors are raised here."""
         self._connect = connect
         self._own = threading.local()
         self._all: weakref.WeakSet[_Reader] = weakref.WeakSet()
@@ -35,7 +35,7 @@ class Readers:
         return reader.connection
 
     def stop_when(self, cancelled: Callable[[], bool]) -> None:
-        """Interrupt a query as soon as `cancelled`, called in the thread that made it, says so."""
+        """Interrupt a query as soon as `cancelled`, called in the thread running it, returns True."""
         with self._lock:
             self._cancelled = cancelled
             for reader in self._all:
@@ -49,7 +49,7 @@ class Readers:
 
 
 class _Reader:
-    """A connection that is closed when its thread's storage goes."""
+    """A connection that is closed when its thread ends."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection

@@ -1,4 +1,4 @@
-"""The tables of a catalog, and opening the file that holds them for one writer or many readers."""
+"""The tables of a catalog, and opening its file for one writer or many readers."""
 
 import json
 import os
@@ -11,13 +11,13 @@ from sightline.collection.catalog.integrity import DamagedCatalogError, check_fi
 from sightline.errors import CollectionError
 
 SCHEMA = 4
-_WITH_FOLDERS = 3  # the first version with the folder and the name of files
+_WITH_FOLDERS = 3  # the first version that stores the folder and name of files
 CATALOG_FILE = "catalog.db"
 
 _PATIENCE = 60  # seconds to wait while another process recovers or checkpoints
 FOLDER = "rtrim(rtrim(path, replace(path, '/', '')), '/')"
 NAME = "substr(path, length(rtrim(path, replace(path, '/', ''))) + 1)"
-"""The folder and the name of a file, from its path."""
+"""SQL expressions for the folder and the name of a file, from its path."""
 
 _FILES = f"""
 CREATE TABLE files (
@@ -62,9 +62,9 @@ CREATE INDEX contents_by_time ON contents (taken);
 
 
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
-    """Open a catalog; for writing, it is created if missing, or brought up to date if an older version made it.
+    """Open a catalog; for writing, it is created if missing, and upgraded if an older version wrote it.
 
-    A commit is on disk when it returns (`synchronous = FULL`): vectors without rows are deleted on opening, but items
+    A commit is on disk when it returns (`synchronous = FULL`): vectors without rows are deleted on opening, and items
     whose rows were lost in a power cut would have to be encoded again.
     """
     check_files(path)
@@ -97,12 +97,12 @@ def empty_catalog() -> sqlite3.Connection:
 
 
 def root_name(at: Path, raw: bytes) -> str:
-    """The name of a root, from what the table says of it: that of its folder or file."""
+    """The name of a root's folder or file, from its path as stored."""
     return Path(os.path.normpath(at.absolute() / os.fsdecode(raw))).name.encode("utf-8", "replace").decode()
 
 
 def _add_functions(connection: sqlite3.Connection, at: Path | None) -> None:
-    """Add what filters need that SQLite does not have. at: the collection's folder, if it has one."""
+    """Register the SQL functions that filters use. at: the collection's folder, if it has one."""
     albums = Albums(at) if at else None
     connection.create_function("albums_of", 1, lambda hash: json.dumps(albums.of(bytes(hash)) if albums else []))
     connection.create_function("root_name", 1, lambda raw: root_name(at or Path("/"), raw), deterministic=True)
@@ -120,7 +120,7 @@ def _open(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _open_to_read(path: Path) -> sqlite3.Connection:
-    """Open for reading, even where nothing can be written beside the file."""
+    """Open for reading, even if the folder is not writable."""
     try:
         return _open(path, "ro")
     except sqlite3.OperationalError:
@@ -130,7 +130,7 @@ def _open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def _check(path: Path, connection: sqlite3.Connection, write: bool) -> None:
-    """Create the tables if there are none, add what older versions lack, and refuse later versions."""
+    """Create the tables if there are none, upgrade older versions, and refuse newer ones."""
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     if found == 0 and write:
         connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {SCHEMA}; COMMIT;")
@@ -150,7 +150,7 @@ def _check(path: Path, connection: sqlite3.Connection, write: bool) -> None:
 
 
 def _upgrade(version: int) -> str:
-    """SQL that makes today's tables of an older version's."""
+    """SQL that upgrades the tables of an older version."""
     blank = "ALTER TABLE contents ADD COLUMN is_blank INTEGER;"
     if version >= _WITH_FOLDERS:
         return blank

@@ -1,4 +1,4 @@
-"""All items of a collection by time, newest first: what a page scrolls through."""
+"""All items of a collection by time, newest first, for browsing."""
 
 import re
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _DIGITS = 14  # YYYYMMDDhhmmss
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """A month of a timeline: `2023-08`, or an empty name for items without a date; and how many items it has."""
+    """A month of a timeline, such as `2023-08`, and its number of items; the name is empty for items without a date."""
 
     name: str
     items: int
@@ -26,7 +26,7 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Ids by time, newest first: when a photo was taken or, if that is unknown, when its file was last changed.
+    """Ids by time, newest first: the capture time of a photo or, if unknown, the modification time of its file.
 
     times: as numbers, such as 20230801123000; 0 if unknown.
     """
@@ -51,12 +51,12 @@ class Timeline:
         return len(self.ids)
 
     def only(self, ids: Ids) -> "Timeline":
-        """The part with these ids."""
+        """The timeline of only these ids."""
         chosen = np.isin(self.ids, ids)
         return Timeline(self.ids[chosen], self.times[chosen])
 
     def months(self) -> list[Month]:
-        """The months with items, newest first."""
+        """The months that have items, newest first."""
         months, counts = np.unique(self.times // 10**8, return_counts=True)
         return [
             Month(f"{month // 100:04}-{month % 100:02}" if month else "", int(count))
@@ -64,11 +64,11 @@ class Timeline:
         ]
 
     def cursor(self, place: int) -> str:
-        """What `after` takes to go on behind the item at a place."""
+        """The cursor of the item at a position, from which `after` continues."""
         return f"{self.times[place]}-{self.ids[place]}"
 
     def after(self, cursor: str) -> int:
-        """The place behind the item of a cursor, or behind where it was if it has been deleted."""
+        """The position after the item of a cursor, or where it would be if it has been deleted."""
         found = re.fullmatch(r"(\d{1,14})-(\d{1,18})", cursor, re.ASCII)
         if not found:
             raise QueryError(f"no such cursor: {cursor[:40]!r}", "Give the `next` of the answer before.")
@@ -79,7 +79,7 @@ class Timeline:
 
 
 def _number(time: str) -> int:
-    """A time in ISO 8601 as a number; 0 if it is unknown.
+    """Convert an ISO 8601 time to a number; 0 if it is unknown.
 
     >>> _number("2023-08-01T12:30:00+02:00"), _number("2023"), _number("0000")
     (20230801123000, 20230000000000, 0)

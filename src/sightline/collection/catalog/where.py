@@ -1,4 +1,4 @@
-"""A filter in words, such as `taken >= '2023-06-01' and path like 'holiday/%'`, made into SQL that can only filter.
+"""Parse filters such as `taken >= '2023-06-01' and path like 'holiday/%'` and compile them to SQL conditions.
 
     expression   conjunction, or …
     conjunction  condition, and …
@@ -6,8 +6,8 @@
     test         = != < <= > >= and a VALUE or COLUMN | is [not] null | [not] like TEXT
                  | [not] in ( VALUE, … ) | [not] between VALUE and VALUE
 
-Texts are in single or double quotes. Dates are texts, as precise as they are written: `taken = '2023-06'` is all of
-June, `taken <= '2023'` ends with the year. Unknown values, such as the place of an image without
+Texts are in single or double quotes. Dates are texts and match at the precision given: `taken = '2023-06'` is all of
+June, `taken <= '2023'` includes the whole year. Unknown values, such as the place of an image without
 one, match only `is null`. `like` supports % (anything) and _ (one character), and ignores case.
 
 User input never becomes part of the SQL: columns are looked up, and values are bound as parameters.
@@ -54,8 +54,8 @@ _TOKEN = re.compile(
 _DATE = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d)?)?)?)?)?", re.ASCII)
 _DEEPEST = 50
 _MOST = 5_000  # tokens
-_MOST_TESTS = 64  # each is made for every file
-_COSTLY = {"modified": 4, "root": 8, "album": 8}  # computed from others, and counted as so many tests
+_MOST_TESTS = 64  # each is evaluated for every file
+_COSTLY = {"modified": 4, "root": 8, "album": 8}  # computed columns, each counted as this many tests
 
 
 class _Token(NamedTuple):
@@ -66,12 +66,12 @@ class _Token(NamedTuple):
 
     @property
     def word(self) -> str:
-        """A keyword or mark as the grammar writes it; nothing for a text or number."""
+        """The keyword or punctuation as the grammar writes it; empty for a text or number."""
         return self.text.lower() if self.kind in ("word", "mark") else ""
 
 
 def compile_where(expression: str) -> Condition:
-    """Turn a filter into SQL; an error shows the place that cannot be understood.
+    """Compile a filter to SQL; errors point to the part that is not understood.
 
     >>> compile_where("width > 1000 and not folder = 'raw'")
     Condition(sql='(c.width > ? AND NOT f.folder = ?)', values=(1000, 'raw'))
@@ -87,7 +87,7 @@ def compile_where(expression: str) -> Condition:
 
 
 def parse_where(expression: str) -> Node:
-    """Read a filter; an error shows the place that cannot be understood."""
+    """Parse a filter; errors point to the part that is not understood."""
     parser = _Parser(expression, list(_tokens(expression)))
     found = parser.expression()
     if parser.here.kind != "end":
@@ -130,7 +130,7 @@ def _pointing(expression: str, start: int, end: int, what: str, way_out: str) ->
 
 @dataclass(slots=True)
 class _Parser:
-    """Reads tokens from left to right; one method for each rule of the grammar."""
+    """Recursive-descent parser: one method for each rule of the grammar."""
 
     source: str
     tokens: list[_Token]
@@ -151,7 +151,7 @@ class _Parser:
         return token
 
     def has(self, word: str) -> bool:
-        """Step over a keyword or mark, where it is the next."""
+        """Consume the next token if it is this keyword or punctuation."""
         if self.here.word != word:
             return False
         self.place += 1
@@ -223,7 +223,7 @@ class _Parser:
             raise self.wrong(token, "the filter has too many tests", "Use in (…) for several values of a column.")
 
     def compared(self, name: str, kind: ColumnKind, sign: Sign) -> Test:
-        """A comparison with a value or another column."""
+        """Parse the right side of a comparison: a value or another column."""
         token = self.take()
         if token.kind == "word" and token.text.lower() in _COLUMNS:
             other, other_kind = self.column(token)
@@ -233,7 +233,7 @@ class _Parser:
                 raise self.wrong(token, f"a {kind} cannot be compared with a {other_kind}")
             return Test(name, sign, other=other)
         if kind == "number" and token.kind == "word":
-            self.column(token)  # says which column may have been meant
+            self.column(token)  # raises an error that suggests a column
         return Test(name, sign, (self.value(token, kind),))
 
     def like(self, column: _Token, name: str, kind: ColumnKind) -> Test:
@@ -246,7 +246,7 @@ class _Parser:
         values = [self.value(self.take(), kind)]
         while self.has(","):
             values.append(self.value(self.take(), kind))
-        if kind == "date":  # of which each is a test of its own
+        if kind == "date":  # each date is a separate test
             self.count(self.here, len(values) * _COSTLY.get(name, 1))
         self.must_have(")")
         return Test(name, "in", tuple(values))

@@ -19,12 +19,12 @@ AT_ONCE: dict[Device, dict[ItemKind, int]] = {"cpu": {"images": 4, "texts": 32},
 
 
 def at_once(model: Model, kind: ItemKind) -> int:
-    """How many items this model encodes at a time."""
+    """Batch size for this model and kind of item."""
     return AT_ONCE[model.device][kind]
 
 
 def is_new(outcome: Outcome, known: set[bytes]) -> bool:
-    """Whether an outcome has a content that must be encoded; it counts as known from then on."""
+    """Whether an outcome has new content to encode; its hash is added to `known`."""
     if outcome.payload is None or outcome.facts is None or outcome.facts.hash in known:
         return False
     known.add(outcome.facts.hash)
@@ -32,7 +32,7 @@ def is_new(outcome: Outcome, known: set[bytes]) -> bool:
 
 
 def encoded(model: Model, new: Sequence[Outcome], files: list[Outcome]) -> EncodedBatch:
-    """Encode the new contents; returns them and all files as a batch to write. Vectors with NaN or inf are left out."""
+    """Encode the new contents into a batch to write, with all files. Vectors with NaN or infinity are left out."""
     if not new:
         return EncodedBatch([], files)
     payloads: list[Any] = [outcome.payload for outcome in new]
@@ -44,7 +44,7 @@ def encoded(model: Model, new: Sequence[Outcome], files: list[Outcome]) -> Encod
 
 
 def encode_in_batches(model: Model, kind: ItemKind, outcomes: Iterable[Outcome]) -> EncodedBatch:
-    """Encode all of these as one batch; of copies among them, only the first."""
+    """Encode everything as one batch; identical contents are encoded once."""
     block, seen = EncodedBatch(), set[bytes]()
     new: list[Outcome] = []
     files: list[Outcome] = []
@@ -60,7 +60,7 @@ def encode_in_batches(model: Model, kind: ItemKind, outcomes: Iterable[Outcome])
 
 
 def without_known(batch: EncodedBatch, known: set[bytes]) -> EncodedBatch:
-    """A batch without the contents that are known already; the others count as known from then on."""
+    """Drop the contents that are already in `known`; the hashes of the others are added to it."""
     left = EncodedBatch([], batch.files)
     for facts, found in batch.contents:
         chosen = np.array([fact.hash not in known for fact in facts])
@@ -73,12 +73,12 @@ def without_known(batch: EncodedBatch, known: set[bytes]) -> EncodedBatch:
 
 
 def count_truncated(found: Encoded) -> int:
-    """Number of texts longer than the model reads."""
+    """The number of texts that exceed the model's input length."""
     return 0 if found.truncated is None else int(found.truncated.sum())
 
 
 def rows(found: Encoded, chosen: npt.NDArray[np.bool_]) -> Encoded:
-    """The chosen items of a batch."""
+    """Select items of an encoded batch."""
     if chosen.all():
         return found
     parts = (found.embedding, found.mask, found.fragments, found.states, found.truncated)

@@ -14,7 +14,7 @@ _COMMIT_SECONDS = 2.0
 class CommitQueue:
     """Collects batches and writes them at intervals, in order.
 
-    A thread of its own writes, so Ctrl-C, which Python raises in the main thread, never interrupts a write: leaving
+    A separate thread writes, so Ctrl-C, which Python raises in the main thread, never interrupts a write: leaving
     `commit_queue` waits until it is complete.
     """
 
@@ -31,7 +31,7 @@ class CommitQueue:
         return self._writer.report
 
     def take(self, batch: EncodedBatch) -> None:
-        """Add a batch to what is written next."""
+        """Add a batch to the next write."""
         self._batch.add(batch)
 
     def is_due(self) -> bool:
@@ -59,14 +59,14 @@ class CommitQueue:
 
 @contextmanager
 def commit_queue(writer: Writer) -> Iterator[CommitQueue]:
-    """A queue of batches; on leaving, waits for the write in progress and drops the rest."""
+    """A queue of batches; on exit, waits for the write in progress and drops the rest."""
     with threads("sightline-write", 1) as writing:
         yield CommitQueue(writer, writing)
 
 
 @contextmanager
 def threads(name: str, count: int) -> Iterator[ThreadPoolExecutor]:
-    """A thread pool that finishes running tasks on leaving, and drops those not started."""
+    """A thread pool that finishes running tasks on exit, and drops those not started."""
     pool = ThreadPoolExecutor(count, thread_name_prefix=name)
     try:
         yield pool

@@ -1,4 +1,4 @@
-"""Open a collection for writing: create it if missing, and repair what a crash or a bad disk left behind."""
+"""Open a collection for writing: create it if missing, and repair damage from a crash or a bad disk."""
 
 import logging
 import secrets
@@ -49,11 +49,11 @@ def open_to_write(
     store: str | None = None,
     verify: bool = False,
 ) -> Iterator[tuple[Catalog, Store]]:
-    """Open a collection for writing, created or repaired if necessary, and locked until the block ends.
+    """Open a collection for writing, creating or repairing it if necessary, and lock it until the block ends.
 
-    named: what the user gave to be indexed.
-    store: where the vectors of a new collection are kept, if not in its folder; or where a server has moved to.
-    verify: check every byte of the vectors, not only what is read.
+    named: the folders and files that the user asked to index.
+    store: where to keep the vectors of a new collection, if not in its folder; or the new address of its server.
+    verify: check all vectors for damage, not only those that are read.
     """
     try:
         at.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def open_to_write(
 
 
 def _catalog(at: Path, named: Sequence[Path], notify: Notify) -> Catalog:
-    """Open the catalog; one that is damaged is set aside and made again from what the user named."""
+    """Open the catalog; a damaged one is set aside and rebuilt from what the user named."""
     try:
         return Catalog.open(at, write=True)
     except DamagedCatalogError as error:
@@ -91,7 +91,7 @@ def _catalog(at: Path, named: Sequence[Path], notify: Notify) -> Catalog:
 
 
 def _store(at: Path, manifest: Manifest, notify: Notify, verify: bool) -> Store:
-    """Open the store; damaged vectors are dropped, so that their items are encoded again."""
+    """Open the store; damaged vectors are deleted, so that their items are encoded again."""
     if manifest.store:
         from sightline.collection.remote.access import open_remote_to_write
 
@@ -116,7 +116,7 @@ def _store(at: Path, manifest: Manifest, notify: Notify, verify: bool) -> Store:
 
 
 def _manifest(at: Path, before: Manifest | None, kind: ItemKind, model: Model, store: str | None) -> Manifest:
-    """What the collection's manifest should be; the present one is checked against the model and the kind."""
+    """The manifest to write; an existing one is checked against the model and the kind."""
     url = "" if store is None else str(parse_address(store))
     if before is not None:
         manifest = before
@@ -132,7 +132,7 @@ def _manifest(at: Path, before: Manifest | None, kind: ItemKind, model: Model, s
 
 
 def _location(model: Model) -> str:
-    """The folder of a bundle, so that a search finds it again; nothing for another model."""
+    """The folder of a bundle, stored so that searches find it; empty for other models."""
     return str(model.folder.resolve()) if model.folder else ""
 
 

@@ -1,4 +1,4 @@
-"""Encode what was read in batches, in threads of this process, and write the results."""
+"""Encode files in batches, in threads of this process, and write the results."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ IndexProgress = Callable[[int, int], None]
 """Called with the number of files done and the total."""
 
 _MOST_ENCODERS = 16
-_WORTH_A_GPU: dict[ItemKind, int] = {"images": 500, "texts": 5000}  # fewer are done before a GPU is ready
+_WORTH_A_GPU: dict[ItemKind, int] = {"images": 500, "texts": 5000}  # with fewer, the CPU finishes before a GPU is ready
 _COMMIT_FILES = 512
 
 
@@ -28,9 +28,9 @@ def encode(
     known: set[bytes],
     progress: IndexProgress | None = None,
 ) -> None:
-    """Encode every new content and write everything that was read, then delete missing files.
+    """Encode all new contents and write the results, then delete missing files.
 
-    known: hashes of all contents so far; those that are encoded are added.
+    known: hashes of all contents so far; new ones are added.
     """
     if total >= _WORTH_A_GPU[writer.report.kind]:
         model = model.prefer_gpu()
@@ -48,9 +48,9 @@ def encode(
 
 @dataclass(slots=True)
 class _Run:
-    """Outcomes in progress: collected in `files`, being encoded in `sent`, waiting to be written in `commits`.
+    """The state of a run: outcomes collected in `files`, batches being encoded in `sent`, and writes in `commits`.
 
-    They stay in order, so that a copy is never written before the content that it shares. At most `most` batches are
+    Batches stay in order, so that a copy is never written before the content that it shares. At most `most` batches are
     encoded at once.
     """
 
@@ -90,7 +90,7 @@ class _Run:
         self._receive(self.most)
 
     def _receive(self, at_most: int) -> None:
-        """Take finished batches, and wait until at most so many are still being encoded."""
+        """Take finished batches, waiting until at most this many are still being encoded."""
         while self.sent and (len(self.sent) > at_most or self.sent[0].done()):
             received = self.sent.popleft().result()
             self.commits.take(received)

@@ -1,4 +1,4 @@
-"""Read files in threads, a few ahead of encoding: hash them, and decode and resize new images."""
+"""Read files in threads, slightly ahead of encoding: hash them, and decode and resize new images."""
 
 import hashlib
 from collections import deque
@@ -28,9 +28,9 @@ _AHEAD = 32
 class Outcome:
     """The result of reading a file: its `facts`, or the `problem` with it.
 
-    payload: input for the model: pixels, regions or text; None if the content is known already.
+    payload: input for the model: pixels, regions or text; None if the content is already known.
     gone: the file disappeared before it was read.
-    permanent: the problem is in the file itself, and remains until the file changes.
+    permanent: the problem is in the file itself, and persists until the file changes.
     """
 
     found: PendingFile
@@ -47,7 +47,7 @@ def vanished_file(outcome: Outcome) -> FileProblem:
 
 
 def read_texts(work: Iterable[PendingFile], known: Container[bytes]) -> Generator[Outcome, None, None]:
-    """Every text with its facts; those whose hash is known have no payload."""
+    """Yield every text with its facts; those with a known hash have no payload."""
     for found in work:
         if found.problem or not found.text:
             yield Outcome(found, problem=found.problem)
@@ -59,7 +59,7 @@ def read_texts(work: Iterable[PendingFile], known: Container[bytes]) -> Generato
 def read_images(
     work: Iterable[PendingFile], preprocess: ImageInput, known: Container[bytes], workers: int | None = None
 ) -> Generator[Outcome, None, None]:
-    """Every image with its facts, in order; images whose hash is known are not decoded.
+    """Yield every image with its facts, in order; images with a known hash are not decoded.
 
     Threads suffice because reading, hashing, decoding and resampling release the GIL. Only a few images are in
     progress at once, so memory does not grow with their number.

@@ -1,4 +1,4 @@
-"""Scan stores of region features, whose items have no pixels but the regions that a detector found."""
+"""Scan region stores, whose items are the regions that a detector found rather than pixels."""
 
 from pathlib import Path
 

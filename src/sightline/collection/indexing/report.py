@@ -17,15 +17,15 @@ class FileProblem:
 
 @dataclass(slots=True)
 class Report:
-    """The result of an indexing run. Every file that was found is in one of the counts or in `broken`.
+    """The result of an indexing run. Every file found is in one of the counts or in `broken`.
 
-    moved: files known under another name before; not encoded again.
-    unchanged: files with the same content as before, whether or not they had to be read.
+    moved: files that were known under another name; not encoded again.
+    unchanged: files with the same content as before, whether or not they were read again.
     deleted: files that no longer exist.
-    broken: every unreadable file, whether it was tried in this run or has not changed since it was.
-    skipped: what could not be accessed, and was therefore neither indexed nor deleted.
+    broken: every unreadable file, including unchanged ones that were not tried again.
+    skipped: files and folders that could not be accessed, and were therefore neither indexed nor deleted.
     duplicates: files that are exact copies of another; their content is encoded once.
-    truncated: new texts that are longer than the model reads.
+    truncated: new texts that exceed the model's input length.
     left_out: RAW files and videos, which are not indexed, by suffix.
     read: files that were read. encoded: contents that were new to the collection.
     """
@@ -53,7 +53,7 @@ class Report:
 
     @property
     def counts(self) -> str:
-        """The counts that are not zero, in words."""
+        """The nonzero counts, as text."""
         counts = {
             "new": self.new,
             "changed": self.changed,
@@ -72,7 +72,7 @@ class Report:
 
 
 class IndexingInterrupted(KeyboardInterrupt):
-    """Raised instead of KeyboardInterrupt: the collection is consistent, and `report` says how far the run came."""
+    """Raised instead of KeyboardInterrupt: the collection is consistent, and `report` covers the run so far."""
 
     def __init__(self, report: Report) -> None:
         super().__init__("indexing was interrupted; finished work is kept, and the next run continues from there")

@@ -15,12 +15,12 @@ from sightline.errors import MediaError
 from sightline.media import find_images
 from sightline.media.ignore import IgnoreRules
 
-_FRESH_NS = 2_000_000_000  # the coarsest file time: a second change within it may leave no trace
+_FRESH_NS = 2_000_000_000  # the coarsest timestamp resolution: a second change within it may go unnoticed
 
 
 @dataclass(slots=True)
 class FolderScan:
-    """What has to be done: files to read, and rows whose files are gone.
+    """The work to do: files to read, and rows whose files are missing.
 
     ctimes: rows of unchanged files, with the ctime that an older version did not record.
     left_out: RAW files and videos, counted by suffix.
@@ -48,9 +48,9 @@ class FolderScan:
 def scan_images(
     catalog: Catalog, root: int, folder: Path, within: Path, *, prune: bool = False, retry: bool = False
 ) -> FolderScan:
-    """Compare the images in `within`, a part of the root `folder` or all of it, with the catalog.
+    """Compare the images in `within`, which is the root `folder` or a part of it, with the catalog.
 
-    A root without any image is taken for a disk that is not connected, unless `prune` is set. Files below a folder that
+    A root without any image is treated as a disconnected disk, unless `prune` is set. Files below a folder that
     could not be listed, or behind a broken link, do not count as missing.
     """
     found, seen, blind = FolderScan(), set[int](), list[Path]()
@@ -98,7 +98,7 @@ def scan_images(
 
 
 def _rules(folder: Path, within: Path) -> IgnoreRules:
-    """What to leave out in `within`, by the rules of all folders from the root on."""
+    """The ignore rules for `within`, from all folders between it and the root."""
     rules = IgnoreRules.default(folder)
     inner = folder
     for name in within.relative_to(folder).parts:
@@ -108,7 +108,7 @@ def _rules(folder: Path, within: Path) -> IgnoreRules:
 
 
 def stamp_of(path: Path) -> tuple[Stamp, bool]:
-    """Size and times of a file, and whether they will differ after the next change: not if it was just changed."""
+    """Size and times of a file, and whether the next write is sure to change them: not if it was just modified."""
     status, now = path.stat(), time.time_ns()
     stamp = Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return stamp, abs(now - status.st_mtime_ns) >= _FRESH_NS
@@ -137,7 +137,7 @@ def _is_below(folder: Path, row: Row, places: list[Path]) -> bool:
 
 
 def _dangles(folder: Path, path: Path, known: dict[Path, bool]) -> bool:
-    """Whether a path goes through a broken link, such as to a disk that is not connected."""
+    """Whether a path goes through a broken link, such as to a disconnected disk."""
     if path == folder:
         return False
     if path not in known:

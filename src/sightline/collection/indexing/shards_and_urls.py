@@ -1,6 +1,6 @@
 """Scan images in WebDataset shards (`.tar`) and at the URLs of a list (`.urls`).
 
-A list is a text file with a URL on each line, of an image or, if it ends in `.tar`, of a shard. Empty lines and lines
+A list is a text file with a URL on each line: of an image or, if it ends in `.tar`, of a shard. Empty lines and lines
 that begin with `#` are ignored.
 """
 
@@ -23,13 +23,13 @@ from sightline.media import ImageFile, ImageSlice, ImageSource
 from sightline.media.archive import SHARD_SUFFIX, ArchiveMember, images_in
 from sightline.media.remote import ImageURL, look, open_url
 
-_UNCHANGING = Stamp(0, 0)  # images at URLs are taken to stay as they are
+_UNCHANGING = Stamp(0, 0)  # images at URLs are assumed not to change
 _URL = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 _Rows = dict[bytes, Row]
 
 
 class Span(NamedTuple):
-    """Position of an image in its shard, and the number of images there; saves listing the shard again."""
+    """Position of an image in its shard, and the number of images there; avoids listing the shard again."""
 
     offset: int
     size: int
@@ -46,7 +46,7 @@ class Span(NamedTuple):
 
 
 def is_container(place: Path) -> bool:
-    """Whether a place is a shard, a list or a region store, whose items are not files in a folder."""
+    """Whether a path is a shard, a list or a region store, whose items are not files in a folder."""
     if place.is_dir():
         return is_region_store(place)
     return place.suffix.lower() in (SHARD_SUFFIX, URL_LIST_SUFFIX)
@@ -67,8 +67,8 @@ def source_of(file: File) -> ImageSource:
 def scan_container(catalog: Catalog, root: int, path: Path, *, prune: bool = False, retry: bool = False) -> FolderScan:
     """Compare the images of a shard or a list with the catalog.
 
-    A shard that is unchanged, and all of whose images are known, is not opened. An image at a URL is taken to stay as
-    it is. Images of what cannot be read are kept, unless `prune` is set and the place itself is missing.
+    An unchanged shard is not opened if all its images are known. Images at URLs are assumed not to change. Images of
+    shards and lists that cannot be read are kept, unless `prune` is set and the shard or list itself is missing.
     """
     scan = FolderScan()
     rows = _by_shard(catalog.rows(root))
@@ -96,7 +96,7 @@ def scan_container(catalog: Catalog, root: int, path: Path, *, prune: bool = Fal
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """An image that a collection from somebody else must not name."""
+    """An image that an untrusted collection must not refer to."""
 
     name: str
 
@@ -108,7 +108,7 @@ class _Refused:
 
 @dataclass(frozen=True, slots=True)
 class _Shard:
-    """An archive of images: a file, or at a URL of a list."""
+    """An archive of images: a local file, or a URL in a list."""
 
     place: Path
     url: str = ""
@@ -119,7 +119,7 @@ class _Shard:
         return f"{self.url}/" if self.url else ""
 
     def look(self) -> tuple[Stamp, bool]:
-        """Its size and times, and whether they will differ after the next change."""
+        """Its size and times, and whether they are sure to change with the next write."""
         return stamp_of(self.place) if not self.url else (Stamp(*look(self.url)), True)
 
     def open(self, size: int) -> BinaryIO:
@@ -138,12 +138,12 @@ def _is_shard(url: bytes) -> bool:
 
 
 def _shard_of(raw: bytes) -> bytes:
-    """URL of the shard that an image of a list is in."""
+    """The URL of the shard that contains an image of a list."""
     return raw[: raw.lower().index(f"{SHARD_SUFFIX}/".encode()) + len(SHARD_SUFFIX)]
 
 
 def _by_shard(rows: Iterable[Row]) -> dict[bytes, _Rows]:
-    """Rows by the URL of their shard; empty for those without one."""
+    """Group rows by the URL of their shard, which is empty for rows without one."""
     found: dict[bytes, _Rows] = defaultdict(dict)
     for row in rows:
         remote = Span.parse(row.key) is not None and _URL.match(row.raw)
@@ -152,7 +152,7 @@ def _by_shard(rows: Iterable[Row]) -> dict[bytes, _Rows]:
 
 
 def _urls_in(path: Path, scan: FolderScan) -> list[bytes]:
-    """The URLs of a list, each once; other lines are reported."""
+    """The distinct URLs of a list; other lines are reported."""
     urls: dict[bytes, None] = {}
     for number, line in numbered_lines(path):
         url = line.strip()
@@ -168,7 +168,7 @@ def _at_url(root: int, path: Path, url: bytes) -> PendingFile:
 
 
 def _in_shard(root: int, shard: _Shard, rows: _Rows) -> list[PendingFile]:
-    """Every image of a shard, from its headers, or from the catalog if that has all of them."""
+    """Every image of a shard, from the catalog if it has all of them, or else from the shard's headers."""
     try:
         stamp, is_settled = shard.look()
         parts = _known_parts(shard, rows, stamp)
@@ -187,7 +187,7 @@ def _in_shard(root: int, shard: _Shard, rows: _Rows) -> list[PendingFile]:
 
 
 def _known_parts(shard: _Shard, rows: _Rows, stamp: Stamp) -> list[ArchiveMember] | None:
-    """The images of a shard from the catalog; None if some are missing there, or the shard has changed."""
+    """The images of a shard from the catalog; None if some are missing there or the shard has changed."""
     spans = {raw: Span.parse(row.key) for raw, row in rows.items() if _is_same(row.stamp, stamp)}
     if not spans or any(span is None or span.of != len(spans) for span in spans.values()):
         return None
@@ -200,7 +200,7 @@ def _is_same(one: Stamp | None, other: Stamp | None) -> bool:
 
 
 def compare(scan: FolderScan, images: Iterable[PendingFile], rows: _Rows, retry: bool) -> None:
-    """Add to the scan which of these images must be read, and which of the rows are missing."""
+    """Add to the scan the images that must be read and the rows that are missing."""
     left = dict(rows)
     for found in images:
         row = left.pop(found.raw, None)

@@ -41,15 +41,16 @@ def index(
     workers: str | None = None,
     store: str | None = None,
 ) -> Report:
-    """Index folders of images, or files of texts, into a collection; unchanged files are not read again.
+    """Index folders of images, or text files, into a collection; unchanged files are not read again.
 
-    folders: one or several; none for everything that the collection at `at` was made of. Images may also be in shards
-        (`.tar`), or at the URLs of a list (`.urls`): see `shards_and_urls`; a model of regions reads region stores. A
-        text is a line of a `.txt`, or of a `.jsonl` a string or an object with `text` or `caption` and perhaps `id`.
+    folders: one or several; if empty, everything that the collection at `at` contains. Images may also be in shards
+        (`.tar`), or at the URLs of a list (`.urls`): see `shards_and_urls`; a region model reads region stores. A
+        text is a line of a `.txt` file, or in a `.jsonl` file a string or an object with `text` or `caption` and
+        optionally `id`.
     at: the collection's folder; by default `.sightline` in the folder that is indexed.
     wait, notify: what to do while another process indexes the same collection; see `locks.write_lock`.
-    prune: delete the items of a folder that is missing or has no images any more.
-    retry: read unreadable files again though they have not changed, and check all vectors for damage.
+    prune: delete the items of a folder that is missing or no longer has images.
+    retry: read unreadable files again even if they have not changed, and check all vectors for damage.
     workers: `ray` or `ray://HOST:PORT` to read and encode on a Ray cluster. The result is the same.
     store: where to keep the vectors of a new collection, if not in its folder: `milvus://HOST:PORT/NAME`. The catalog
         stays in the folder, and other machines open the collection by this URL.
@@ -113,7 +114,7 @@ def _encoder_on(workers: str, given: str | Path | Model, opened: Model) -> _Enco
 
 
 def _scan(writer: Writer, places: list[Path], prune: bool, retry: bool) -> FolderScan:
-    """Scan what the user named, or else everything that the collection was made of."""
+    """Scan the places that the user named, or else everything in the collection."""
     catalog, everything = writer.catalog, FolderScan()
     with catalog.transaction():
         chosen = targets(catalog, places or catalog.roots().values())

@@ -1,4 +1,4 @@
-"""What to index: folders, shards, URL lists and region stores of images, or files of texts."""
+"""What to index: folders, shards, URL lists and region stores of images, or text files."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +15,7 @@ from sightline.retrieval.query import ItemKind
 
 
 class Target(NamedTuple):
-    """A root, by its number and path, and the part of it to scan; usually all of it."""
+    """A root, by number and path, and the part of it to scan; usually all of it."""
 
     root: int
     path: Path
@@ -23,7 +23,7 @@ class Target(NamedTuple):
 
 
 def kind_of(places: Iterable[Path]) -> ItemKind:
-    """Whether these hold texts or images; they cannot be mixed."""
+    """Whether these places contain texts or images; the two cannot be mixed."""
     kinds: set[ItemKind] = {"texts" if _is_texts(place) else "images" for place in places}
     if len(kinds) > 1:
         raise CollectionError("texts and images cannot share a collection", "Index them separately.")
@@ -35,10 +35,10 @@ def _is_texts(place: Path) -> bool:
 
 
 def location(at: str | Path | None, places: list[Path]) -> Path:
-    """The folder of the collection to index into: the one that `--at` means everywhere else.
+    """The folder of the collection to index into, resolving `at` in the same way as all commands.
 
-    at: a collection's folder, or the folder of pictures that it is in; any other folder for a new collection. Without
-        it, the collection of the folder in `places`, or the nearest to the current folder.
+    at: a collection's folder, or the folder of pictures that contains it; any other folder for a new collection. If
+        not given, the collection of the folder in `places`, or the nearest to the current folder.
     """
     if at is None:
         return default_location(places, kind_of(places)) if places else find_collection().resolve()
@@ -48,7 +48,7 @@ def location(at: str | Path | None, places: list[Path]) -> Path:
 
 
 def default_location(places: list[Path], kind: ItemKind) -> Path:
-    """Default location of a collection: in the folder that is indexed, or beside the file."""
+    """The default location of a collection: in the indexed folder, or beside the file."""
     if len(places) != 1:
         given = "several folders" if places else "no folder"
         raise CollectionError(f"{given} given, but not where to keep the collection", "Add --at DIR.")
@@ -75,10 +75,10 @@ def check_exists(place: Path) -> None:
 
 
 def targets(catalog: Catalog, places: Iterable[Path]) -> list[Target]:
-    """The roots to scan, added to the catalog if they are new; only inside a transaction.
+    """The roots to scan, added to the catalog if new; must be called in a transaction.
 
-    A folder inside a known root is scanned as a part of it, and a folder around a known root replaces it, so that no
-    file is listed twice. Shards, lists and region stores are always roots of their own.
+    A folder inside a known root is scanned as a part of it, and a folder that contains a known root replaces it, so
+    that no file is listed twice. Shards, lists and region stores are always separate roots.
     """
     found: list[Target] = []
     for place in sorted(set(places), key=lambda place: len(place.parts)):

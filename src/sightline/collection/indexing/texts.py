@@ -1,4 +1,4 @@
-"""Files of texts: one text a line, plain or as JSON."""
+"""Text files with one text per line, plain or as JSON."""
 
 import hashlib
 import json
@@ -18,15 +18,15 @@ TEXT_SUFFIXES = frozenset({".jsonl", ".txt"})
 
 
 def text_hash(text: str) -> bytes:
-    """Hash that identifies a text."""
+    """The hash that identifies a text."""
     return hashlib.blake2b(text.encode(), digest_size=32).digest()
 
 
 def scan_texts(catalog: Catalog, root: int, path: Path, *, prune: bool = False) -> FolderScan:
     """Compare the lines of a file with the catalog.
 
-    The file is read at every run; only new texts are encoded. A text with an id is identified by it wherever it is in
-    the file, one without by its line. If the file cannot be read, its texts are kept, unless `prune` is set.
+    The file is read at every run; only new texts are encoded. A text with an id is identified by the id, wherever it
+    is in the file; one without, by its line. If the file cannot be read, its texts are kept, unless `prune` is set.
     """
     try:
         work = list(_lines(root, path))

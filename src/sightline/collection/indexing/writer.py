@@ -1,6 +1,6 @@
 """Write changes to a collection in an order that is safe against crashes.
 
-Vectors are written before the rows that refer to them, and deleted after them. So a crash leaves at worst vectors
+Vectors are written before the rows that refer to them, and deleted after them. At worst, a crash leaves vectors
 without a row, which the next writer deletes.
 """
 
@@ -18,14 +18,14 @@ from sightline.collection.remote.notes import build_notes
 from sightline.stores.base import AnnotatedStore, Store
 
 _NOT_ENCODED = "the model returned NaN or infinite numbers for it"
-_WORTH_COMPACTING = 4  # when a fourth as many items as remain were deleted
+_WORTH_COMPACTING = 4  # compact when deleted items exceed a quarter of the remaining ones
 
 
 @dataclass(slots=True)
 class EncodedBatch:
-    """What is written in one transaction: new contents with their vectors, and the files that were read.
+    """The contents of one transaction: new contents with their vectors, and the files that were read.
 
-    truncated: how many of the contents are texts longer than the model reads.
+    truncated: how many of the contents are texts that exceed the model's input length.
     """
 
     contents: list[tuple[Sequence[Facts], Encoded]] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Writer:
         self._annotated = store if isinstance(store, AnnotatedStore) else None
 
     def mark_missing(self, rows: Iterable[Row]) -> None:
-        """Mark rows whose files are missing; a new file with the content of one counts as that file, moved."""
+        """Mark rows whose files are missing; a new file with the same content counts as that file, moved."""
         for row in rows:
             self._missing[row.id] = row
             if row.content is not None:
@@ -72,7 +72,7 @@ class Writer:
         self.report.truncated += batch.truncated
 
     def finish(self) -> None:
-        """Delete missing files, and the contents that no file has any more."""
+        """Delete missing files, and the contents that no longer have a file."""
         with self.catalog.transaction():
             self.catalog.delete_files(self._missing)
             unused = self.catalog.delete_unused()
@@ -86,7 +86,7 @@ class Writer:
             self.store.compact()
 
     def _add(self, ids: Sequence[int], encoded: Encoded) -> None:
-        """Add new contents to the store, with notes from the catalog if other machines search it."""
+        """Add new contents to the store, with notes from the catalog if other machines search the store."""
         numbers = np.array(ids, dtype=np.int64)
         if self._annotated is None:
             self.store.add(numbers, encoded)
@@ -134,8 +134,8 @@ class Writer:
 def repair(catalog: Catalog, store: Store) -> None:
     """Make catalog and store consistent after a crash or damage.
 
-    Vectors without a row are deleted, and their ids never used again. Rows without vectors, which only damage to the
-    store can leave, are deleted with their files, so that these are read again.
+    Vectors without a row are deleted, and their ids are never reused. Rows without vectors, which can only result from
+    damage to the store, are deleted with their files, so that these are read again.
     """
     known, stored = np.array(catalog.ids(), dtype=np.int64), store.ids()
     surplus, lost = np.setdiff1d(stored, known), np.setdiff1d(known, stored)

@@ -1,7 +1,7 @@
 """Open collections whose vectors are on a Milvus server, by URL.
 
-The machine that indexes has the catalog; others read notes of it from the store. The manifest of the collection is in
-the description of the store.
+The indexing machine has the catalog; others read notes from the store. The manifest of the collection is in the
+description of the store.
 """
 
 import json
@@ -22,7 +22,7 @@ STORE_COLUMNS: Columns = {
     "low_path": "text",
     "files": "number",
 }
-"""Columns that the servers can filter by; `low_path` is `path` in lower case, `files` the number of an item's files."""
+"""Columns that servers can filter by; `low_path` is `path` in lower case, `files` the number of an item's files."""
 
 
 def open_remote(url: str) -> tuple[Manifest, MilvusStore]:
@@ -35,7 +35,7 @@ def open_remote(url: str) -> tuple[Manifest, MilvusStore]:
 
 
 def open_remote_to_write(at: Path, manifest: Manifest) -> MilvusStore:
-    """Open the store of the collection in a folder, created if missing; one of another collection is refused."""
+    """Open the store of a collection, creating it if missing; a store that belongs to another collection is refused."""
     address = parse_address(manifest.store)
     existing = _manifest_at(address)
     if existing is not None and existing.owner != manifest.owner:
@@ -49,7 +49,7 @@ def open_remote_to_write(at: Path, manifest: Manifest) -> MilvusStore:
 
 
 def _manifest_at(address: Address) -> Manifest | None:
-    """Manifest of the collection in a store; None if there is no store."""
+    """The manifest of the collection in a store; None if there is no store."""
     server = Server(address, READING)
     try:
         text = read_description(server, address.name)
@@ -67,6 +67,6 @@ def _manifest_at(address: Address) -> Manifest | None:
 
 
 def _as_made(address: Address, manifest: Manifest) -> Address:
-    """An address with the options that the store was created with; only the consistency can change."""
+    """An address with the options that the store was created with; only the consistency can differ."""
     made = parse_address(manifest.store)
     return replace(address, index=made.index, partition=made.partition)

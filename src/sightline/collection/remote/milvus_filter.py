@@ -1,7 +1,7 @@
 """Translate a filter to Milvus, as far as possible, so that the servers do the filtering.
 
-Milvus 2.3 has no NULL: columns hold a placeholder for unknown values, which every test excludes, as SQL does. What
-Milvus cannot express, such as `like '%beach%'`, passes everything: the filter is then not exact, and the caller filters
+Milvus 2.3 has no NULL: unknown values are stored as placeholders, which every test excludes, as SQL does. What
+Milvus cannot express, such as `like '%beach%'`, passes everything: the filter is then inexact, and the caller filters
 the results again.
 """
 
@@ -24,7 +24,7 @@ UNKNOWN: dict[str, str | float] = {
 """Placeholders for unknown values, by column."""
 
 OF_CONTENTS = frozenset({"id", "taken", "width", "height", "latitude", "longitude", "text"})
-"""Columns that are the same for all files of an item."""
+"""Columns that have the same value for all files of an item."""
 
 OF_FILES = frozenset({"path", "folder", "name", "modified", "size"})
 
@@ -42,9 +42,9 @@ _CANNOT_SAY = Pushed("", False)
 
 
 def pushed(node: Node, columns: frozenset[str], wanted: bool = True) -> Pushed:
-    """Translate a filter or, if not `wanted`, its negation.
+    """Translate a filter or, if `wanted` is False, its negation.
 
-    columns: those that can be trusted; a test of another passes everything.
+    columns: the columns available; a test of any other column passes everything.
     """
     if isinstance(node, Negated):
         return pushed(node.part, columns, not wanted)
@@ -78,7 +78,7 @@ def _unknown(column: str, wanted: bool) -> Pushed:
 
 
 def _like(test: Test, wanted: bool) -> Pushed:
-    """SQLite takes a letter for its capital, so the column that is all small letters is asked; only for beginnings."""
+    """Translate `like` for prefixes only, on the lower-case column, because LIKE in SQLite ignores case."""
     pattern = str(test.values[0])
     start = pattern.split("%")[0].split("_")[0]
     is_exact = pattern == f"{start}%"
@@ -101,7 +101,7 @@ def _compared(test: Test, wanted: bool) -> Pushed:
 
 
 def _one(column: str, kind: ColumnKind, sign: Sign, value: Value) -> str:
-    """A comparison with a value; a date is compared as exactly as it is written."""
+    """A comparison with a value; dates are compared at the precision given."""
     if kind != "date" or sign in ("<", ">="):
         return f"{column} {_milvus(sign)} {_written(value)}"
     if sign in ("=", "!="):
@@ -110,13 +110,13 @@ def _one(column: str, kind: ColumnKind, sign: Sign, value: Value) -> str:
 
 
 def _beginning(column: str, start: str, wanted: bool) -> str:
-    """Texts that begin like this, or those that do not."""
+    """The texts with this prefix, or those without it."""
     first, after = _written(start), _written(_after(start))
     return f"{column} >= {first} and {column} < {after}" if wanted else f"{column} < {first} or {column} >= {after}"
 
 
 def _after(start: str) -> str:
-    """What comes right after all texts that begin like this one, which ends in ASCII."""
+    """The smallest string greater than every string with this prefix, which must end in an ASCII character."""
     return start[:-1] + chr(ord(start[-1]) + 1)
 
 
@@ -133,7 +133,7 @@ def _can_be_written(column: str, value: Value) -> bool:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text means the same in quotes, whatever the server makes of escapes."""
+    """Whether a text needs no escaping when quoted."""
     return text.isprintable() and not set(text) & set("\\\"'")
 
 

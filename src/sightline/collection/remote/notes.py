@@ -1,4 +1,4 @@
-"""Notes of items for a store on a server, so that machines without the catalog can show and filter them."""
+"""Notes on items in a store on a server, so that machines without the catalog can show and filter them."""
 
 import base64
 import json
@@ -12,14 +12,14 @@ from sightline.collection.remote.milvus_filter import UNKNOWN
 from sightline.collection.remote.partitions import partition_key
 from sightline.stores.base import Note, Partition
 
-_LONGEST = 15_000  # characters of a text that are kept: 60,000 bytes at most
+_LONGEST = 15_000  # characters of a text to keep: at most 60,000 bytes
 _ROOM = 60_000  # bytes of a note
 _VALUES = ", ".join(sql for _, sql in STORED_COLUMNS.values())
 _ABOUT = "c.hash, f.root, f.raw, f.line, f.key, f.size, f.mtime_ns"
 
 
 def build_notes(catalog: Catalog, ids: Sequence[int], partition: Partition | None) -> list[Note]:
-    """Notes of items, in their order. Every item has a file."""
+    """Build the notes of items, in order. Every item must have a file."""
     roots = {number: _text(os.fsencode(root)) for number, root in catalog.roots().items()}
     rows: dict[int, list[tuple[Any, ...]]] = {id: [] for id in ids}
     query = f"SELECT {_VALUES}, {_ABOUT} FROM files f JOIN contents c ON c.id = f.content WHERE c.id IN"
@@ -48,7 +48,7 @@ def _file(roots: Mapping[int, str], row: tuple[Any, ...]) -> list[Any]:
 
 
 def _text(raw: bytes) -> str:
-    """Bytes of a path in base64."""
+    """The bytes of a path in base64."""
     return base64.b64encode(raw).decode("ascii")
 
 

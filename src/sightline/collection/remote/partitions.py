@@ -8,18 +8,18 @@ from sightline.stores.base import Partition
 _DIGITS: dict[Partition, int] = {"year": 4, "month": 7}
 _FROM: tuple[Sign, ...] = ("=", ">=", ">")
 _TO: tuple[Sign, ...] = ("=", "<=", "<")
-_MOST = 400  # keys that are listed in a filter
+_MOST = 400  # keys listed in one filter
 
 
 def partition_key(columns: Mapping[str, str | float], partition: Partition | None) -> str:
-    """Partition key of an item: when it was taken, or its top folder; empty if unknown."""
+    """The partition key of an item: its year or month, or its top folder; empty if unknown."""
     if partition == "folder":
         return _topmost(str(columns["folder"]))
     return "" if partition is None else str(columns["taken"])[: _DIGITS[partition]]
 
 
 def partition_keys_for(node: Node, partition: Partition | None) -> list[str] | None:
-    """Keys of all partitions that can hold items with one file that match a filter; None if that may be any.
+    """The keys of all partitions that may contain single-file matches of a filter; None if any partition may.
 
     >>> from sightline.collection.catalog.where import parse_where
     >>> partition_keys_for(parse_where("taken >= '2021-11' and taken < '2022-02' and width > 9"), "month")
@@ -39,7 +39,7 @@ def partition_keys_for(node: Node, partition: Partition | None) -> list[str] | N
 
 
 def _necessary(node: Node) -> Iterator[Test]:
-    """The tests that everything which matches the filter passes."""
+    """The tests that every match of the filter must pass."""
     if isinstance(node, Test):
         yield node
     elif isinstance(node, Joined) and node.word == "and":

@@ -1,7 +1,7 @@
 """Indexing on a Ray cluster: workers read and encode blocks of files, and this process writes the results.
 
-Blocks come back in the order in which they were sent, so items get the same ids as on one machine. If a worker is lost,
-Ray runs its unfinished blocks again elsewhere.
+Blocks are returned in the order they were sent, so items get the same ids as on one machine. If a worker is lost,
+Ray reruns its unfinished blocks elsewhere.
 """
 
 import contextlib
@@ -35,24 +35,24 @@ from sightline.registry.loader import load, locate
 from sightline.retrieval.query import ItemKind
 
 RAY = "ray"
-"""The cluster that this machine belongs to, or else all CPUs of this machine."""
+"""The cluster that this machine belongs to, or else all of its own CPUs."""
 
 _CLIENT = "ray://"
 _BLOCK: dict[ItemKind, int] = {"images": 64, "texts": 2048}
-_AHEAD = 2  # blocks that are sent for each that can be worked on
+_AHEAD = 2  # blocks sent per block that can be processed at once
 _HASH = np.dtype("V32")
 _Hashes = npt.NDArray[np.void]
 _models: dict[str, Model] = {}
 
 
 def check_workers(workers: str) -> None:
-    """Raise an error unless this names workers."""
+    """Raise an error if this is not a valid `workers` value."""
     if workers != RAY and not workers.startswith(_CLIENT):
         raise CollectionError(f"unknown workers {workers!r}", f"Give {RAY}, or {_CLIENT}HOST:PORT.")
 
 
 def folder_of(given: str | Path | Model, opened: Model) -> Path:
-    """Folder of a model, which is copied to the workers."""
+    """The folder of a model, which is copied to the workers."""
     if opened.folder:
         return opened.folder
     if isinstance(given, str | Path):
@@ -72,7 +72,7 @@ def encode_on_ray(
 ) -> None:
     """Read all files and encode new contents on a cluster, write the results, then delete missing files.
 
-    model: its folder and sha256. known: the hashes of all contents so far; those that are encoded are added.
+    model: its folder and sha256. known: hashes of all contents so far; new ones are added.
     """
     with commit_queue(writer) as commits:
         if work:
@@ -90,7 +90,7 @@ def encode_on_ray(
 
 @contextmanager
 def _joined(workers: str) -> Iterator[Any]:
-    """The ray module, connected to the workers: as the caller connected it, or else by their name."""
+    """The ray module, connected to the workers: by the caller's existing connection, or else by address."""
     ray = _library()
     if ray.is_initialized():
         yield ray
@@ -118,7 +118,7 @@ def _library() -> ModuleType:
 def _blocks(
     ray: Any, work: Sequence[PendingFile], kind: ItemKind, model: tuple[Path, str], known: Iterable[bytes]
 ) -> Generator[EncodedBatch, None, None]:
-    """The encoded blocks, in order; a few more than the workers can handle at once are queued."""
+    """The encoded blocks, in order; a few more than the workers can process at once are queued."""
     folder, sha256 = model
     shares = _shares(ray, folder)
     task = ray.remote(encode_block).options(max_retries=-1, scheduling_strategy="SPREAD", **shares)
@@ -139,14 +139,14 @@ def _blocks(
 
 
 def _shares(ray: Any, folder: Path) -> dict[str, Any]:
-    """Resources for one block: a GPU for a checkpoint, if the cluster has any, or else a CPU core."""
+    """Resources per block: a GPU for a checkpoint if the cluster has any, or else a CPU core."""
     if (folder / CHECKPOINT_FILE).is_file() and ray.cluster_resources().get("GPU", 0) >= 1:
-        return {"num_gpus": 1, "max_calls": 0}  # 0: its process stays, and the model in it
+        return {"num_gpus": 1, "max_calls": 0}  # 0: keep the process and its loaded model
     return {"num_cpus": 1}
 
 
 def _room(ray: Any, shares: dict[str, Any]) -> int:
-    """Number of blocks that the cluster can handle at once."""
+    """The number of blocks that the cluster can process at once."""
     resource = "GPU" if "num_gpus" in shares else "CPU"
     return max(1, int(ray.cluster_resources().get(resource, 1)))
 
@@ -166,7 +166,7 @@ def _received(ray: Any, sent: Any) -> EncodedBatch:
 
 
 def _counted(block: EncodedBatch, report: Report) -> EncodedBatch:
-    """A block without files that disappeared; an error if a file exists here but not on the worker."""
+    """A block without the files that disappeared; raises an error if a file exists here but not on the worker."""
     gone = [outcome for outcome in block.files if outcome.gone]
     for outcome in gone:
         if outcome.found.where.exists():
@@ -182,7 +182,7 @@ def _counted(block: EncodedBatch, report: Report) -> EncodedBatch:
 def encode_block(
     folder: str, sha256: str, packed: list[Any], kind: ItemKind, block: list[PendingFile], known: _Hashes
 ) -> EncodedBatch:
-    """Read files and encode new contents; runs on a worker."""
+    """Read files and encode new contents on a worker."""
     if sha256 not in _models:
         _models[sha256] = load(_place_of(folder, sha256, packed)).with_threads(1)
     model = _models[sha256]
@@ -193,7 +193,7 @@ def encode_block(
 
 
 class Hashes:
-    """A sorted array of hashes, shared by the processes of a machine."""
+    """A sorted array of hashes, shared by all processes on a machine."""
 
     def __init__(self, ordered: _Hashes) -> None:
         self._ordered = ordered
@@ -205,12 +205,12 @@ class Hashes:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    """The files of a model, by their paths below its folder."""
+    """The files of a model, by relative path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def _place_of(folder: str, sha256: str, packed: list[Any]) -> Path:
-    """Folder of a model on a worker: the same path if the model is there, or else a copy in the cache."""
+    """The folder of a model on a worker: the same path if the model is there, or else a copy in the cache."""
     copy = cache_folder() / "models" / sha256
     if is_model_at(folder, sha256):
         return Path(folder)
@@ -219,7 +219,7 @@ def _place_of(folder: str, sha256: str, packed: list[Any]) -> Path:
         for name, data in _library().get(packed[0]).items():
             (draft / name).parent.mkdir(parents=True, exist_ok=True)
             (draft / name).write_bytes(data)
-        with contextlib.suppress(OSError):  # another process of this machine was quicker
+        with contextlib.suppress(OSError):  # another process was faster
             draft.rename(copy)
         shutil.rmtree(draft, ignore_errors=True)
     return copy

@@ -26,11 +26,11 @@ from sightline.stores.base import Ids, Store
 from sightline.stores.milvus import MilvusStore
 from sightline.stores.milvus_schema import PARTITION_KEY
 
-_FEW = 4_096  # ids that are named in a filter
+_FEW = 4_096  # ids listed in one filter
 
 
 class SharedCatalog(Catalog):
-    """A catalog in memory of the requested items of a store, read from their notes each time."""
+    """An in-memory catalog of the requested items of a store, whose notes are read on each request."""
 
     def __init__(self, store: MilvusStore) -> None:
         super().__init__(Path("/"), empty_catalog())
@@ -46,22 +46,22 @@ class SharedCatalog(Catalog):
         return found
 
     def items(self, ids: Sequence[int]) -> dict[int, Item]:
-        """The items of these ids, with all their files; ids that are not in the store are left out."""
+        """The items with these ids and all their files; ids that are not in the store are left out."""
         with self._known(self.store.notes(np.array(ids, dtype=np.int64)), ids):
             return super().items(ids)
 
     def hash_of(self, id: int) -> bytes | None:
-        """Hash of the content with an id."""
+        """The hash of the content with this id."""
         with self._known(self.store.notes(np.array([id], dtype=np.int64)), [id]):
             return super().hash_of(id)
 
     def hashes_of(self, ids: Sequence[int]) -> dict[int, bytes]:
-        """What tells the contents of these ids from all others."""
+        """The hashes of the contents with these ids."""
         with self._known(self.store.notes(np.array(ids, dtype=np.int64)), ids):
             return super().hashes_of(ids)
 
     def files(self, status: Status | None = None) -> list[File]:
-        """Every file; only the machine that indexes knows of broken ones."""
+        """Every file; broken ones are known only on the indexing machine."""
         with self._reading:
             self.everything()
             return super().files(status)
@@ -73,10 +73,10 @@ class SharedCatalog(Catalog):
             return self.connection
 
     def narrowed(self, store: Store, where: str) -> tuple[Store, Ids | None]:
-        """The store with the filter applied by its servers; or, if they cannot, the ids that match.
+        """A view of the store that the server filters; or, if it cannot, the store and the matching ids.
 
-        An item matches if one of its files does. Milvus has the columns of one file only, so the few items with several
-        are filtered here.
+        An item matches if one of its files does. Milvus stores the columns of one file per item, so the few items with
+        several files are filtered here.
         """
         node = parse_where(where)
         one = pushed(node, OF_CONTENTS | OF_FILES)
@@ -93,12 +93,12 @@ class SharedCatalog(Catalog):
         return self.store, self._passing(self.store.notes_where(f"({single}) or ({multiple})"), where)
 
     def ids_where(self, where: str) -> Ids:
-        """The ids of the items that have a file for which a filter holds, in ascending order."""
+        """The ids of the items with a file that matches a filter, in ascending order."""
         store, ids = self.narrowed(self.store, where)
         return store.ids() if ids is None else ids
 
     def _passing(self, notes: Mapping[int, Mapping[str, Any]], where: str) -> Ids:
-        """The items that match a filter in SQL."""
+        """The ids of the items that match a filter in SQL."""
         sql, values = to_sql(parse_where(where))
         ids, found = list(notes), set[int]()
         with self._known(notes, ()):
@@ -109,7 +109,7 @@ class SharedCatalog(Catalog):
 
     @contextmanager
     def _known(self, notes: Mapping[int, Mapping[str, Any]], ids: Iterable[int]) -> Iterator[None]:
-        """Replace the rows of these ids in the tables by what the notes say, until the block ends."""
+        """Replace the rows of these ids in the tables with the notes, until the block ends."""
         with self._reading:
             with self.transaction():
                 self.delete_contents({*ids, *notes})

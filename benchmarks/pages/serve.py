@@ -29,15 +29,16 @@ def page(text: str, result: dict[str, Any]) -> str:
 
 
 def _runs(runs: list[dict[str, Any]]) -> str:
-    rows = []
+    rows, most = [], max(run["rerank"] for run in runs)
     for run in runs:
         asked = f"rerank {run['rerank']}" if run["rerank"] else "no rerank"
-        others = f", while {run['other_clients']} others do the opposite" if run["other_clients"] else ""
+        theirs = "do not rerank" if run["rerank"] else f"rerank {most}"
+        others = f", while {run['other_clients']} others {theirs}" if run["other_clients"] else ""
         rows.append(
             [f"{asked} ({run['clients']}{others})", f"{run['queries_per_second']:.0f}", f"{run['p50_ms']:.0f}",
              f"{run['p99_ms']:.0f}", f"{run['errors']}", f"{run['memory_growth']:.1%}"]
         )  # fmt: skip
-    return table(["clients ask for", "answers a second", "p50 ms", "p99 ms", "errors", "memory growth"], rows)
+    return table(["search (clients)", "responses/s", "p50 ms", "p99 ms", "errors", "memory growth"], rows)
 
 
 def main() -> None:

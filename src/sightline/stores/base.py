@@ -1,4 +1,4 @@
-"""The interface of a store of vectors, whichever engine is behind it."""
+"""The interface of vector stores, common to all engines."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class PaddedVectors(NamedTuple):
 
 
 class QuantizedRows(NamedTuple):
-    """Vectors of some items, quantised as a rule, item after item without padding.
+    """Vectors of some items, usually quantised, concatenated without padding.
 
     values: int8 or float32 [n, width]. scales: float32 [n], the factor for each vector. lengths: [items], the number of
     vectors of each item.
@@ -63,9 +63,9 @@ class Stats:
 
 
 class Note(NamedTuple):
-    """What is stored of an item besides its vectors, so that machines without its catalog can show and filter it.
+    """Data stored with an item besides its vectors, so that machines without the catalog can show and filter it.
 
-    partition_key: the partition that it belongs to. columns: a value for each of the store's. about: as JSON.
+    partition_key: the item's partition. columns: values of the store's columns. about: everything else, as JSON.
     """
 
     partition_key: str
@@ -74,11 +74,11 @@ class Note(NamedTuple):
 
 
 class Store(Protocol):
-    """Stores the vectors of items by id, and finds the nearest.
+    """Stores the vectors of items by id, and finds nearest neighbours.
 
-    Ids are integers from 0, assigned by the caller and never used twice. Changes are visible to the next search of the
-    same store, and on disk once `flush` has returned. After a crash a store is as it was at the last flush or later,
-    never with half an item.
+    Ids are integers from 0, assigned by the caller and never reused. Changes are visible to the next search of the
+    same store, and on disk once `flush` has returned. After a crash, a store is in the state of the last flush or a
+    later one, and never contains a partial item.
     """
 
     @property
@@ -87,7 +87,7 @@ class Store(Protocol):
         ...
 
     def add(self, ids: Ids, encoded: Encoded) -> None:
-        """Add items; an id that exists already is an error, and then nothing is added."""
+        """Add items; raises an error and adds nothing if an id already exists."""
         ...
 
     def delete(self, ids: Ids) -> None:
@@ -101,9 +101,9 @@ class Store(Protocol):
     def search(self, vectors: Float32Array, k: int, where: Ids | None = None) -> Neighbors:
         """Find the k items with the highest cosine to each of the vectors [queries, dim].
 
-        Of equal cosines, the lower id comes first.
+        Ties are ordered by id, lowest first.
 
-        where: search only these ids. They are filtered before the ranking, so there are k results if enough pass.
+        where: search only these ids. The filter is applied before ranking, so there are k results if enough items pass.
         """
         ...
 
@@ -112,9 +112,9 @@ class Store(Protocol):
         ...
 
     def rows(self, ids: Ids, part: Part, first: int | None = None) -> QuantizedRows:
-        """Fragments or states of items as `fetch` returns them, but still quantised, which is several times faster.
+        """Fragments or states of items like `fetch`, but still quantised, which is several times faster.
 
-        first: only the first so many of each item.
+        first: return at most this many vectors per item.
         """
         ...
 
@@ -123,7 +123,7 @@ class Store(Protocol):
         ...
 
     def refresh(self) -> bool:
-        """Pick up what another process has written since; False if there was nothing."""
+        """Load what another process has written since; False if nothing has changed."""
         ...
 
     def compact(self) -> None:
@@ -141,7 +141,7 @@ class Store(Protocol):
 
 @runtime_checkable
 class AnnotatedStore(Store, Protocol):
-    """A store that is also searched by machines without the catalog: it has a note for each item."""
+    """A store with a note for each item, so that machines without the catalog can search it."""
 
     @property
     def partition(self) -> Partition | None:
@@ -149,7 +149,7 @@ class AnnotatedStore(Store, Protocol):
         ...
 
     def add(self, ids: Ids, encoded: Encoded, notes: Sequence[Note] | None = None) -> None:
-        """Add items, with a note each."""
+        """Add items, each with a note."""
         ...
 
     def annotate(self, ids: Ids, notes: Sequence[Note]) -> None:

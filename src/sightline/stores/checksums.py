@@ -1,4 +1,4 @@
-"""Checksums for each block of a file, so that a damaged block is found when it is first read.
+"""Checksums for each block of a file, to detect a damaged block when it is first read.
 
 A block's checksum is the sum of its 64-bit words times fixed odd weights, modulo 2**64. Any change of a single word
 changes it. NumPy computes it several times faster than CRC-32, for scattered blocks as well as for a whole file.
@@ -20,8 +20,8 @@ BLOCK = 4096
 
 UInt64Array = npt.NDArray[np.uint64]
 
-_BLOCKS = 128  # checked at once, so that they stay in the CPU cache
-_EMPTY = 0x9E3779B97F4A7C15  # checksum of zeros: a file of zeros does not vouch for another
+_BLOCKS = 128  # blocks checked at once, so that they stay in the CPU cache
+_EMPTY = 0x9E3779B97F4A7C15  # checksum of zeros: nonzero, so that a zeroed checksum file never matches zeroed data
 
 
 def checksums(data: bytes | memoryview | UInt8Array) -> UInt64Array:
@@ -32,16 +32,16 @@ def checksums(data: bytes | memoryview | UInt8Array) -> UInt64Array:
 
 
 def checksum(data: bytes) -> int:
-    """Checksum of up to a block of data; the length counts."""
+    """The checksum of at most one block of data; it depends on the length."""
     padded = data.ljust(BLOCK, b"\0")
     return (int(checksums(padded)[0]) + len(data)) % 2**64
 
 
 class BlockChecksums:
-    """The checksums of a file that grows: those of whole blocks in a file of their own, that of the rest in memory.
+    """Checksums of an append-only file: those of whole blocks in a separate file, that of the remainder in memory.
 
-    path: the file of checksums. data: the open file that they are of. size: its bytes that count. tail: the checksum
-    of what comes after the last whole block.
+    path: the checksum file. data: the open data file. size: number of valid bytes in it. tail: the checksum of the
+    bytes after the last whole block.
     """
 
     def __init__(self, path: Path, data: int, size: int, tail: int, *, write: bool, new: bool = False) -> None:
@@ -59,7 +59,7 @@ class BlockChecksums:
             self._rest = self._read_rest()
 
     def extend(self, data: bytes) -> None:
-        """Take over data that was appended to the file."""
+        """Update the checksums for data appended to the file."""
         self._is_synced = False
         rest = self._rest + data
         whole = len(rest) // BLOCK * BLOCK
@@ -73,7 +73,7 @@ class BlockChecksums:
         self._checked = new
 
     def cut(self, size: int) -> None:
-        """Forget what comes after `size` bytes."""
+        """Drop everything after `size` bytes."""
         self.size = size
         os.ftruncate(self._file, 8 * (size // BLOCK))
         self._rest = self._read_rest()
@@ -82,12 +82,12 @@ class BlockChecksums:
 
     @property
     def are_checked(self) -> bool:
-        """Whether every block was found to be as it was written."""
+        """Whether every block has been verified."""
         self._are_checked = self._are_checked or bool(self._checked.all())
         return self._are_checked
 
     def unchecked(self, first: Int64Array, last: Int64Array) -> Int64Array:
-        """Blocks in some ranges [n], from first to last, that were not checked yet; in ascending order."""
+        """The blocks in the ranges `first` to `last` [n] that have not been verified yet, in ascending order."""
         reach = int((last - first).max(initial=0))
         if reach <= 1:
             is_left = ~(self._checked[first] & self._checked[last])
@@ -98,7 +98,7 @@ class BlockChecksums:
         return np.unique(blocks[~self._checked[blocks]])
 
     def damaged(self, data: UInt8Array, blocks: Int64Array | None = None) -> Int64Array:
-        """Which of some blocks, or of all, do not have their checksums; those checked before are not read again.
+        """The blocks, of these or of all, that do not match their checksums; verified blocks are not read again.
 
         data: all bytes of the file.
         """
@@ -123,18 +123,18 @@ class BlockChecksums:
         return bad
 
     def sync(self) -> None:
-        """Wait until the checksums are on disk."""
+        """Sync the checksums to disk."""
         if not self._is_synced:
             os.fsync(self._file)
             self._is_synced = True
 
     def close(self) -> None:
-        """Close the file of checksums."""
+        """Close the checksum file."""
         os.close(self._file)
         self._file = -1
 
     def _known(self, blocks: Int64Array) -> UInt64Array:
-        """Stored checksums of some whole blocks; 0 where the file was cut off."""
+        """The stored checksums of some whole blocks; 0 where the file is truncated."""
         size = os.fstat(self._file).st_size // 8 * 8
         if len(self._stored) != size // 8:
             buffer = mmap.mmap(self._file, size, access=mmap.ACCESS_READ) if size else b""
@@ -156,7 +156,7 @@ def _write_at(handle: int, data: bytes, offset: int) -> None:
 
 
 def _weights(count: int) -> UInt64Array:
-    """Odd 64-bit numbers by SplitMix64, the same on every machine."""
+    """Odd 64-bit numbers from SplitMix64, the same on every machine."""
     state, found = 0, []
     for _ in range(count):
         state = (state + _EMPTY) % 2**64

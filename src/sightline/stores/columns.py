@@ -1,4 +1,4 @@
-"""Files of fixed-size records that only grow, read through memory maps and checked against their checksums."""
+"""Append-only files of fixed-size records, read through memory maps and verified by checksums."""
 
 import mmap
 import os
@@ -13,15 +13,15 @@ from sightline.errors import DamagedStoreError
 from sightline.files import open_regular
 from sightline.stores.checksums import BLOCK, BlockChecksums, checksum
 
-_AT_ONCE = 16 << 20  # bytes read at a time to make checksums
+_AT_ONCE = 16 << 20  # bytes read at a time to compute checksums
 
 
 class Column:
-    """A file of `count` records of one dtype, such as `np.dtype((np.float16, 512))`. What comes after them is ignored.
+    """A file of `count` records of one dtype, such as `np.dtype((np.float16, 512))`. Any bytes after them are ignored.
 
-    The file stays open, so that it can be read to the end even after another process has replaced it.
+    The file stays open, so that it can still be read after another process has replaced it.
 
-    tail: the checksum of what comes after the last whole block; None in a store that was made without checksums.
+    tail: the checksum of the bytes after the last whole block; None in a store without checksums.
     """
 
     def __init__(
@@ -56,22 +56,22 @@ class Column:
 
     @property
     def bytes(self) -> int:
-        """Size of the records."""
+        """Size of the records in bytes."""
         return self.count * self.dtype.itemsize
 
     @property
     def tail(self) -> int | None:
-        """Checksum of what comes after the last whole block; None without checksums."""
+        """The checksum of the bytes after the last whole block; None without checksums."""
         return None if self._checksums is None else self._checksums.tail
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Device and inode: the same for everyone who has the file open, even after it was replaced."""
+        """Device and inode, which identify the open file even after it was replaced."""
         found = os.fstat(self._file)
         return found.st_dev, found.st_ino
 
     def append(self, records: npt.NDArray[Any]) -> None:
-        """Write records [n, …] after the last one; they count once all are written."""
+        """Append records [n, …]; they are valid once all are written."""
         self._is_synced = False
         data = records.astype(self.dtype.base, copy=False).tobytes()
         left, offset = memoryview(data), self.bytes
@@ -83,25 +83,25 @@ class Column:
         self.count += len(records)
 
     def cut(self, count: int) -> None:
-        """Go back to `count` records, and remove what was written after them."""
+        """Truncate the file to `count` records."""
         self.count = count
         os.ftruncate(self._file, self.bytes)
         if self._checksums is not None:
             self._checksums.cut(self.bytes)
 
     def add_checksums(self) -> None:
-        """Make checksums of all records, in a store that was made without them."""
+        """Compute the checksums of all records, in a store created without them."""
         made = BlockChecksums(checksums_path(self.path), self._file, 0, checksum(b""), write=True, new=True)
         for start in range(0, self.bytes, _AT_ONCE):
             made.extend(os.pread(self._file, min(_AT_ONCE, self.bytes - start), start))
         self._checksums = made
 
     def view(self, places: Int64Array | slice | None = None) -> npt.NDArray[Any]:
-        """All records, as a read-only array that is read from the file as it is looked at.
+        """All records as a read-only, memory-mapped array.
 
-        places: only these records are checked, because the caller looks at no others; None checks none.
+        places: records to verify, which must include all that the caller reads; None verifies none.
         """
-        self._check_size()  # reading beyond the end of a mapped file would end the process
+        self._check_size()  # reading beyond the end of a mapped file would kill the process
         shown = self._map
         if shown is None or len(shown) != self.count:
             buffer = mmap.mmap(self._file, self.bytes, access=mmap.ACCESS_READ) if self.bytes else b""
@@ -111,14 +111,14 @@ class Column:
         return shown
 
     def take(self, places: Int64Array) -> npt.NDArray[Any]:
-        """Copy some records, after checking them; as bytes, which takes a quarter of the time that fields would."""
+        """Copy some records after verifying them; copying them as bytes is four times as fast as by field."""
         shown = self.view(places)
         as_bytes = shown.view(np.uint8).reshape(len(shown), self.dtype.itemsize)
         taken: npt.NDArray[Any] = np.take(as_bytes, places, axis=0).view(self.dtype)[:, 0]
         return taken
 
     def damaged(self) -> Int64Array:
-        """Places of all records that touch a damaged block, in ascending order; none without checksums."""
+        """Positions of all records that overlap a damaged block, in ascending order; empty without checksums."""
         if self._checksums is None:
             return np.zeros(0, dtype=np.int64)
         blocks = self._checksums.damaged(_bytes_of(self.view()))
@@ -127,7 +127,7 @@ class Column:
         return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *ranges]))
 
     def sync(self) -> None:
-        """Wait until what was appended is on disk."""
+        """Sync appended records to disk."""
         if not self._is_synced:
             os.fsync(self._file)
             self._is_synced = True
@@ -135,7 +135,7 @@ class Column:
             self._checksums.sync()
 
     def close(self) -> None:
-        """Close the files; arrays that were given out stay readable."""
+        """Close the files; arrays returned earlier stay readable."""
         self._map = None
         os.close(self._file)
         self._file = -1
@@ -148,7 +148,7 @@ class Column:
             raise DamagedStoreError(f"{self.path}: {size} bytes, but {self.bytes} were written")
 
     def _check(self, records: npt.NDArray[Any], places: Int64Array | slice) -> None:
-        """Raise an error if one of some records is not what was written."""
+        """Raise an error if any of these records is damaged."""
         if self._checksums is None or self._checksums.are_checked:
             return
         blocks = None
@@ -161,7 +161,7 @@ class Column:
 
 
 def checksums_path(path: Path) -> Path:
-    """File of the checksums of a column: `ids-sums.0` for `ids.0`."""
+    """The path of a column's checksum file: `ids-sums.0` for `ids.0`."""
     return path.with_name(f"{path.stem}-sums{path.suffix}")
 
 

@@ -1,4 +1,4 @@
-"""All files of a local store between one `compact` and the next."""
+"""The files of a local store between two calls of `compact`."""
 
 import contextlib
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from sightline.stores.sign_codes import code_bytes
 
 
 class Generation:
-    """The columns of a store, row by row: ids, embeddings and codes, and where the vectors of other parts end.
+    """The columns of a store, row by row: ids, embeddings, codes, and the end offsets of the vectors of other parts.
 
-    Deleted rows are listed by number in a column of their own. Whatever is read is checked first.
+    The numbers of deleted rows are in a separate column. Everything is verified before it is read.
     """
 
     def __init__(self, folder: Path, head: Head, *, write: bool, new: bool = False) -> None:
@@ -45,25 +45,25 @@ class Generation:
 
     @classmethod
     def new(cls, folder: Path, shape: Shape, number: int) -> "Generation":
-        """Begin an empty generation, in the place of one that was begun but never finished."""
+        """Create an empty generation, replacing an unfinished one."""
         return cls(folder, Head(FORMAT, shape, number, {}), write=True, new=True)
 
     def embeddings(self, rows: Ids | slice) -> Float16Array:
-        """Embeddings of all rows [all rows, dim]; only those that will be looked at, `rows`, are checked."""
+        """Embeddings of all rows [all rows, dim]; only `rows`, those that will be read, are verified."""
         return self._columns["embeddings"].view(rows)
 
     def codes(self, rows: Ids | slice) -> UInt8Array:
-        """Sign codes of all rows [all rows, bytes]; only those that will be looked at, `rows`, are checked."""
+        """Sign codes of all rows [all rows, bytes]; only `rows`, those that will be read, are verified."""
         return self._columns["codes"].view(rows)
 
     @property
     def ids(self) -> Ids:
-        """Id of every row [rows]."""
+        """The id of every row [rows]."""
         return self._columns["ids"].view(slice(None))
 
     @property
     def deleted(self) -> Ids:
-        """Rows that were deleted, in the order in which they were."""
+        """Deleted rows, in order of deletion."""
         rows: Ids = self._columns["deleted"].view(slice(None))
         if len(rows) and not 0 <= rows.min() <= rows.max() < self._columns["ids"].count:
             raise DamagedStoreError(f"{self._columns['deleted'].path}: damaged: it lists rows that do not exist")
@@ -71,16 +71,16 @@ class Generation:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Device and inode of the file of embeddings."""
+        """Device and inode of the embeddings file."""
         return self._columns["embeddings"].identity
 
     @property
     def bytes(self) -> int:
-        """Size of all records."""
+        """Size of all records in bytes."""
         return sum(column.bytes for column in self._columns.values())
 
     def append(self, packed: Packed) -> None:
-        """Add items as the next rows; if the disk fails, none of them."""
+        """Append items as the next rows; adds none of them if a write fails."""
         columns: dict[str, npt.NDArray[Any]] = {
             "ids": packed.ids,
             "embeddings": packed.embeddings,
@@ -92,11 +92,11 @@ class Generation:
         self._write(columns)
 
     def delete(self, rows: Ids) -> None:
-        """List rows as deleted."""
+        """Mark rows as deleted."""
         self._write({"deleted": rows})
 
     def select(self, rows: Ids) -> Packed:
-        """Copy some rows as they are."""
+        """Copy some rows in their stored form."""
         lengths = np.zeros(len(rows), dtype=np.int64)
         parts = {}
         for name in kept_parts(self.shape):
@@ -120,21 +120,21 @@ class Generation:
         return PaddedVectors(padded, mask)
 
     def rows(self, rows: Ids, part: Part, first: int | None) -> QuantizedRows:
-        """Copy one part of some rows as it is, of each row at most the first so many vectors."""
+        """Copy one part of some rows in its stored form, at most the first `first` vectors of each row."""
         places, lengths = self._places(rows, first)
         records = self._columns[part].take(places)
         return QuantizedRows(records["values"], records["scale"], lengths)
 
     def head(self) -> Head:
-        """The head that makes everything written so far valid."""
+        """The head that describes everything written so far."""
         counts = {name: column.count for name, column in self._columns.items()}
         tails = {name: column.tail for name, column in self._columns.items() if column.tail is not None}
         return Head(FORMAT if tails else 1, self.shape, self.number, counts, tails or None)
 
     def damaged_rows(self) -> Ids:
-        """Rows with a damaged embedding, code, fragment or state; every byte is read.
+        """Rows with a damaged embedding, code, fragment or state; reads every byte.
 
-        Damage to the other columns, without which no row can be read, raises a `DamagedStoreError`.
+        Damage to any other column, without which no row can be read, raises a `DamagedStoreError`.
         """
         rows = [self._columns[name].damaged() for name in ("embeddings", "codes")]
         for name in ("ids", "deleted", "ends"):
@@ -146,7 +146,7 @@ class Generation:
         return np.unique(np.concatenate(rows))
 
     def sync(self) -> None:
-        """Wait until everything written so far, and the names of the files, are on the disk."""
+        """Sync everything written so far, including the file names, to disk."""
         for column in self._columns.values():
             column.sync()
         sync_folder(self.folder)
@@ -157,9 +157,9 @@ class Generation:
             column.close()
 
     def _places(self, rows: Ids, first: int | None = None) -> tuple[Ids, Ids]:
-        """Places of the vectors of some rows in the columns of parts, end to end, and the number of each row.
+        """Positions of the vectors of some rows in the columns of parts, concatenated, and the count of each row.
 
-        first: at most so many of each row.
+        first: at most this many vectors per row.
         """
         column = self._columns["ends"]
         ends = column.view(slice(None))
@@ -186,7 +186,7 @@ class Generation:
 
 
 def remove_others(folder: Path, head: Head) -> None:
-    """Delete the files of generations other than the head's; those that cannot be deleted are left for next time."""
+    """Delete the files of all generations but the head's; files that cannot be deleted are left for next time."""
     for name in _layout(head.shape):
         for path in [*folder.glob(f"{name}.*"), *folder.glob(f"{name}-sums.*")]:
             if path.suffix != f".{head.generation}":
@@ -195,13 +195,13 @@ def remove_others(folder: Path, head: Head) -> None:
 
 
 def next_number(folder: Path) -> int:
-    """Number for a generation in a folder whose head cannot be read: higher than those of all files there."""
+    """A generation number for a folder whose head cannot be read: higher than that of any file there."""
     numbers = [int(path.suffix[1:]) for path in folder.glob("*.*") if path.suffix[1:].isdecimal()]
     return max(numbers, default=-1) + 1
 
 
 def _check_counts(folder: Path, head: Head, layout: Mapping[str, npt.DTypeLike]) -> None:
-    """Refuse a head in which columns of the same rows have different lengths, or columns are missing."""
+    """Refuse a head with missing columns, or with columns of different lengths for the same rows."""
     rows = {head.counts.get(name, -1) for name in ("ids", "embeddings", "codes", "ends") if name in layout}
     names = layout.keys() - (head.counts.keys() if head.tails is None else head.tails.keys() & head.counts.keys())
     if len(rows) > 1 or names:

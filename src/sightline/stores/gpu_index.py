@@ -1,7 +1,7 @@
-"""A copy of a local store's embeddings on a GPU, which is searched exactly.
+"""A copy of a local store's embeddings on a GPU for exact search.
 
 Stores that have the same file open share one copy. If the file has grown when a store is opened or refreshed, as in a
-server whose collection is being indexed, only the new rows are sent.
+server whose collection is being indexed, only the new rows are copied.
 """
 
 import logging
@@ -26,12 +26,12 @@ _log = logging.getLogger(__name__)
 
 DEVICE = "cuda"
 INT8_ROWS = 1_000_000
-"""Rows from which a scan of an int8 copy is faster; see docs/performance.md."""
-_LEFT = 10  # a tenth of the free memory is left to others
+"""Number of rows from which scanning an int8 copy is faster; see docs/performance.md."""
+_LEFT = 10  # keep a tenth of the free memory free
 
 
 class GpuIndex:
-    """Searches the live rows of a store on a GPU; until they were sent there in the background, the CPU searches."""
+    """Searches the live rows of a store on a GPU, once they have been copied there in the background."""
 
     def __init__(self, files: Generation, row_index: RowIndex) -> None:
         self._row_index = row_index
@@ -44,17 +44,17 @@ class GpuIndex:
 
     @property
     def is_ready(self) -> bool:
-        """Whether searches go to the GPU."""
+        """Whether the copy on the GPU is complete."""
         return self._scan is not None
 
     def wait(self) -> None:
-        """Wait until everything was sent, or sending failed."""
+        """Wait until copying has finished or failed."""
         self._sending.join()
 
     def search(self, queries: Float32Array, k: int, rows: Ids | None) -> Neighbors | None:
-        """Find the k best for each of the queries [queries, dim] among some live rows [n], or, with None, all of them.
+        """Find the k best for each of the queries [queries, dim] among some live rows [n], or among all if None.
 
-        The result equals that of an exact search on the CPU. None: the embeddings are not on the GPU.
+        The result equals that of an exact search on the CPU. Returns None if the embeddings are not on the GPU.
         """
         scan = self._scan
         if scan is None:
@@ -76,21 +76,21 @@ class GpuIndex:
             scan = self._sent.up_to(self._files.embeddings(slice(None)))
             self._live = torch.from_numpy(self._row_index.is_live.copy()).to(DEVICE)
             self._scan = scan
-        except OSError:  # the files were closed by a refresh, which sends the new ones
+        except OSError:  # a refresh closed the files, and copies the new ones
             return
-        except (StoreError, RuntimeError, ImportError) as error:  # ImportError: torch came without Triton
+        except (StoreError, RuntimeError, ImportError) as error:  # ImportError: torch was installed without Triton
             _log.warning("searching on the CPU: %s", str(error))
 
 
 class _Sent:
-    """The embeddings of one file that were sent to the GPU."""
+    """The embeddings of one file on the GPU."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._scan: Scan | None = None
 
     def up_to(self, embeddings: Float16Array) -> "Scan":
-        """All of the embeddings [rows, dim] so far, and perhaps some that come later."""
+        """A scan of at least these embeddings [rows, dim], after copying those that are missing."""
         from sightline.kernels.scan import Scan
 
         with self._lock:
@@ -106,18 +106,18 @@ _looking = threading.Lock()
 
 
 def _sent_of(files: Generation) -> _Sent:
-    """The shared copy of a store's file, kept as long as a store uses it.
+    """The shared copy of a store's file, kept as long as any store uses it.
 
-    Each of them has the file open, so no other file can get its inode.
+    Every such store has the file open, so no other file can get its inode.
     """
     with _looking:
         return _all_sent.setdefault(files.identity, _Sent())
 
 
 def _dtype_for(embeddings: Float16Array) -> "Dtype":
-    """How to scan embeddings [rows, dim]: many rows in int8, which is up to twice as fast, if there is room for both.
+    """The dtype to scan embeddings [rows, dim] with: for many rows int8, up to twice as fast, if both copies fit.
 
-    The result is the same. Embeddings that would not leave a tenth of the GPU's free memory free are refused.
+    The result is the same. Raises an error if less than a tenth of the GPU's free memory would remain free.
     """
     from sightline.kernels.scan import bytes_of
 

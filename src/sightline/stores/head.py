@@ -1,4 +1,4 @@
-"""The small file that says which records of a local store are valid; anything else in its folder is ignored."""
+"""The head of a local store: a small file that says which records are valid. Anything else in the folder is ignored."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from sightline.files import read_regular, write_atomic
 from sightline.stores.base import Shape
 
 FORMAT = 2
-"""Format 1 had no checksums; it is read, and becomes format 2 when it is next written to."""
+"""Format 1 had no checksums; it can be read, and is upgraded to format 2 on the next write."""
 
 HEAD_FILE = "head.json"
 _LARGEST = 1 << 20
@@ -24,9 +24,9 @@ _AGAIN = "Delete that folder of vectors and index again."
 class Head:
     """The state of a store at one flush.
 
-    generation: which files hold it; `compact` begins the next.
-    counts: how many records of each file are valid, by the file's name.
-    tails: the checksum of what comes after the last whole block of each file; None in format 1.
+    generation: the number of the current files; `compact` starts the next.
+    counts: the number of valid records in each file, by file name.
+    tails: the checksum of the bytes after the last whole block of each file; None in format 1.
     """
 
     format: int
@@ -37,7 +37,7 @@ class Head:
 
 
 def read_head(folder: Path) -> Head | None:
-    """Read the head of a store's folder; None if there is none yet."""
+    """Read the head in a store's folder; None if there is none yet."""
     path = folder / HEAD_FILE
     try:
         data = json.loads(read_regular(path, _LARGEST))
@@ -60,13 +60,13 @@ def read_head(folder: Path) -> Head | None:
 
 
 def write_head(folder: Path, head: Head) -> None:
-    """Replace the head: after a crash there is the old one or the new one."""
+    """Replace the head atomically: after a crash, either the old or the new one exists."""
     data = settings.plain(head)
     write_atomic(folder / HEAD_FILE, json.dumps({**data, "checksum": _digest(data)}))
 
 
 def check_shape(folder: Path, head: Head, shape: Shape) -> None:
-    """Refuse a store whose vectors have other dimensions than those that will be added or searched for."""
+    """Refuse a store whose dimensions differ from those expected."""
     if head.shape != shape:
         raise StoreError(
             f"{folder}: holds vectors of {head.shape}, not of {shape}",

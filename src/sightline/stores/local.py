@@ -1,17 +1,17 @@
-"""A store in a local folder: nothing to install or start, and safe against crashes, power cuts and damaged files.
+"""A store in a local folder: no server needed, and safe against crashes, power cuts and damaged files.
 
-    head.json       how many records of each file are valid, and which generation of files
-    ids.0           one id a row, in the order in which items were added
-    embeddings.0    float16, one vector a row
-    codes.0         the signs of the embedding, one bit a number
-    ends.0          where a row's fragments and states end
-    fragments.0     int8 with a scale, one record a fragment
-    states.0        int8 with a scale, one record a state
-    deleted.0       rows that were deleted
+    head.json       the number of valid records in each file, and the generation of the files
+    ids.0           one id per row, in the order items were added
+    embeddings.0    float16, one vector per row
+    codes.0         the signs of the embedding, one bit per dimension
+    ends.0          where the fragments and states of a row end
+    fragments.0     int8 with a scale, one record per fragment
+    states.0        int8 with a scale, one record per state
+    deleted.0       deleted rows
     ids-sums.0 …    checksums of each block of 4096 bytes of the file
 
-Files only grow. `flush` syncs them and then replaces the head; after a crash, the store is as the last head says.
-`compact` writes a new generation of files and then replaces the head. Every block is checked when it is first read.
+Files are append-only. `flush` syncs them and then replaces the head; after a crash, the last head determines the state.
+`compact` writes a new generation of files and then replaces the head. Every block is verified when it is first read.
 """
 
 import contextlib
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 LOCK_FILE = "lock"
 DAMAGE_FILE = "damaged"
-"""Exists where a reader has found damage, so that the next writer checks everything."""
+"""Created when a reader finds damage, so that the next writer checks everything."""
 
-_ROWS = 4096  # copied at once by `compact`
-_TRIES = 10  # to open files before `compact` in another process replaces them
+_ROWS = 4096  # rows copied at once by `compact`
+_TRIES = 10  # attempts to open files, which `compact` in another process may replace
 
 
 class LocalStore:
-    """Keeps vectors in a folder. One process at a time writes; any number of others read what it last flushed.
+    """Keeps vectors in a folder. One process at a time writes; any number of others read what was last flushed.
 
     Several threads may search at once, but not while another adds, deletes, compacts or refreshes.
     """
@@ -66,7 +66,7 @@ class LocalStore:
     ) -> "LocalStore":
         """Open the store in a folder; for writing, it is created if missing.
 
-        Whatever a crashed process wrote after its last flush is ignored, and removed by the next writer.
+        Anything a crashed process wrote after its last flush is ignored, and removed by the next writer.
 
         prefer_gpu: keep a copy of the embeddings on a GPU, if there is one; for stores that are searched often.
         """
@@ -84,7 +84,7 @@ class LocalStore:
 
     @staticmethod
     def reset(folder: Path, shape: Shape) -> None:
-        """Replace a store that cannot be opened by an empty one."""
+        """Replace a store that cannot be opened with an empty one."""
         with _disk_errors(folder):
             lock = _locked(folder)
             try:
@@ -106,9 +106,9 @@ class LocalStore:
         return len(self._row_index)
 
     def add(self, ids: Ids, encoded: Encoded) -> None:
-        """Add items; an id that exists already is an error, and then nothing is added.
+        """Add items; raises an error and adds nothing if an id already exists.
 
-        Embeddings are scaled to unit length and rounded to float16, fragments and states to 127 steps either way.
+        Embeddings are scaled to unit length and rounded to float16; fragments and states are quantised to int8.
         """
         self._check_writable()
         packed = pack(ids, encoded, self.shape)
@@ -133,10 +133,10 @@ class LocalStore:
         return self._row_index.ids()
 
     def search(self, vectors: Float32Array, k: int, where: Ids | None = None) -> Neighbors:
-        """Find the k items with the highest cosine to each of the vectors [queries, dim]; in a tie, lower ids first.
+        """Find the k items with the highest cosine to each of the vectors [queries, dim]; ties go to the lower id.
 
-        where: search only these ids. They are filtered before the ranking, so there are k results if enough pass.
-        Scores are exact cosines of the vectors as stored, also if sign codes chose the candidates.
+        where: search only these ids. The filter is applied before ranking, so there are k results if enough items pass.
+        Scores are exact cosines of the stored vectors, even if sign codes chose the candidates.
         """
         self._check_open()
         queries = unit(vectors, self.shape.embedding)
@@ -154,16 +154,16 @@ class LocalStore:
             return self._files.part(self._rows_with(ids, part), part)
 
     def rows(self, ids: Ids, part: Part, first: int | None = None) -> QuantizedRows:
-        """Fragments or states of items as `fetch` returns them, but still quantised, which is several times faster.
+        """Fragments or states of items like `fetch`, but still quantised, which is several times faster.
 
-        first: only the first so many of each item.
+        first: return at most this many vectors per item.
         """
         check_rows(part, first)
         with _remember_damage(self._folder):
             return self._files.rows(self._rows_with(ids, part), part, first)
 
     def flush(self) -> None:
-        """Make all changes so far survive a crash, and visible to readers that open or refresh."""
+        """Make all changes so far survive a crash, and visible to readers that open or refresh the store."""
         self._check_writable()
         head = self._files.head()
         if head == self._flushed:
@@ -174,7 +174,7 @@ class LocalStore:
         self._flushed = head
 
     def refresh(self) -> bool:
-        """Pick up what the writing process has flushed since; False if there was nothing."""
+        """Load what the writing process has flushed since; False if nothing has changed."""
         self._check_open()
         if self._lock is not None or read_head(self._folder) == self._flushed:
             return False
@@ -195,16 +195,16 @@ class LocalStore:
         self._rewrite(np.flatnonzero(self._row_index.is_live))
 
     def damaged_ids(self) -> Ids:
-        """Ids of items of which something is damaged, in ascending order; every byte is read.
+        """Ids of damaged items, in ascending order; reads every byte.
 
-        Damage that concerns all items raises a `DamagedStoreError`.
+        Damage that affects all items raises a `DamagedStoreError`.
         """
         self._check_open()
         rows = self._files.damaged_rows()
         return np.sort(self._row_index.row_ids[rows[self._row_index.is_live[rows]]])
 
     def drop_damaged(self) -> None:
-        """Delete the items of which something is damaged, by writing all others to new files."""
+        """Delete damaged items, by writing all others to new files."""
         self._check_writable()
         damaged = self._files.damaged_rows()
         if len(damaged):
@@ -217,7 +217,7 @@ class LocalStore:
         return (self._folder / DAMAGE_FILE).exists()
 
     def _rewrite(self, live: Ids) -> None:
-        """Copy some rows to a new generation of files, and go on with that."""
+        """Copy some rows to a new generation of files, and switch to it."""
         old = self._files
         with _disk_errors(self._folder):
             new = Generation.new(self._folder, self.shape, old.number + 1)
@@ -235,7 +235,7 @@ class LocalStore:
         remove_others(self._folder, self._flushed)
 
     def stats(self) -> Stats:
-        """Number of items, bytes on disk, and how a search without a filter works."""
+        """Number of items, bytes on disk, and the method of an unfiltered search."""
         self._check_open()
         way = "exact" if self._effort.is_exact(len(self)) else "signs, then exact"
         if self._device is not None and self._device.is_ready:
@@ -243,7 +243,7 @@ class LocalStore:
         return Stats(len(self), self._files.bytes, way)
 
     def close(self) -> None:
-        """Flush and close the files; closing twice does nothing."""
+        """Flush and close the files; closing twice is allowed."""
         if not self._is_open:
             return
         try:
@@ -257,7 +257,7 @@ class LocalStore:
                 self._lock.close()
 
     def _rows_with(self, ids: Ids, part: Part) -> Ids:
-        """Rows of ids, all of which must exist, in a store that has such a part."""
+        """The rows of ids, all of which must exist, in a store that must have this part."""
         self._check_open()
         if part != "embedding" and part not in kept_parts(self.shape):
             raise StoreError(f"{self._folder}: has no {part}", "Use a model that makes them, and index again.")
@@ -289,7 +289,7 @@ def _gpu_index(files: Generation, row_index: RowIndex) -> "GpuIndex | None":
 
 
 def _locked(folder: Path) -> FolderLock:
-    """Lock a folder for writing; it is created if missing."""
+    """Lock a folder for writing, creating it if missing."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = FolderLock(folder / LOCK_FILE)
     if not lock.acquire():
@@ -299,7 +299,7 @@ def _locked(folder: Path) -> FolderLock:
 
 
 def _open_files(folder: Path, shape: Shape) -> Generation:
-    """Open the files that the head names, for reading; if they are gone, there is a newer head."""
+    """Open the files of the current head for reading; if they are gone, retry with the newer head."""
     missing = DamagedStoreError(f"{folder}: files of the store are missing")
     for _ in range(_TRIES):
         head = read_head(folder)
@@ -316,7 +316,7 @@ def _open_files(folder: Path, shape: Shape) -> Generation:
 
 
 def _open_files_to_write(folder: Path, shape: Shape) -> Generation:
-    """Open or create the files of a store, cut back to its head, and remove what a crash left behind."""
+    """Open or create the files of a store, truncated to its head, and remove what a crash left behind."""
     head = read_head(folder)
     if head is None:
         files = Generation.new(folder, shape, 0)
@@ -328,7 +328,7 @@ def _open_files_to_write(folder: Path, shape: Shape) -> Generation:
             raise DamagedStoreError(f"{folder}: files of the store are missing") from error
         remove_others(folder, head)
         remove_drafts(folder)
-    if files.head() != head:  # new, or of a format without checksums
+    if files.head() != head:  # new, or in a format without checksums
         files.sync()
         write_head(folder, files.head())
     return files
@@ -336,7 +336,7 @@ def _open_files_to_write(folder: Path, shape: Shape) -> Generation:
 
 @contextmanager
 def _remember_damage(folder: Path) -> Iterator[None]:
-    """Leave a mark where damage is found, so that the next writer looks for it; does nothing without permission."""
+    """Record that damage was found, so that the next writer checks for it; does nothing without write permission."""
     try:
         yield
     except DamagedStoreError:
@@ -347,7 +347,7 @@ def _remember_damage(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _disk_errors(folder: Path) -> Iterator[None]:
-    """Turn errors of the file system into a `StoreError`."""
+    """Turn file system errors into a `StoreError`."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Search a local store: exactly if it is small, or else among candidates chosen by sign codes."""
+"""Search a local store: exactly if it is small, or else by ranking candidates that sign codes select."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from sightline.stores.ranking import nothing, top_k_rows
 from sightline.stores.row_index import RowIndex
 from sightline.stores.sign_codes import Codes, nearest_codes, sign_codes
 
-_FEW = 16  # copying one code takes as long as comparing so many
+_FEW = 16  # copying one code takes as long as comparing this many
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How many candidates a search compares exactly; the defaults come from docs/index-choice.md.
 
-    Up to `exact_up_to` items, all are compared. Beyond that, sign codes choose the candidates: at least `candidates`,
+    Up to `exact_up_to` items, all are compared. Beyond that, sign codes select the candidates: at least `candidates`,
     one in `items_per_candidate`, and `candidates_per_result` times k. Vectors with fewer than 512 dimensions have
     shorter codes, so they get proportionally more candidates.
     """
@@ -35,14 +35,14 @@ class Effort:
         return wanted * -(-512 // dim)
 
     def is_exact(self, items: int) -> bool:
-        """Whether so many items are searched exactly."""
+        """Whether this many items are searched exactly."""
         return items <= self.exact_up_to
 
 
 def search(
     files: Generation, row_index: RowIndex, queries: Float32Array, k: int, rows: Ids | None, effort: Effort
 ) -> Neighbors:
-    """Find the k best for each of the queries [queries, dim] among some live rows [n], or, with None, all of them."""
+    """Find the k best for each of the queries [queries, dim] among some live rows [n], or among all if None."""
     count = len(row_index) if rows is None else len(rows)
     if effort.is_exact(count):
         rows = np.flatnonzero(row_index.is_live) if rows is None else rows
@@ -58,7 +58,7 @@ def search(
 
 
 def _nearest(files: Generation, row_index: RowIndex, rows: Ids | None) -> Callable[[Codes, int], Ids]:
-    """A function that finds so many rows with the nearest codes; few rows among many are copied out first, once."""
+    """A function that finds the rows with the nearest codes; the codes of a small selection of rows are copied once."""
     if rows is not None and len(rows) * _FEW < row_index.rows:
         picked = np.take(files.codes(rows), rows, axis=0)
         return lambda code, want: rows[nearest_codes(picked, code, want)]
@@ -67,7 +67,7 @@ def _nearest(files: Generation, row_index: RowIndex, rows: Ids | None) -> Callab
 
 
 def _allowed(row_index: RowIndex, rows: Ids | None) -> BoolArray | None:
-    """Mask [rows] of the rows that may be found; None if all may."""
+    """Mask [rows] of the rows to search; None for all."""
     if rows is None:
         return None if len(row_index) == row_index.rows else row_index.is_live
     allowed = np.zeros(row_index.rows, dtype=np.bool_)

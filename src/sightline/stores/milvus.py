@@ -1,7 +1,7 @@
 """A store on a Milvus server: many machines can search it while one writes.
 
-An item is a row of the collection NAME: its id, its embedding, and, where its owner gives them, columns to filter by
-and a note of everything else. Its fragments and states are rows of NAME_parts. Parts are written before the row and
+An item is a row of the collection NAME: its id, its embedding and, if given, columns to filter by and a note with
+everything else. Its fragments and states are rows of NAME_parts. Parts are written before the row and
 deleted after it, so that no row ever lacks them. What the server has acknowledged is in its log and survives a crash.
 """
 
@@ -35,22 +35,22 @@ from sightline.stores.packing import Records, check_rows, checked_ids, kept_part
 from sightline.stores.ranking import nothing
 
 MOST = 16_384
-"""Results that Milvus gives at most."""
+"""The maximum number of results that Milvus returns."""
 
 READING, WRITING = 20.0, 300.0
-"""Seconds that a search, and a run that indexes, wait for a server that is away."""
+"""Seconds that searching and indexing wait for an unreachable server."""
 
-_IDS = 4_096  # in one filter
-_ITEMS = 512  # written at once
+_IDS = 4_096  # ids in one filter
+_ITEMS = 512  # items written at once
 _MARGIN = 16  # extra results, to detect ties
-_SLACK = 1e-5  # difference up to which Milvus may order two cosines either way
+_SLACK = 1e-5  # differences up to this may order two cosines either way in Milvus
 
 
 class MilvusStore:
-    """Keeps vectors on a server. Several threads may search one store at once; one process at a time writes.
+    """Keeps vectors on a server. Several threads can search a store at once; one process at a time writes.
 
-    Scores are the cosines of the embeddings as they are kept, rounded to float16 as in the local store, whatever index
-    found them. How many of the nearest an index finds depends on its effort; `flat` finds all of them.
+    Scores are the cosines of the stored embeddings, which are rounded to float16 as in the local store, whatever the
+    index. How many of the nearest items an index finds depends on its effort; `flat` finds all of them.
     """
 
     def __init__(self, server: Server, address: Address, shape: Shape, columns: Columns, write: bool) -> None:
@@ -70,7 +70,7 @@ class MilvusStore:
     ) -> "MilvusStore":
         """Open the store at an address; for writing, a missing store is created.
 
-        columns: what items can be filtered by. description: text that is kept with a new store.
+        columns: the columns to filter by. description: text to store with a new store.
         patience: seconds to wait for an unreachable server; by default long enough for a restart when writing.
         """
         columns = columns or {}
@@ -89,12 +89,12 @@ class MilvusStore:
 
     @property
     def shape(self) -> Shape:
-        """How wide its vectors are."""
+        """Dimensions of its vectors."""
         return self._shape
 
     @property
     def partition(self) -> Partition | None:
-        """What partitions the store, if anything does."""
+        """What the store is partitioned by, if anything."""
         return self.address.partition
 
     def where(self, filter: str) -> "MilvusStore":
@@ -104,10 +104,10 @@ class MilvusStore:
         return view
 
     def add(self, ids: Ids, encoded: Encoded, notes: Sequence[Note] | None = None) -> None:
-        """Add items; if an id exists already, that is an error and nothing is added.
+        """Add items; raises an error and adds nothing if an id already exists.
 
-        notes: what else to keep of each. Embeddings are scaled to unit length and rounded to float16, fragments and
-        states to 127 steps either way.
+        notes: further data on each item. Embeddings are scaled to unit length and rounded to float16; fragments and
+        states are quantised to int8.
         """
         self._check_writable()
         packed = pack(ids, encoded, self.shape)
@@ -136,7 +136,7 @@ class MilvusStore:
         self._upsert([{**row, **_noted(wanted[row[ID]])} for row in rows])
 
     def notes(self, ids: Ids) -> dict[int, Mapping[str, Any]]:
-        """The notes of items by id, without unknown ids."""
+        """The notes of items by id; unknown ids are left out."""
         return {row[ID]: row[NOTE] for row in self._rows_of(ids, (ID, NOTE))}
 
     def notes_where(self, filter: str) -> dict[int, Mapping[str, Any]]:
@@ -160,9 +160,9 @@ class MilvusStore:
         return np.sort(np.array([row[ID] for row in self._all("", (ID,))], dtype=np.int64))
 
     def search(self, vectors: Float32Array, k: int, where: Ids | None = None) -> Neighbors:
-        """Find the k items with the highest cosine to each of the vectors [queries, dim]; lower ids first in a tie.
+        """Find the k items with the highest cosine to each of the vectors [queries, dim]; ties go to the lower id.
 
-        where: only these ids. The filter comes before the ranking, so k results are found if there are so many.
+        where: search only these ids. The filter is applied before ranking, so there are k results if enough items pass.
         """
         self._check_open()
         queries = unit(vectors, self.shape.embedding)
@@ -177,7 +177,7 @@ class MilvusStore:
     def fetch(self, ids: Ids, part: Part) -> PaddedVectors:
         """The vectors of items, in the order of `ids`; an embedding is a part with one vector.
 
-        An unknown id is an error.
+        Raises an error for unknown ids.
         """
         if part == "embedding":
             rows = self._each(ids, (ID, EMBEDDING))
@@ -192,9 +192,9 @@ class MilvusStore:
         return PaddedVectors(padded, mask)
 
     def rows(self, ids: Ids, part: Part, first: int | None = None) -> QuantizedRows:
-        """Fragments or states of items as they are stored, which is much faster than `fetch`.
+        """Fragments or states of items in their stored form, which is much faster than `fetch`.
 
-        first: only the first so many of each item.
+        first: return at most this many vectors per item.
         """
         check_rows(part, first)
         records, lengths = self._records(ids, part)
@@ -206,30 +206,30 @@ class MilvusStore:
         self._check_writable()
 
     def refresh(self) -> bool:
-        """Do nothing: every search asks the server."""
+        """Do nothing: every search queries the server."""
         self._check_open()
         return False
 
     def compact(self) -> None:
-        """Have the server write what it holds in memory into segments, which it indexes and compacts by itself."""
+        """Make the server write its in-memory data to segments, which it indexes and compacts itself."""
         self._check_writable()
         for name in (parts_name(self.address.name), self.address.name):
             self._server.ask(lambda client, name=name: client.flush(name, timeout=self._server.timeout))  # type: ignore[misc]
 
     def stats(self) -> Stats:
-        """The number of items, the bytes of their embeddings, and the index."""
+        """Number of items, bytes of their embeddings, and the index."""
         self._check_open()
         (row,) = self._server.query(self.address.name, self._where, ("count(*)",), self.address.consistency)
         items = int(row["count(*)"])
         return Stats(items, 4 * items * self.shape.embedding, f"milvus, {self.address.index}")
 
     def close(self) -> None:
-        """Close the connection, also of its views; closing twice is allowed."""
+        """Close the connection, including that of its views; closing twice is allowed."""
         self._is_open = False
         self._server.close()
 
     def _search(self, queries: Float32Array, k: int, filter: str) -> Neighbors:
-        """The k best that pass a filter; more are fetched while the last ones tie with the k-th."""
+        """The k best that pass a filter; fetches more while the last results tie with the k-th."""
         limit = min(k + _MARGIN, MOST)
         while True:
             found = self._nearest(queries, limit, filter)
@@ -240,7 +240,7 @@ class MilvusStore:
             limit = min(4 * limit, MOST)
 
     def _nearest(self, queries: Float32Array, limit: int, filter: str) -> Neighbors:
-        """What Milvus finds, reordered by cosines computed here, which do not depend on the server."""
+        """The results from Milvus, reranked by cosines computed here, so that they do not depend on the server."""
         index = INDEXES[self.address.index]
         answers = self._server.ask(
             lambda client: client.search(
@@ -265,7 +265,7 @@ class MilvusStore:
         return found
 
     def _records(self, ids: Ids, part: Part) -> tuple[list[Records], Ids]:
-        """The records of a part of each item, and how many each has."""
+        """The records of a part of each item, and the number of records per item."""
         if part not in kept_parts(self.shape):
             raise StoreError(f"{self.address}: has no {part}", "Use a model that makes them, and index again.")
         lengths = np.array([row[LENGTH] for row in self._each(ids, (ID, LENGTH))], dtype=np.int64)
@@ -279,7 +279,7 @@ class MilvusStore:
         return records, lengths
 
     def _each(self, ids: Ids, fields: tuple[str, ...]) -> list[dict[str, Any]]:
-        """One row per id, in order; a missing id is an error."""
+        """One row per id, in order; raises an error for a missing id."""
         found = {row[ID]: row for row in self._rows_of(ids, fields)}
         for id in checked_ids(ids).tolist():
             if id not in found:
@@ -327,7 +327,7 @@ def _both(one: str, other: str) -> str:
 
 
 def _better(one: Neighbors, other: Neighbors, k: int) -> Neighbors:
-    """The k best of two answers."""
+    """The k best of two results."""
     ids, scores = np.hstack([one.ids, other.ids]), np.hstack([one.scores, other.scores])
     order = np.lexsort((ids, -scores), axis=1)[:, :k]
     return Neighbors(np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1))

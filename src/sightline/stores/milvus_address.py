@@ -2,11 +2,11 @@
 
     milvus://HOST:PORT/NAME?index=hnsw&consistency=Session&partition=year
 
-index: how vectors are searched, one of `INDEXES`. It is set when the store is created.
-consistency: what a search sees of what others have just written: Strong, Session, Bounded or Eventually.
-partition: year or month of taking, or folder; a filter by it then reads only some partitions.
+index: the type of index, one of `INDEXES`. It is set when the store is created.
+consistency: which recent writes of others a search sees: Strong, Session, Bounded or Eventually.
+partition: year, month (of capture) or folder; a filter by it then reads only some partitions.
 
-A user and password, or an API key, do not belong in the URL, which is stored in files: set `MILVUS_TOKEN`.
+Do not put a user and password or an API key in the URL, which is stored in files: set `MILVUS_TOKEN`.
 """
 
 import re
@@ -29,9 +29,9 @@ _HOW = "Write milvus://HOST:PORT/NAME; a name has letters, digits and _ and begi
 class IndexType:
     """A kind of Milvus index: how it is built, and the effort of a search.
 
-    effort: the parameter that says how many vectors a search looks at, the least it is, and how many times the
-    number of results; none for an index that looks at all of them.
-    most: the highest value that Milvus takes for it.
+    effort: the parameter for the number of vectors that a search examines, its minimum, and its multiple of the
+    number of results; None for an index that examines all vectors.
+    most: the maximum that Milvus accepts for it.
     """
 
     kind: str
@@ -40,11 +40,11 @@ class IndexType:
     most: int = 32_768
 
     def building(self, dim: int) -> dict[str, Any]:
-        """The parameters to build it with, for vectors of so many numbers: a product quantiser cuts them evenly."""
+        """Build parameters for vectors of this dimension; a product quantiser requires a divisor of it."""
         return self.build | ({"m": gcd(self.build["m"], dim)} if "m" in self.build else {})
 
     def search(self, limit: int) -> dict[str, Any]:
-        """The parameters of a search for so many results."""
+        """Search parameters for this number of results."""
         if self.effort is None:
             return {}
         name, least, times = self.effort
@@ -59,13 +59,13 @@ INDEXES: dict[str, IndexType] = {
     "scann": IndexType("SCANN", {"nlist": 1024}, ("nprobe", 64, 0), 1024),
     "diskann": IndexType("DISKANN", {}, ("search_list", 128, 2), 16_384),
 }
-"""`hnsw` keeps whole vectors in memory; `ivf-sq8`, `scann` and `ivf-pq` a fourth to a thirty-second of them;
+"""`hnsw` keeps full vectors in memory; `ivf-sq8`, `scann` and `ivf-pq` keep 1/4 to 1/32 of their size;
 `diskann` keeps them on the servers' disks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The parts of such a URL."""
+    """A parsed Milvus URL."""
 
     host: str
     port: int
@@ -82,12 +82,12 @@ class Address:
 
 
 def is_address(text: object) -> bool:
-    """Whether this names a Milvus store, not a folder; also if it was parsed as a path."""
+    """Whether this is the URL of a Milvus store rather than a folder, even if it was converted to a path."""
     return str(text).startswith(f"{SCHEME}:/")
 
 
 def parse_address(url: str) -> Address:
-    """Parse a URL.
+    """Parse the URL of a Milvus store.
 
     >>> parse_address("milvus://vectors.example.org/photos?index=diskann").port
     19530

@@ -1,4 +1,4 @@
-"""Fragments and states in Milvus: packed as in the local store, base64-encoded, in pieces that are fetched by key.
+"""Fragments and states in Milvus: packed as in the local store, base64-encoded, in pieces fetched by key.
 
 They have their own collection, so that the searched rows stay small, and are read only for candidates. They are in
 Milvus rather than in object storage so that another machine needs only one address.
@@ -15,15 +15,15 @@ from sightline.stores.milvus_schema import KEY, NOWHERE, PIECE
 from sightline.stores.milvus_server import Server
 from sightline.stores.packing import Packed, Records, kept_parts, record_type
 
-_PIECE = 48_000  # bytes, which are 64,000 characters
-_PIECES = 64  # of a part of an item, at most
+_PIECE = 48_000  # bytes, or 64,000 characters in base64
+_PIECES = 64  # the most per part of an item
 _PARTS = ("fragments", "states")
 _DATA = "base64"
-_AT_ONCE = 16 * 2**20  # characters in one request; servers take 64 MB
+_AT_ONCE = 16 * 2**20  # characters per request; servers accept 64 MB
 
 
 def piece_rows(packed: Packed) -> Iterator[list[dict[str, Any]]]:
-    """The rows of the parts of items, in batches that fit into a request."""
+    """The rows for the parts of items, in batches that fit into a request."""
     batch, size = list[dict[str, Any]](), 0
     for name, records in packed.parts.items():
         starts = np.cumsum(packed.lengths) - packed.lengths
@@ -41,9 +41,9 @@ def piece_rows(packed: Packed) -> Iterator[list[dict[str, Any]]]:
 def read(
     server: Server, collection: str, ids: Ids, lengths: Ids, part: str, width: int, consistency: str
 ) -> list[Records]:
-    """The records of a part of each of some items [n] that have so many vectors [n] each.
+    """The records of a part of each item, given the ids [n] and the numbers of vectors [n].
 
-    Records of items deleted meanwhile may be missing.
+    Records of items that are being deleted may be missing.
     """
     record = record_type(width)
     keys = [
@@ -60,7 +60,7 @@ def read(
 
 
 def keys_of(lengths: Mapping[int, int], shape: Shape) -> list[int]:
-    """The keys of all pieces of some items, by id, that have so many vectors each."""
+    """The keys of all pieces of items, given the number of vectors by id."""
     return [
         key
         for part, width in kept_parts(shape).items()

@@ -1,4 +1,4 @@
-"""The Milvus schema: a searchable row per item, and rows of fragments and states that are only fetched."""
+"""The Milvus schema: a searchable row per item, and rows for fragments and states, which are only fetched."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from pymilvus import CollectionSchema
 
 Columns = Mapping[str, Literal["text", "number"]]
-"""What can be filtered by, besides the id: columns of texts and of numbers."""
+"""The columns to filter by, besides the id, and their types."""
 
 ID, EMBEDDING, LENGTH, NOTE = "id", "embedding", "length", "note"
-PARTITION_KEY = "shelf"  # the name that existing stores have
+PARTITION_KEY = "shelf"  # the name in existing stores
 KEY, PIECE, NOWHERE = "key", "piece", "nowhere"
 LONGEST = 65_535
-"""Bytes of a text that Milvus keeps at most."""
+"""The maximum size of a text in Milvus, in bytes."""
 
 _PARTITIONS = 64
 
 
 def parts_name(name: str) -> str:
-    """The collection that holds the fragments and states of the items of another."""
+    """The name of the collection for the fragments and states of items."""
     return f"{name}_parts"
 
 
 def make(server: Server, address: Address, shape: Shape, columns: Columns, description: str) -> None:
-    """Create the missing collections of a store, the searched one last."""
+    """Create the missing collections of a store; the searched one is created last."""
     index, client = INDEXES[address.index], client_package().MilvusClient
     params = client.prepare_index_params()
     params.add_index(NOWHERE, index_type="FLAT", metric_type="L2", params={})
@@ -60,7 +60,7 @@ def read_description(server: Server, name: str) -> str | None:
 
 
 def load(server: Server, name: str) -> None:
-    """Load a store into the servers' memory, unless it is loaded."""
+    """Load a store into the servers' memory if it is not loaded."""
     for own in (parts_name(name), name):
         server.ask(lambda client, own=own: client.load_collection(own, timeout=server.timeout))  # type: ignore[misc]
 
@@ -84,7 +84,7 @@ def _items_schema(address: Address, shape: Shape, columns: Columns, description:
 
 
 def _parts_schema() -> "CollectionSchema":
-    """Rows of pieces. Milvus requires a vector in every row, so these have an unused one.
+    """Schema for rows of pieces. Milvus requires a vector in every row, so these have an unused one.
 
     A piece is JSON because pymilvus checks every character of a text field before sending.
     """
@@ -98,6 +98,6 @@ def _parts_schema() -> "CollectionSchema":
 
 
 def check_columns(columns: Columns) -> None:
-    """Refuse columns with a name that the store uses itself."""
+    """Refuse columns with reserved names."""
     if taken := columns.keys() & {ID, EMBEDDING, LENGTH, PARTITION_KEY, NOTE}:
         raise StoreError(f"a column may not be called {min(taken)}")

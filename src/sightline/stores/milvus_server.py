@@ -1,4 +1,4 @@
-"""Calls to a Milvus server, repeated while it is busy, starting or unreachable."""
+"""Calls to a Milvus server, retried while it is busy, starting or unreachable."""
 
 import logging
 import os
@@ -17,16 +17,16 @@ T = TypeVar("T")
 TOKEN = "MILVUS_TOKEN"
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 _CALL_SECONDS = 60.0
-_AT_ONCE = 8_192  # rows of a page; Milvus gives at most 16,384
+_AT_ONCE = 8_192  # rows per page; Milvus returns at most 16,384
 _NOT_READY = {1, 2, 4, 5, 8, 101, 201, *range(400, 700), *range(900, 1000)}
-"""Codes by which Milvus says that it cannot answer yet: it is starting, busy, or has lost one of its nodes."""
+"""Error codes of a server that is not ready: it is starting, busy, or has lost a node."""
 
 
 class Server:
-    """A connection to a server. Calls that fail because it is unreachable are repeated, waiting longer each time.
+    """A connection to a server. Calls that fail because it is unreachable are retried with increasing delays.
 
-    patience: seconds after which to give up. All calls are idempotent, so they can be repeated even if the server died
-    after it had done the work.
+    patience: seconds after which to give up. All calls are idempotent, so they can be retried even if the server
+    crashed after completing one.
     """
 
     def __init__(self, address: Address, patience: float) -> None:
@@ -35,7 +35,7 @@ class Server:
         self._client: MilvusClient | None = None
 
     def query(self, name: str, filter: str, fields: Sequence[str], consistency: str) -> list[dict[str, Any]]:
-        """The fields of the rows of a collection that pass a filter: at most as many as Milvus gives at once."""
+        """The given fields of the rows of a collection that pass a filter, up to the limit of one Milvus request."""
         return self.ask(
             lambda client: list(
                 client.query(
@@ -45,11 +45,11 @@ class Server:
         )
 
     def query_all(self, name: str, filter: str, fields: Sequence[str], consistency: str) -> list[dict[str, Any]]:
-        """The fields of all rows that pass a filter, however many, in the order of their keys."""
+        """The given fields of all rows that pass a filter, without a limit, ordered by key."""
         return self.ask(lambda client: _everything(client, name, filter, list(fields), self.timeout, consistency))
 
     def upsert(self, name: str, rows: list[dict[str, Any]]) -> None:
-        """Write rows in place of those with the same keys; once this returns the server has them in its log."""
+        """Insert or replace rows by key; once this returns, the server has them in its log."""
         self.ask(lambda client: client.upsert(name, rows, timeout=self.timeout))
 
     def delete(self, name: str, filter: str) -> None:
@@ -57,7 +57,7 @@ class Server:
         self.ask(lambda client: client.delete(name, filter=filter, timeout=self.timeout))
 
     def ask(self, call: Callable[["MilvusClient"], T]) -> T:
-        """Make a call; repeat until it succeeds or `patience` runs out."""
+        """Make a call, retrying until it succeeds or `patience` runs out."""
         give_up, wait = time.monotonic() + self.patience, _FIRST_WAIT
         while True:
             try:
@@ -89,7 +89,7 @@ class Server:
 
 
 def client_package() -> Any:
-    """The pymilvus module, which takes a second to import and may be missing."""
+    """Import pymilvus, which takes a second and may not be installed."""
     try:
         import pymilvus
     except ImportError as error:
@@ -99,7 +99,7 @@ def client_package() -> Any:
 
 def _client(address: Address, timeout: float) -> "MilvusClient":
     package = client_package()
-    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it prints a traceback for each attempt
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # pymilvus logs a traceback for each attempt
     uri, token = f"http://{address.host}:{address.port}", os.environ.get(TOKEN, "")
     return package.MilvusClient(uri=uri, token=token, timeout=timeout, dedicated=True)
 
@@ -126,7 +126,7 @@ def _theirs() -> tuple[type[Exception], ...]:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether waiting may help: the server is unreachable or not ready."""
+    """Whether retrying may help: the server is unreachable or not ready."""
     import grpc
 
     found: Any = getattr(error, "code", None)
@@ -136,6 +136,6 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _said(error: Exception) -> str:
-    """The error message in one line."""
+    """The error message on one line."""
     said: Any = getattr(error, "message", "") or getattr(error, "details", lambda: "")() or error
     return " ".join(str(said).split())[:300]

@@ -16,10 +16,10 @@ Records = npt.NDArray[Any]
 
 
 class Packed(NamedTuple):
-    """Some items: ids [items], embeddings float16 [items, dim], codes uint8 [items, bytes], and their parts.
+    """Packed items: ids [items], embeddings float16 [items, dim], codes uint8 [items, bytes], and their parts.
 
-    lengths: [items], how many vectors of each part an item has. parts: for each part that is kept, the records
-    [all vectors of all items], item after item without padding.
+    lengths: [items], the number of vectors of each part per item. parts: for each stored part, the records
+    [all vectors of all items], concatenated without padding.
     """
 
     ids: Ids
@@ -45,25 +45,25 @@ def pack(ids: Ids, encoded: Encoded, shape: Shape) -> Packed:
 
 
 def kept_parts(shape: Shape) -> dict[str, int]:
-    """Parts besides the embedding in a store of this shape, with their dimensions."""
+    """The parts of a store of this shape besides the embedding, with their dimensions."""
     widths = {"fragments": shape.fragments, "states": shape.states}
     return {name: width for name, width in widths.items() if width}
 
 
 def record_type(width: int) -> np.dtype[Any]:
-    """Record of a vector of a part: int8 numbers from -127 to 127, and their scale."""
+    """The record dtype of a vector of a part: int8 numbers from -127 to 127, and their scale."""
     return np.dtype([("scale", "<f4"), ("values", "i1", (width,))])
 
 
 def unpack(records: Records) -> Float32Array:
-    """Vectors float32 [n, width] of records [n]; each number is within half a scale of the original."""
+    """Convert records [n] to float32 vectors [n, width]; each number is within half a scale of the original."""
     vectors: Float32Array = records["values"].astype(np.float32)
     vectors *= records["scale"][:, None]
     return vectors
 
 
 def unit(vectors: FloatArray, width: int) -> Float32Array:
-    """Scale vectors [n, width] to length one; other widths and zero vectors are an error."""
+    """Scale vectors [n, width] to unit length; raises an error for other widths and zero vectors."""
     if vectors.ndim != 2 or vectors.shape[1] != width:
         raise StoreError(f"vectors of shape {vectors.shape}, but the store's embeddings have {width} numbers")
     singles: Float32Array = vectors.astype(np.float32)
@@ -71,7 +71,7 @@ def unit(vectors: FloatArray, width: int) -> Float32Array:
     largest = np.abs(singles).max(axis=1, keepdims=True, initial=0.0)
     if len(largest) and largest.min() == 0:
         raise StoreError(f"embedding {int(largest.argmin())} is all zeros", "Leave the item out.")
-    singles /= largest  # so that no square overflows
+    singles /= largest  # avoid overflow of squares
     singles /= np.linalg.norm(singles, axis=1, keepdims=True)
     return singles
 
@@ -85,7 +85,7 @@ def check_rows(part: Part, first: int | None) -> None:
 
 
 def checked_ids(ids: Ids) -> Ids:
-    """Ids as int64 [n]; anything but a list of integers from 0 is an error."""
+    """Convert ids to int64 [n]; raises an error unless they are a list of integers from 0."""
     ids = np.asarray(ids)
     if ids.ndim != 1 or (len(ids) and (ids.dtype.kind not in "iu" or ids.min() < 0)):
         raise StoreError("ids are whole numbers from 0, in one row", f"Found {ids.dtype} of shape {ids.shape}.")
@@ -93,7 +93,7 @@ def checked_ids(ids: Ids) -> Ids:
 
 
 def _records(batch: FloatArray | None, mask: npt.NDArray[np.bool_], width: int, name: str) -> Records:
-    """Pack a padded batch [items, n, width], without its padding."""
+    """Pack a padded batch [items, n, width], dropping the padding."""
     if batch is None:
         raise StoreError(f"the items have no {name}, but this store needs them", "Use the model that made the store.")
     if batch.ndim != 3 or batch.shape[:2] != mask.shape or batch.shape[2] != width:

@@ -8,10 +8,10 @@ from sightline.arrays import Float16Array, Float32Array
 from sightline.parallel import map_slices
 from sightline.stores.base import Ids, Neighbors
 
-_BLOCK = 512  # rows that are turned into float32 at once; a megabyte stays in the processor's cache
-_PIECE = 262_144  # numbers for which it pays that a thread of its own turns them
-_SCORES = 4_000_000  # held at once
-_SLACK = 1e-5  # how much the last digits of a matrix product may differ from the cosine it stands for
+_BLOCK = 512  # rows converted to float32 at once; a megabyte fits the CPU cache
+_PIECE = 262_144  # numbers that are worth a separate thread to convert
+_SCORES = 4_000_000  # scores held in memory at once
+_SLACK = 1e-5  # how much a matrix product may differ from the exact cosine
 
 
 def nothing(queries: int, k: int) -> Neighbors:
@@ -20,9 +20,9 @@ def nothing(queries: int, k: int) -> Neighbors:
 
 
 def top_k_rows(embeddings: Float16Array, row_ids: Ids, rows: Ids, queries: Float32Array, k: int) -> Neighbors:
-    """Compare queries [queries, dim] with each of some rows [n] of the embeddings [rows, dim], and keep the k best.
+    """Compare queries [queries, dim] with some rows [n] of the embeddings [rows, dim], and keep the k best.
 
-    Rows are in ascending order, each once. Vectors are of unit length. Of equal cosines, the lower id comes first.
+    Rows must be unique and in ascending order, and vectors of unit length. Ties are ordered by id, lowest first.
     """
     found = nothing(len(queries), k)
     if not len(rows):
@@ -46,9 +46,9 @@ def _kth(scores: Float32Array, k: int) -> np.float32:
 
 
 def _products(embeddings: Float16Array, rows: Ids, queries: Float32Array) -> Float32Array:
-    """Products [queries, n] by matrix multiplication: fast, but the last digit depends on a row's place in a block.
+    """Products [queries, n] by matrix multiplication: fast, but the last digit depends on a row's position in a block.
 
-    Equal vectors may get different scores, so these only choose candidates.
+    Equal vectors may get different scores, so these are used only to select candidates.
     """
     products = np.empty((len(queries), len(rows)), dtype=np.float32)
 
@@ -64,7 +64,7 @@ def _products(embeddings: Float16Array, rows: Ids, queries: Float32Array) -> Flo
 
 
 def _cosines(embeddings: Float16Array, rows: Ids, query: Float32Array) -> Float32Array:
-    """Cosines [n] to one query, each the same number wherever its row stands."""
+    """Cosines [n] to one query; they do not depend on the position of a row."""
     cosines = np.empty(len(rows), dtype=np.float32)
     for some in _blocks(len(rows)):
         cosines[some] = (embeddings[rows[some]] * query.astype(np.float64)).sum(axis=1)
@@ -72,7 +72,7 @@ def _cosines(embeddings: Float16Array, rows: Ids, query: Float32Array) -> Float3
 
 
 def _take(embeddings: Float16Array, rows: Ids) -> Float16Array:
-    """Some rows, in ascending order and each once; a contiguous range is not copied."""
+    """Select unique rows in ascending order; a contiguous range is not copied."""
     first, last = rows[0], rows[-1] + 1
     return embeddings[first:last] if last - first == len(rows) else embeddings[rows]
 

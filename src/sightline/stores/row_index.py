@@ -5,14 +5,14 @@ import numpy.typing as npt
 
 from sightline.stores.base import Ids
 
-_GAPS = 2  # times as many numbers as ids: up to that, a table of rows takes no more room than sorted ids and rows
-_RECENT = 65_536  # ids that are looked up one by one before they are sorted in among the others
+_GAPS = 2  # up to this ratio of largest id to count, a table is no larger than sorted ids and rows
+_RECENT = 65_536  # recent ids kept in a dict before they are merged into the sorted ones
 
 
 class RowIndex:
     """The id of each row, in order, and which rows are live.
 
-    An id may be added again after it was deleted; its old row stays, deleted, until the store is compacted.
+    A deleted id may be added again; its old row stays, marked as deleted, until the store is compacted.
     """
 
     def __init__(self, ids: Ids, deleted: Ids) -> None:
@@ -41,7 +41,7 @@ class RowIndex:
         return np.sort(self.row_ids[self.is_live])
 
     def find(self, ids: Ids) -> Ids:
-        """Row of each of the ids [n]; -1 for unknown ids."""
+        """The row of each id [n]; -1 for unknown ids."""
         rows = np.full(len(ids), -1, dtype=np.int64)
         if self._row_at is not None:
             rows = self._row_at[np.minimum(ids, len(self._row_at) - 1)]
@@ -57,16 +57,16 @@ class RowIndex:
         return rows
 
     def rows_of(self, ids: Ids) -> Ids:
-        """Rows of the known ones of the ids [n], each once, in ascending order."""
+        """The unique rows of the known ids [n], in ascending order."""
         if self._row_at is None:
-            ids = np.sort(ids, kind="stable")  # in order, half a million are found ten times as quickly
+            ids = np.sort(ids, kind="stable")  # looking up half a million sorted ids is ten times as fast
         rows = self.find(ids)
         is_among = np.zeros(self.rows, dtype=np.bool_)
         is_among[rows[rows >= 0]] = True
         return np.flatnonzero(is_among)
 
     def append(self, ids: Ids) -> None:
-        """Assign the next rows to these ids, none of which exists."""
+        """Assign the next rows to these ids, none of which may exist."""
         first, last = self.rows, self.rows + len(ids)
         if last > len(self._ids):
             more = max(last, len(self._ids) * 3 // 2) - len(self._ids)
@@ -87,13 +87,13 @@ class RowIndex:
             self._recent.pop(int(self._ids[row]), None)
 
     def _sort(self) -> None:
-        """Build the lookup of live rows: a table if ids have few gaps, as usual, or else sorted ids."""
+        """Build the lookup of live rows: a table if ids have few gaps, as is usual, or else sorted ids."""
         self._recent: dict[int, int] = {}
         self._row_at: Ids | None = None
         rows = np.flatnonzero(self.is_live)
         ids = self._ids[rows]
         if len(ids) and ids.max() < _GAPS * len(ids):
-            self._row_at = np.full(ids.max() + 2, -1, dtype=np.int64)  # the last is for all ids beyond
+            self._row_at = np.full(ids.max() + 2, -1, dtype=np.int64)  # the last entry is for all larger ids
             self._row_at[ids] = rows
             rows = ids = rows[:0]
         order = np.argsort(ids, kind="stable")

@@ -1,6 +1,6 @@
-"""Sign codes: one bit per dimension, to choose candidates among millions of vectors.
+"""Sign codes: one bit per dimension, to select candidates among millions of vectors.
 
-Similar vectors agree in the signs of most of their numbers. Codes take 1/32 of the space of float32 and are compared 64
+Similar vectors have the same sign in most dimensions. Codes take 1/32 of the space of float32 and are compared 64
 bits at a time. They need no training: a code depends only on its own vector.
 """
 
@@ -13,13 +13,13 @@ from sightline.stores.base import Ids
 
 Codes = npt.NDArray[np.uint8]
 
-_WORD = 64  # bits that are compared at once; codes are padded to whole words
-_PIECE = 65_536  # codes that are compared at once: their distances stay in the processor's cache
-_SAMPLE = 8_192  # codes by which a limit is guessed; among fewer than four times as many, none is
+_WORD = 64  # bits compared at once; codes are padded to whole words
+_PIECE = 65_536  # codes compared at once, so that their distances stay in the CPU cache
+_SAMPLE = 8_192  # codes sampled to estimate a limit; not used below four times as many
 
 
 def code_bytes(dim: int) -> int:
-    """Bytes in the code of a vector of `dim` numbers."""
+    """The size in bytes of the code of a vector with `dim` dimensions."""
     return -(-dim // _WORD) * _WORD // 8
 
 
@@ -32,14 +32,14 @@ def sign_codes(vectors: npt.NDArray[np.floating]) -> Codes:
 
 
 def nearest_codes(codes: Codes, query: Codes, want: int, allowed: BoolArray | None = None) -> Ids:
-    """Rows [n] in ascending order whose codes differ least from `query` [bytes]: at least `want` of them.
+    """The rows [n], in ascending order, of at least `want` codes with the smallest distance to `query` [bytes].
 
-    All rows at the largest distance are included, so the result does not depend on the order or number of threads.
-    allowed: [rows], false for rows to leave out; if fewer than `want` are true, all of those are returned.
+    All rows tied at the largest distance are included, so the result does not depend on the order or number of threads.
+    allowed: [rows], False for rows to exclude; if fewer than `want` are True, all of those are returned.
     """
     guess = _guessed_limit(codes, query, want, allowed)
     rows, distances = _within(guess, codes, query, allowed)
-    if len(rows) < want and guess < _farthest(codes):  # the sample misled
+    if len(rows) < want and guess < _farthest(codes):  # the estimate was too low
         rows, distances = _within(_farthest(codes), codes, query, allowed)
     limit = np.searchsorted(np.cumsum(np.bincount(distances)), want)
     return rows[distances <= limit]
@@ -51,10 +51,10 @@ def _farthest(codes: Codes) -> int:
 
 
 def _guessed_limit(codes: Codes, query: Codes, want: int, allowed: BoolArray | None) -> int:
-    """A distance within which, judging by a sample, there are a few more than `want` codes.
+    """Estimate from a sample a distance that slightly more than `want` codes are within.
 
-    It only limits what is kept while codes are compared, not the result: sorting all distances would take half as long
-    as comparing the codes.
+    It only limits how many codes are kept during the comparison and does not affect the result: sorting all distances
+    would take half as long as comparing the codes.
     """
     step = len(codes) // _SAMPLE
     if step < 4:
@@ -62,14 +62,14 @@ def _guessed_limit(codes: Codes, query: Codes, want: int, allowed: BoolArray | N
     rows = np.arange(0, len(codes), step)
     rows = rows if allowed is None else rows[allowed[rows]]
     total = len(codes) if allowed is None else np.count_nonzero(allowed)
-    place = int(1.5 * want * len(rows) / max(total, 1)) + 8  # with a margin for the error of the sample
+    place = int(1.5 * want * len(rows) / max(total, 1)) + 8  # with a margin for sampling error
     if place >= len(rows):
         return _farthest(codes)
     return int(np.partition(_differences(np.take(codes, rows, axis=0), query), place)[place])
 
 
 def _within(limit: int, codes: Codes, query: Codes, allowed: BoolArray | None) -> tuple[Ids, Int32Array]:
-    """Allowed rows [n], in ascending order, within `limit` bits of the query; and their distances [n]."""
+    """The allowed rows [n] within `limit` bits of the query, in ascending order, and their distances [n]."""
 
     def near(piece: slice) -> tuple[Ids, Int32Array]:
         distances = _differences(codes[piece], query)
@@ -82,7 +82,7 @@ def _within(limit: int, codes: Codes, query: Codes, allowed: BoolArray | None) -
 
 
 def _differences(codes: Codes, query: Codes) -> Int32Array:
-    """Hamming distance of each of the codes [n, bytes] to the query [bytes]."""
+    """The Hamming distances between the codes [n, bytes] and the query [bytes]."""
     import faiss
 
     found = np.empty(len(codes), dtype=np.int32)

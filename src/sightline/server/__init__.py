@@ -1,1 +1,1 @@
-"""A collection as a service: an HTTP interface for programs, and a page for people."""
+"""Serve a collection: an HTTP API and a web page."""

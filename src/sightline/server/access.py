@@ -52,13 +52,13 @@ def _check_usable(token: str) -> None:
 class AccessControl:
     """Decides which requests are answered.
 
-    Without a token, only this machine can reach the server, and requests must name it as this machine: otherwise a web
+    Without a token, only this machine can reach the server, and the Host header must name this machine: otherwise a web
     page could point its own host name here (DNS rebinding) and read what its visitor can read. With a token, requests
-    must carry it as `Authorization: Bearer TOKEN` or by the cookie from `session`, because images of a page carry no
-    headers. The cookie holds a secret of this run, not the token. Requests that a browser makes for a page of another
-    origin are refused in both cases, except for opening the page itself by a link.
+    must carry it as `Authorization: Bearer TOKEN` or in the cookie from `session`, because the images of a page are
+    requested without headers. The cookie contains a secret of this run, not the token. Requests that a browser makes
+    for a page of another origin are refused in both cases, except for opening the page itself by a link.
 
-    open_paths: need no token. page_paths: may be opened from other sites.
+    open_paths: paths that need no token. page_paths: paths that may be opened from other sites.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class AccessControl:
         return f"{COOKIE}={self._session}; Path=/; HttpOnly; SameSite=Strict"
 
     def check(self, method: str, path: str, headers: Headers, client: str) -> None:
-        """Raise `RefusedError` for a request that must not be answered."""
+        """Raise `RefusedError` if a request is not allowed."""
         if self._rate:
             self._rate.check(client)
         if self._token is None:
@@ -103,7 +103,7 @@ class AccessControl:
             )
 
     def _check_origin(self, method: str, path: str, headers: Headers) -> None:
-        """Refuse what a browser asks for on behalf of another site; browsers set these headers, pages cannot."""
+        """Refuse requests that a browser makes for another site; browsers set these headers, pages cannot."""
         site = headers.get("sec-fetch-site")
         if site in ("same-origin", "none"):
             return
@@ -129,14 +129,14 @@ class AccessControl:
 
 
 class Rate:
-    """Token buckets: how many requests each client may make, in the long run and at once."""
+    """Token buckets that limit the sustained rate and the burst size of each client."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def check(self, client: str) -> None:
-        """Count a request of a client; raise `RefusedError` where it makes too many."""
+        """Count a request of a client; raise `RefusedError` if it makes too many."""
         client = _network(client)
         now = self._clock()
         left, at = self._buckets.pop(client, (float(self._burst), now))
@@ -150,7 +150,7 @@ class Rate:
 
 
 def _network(client: str) -> str:
-    """Whom requests are counted for: an IPv4 address, or the /64 network of an IPv6 address.
+    """The key that requests are counted by: an IPv4 address, or the /64 network of an IPv6 address.
 
     >>> _network("::ffff:203.0.113.7"), _network("2001:db8::7")
     ('203.0.113.7', '2001:db8::/64')
@@ -161,7 +161,7 @@ def _network(client: str) -> str:
         return client
     if isinstance(address, ipaddress.IPv4Address):
         return client
-    if address.ipv4_mapped:  # a client of a server that listens at ::
+    if address.ipv4_mapped:  # an IPv4 client of a server that listens at ::
         return str(address.ipv4_mapped)
     return str(ipaddress.ip_network(f"{client.partition('%')[0]}/64", strict=False))
 

@@ -1,4 +1,4 @@
-"""What can be done with items that were found: download them, name their files, and keep them in albums."""
+"""Actions on search results: download them, list their paths, and add them to albums."""
 
 import os
 import subprocess
@@ -21,12 +21,12 @@ from sightline.server.problems import RefusedError, not_found
 from sightline.server.requests import Id
 from sightline.server.service import Service
 
-_MOST = 10_000  # items of one request
+_MOST = 10_000  # items per request
 Name = Annotated[str, InPath(min_length=1, max_length=100, description="The name of an album.")]
 
 
 class Chosen(BaseModel):
-    """Items, by their ids."""
+    """Items selected by id."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -34,9 +34,9 @@ class Chosen(BaseModel):
 
 
 def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[str, Any]]) -> APIRouter:
-    """Downloads, paths and albums.
+    """Routes for downloads, paths and albums.
 
-    is_local: whether only people at this machine can ask; only they are told full paths, and may open a folder.
+    is_local: whether only this machine can reach the server; only then are full paths shown and folders opened.
     """
     router = APIRouter(prefix="/v1", tags=["actions"], responses=usual)
     zip_schema = {"application/zip": {"schema": {"type": "string", "format": "binary"}}}
@@ -50,19 +50,19 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
         },
     )
     async def download(request: Request) -> Response:
-        """The files of items as one ZIP archive, which is made while it is sent; ids as JSON or as a form."""
+        """The files of items as one ZIP archive, created while it is sent. Send ids as JSON or as a form."""
         ids = await _ids(request)
         files = await service.quick.run(_entries, service.current, ids)
         return ArchiveResponse(archive(files, service.limits), service.pictures)
 
     @router.post("/paths", response_model=responses.PathsAnswer)
     async def paths(chosen: Chosen) -> Response:
-        """The paths of items: in full for people at this machine, below the indexed folder for others."""
+        """The paths of items: absolute if only this machine can reach the server, or else relative to the root."""
         return JSONResponse({"paths": await service.quick.run(_paths, service.current, chosen.ids, is_local)})
 
     @router.post("/items/{id}/reveal", status_code=204, response_class=Response)
     async def reveal(id: Id) -> Response:
-        """Open the folder of an item's file in the file manager; only for people at this machine."""
+        """Open the folder of an item's file in the file manager; only if no other machine can reach the server."""
         if not is_local:
             raise RefusedError(403, "folders are opened only for people at the machine of the server")
         folder = await service.quick.run(_folder, service.current, id)
@@ -71,19 +71,19 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
 
     @router.get("/albums", response_model=responses.AlbumsAnswer)
     async def albums() -> Response:
-        """The albums, with their numbers of items; favourites come first."""
+        """The albums with their numbers of items; favourites come first."""
         return JSONResponse({"albums": await service.quick.run(_albums, service.current)})
 
     @router.post("/albums/{name}", response_model=responses.AlbumsAnswer)
     async def add(name: Name, chosen: Chosen) -> Response:
-        """Add items to an album, which is made if it is new."""
+        """Add items to an album, creating it if needed."""
         return JSONResponse(
             {"albums": await service.quick.run(_change, service.current, Collection.add_to_album, name, chosen.ids)}
         )
 
     @router.post("/albums/{name}/remove", response_model=responses.AlbumsAnswer)
     async def remove(name: Name, chosen: Chosen) -> Response:
-        """Take items out of an album. Nothing else happens to them; an empty album is deleted."""
+        """Remove items from an album. The items are kept; an empty album is deleted."""
         return JSONResponse(
             {
                 "albums": await service.quick.run(
@@ -96,7 +96,7 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
 
 
 async def _ids(request: Request) -> list[int]:
-    """The ids that a request has: as JSON, or as the fields of a form, which a browser can save the answer to."""
+    """The ids in a request, as JSON or as form fields; a browser can save the response to a form as a file."""
     if request.headers.get("content-type", "").lower().startswith("application/json"):
         return Chosen.model_validate_json(await request.body(), strict=True).ids
     async with request.form(max_files=0, max_fields=4) as form:
@@ -107,7 +107,7 @@ async def _ids(request: Request) -> list[int]:
 
 
 def _items(collection: Collection, ids: Sequence[int]) -> list[Item]:
-    """The items that exist, in the order of the ids; an error if there are none."""
+    """The items that exist, in the order of the ids; raises an error if there are none."""
     found = collection.items(list(ids))
     chosen = [found[id] for id in dict.fromkeys(ids) if id in found]
     if not chosen:
@@ -138,7 +138,7 @@ def _folder(current: CurrentCollection, id: int) -> Path:
 
 
 def open_folder(folder: Path) -> None:
-    """Show a folder in the file manager of this machine."""
+    """Show a folder in this machine's file manager."""
     command = {"darwin": "open", "win32": "explorer"}.get(sys.platform, "xdg-open")
     try:
         subprocess.Popen([command, os.fspath(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

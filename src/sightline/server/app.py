@@ -34,12 +34,12 @@ def create_app(
     stop: Callable[[], None] | None = None,
     is_ready: Callable[[], bool] = lambda: True,
 ) -> FastAPI:
-    """Make the ASGI application of a service.
+    """Create the ASGI application of a service.
 
-    host: the address that it is served at; it decides what names the server goes by and whether clients are counted.
-    token: what clients must show; None only where no other machine can reach the address.
-    start, stop: are called when the server comes up and when it has answered its last request.
-    is_ready: whether requests should be sent here, for `/readyz`.
+    host: the address to listen at; it determines the accepted host names and whether clients are rate-limited.
+    token: what clients must send; None only if no other machine can reach the address.
+    start, stop: called when the server starts, and after it has answered its last request.
+    is_ready: whether the server can take requests, for `/readyz`.
     """
     files = page_files()
     access_control = AccessControl(
@@ -62,7 +62,7 @@ def create_app(
         title="Sightline",
         version=__version__,
         description=_ABOUT,
-        docs_url=None,  # FastAPI's own pages load scripts from elsewhere
+        docs_url=None,  # FastAPI's own pages load scripts from other sites
         redoc_url=None,
         lifespan=lifespan,
         redirect_slashes=False,
@@ -83,7 +83,7 @@ def create_app(
 
 
 def _describe(app: FastAPI, *, needs_token: bool) -> None:
-    """Complete the OpenAPI document: the shape of problems, and how a token is shown."""
+    """Complete the OpenAPI document: the schema of problems, and how a token is sent."""
     generated = app.openapi
 
     @cache
@@ -103,7 +103,7 @@ def _describe(app: FastAPI, *, needs_token: bool) -> None:
 
 
 async def _wrong_address(request: Request, error: Exception) -> Response:
-    """The answer to a path or a method that does not exist; the framework knows only one of an address's methods."""
+    """The response for an unknown path or method; the framework knows only one method of each path."""
     response = await answer(request, error)
     described = request.app.openapi()["paths"].get(getattr(request.scope.get("route"), "path", ""))
     if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED and described:

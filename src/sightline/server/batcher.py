@@ -1,4 +1,4 @@
-"""Dynamic batching: requests that wait at the same time are run together."""
+"""Dynamic batching: run requests that wait at the same time together."""
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
@@ -19,12 +19,12 @@ class _Waiting(Generic[T, R]):
 
 
 class Batcher(Generic[T, R]):
-    """Runs a function of many items on threads of its own, for any number of threads with one item each.
+    """Runs a function on batches of items in its own threads; any number of threads submit single items.
 
-    A single item is run at once. Only if the previous batch had several, the batcher waits a few milliseconds for more.
-    What comes in while all threads run makes up the next batches. Each begins with the item that has waited longest;
-    its company are others of its kind, those most like it in size, because what is run together is padded to the
-    largest.
+    A single item is run at once. The batcher waits a few milliseconds for more only if the previous batch had several.
+    Items that arrive while all threads are busy form the next batches. Each starts with the item that has waited
+    longest, and adds items of the same kind that are closest to it in size, because a batch is padded to its largest
+    item.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Batcher(Generic[T, R]):
         size: Callable[[T], int] = lambda item: 0,
         note: Callable[[int], None] | None = None,
     ) -> None:
-        """Start the threads. most: items of one run. kind: only what has the same is run together.
+        """Start the threads. most: maximum batch size. kind: only items of the same kind are batched.
 
         note: called with the size of each batch.
         """
@@ -56,7 +56,7 @@ class Batcher(Generic[T, R]):
             thread.start()
 
     def submit(self, item: T) -> "Future[R]":
-        """Hand in an item; the future has its result, or the error of the whole batch. One cancelled is not run."""
+        """Submit an item; the future gets its result, or the error of the whole batch. A cancelled item is not run."""
         waiting: _Waiting[T, R] = _Waiting(item, self._kind(item), self._size(item), Future())
         with self._changed:
             if not self._is_open:
@@ -66,7 +66,7 @@ class Batcher(Generic[T, R]):
         return waiting.future
 
     def close(self) -> None:
-        """Run what was handed in, and end the threads."""
+        """Run everything that was submitted, then stop the threads."""
         with self._changed:
             self._is_open = False
             self._changed.notify_all()
@@ -80,12 +80,12 @@ class Batcher(Generic[T, R]):
                 self._answer(begun)
 
     def _next(self) -> list[_Waiting[T, R]]:
-        """The next batch; an empty one when there will be no more."""
+        """Wait for the next batch; empty after closing."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or not self._is_open)
             if self._had_company:
                 self._changed.wait_for(lambda: self._is_full() or not self._is_open, self._gather)
-                self._changed.wait_for(lambda: self._waiting or not self._is_open)  # another thread may have been first
+                self._changed.wait_for(lambda: self._waiting or not self._is_open)  # another thread may be first
             if not self._waiting:
                 return []
             batch = _alike(self._waiting, self._most)
@@ -110,7 +110,7 @@ class Batcher(Generic[T, R]):
 
 
 def _alike(waiting: list[_Waiting[T, R]], most: int) -> list[_Waiting[T, R]]:
-    """The one that came first, and those of its kind that are most like it in size."""
+    """The first item, and those of its kind that are closest to it in size."""
     first = waiting[0]
     company = [other for other in waiting[1:] if other.kind == first.kind]
     return [first, *sorted(company, key=lambda other: abs(other.size - first.size))][:most]

@@ -1,4 +1,4 @@
-"""Browsing: some items to begin with, and the folders and dates for filters."""
+"""Browsing: sample items for the start page, and the folders and dates for filters."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _MOST_FOLDERS = 1_000
 
 
 def some_items(current: CurrentCollection, k: int, where: str | None) -> dict[str, Any]:
-    """Up to k items that pass a filter, spread evenly in the order in which they were indexed; and how many pass."""
+    """Up to k items that match a filter, evenly spaced in indexing order, and the number of matches."""
     with current.use() as collection:
         if where is None:
             total, ids = len(collection), _spread(collection, k)
@@ -25,7 +25,7 @@ def some_items(current: CurrentCollection, k: int, where: str | None) -> dict[st
 
 
 def timeline(current: CurrentCollection, where: str | None) -> dict[str, Any]:
-    """How many items there are, or pass a filter, and how many of each month."""
+    """The number of items that match a filter, in total and by month."""
     with current.use() as collection:
         found = collection.timeline(where)
         return {"total": len(found), "months": [{"month": one.name, "items": one.items} for one in found.months()]}
@@ -34,7 +34,7 @@ def timeline(current: CurrentCollection, where: str | None) -> dict[str, Any]:
 def timeline_items(
     current: CurrentCollection, k: int, where: str | None, start: int, after: str | None
 ) -> dict[str, Any]:
-    """Up to k items by time, newest first, from a place or a cursor on."""
+    """Up to k items by time, newest first, starting at a position or after a cursor."""
     with current.use() as collection:
         found = collection.timeline(where)
         first = start if after is None else found.after(after)
@@ -47,7 +47,7 @@ def timeline_items(
 
 
 def understood(current: CurrentCollection, text: str, literal: Sequence[str]) -> dict[str, Any]:
-    """The words of a query that are searched for, and its phrases that are filters."""
+    """The words to search for in a query, and its phrases that are filters."""
     with current.use() as collection:
         found = collection.understand(text, literal=literal)
     phrases = [{"text": one.text, "kind": one.kind, "label": one.label, "where": one.where} for one in found.phrases]
@@ -55,7 +55,7 @@ def understood(current: CurrentCollection, text: str, literal: Sequence[str]) ->
 
 
 def filter_choices(current: CurrentCollection) -> dict[str, Any]:
-    """Every folder with the number of files in and below it, and the first and the last time that an image has."""
+    """Every folder with its number of files, including subfolders, and the earliest and latest capture time."""
     with current.use() as collection:
         first, last = _row(collection, "SELECT min(taken), max(taken) FROM contents")
         taken = {"taken": {"first": first, "last": last}} if first else {}
@@ -63,7 +63,7 @@ def filter_choices(current: CurrentCollection) -> dict[str, Any]:
 
 
 def _spread(collection: Collection, k: int) -> list[int]:
-    """Ids at equal distances. Each is looked up by itself, because a collection may have millions."""
+    """Evenly spaced ids. Each is looked up separately, because a collection may have millions."""
     if len(collection) <= k:
         return collection.catalog.ids()
     first, last = _row(collection, "SELECT min(id), max(id) FROM contents")
@@ -72,7 +72,7 @@ def _spread(collection: Collection, k: int) -> list[int]:
 
 
 def _places(first: int, last: int, k: int) -> list[int]:
-    """Up to k numbers at equal distances, from the first to the last.
+    """Up to k evenly spaced numbers from `first` to `last`.
 
     >>> _places(1, 9, 3), _places(0, 1, 5), _places(0, -1, 5)
     ([1, 5, 9], [0, 1], [])
@@ -82,7 +82,7 @@ def _places(first: int, last: int, k: int) -> list[int]:
 
 
 def _folders(collection: Collection) -> list[dict[str, Any]]:
-    """Folders with their numbers of files; where several were indexed, these are among them, and have empty paths."""
+    """Folders with their numbers of files; if several roots were indexed, each root is included with an empty path."""
     counts: Counter[tuple[str, str]] = Counter()
     roots = root_names(collection)
     for root, folder, files in collection.catalog.everything().execute(

@@ -1,4 +1,4 @@
-"""Limits on connections: how many there are, how long a request may take to arrive, and an answer to be read."""
+"""Limits on connections: their number, and the time to receive a request and to send a response."""
 
 import asyncio
 import sys
@@ -11,14 +11,14 @@ from sightline.server.limits import Limits
 
 _SWEEP_SECONDS = 1.0
 _WANTED_FILES = 4096
-_OTHER_FILES = 256  # descriptors for anything but connections
+_OTHER_FILES = 256  # file descriptors reserved for other purposes
 
 
 class Connections:
     """The open connections of a server.
 
-    When there are too many, in all or from one address, the one that has waited longest for its client is closed: first
-    those whose client has never sent a whole request, then idle ones. A new connection is refused only where all others
+    If there are too many, in total or from one address, the one that has waited longest for its client is closed: first
+    those whose client has never sent a complete request, then idle ones. A new connection is refused only if all others
     are being answered.
     """
 
@@ -32,7 +32,7 @@ class Connections:
         return len(self._open)
 
     def add(self, connection: "LimitedProtocol") -> None:
-        """Count a new connection, and close another, or this one, where there are too many."""
+        """Register a new connection, and close another, or this one, if there are too many."""
         self._open.add(connection)
         self._by_address[connection.address] += 1
         if self._sweeping is None:
@@ -43,7 +43,7 @@ class Connections:
             self._make_room(connection, list(self._open))
 
     def discard(self, connection: "LimitedProtocol") -> None:
-        """Forget a connection that was closed."""
+        """Remove a closed connection."""
         if connection in self._open:
             self._open.discard(connection)
             self._by_address[connection.address] -= 1
@@ -57,7 +57,7 @@ class Connections:
         victim.transport.abort()
 
     def _sweep(self) -> None:
-        """Close the connections whose clients take too long."""
+        """Close the connections of clients that take too long."""
         self._sweeping = None
         for connection in list(self._open):
             if connection.is_overdue(self.limits):
@@ -69,30 +69,30 @@ class Connections:
 
 
 class LimitedProtocol(H11Protocol):
-    """HTTP/1.1 for one connection, which is closed where its client is too slow."""
+    """HTTP/1.1 for one connection, which is closed if its client is too slow."""
 
     registry: Connections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin a connection."""
+        """Register the connection."""
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
-        self.is_idle = False  # whether the client has had an answer, and sent nothing since
+        self.is_idle = False  # whether the client got a response and has sent nothing since
         self.waits_since = self.writes_since = self.loop.time()
         self.registry.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End a connection."""
+        """Remove the connection."""
         self.registry.discard(self)
         super().connection_lost(exc)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the client has yet to send the head of a request."""
+        """Whether the client has not yet sent complete request headers."""
         return self.cycle is None or self.cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
-        """Receive data; the head of a request must be complete soon after its first byte."""
+        """Receive data; the headers of a request must be complete soon after its first byte."""
         if self.is_waiting and self.is_idle:
             self.is_idle = False
             self.waits_since = self.loop.time()
@@ -105,7 +105,7 @@ class LimitedProtocol(H11Protocol):
         super().on_response_complete()
 
     def is_overdue(self, limits: Limits) -> bool:
-        """Whether the client has taken too long to send the head of a request, or to read the end of an answer."""
+        """Whether the client has taken too long to send request headers or to read a response."""
         now = self.loop.time()
         if not (self.is_waiting or self.transport.is_closing()) or not self.transport.get_write_buffer_size():
             self.writes_since = now
@@ -115,13 +115,13 @@ class LimitedProtocol(H11Protocol):
 
 
 def limited_protocol(limits: Limits) -> type[LimitedProtocol]:
-    """The protocol of a server whose connections are limited together."""
+    """The protocol class for a server whose connections share these limits."""
     members: dict[str, Any] = {"registry": Connections(limits)}
     return type("LimitedProtocol", (LimitedProtocol,), members)
 
 
 def allowed_connections(limits: Limits) -> int:
-    """How many connections the system lets this process have, at most as many as the limits say."""
+    """The maximum number of connections, limited by the number of open files that the system allows."""
     if sys.platform == "win32":
         return limits.connections
     import resource

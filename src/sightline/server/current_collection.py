@@ -30,7 +30,7 @@ class CurrentCollection:
 
     @contextmanager
     def use(self) -> Iterator[Collection]:
-        """The collection as it is now, and stays until the end of the block."""
+        """The current collection, which stays open until the block ends."""
         with self._lock:
             used = self._now
             self._users[used] += 1
@@ -42,7 +42,7 @@ class CurrentCollection:
             self._close_unused()
 
     def renew(self) -> bool:
-        """Reopen the collection if it has changed; returns whether it had. On an error, the old state stays."""
+        """Reopen the collection if it has changed; returns whether it had. On an error, the old state is kept."""
         stamp = _stamp(self._at)
         if stamp == self._stamp:
             return False
@@ -58,7 +58,7 @@ class CurrentCollection:
         return True
 
     def close(self) -> None:
-        """Close the collection; to be called when nobody uses it any more."""
+        """Close the collection; it must no longer be in use."""
         with self._lock:
             opened = list(self._users)
             self._users.clear()
@@ -75,7 +75,7 @@ class CurrentCollection:
 
 
 def _opened(at: Path | str, model: Model) -> Collection:
-    """Open a collection, unless another model made it."""
+    """Open a collection, refusing it if another model indexed it."""
     opened = Collection.open(at, model, prefer_gpu=True)
     try:
         opened.check_model(model)
@@ -87,9 +87,9 @@ def _opened(at: Path | str, model: Model) -> Collection:
 
 
 def _stamp(at: Path | str) -> tuple[int, int] | None:
-    """What changes whenever vectors are written: their head is replaced by another file.
+    """A value that changes whenever vectors are written, because their head file is replaced.
 
-    Nothing does where they are on a server: there every search sees what is there.
+    None if the vectors are on a server, where every search sees the current state.
     """
     if isinstance(at, str):
         return None

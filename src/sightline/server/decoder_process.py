@@ -1,9 +1,9 @@
-"""A process that decodes images for the server, one after another, and can be ended at any time.
+"""A process that decodes images for the server, one after another, and can be killed at any time.
 
     python -P -m sightline.server.decoder_process
 
-Requests come from standard input and answers go to standard output. Each is a line of JSON, whose `bytes` says how many
-bytes follow it. The process ends when its input does, and when an image takes longer than it may.
+Requests arrive on standard input and responses go to standard output. Each is a line of JSON, whose `bytes` is the
+number of bytes that follow it. The process exits at the end of its input, or when an image exceeds its time limit.
 """
 
 import io
@@ -24,15 +24,15 @@ from sightline.media.open import ImageHeader, check_image, read_exif
 
 TASKS = ("pixels", "thumbnail", "jpeg", "camera")
 _PLAIN_MODES = ("1", "L", "RGB", "CMYK", "YCbCr")
-_HEADROOM = 2**30  # of address space beside the images
+_HEADROOM = 2**30  # address space besides the images
 _NICE = 10
 
 
 def main() -> None:
-    """Answer requests until there are no more."""
+    """Handle requests until the end of the input."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not end up among the answers
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the process, whatever library is at work
+    os.dup2(2, 1)  # keep output of libraries out of the responses
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # kills the process, even inside a library
     os.nice(_NICE)
     while message := read_message(requests):
         header, data = message
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def read_message(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
-    """The next message, a header and what follows it; None at the end."""
+    """Read the next message, a header and its data; None at the end of the stream."""
     line = stream.readline()
     if not line:
         return None
@@ -54,18 +54,18 @@ def read_message(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
 
 
 def write_message(stream: IO[bytes], header: dict[str, Any], data: bytes) -> None:
-    """Write a header and what follows it."""
+    """Write a header and its data."""
     stream.write(json.dumps({**header, "bytes": len(data)}).encode() + b"\n")
     stream.write(data)
     stream.flush()
 
 
 def estimated_bytes(header: ImageHeader, at_least: int | None) -> int:
-    """How much memory decoding an image takes at most, from what its header says.
+    """An upper bound on the memory needed to decode an image, from its header.
 
-    A JPEG is decoded at an eighth of its sides or more, as long as `at_least` pixels are left of the shorter one; a
-    progressive one has all its coefficients in memory. Others are decoded whole and copied, more often where they are
-    transparent or have more than eight bits.
+    A JPEG is decoded at down to 1/8 of its size, as long as its short side keeps `at_least` pixels; a progressive JPEG
+    keeps all coefficients in memory. Other formats are decoded at full size and copied, more than once if they have
+    transparency or more than eight bits per channel.
     """
     width, height = header.size
     pixels = width * height
@@ -103,7 +103,7 @@ def _at_least(header: dict[str, Any]) -> int | None:
 
 
 def _done(header: dict[str, Any], source: ImageBytes) -> tuple[dict[str, Any], bytes]:
-    """An image as the model reads it, or as a JPEG of its own or of a smaller size."""
+    """Process an image: as model input, or as a JPEG of the same or a smaller size."""
     if header["task"] == "pixels":
         pixels = to_pixels(source, _preprocess(header), header["max_pixels"])
         return {"shape": pixels.shape}, np.ascontiguousarray(pixels).tobytes()
@@ -123,7 +123,7 @@ def _preprocess(header: dict[str, Any]) -> Preprocess:
 
 
 def _limit_memory(most: int) -> None:
-    """Let the process have no more address space than an image may take, beside what it has without one."""
+    """Limit the address space of the process to what an image may take plus a fixed amount."""
     if sys.platform != "linux":
         return
     import resource

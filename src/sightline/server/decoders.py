@@ -1,4 +1,4 @@
-"""Decoding images in separate processes, with limits on memory and time; cancelled requests end them."""
+"""Decode images in separate processes, with limits on memory and time; cancelled requests kill them."""
 
 import json
 import os
@@ -22,21 +22,21 @@ from sightline.server.limits import Limits
 from sightline.server.worker_pool import stop_if_cancelled
 
 _LOOK_SECONDS = 0.05
-_GRACE_SECONDS = 10.0  # for a process to start, and to end itself before it is killed
+_GRACE_SECONDS = 10.0  # time for a process to start, and to exit before it is killed
 _READ_BYTES = 2**20
 _LARGEST_ANSWER = 512 * 2**20
 _COMMAND = (sys.executable, "-P", "-m", "sightline.server.decoder_process")  # -P: never import from the current folder
 _ENVIRONMENT = {
-    "MALLOC_MMAP_THRESHOLD_": "131072",  # glibc gives the memory of an image back as soon as it is free
+    "MALLOC_MMAP_THRESHOLD_": "131072",  # glibc returns the memory of an image as soon as it is freed
     "OPENBLAS_NUM_THREADS": "1",
 }
 
 
 class DecoderPool:
-    """A few processes that decode images. Safe to use from many threads.
+    """A few processes that decode images. Thread-safe.
 
-    An image that needs more than `limits.decode_bytes` by its header is refused if it was uploaded; one of the
-    collection may take up to `limits.large_decode_bytes`, one such image at a time.
+    An uploaded image that needs more than `limits.decode_bytes` by its header is refused; an image of the collection
+    may take up to `limits.large_decode_bytes`, one such image at a time.
     """
 
     def __init__(self, limits: Limits, processes: int | None = None) -> None:
@@ -48,12 +48,12 @@ class DecoderPool:
         self._large = threading.Lock()
 
     def start(self) -> None:
-        """Start the processes, which take a moment to be ready, before the first image needs them."""
+        """Start the processes before the first image needs them."""
         for decoder in self._all:
             decoder.start()
 
     def pixels(self, source: ImageBytes, preprocess: Preprocess) -> npt.NDArray[np.float32]:
-        """An uploaded image as a model reads it: float32 [3, size, size]."""
+        """An uploaded image as model input: float32 [3, size, size]."""
         task = {"task": "pixels", "preprocess": settings.plain(preprocess), "max_pixels": self._limits.pixels}
         answer, data = self._run(source, task, self._limits.decode_bytes)
         if "needed" in answer:
@@ -61,7 +61,7 @@ class DecoderPool:
         return np.frombuffer(data, np.float32).reshape(answer["shape"]).copy()
 
     def thumbnail(self, source: ImageBytes, side: int, quality: int) -> bytes:
-        """An image of the collection as a JPEG whose longer side is at most `side`."""
+        """An image of the collection as a JPEG whose longer side is at most `side` pixels."""
         return self._own(source, {"task": "thumbnail", "side": side, "quality": quality})
 
     def jpeg(self, source: ImageBytes, quality: int) -> bytes:
@@ -69,12 +69,12 @@ class DecoderPool:
         return self._own(source, {"task": "jpeg", "quality": quality})
 
     def camera(self, source: ImageBytes) -> dict[str, str]:
-        """What the camera wrote about a picture of the collection."""
+        """The camera data of an image of the collection."""
         found: dict[str, str] = self._run(source, {"task": "camera"}, self._limits.decode_bytes)[0]["camera"]
         return found
 
     def close(self) -> None:
-        """End the processes, whatever they do."""
+        """Kill the processes, even while they are busy."""
         for decoder in self._all:
             decoder.close()
 
@@ -93,7 +93,7 @@ class DecoderPool:
         return data
 
     def _run(self, source: ImageBytes, task: dict[str, Any], max_bytes: int) -> tuple[dict[str, Any], bytes]:
-        """Have a process do something with an image; a `MediaError` where it cannot be done."""
+        """Run a task on an image in a process; raises a `MediaError` on failure."""
         header = {**task, "name": source.name, "max_bytes": max_bytes, "seconds": self._limits.decode_seconds}
         decoder = self._acquire()
         try:
@@ -114,7 +114,7 @@ class DecoderPool:
 
 
 class _Decoder:
-    """One process, started again when it has ended. One thread at a time makes requests."""
+    """One process, restarted after it has exited. Used by one thread at a time."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -130,14 +130,14 @@ class _Decoder:
                     _COMMAND,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,  # libraries for images write what they think of a file
+                    stderr=subprocess.DEVNULL,  # image libraries print warnings about files
                     env={**os.environ, **_ENVIRONMENT},
-                    start_new_session=True,  # Ctrl-C is the server's to answer
+                    start_new_session=True,  # only the server handles Ctrl-C
                 )
             return self._process
 
     def request(self, header: dict[str, Any], data: bytes, seconds: float) -> tuple[dict[str, Any], bytes]:
-        """Send a request and wait for the answer. A process that does not give one in time is ended."""
+        """Send a request and wait for the response. A process that does not respond in time is killed."""
         process = self.start()
         try:
             assert process.stdin is not None
@@ -148,7 +148,7 @@ class _Decoder:
             self._end()
             reason = f"takes longer than {seconds:g} s to decode, or more memory than it may"
             raise MediaError(header["name"], reason, "Save it anew, as a plain JPEG.") from error
-        except BaseException:  # nobody waits for it any more
+        except BaseException:  # the request was cancelled
             self._end()
             raise
 
@@ -169,7 +169,7 @@ class _Decoder:
 
 
 def _read_answer(file: int, seconds: float) -> tuple[dict[str, Any], bytes]:
-    """Read one answer, and give up when the request is cancelled or the time is over."""
+    """Read one response; raises an error if the request is cancelled or the time is up."""
     deadline = time.monotonic() + seconds
     poll = select.poll()
     poll.register(file, select.POLLIN)
@@ -196,7 +196,7 @@ def _read_answer(file: int, seconds: float) -> tuple[dict[str, Any], bytes]:
 def _close(stream: Any) -> None:
     try:
         stream.close()
-    except OSError:  # what was not written is lost with the process
+    except OSError:  # unwritten data is lost with the process
         return
 
 

@@ -1,4 +1,4 @@
-"""Many images as one ZIP archive, written while it is sent: neither memory nor disk holds it."""
+"""Many images as one ZIP archive, created while it is sent, without holding it in memory or on disk."""
 
 import io
 import zipfile
@@ -23,7 +23,7 @@ _MISSING = "MISSING.txt"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file of an archive: its name there, where its bytes are, and the hash that they must have."""
+    """A file of an archive: its name there, the source of its bytes, and their expected hash."""
 
     name: str
     sources: tuple[ImageSource, ...]
@@ -31,7 +31,7 @@ class Entry:
 
 
 def entries(items: Sequence[Item], collection: Collection) -> list[Entry]:
-    """The files of an archive; two of the same name are told apart by a number."""
+    """The files of an archive; duplicate names get a number."""
     roots = set(root_names(collection).values())
     hashes = collection.catalog.hashes_of([item.id for item in items])
     found: list[Entry] = []
@@ -49,7 +49,7 @@ def entries(items: Sequence[Item], collection: Collection) -> list[Entry]:
 
 
 def archive(files: Sequence[Entry], limits: Limits) -> Iterator[bytes]:
-    """The parts of a ZIP archive. Images are stored as they are; what cannot be read any more is listed in it."""
+    """The chunks of a ZIP archive. Images are stored uncompressed; files that can no longer be read are listed."""
     target = _Target()
     missing: list[str] = []
     with zipfile.ZipFile(target, "w") as made:
@@ -75,7 +75,7 @@ def archive(files: Sequence[Entry], limits: Limits) -> Iterator[bytes]:
 
 
 class _Target(io.RawIOBase):
-    """What is written to it can be taken away; it cannot be moved about in, so sizes are written behind the files."""
+    """A write-only buffer that is emptied as it is read; it cannot seek, so sizes are written after the files."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -93,7 +93,7 @@ class _Target(io.RawIOBase):
 
 
 class ArchiveResponse(Response):
-    """Sends an archive part by part; each is made when the client has taken the one before."""
+    """Sends an archive in chunks; each is created once the client has received the previous one."""
 
     def __init__(self, parts: Iterator[bytes], pool: WorkerPool) -> None:
         self._parts, self._pool = parts, pool

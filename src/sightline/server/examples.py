@@ -1,4 +1,4 @@
-"""Example searches: everyday subjects that the collection has."""
+"""Example searches: everyday subjects that appear in the collection."""
 
 import threading
 from weakref import WeakKeyDictionary
@@ -15,18 +15,18 @@ SUBJECTS = (
     "a painting", "a statue", "a sign with text", "a document", "a screenshot", "a map",
 )  # fmt: skip
 _SHOWN = 6
-_LIKELY = 0.3  # the relevance that the best result must have
+_LIKELY = 0.3  # the minimum relevance of the best result
 
 
 class Examples:
-    """Remembers the examples of a collection for as long as it is open."""
+    """Caches the examples of a collection while it is open."""
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[Collection, list[str]] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def of(self, collection: Collection, model: Model) -> list[str]:
-        """A few searches whose best result is likely, each with another best result."""
+        """A few searches whose best result is likely relevant, each with a different best result."""
         with self._lock:
             found = self._known.get(collection)
             if found is None:
@@ -35,7 +35,7 @@ class Examples:
 
 
 def find_examples(collection: Collection, model: Model) -> list[str]:
-    """Search for everyday subjects; returns the few that are found best. None in a collection of texts."""
+    """Search for everyday subjects, and return the few with the best results; none for a collection of texts."""
     if collection.kind != "images" or not len(collection):
         return []
     results = collection.search_together(SUBJECTS, k=1, model=model)

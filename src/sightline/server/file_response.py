@@ -1,4 +1,4 @@
-"""A response whose body is read from a file while it is sent, so that slow clients take no memory."""
+"""A response whose body is read from a file while it is sent, so that slow clients use no memory."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from sightline.server.worker_pool import WorkerPool
 
 
 class FileResponse(Response):
-    """Sends an open file part by part, and closes it. Each part is read when the client has taken the one before."""
+    """Sends an open file in chunks, and closes it. Each chunk is read once the client has received the previous one."""
 
     def __init__(self, content: ImageContent, pool: WorkerPool, headers: Mapping[str, str]) -> None:
         """Prepare to send a file; `pool` reads it."""
@@ -19,7 +19,7 @@ class FileResponse(Response):
         super().__init__(headers={**headers, "Content-Length": str(self._size)}, media_type=content.content_type)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the file. One that has become shorter meanwhile ends the connection."""
+        """Send the file. If it has become shorter meanwhile, the connection is closed."""
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             sent = 0

@@ -1,4 +1,4 @@
-"""Images of the collection that are sent to clients: the very bytes that were indexed, or thumbnails of them."""
+"""Images of the collection for clients: the exact bytes that were indexed, or thumbnails."""
 
 import contextlib
 import hashlib
@@ -23,19 +23,19 @@ from sightline.server.problems import RefusedError, not_found
 from sightline.server.worker_pool import stop_if_cancelled
 
 SIDES = (160, 320, 640)
-"""How long the longer side of a thumbnail can be."""
+"""The allowed lengths of the longer side of a thumbnail."""
 
 _THUMBNAIL_QUALITY, _ORIGINAL_QUALITY = 80, 90
 _TIDY_EVERY = 1_000
-_STREAMED_BYTES = 2**20  # from this size on, a file is not read into memory to be sent
+_STREAMED_BYTES = 2**20  # files of this size or more are not read into memory to be sent
 _CHUNK_BYTES = 2**18
-_HEAD_BYTES = 2**16  # enough to tell the type of a file
+_HEAD_BYTES = 2**16  # enough to detect the type of a file
 _CHANGED = "It was changed, moved or deleted since it was indexed: index again."
 
 
 @dataclass(frozen=True, slots=True)
 class ImageContent:
-    """An image to be sent: its bytes, or the open file that has them."""
+    """An image to send: its bytes, or an open file."""
 
     content_type: str
     data: bytes = b""
@@ -43,12 +43,12 @@ class ImageContent:
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """Size in bytes."""
         return len(self.data) if self.file is None else os.fstat(self.file.fileno()).st_size
 
 
 def original_image(collection: Collection, item: Item, limits: Limits, decoders: DecoderPool) -> ImageContent:
-    """The image of an item as it was indexed; one of a type that browsers do not show is made a JPEG."""
+    """The image of an item as it was indexed; types that browsers do not show are converted to JPEG."""
     found = _indexed_content(collection, item, limits)
     head = found[:_HEAD_BYTES] if isinstance(found, bytes) else os.pread(found.fileno(), _HEAD_BYTES, 0)
     content_type = detect_type(head).content_type
@@ -62,17 +62,17 @@ def original_image(collection: Collection, item: Item, limits: Limits, decoders:
 
 
 def camera(collection: Collection, item: Item, limits: Limits, decoders: DecoderPool) -> dict[str, str]:
-    """What the camera wrote about the picture of an item."""
+    """The camera data of an item's image."""
     return decoders.camera(_source(item, _read(_indexed_content(collection, item, limits))))
 
 
 def read_chunk(file: BinaryIO, offset: int, count: int) -> bytes:
-    """A part of an open file, at most `count` bytes; fewer at its end."""
+    """Read up to `count` bytes of an open file at an offset; fewer at its end."""
     return os.pread(file.fileno(), min(count, _CHUNK_BYTES), offset)
 
 
 class Thumbnails:
-    """Small versions of images, kept on the disk by the hash of their content; only their owner may read them."""
+    """Thumbnails of images, cached on disk by content hash; only their owner can read them."""
 
     def __init__(self, limits: Limits, decoders: DecoderPool, folder: Path | None = None) -> None:
         self._limits, self._decoders = limits, decoders
@@ -80,7 +80,7 @@ class Thumbnails:
         self._made_so_far = itertools.count()
 
     def get(self, collection: Collection, item: Item, side: int) -> ImageContent:
-        """The thumbnail of an item, made where there is none yet."""
+        """The thumbnail of an item, created if missing."""
         place = self._place(content_hash(collection, item), side)
         try:
             return ImageContent("image/jpeg", place.read_bytes())
@@ -93,7 +93,7 @@ class Thumbnails:
         return ImageContent("image/jpeg", data)
 
     def delete_oldest(self) -> None:
-        """Delete the thumbnails that were made first, until the rest takes no more than it may."""
+        """Delete the oldest thumbnails until the rest are within the limit."""
         try:
             kept = [(path, path.stat()) for path in self._folder.glob("*/*.jpg")]
         except OSError:
@@ -110,12 +110,12 @@ class Thumbnails:
 
 
 def etag(collection: Collection, item: Item, form: str) -> str:
-    """The entity tag of an image, which changes only when the image does."""
+    """The entity tag of an image, which changes only if the image does."""
     return f'"{content_hash(collection, item).hex()[:32]}-{form}"'
 
 
 def is_known(etag: str, header: str | None) -> bool:
-    """Whether a client says, in If-None-Match, that it has this already."""
+    """Whether If-None-Match says that the client already has this version."""
     return header is not None and any(one.strip().removeprefix("W/") in (etag, "*") for one in header.split(","))
 
 
@@ -128,7 +128,7 @@ def content_hash(collection: Collection, item: Item) -> bytes:
 
 
 def _indexed_content(collection: Collection, item: Item, limits: Limits) -> bytes | BinaryIO:
-    """One of the item's files, or the bytes of it, if its content is still what was indexed."""
+    """One of the item's files, open or as bytes, if its content is still what was indexed."""
     if collection.kind != "images":
         raise RefusedError(404, f"item {item.id} is a text and has no picture")
     found = open_content([source_of(file) for file in item.files], content_hash(collection, item), limits)
@@ -138,7 +138,7 @@ def _indexed_content(collection: Collection, item: Item, limits: Limits) -> byte
 
 
 def open_content(sources: Sequence[ImageSource], wanted: bytes, limits: Limits) -> bytes | BinaryIO | None:
-    """The first of these whose content has a hash: an open file, or the bytes; None if there is none."""
+    """The first of these sources with this content hash, as an open file or bytes; None if there is none."""
     for found in _readable(sources, limits.picture_bytes):
         if _digest(found) == wanted:
             return found
@@ -148,7 +148,7 @@ def open_content(sources: Sequence[ImageSource], wanted: bytes, limits: Limits) 
 
 
 def _readable(sources: Sequence[ImageSource], most: int) -> Iterator[bytes | BinaryIO]:
-    """Open files that are regular and not too large; bytes of images in shards or at URLs."""
+    """Open files that are regular and not too large, and the bytes of images in shards or at URLs."""
     for source in sources:
         with contextlib.suppress(OSError, MediaError):
             found = _open_regular(source.path, most) if isinstance(source, ImageFile) else source.read()
@@ -157,7 +157,7 @@ def _readable(sources: Sequence[ImageSource], most: int) -> Iterator[bytes | Bin
 
 
 def _open_regular(path: Path, most: int) -> BinaryIO | None:
-    """Open a regular file that is not too large; never waits for a pipe or a device."""
+    """Open a regular file that is not too large; never blocks on a pipe or a device."""
     file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 (given to the caller)
     found = os.fstat(file.fileno())
     if stat.S_ISREG(found.st_mode) and found.st_size <= most:
@@ -171,7 +171,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def _digest(content: bytes | BinaryIO) -> bytes:
-    """The hash by which the catalog knows contents; a file is read in parts."""
+    """The content hash as used in the catalog; a file is read in chunks."""
     if isinstance(content, bytes):
         return hashlib.blake2b(content, digest_size=32).digest()
     digest = hashlib.blake2b(digest_size=32)
@@ -194,11 +194,11 @@ def _source(item: Item, data: bytes) -> ImageBytes:
 
 
 def _keep(place: Path, data: bytes) -> None:
-    """Write a thumbnail atomically; if that fails, it is made again next time."""
+    """Write a thumbnail atomically; if that fails, it is created again next time."""
     try:
         folder = place.parent.parent
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)  # one that an earlier version made
+        folder.chmod(0o700)  # created by an earlier version
         place.parent.mkdir(mode=0o700, exist_ok=True)
         write_atomic(place, data, mode=0o600, sync=False)
     except OSError:

@@ -1,28 +1,28 @@
-"""Limits of the server on what clients may ask for."""
+"""Limits on requests to the server."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """All limits.
+    """All limits of a server.
 
-    upload_bytes: of the body of a request. pixels: of an image that is sent.
-    picture_bytes: of a file of the collection that is sent back. own_pixels: of one that is decoded.
-    decode_bytes: memory for decoding one image; large_decode_bytes: for one of the collection, one at a time.
-    decode_seconds: time for decoding one image.
-    items: texts, images or pairs in one request for other programs. characters: of one text.
-    results, rerank, late: of one search. deepest: results that it may leave out at the front.
-    late_all: items of a collection that a search may rank by their parts.
-    seconds: from the first byte of a request to the first of its answer.
-    header_seconds: for a client to send the head of a request. write_seconds: for it to take a part of an answer.
+    upload_bytes: size of a request body. pixels: size of an uploaded image.
+    picture_bytes: size of a file of the collection to send. own_pixels: size of one to decode.
+    decode_bytes: memory to decode one image; large_decode_bytes: for an image of the collection, one at a time.
+    decode_seconds: time to decode one image.
+    items: texts, images or pairs in one API request. characters: length of one text.
+    results, rerank, late: per search. deepest: results that a search may skip.
+    late_all: items of a collection that a search may rank by late interaction.
+    seconds: from the first byte of a request to the first byte of its response.
+    header_seconds: for a client to send request headers. write_seconds: for it to receive a chunk of a response.
     connections, connections_per_address: open at the same time.
-    waiting: requests of one kind that wait for their turn; more are turned away.
-    rate, burst: requests a second that one client of a public server may make in the long run, and at once.
-    batch: queries answered at once, from encoding to results; 1 for each alone. encoders: how many such batches at the
-        same time; 0 for one a processor.
-    gather_ms: how long others are waited for, when there are others.
-    thumbnail_bytes: of all thumbnails that are kept on the disk.
+    waiting: queued requests of one kind; more are rejected.
+    rate, burst: sustained requests per second, and requests at once, of one client of a public server.
+    batch: queries processed at once, from encoding to results; 1 disables batching. encoders: number of such batches
+        at the same time; 0 for one per CPU.
+    gather_ms: how long to wait for more queries to batch, if there are several.
+    thumbnail_bytes: size of all cached thumbnails.
     """
 
     upload_bytes: int = 20 * 2**20

@@ -1,4 +1,4 @@
-"""A bound on what clients can make the server write to its log."""
+"""Limit what clients can make the server write to its log."""
 
 import logging
 import time
@@ -8,7 +8,7 @@ LOGGERS = ("asyncio", "uvicorn.error", "sightline.server")
 
 
 class LogLimit(logging.Filter):
-    """Lets each message through a few times a minute, however often it is logged, and says how many were left out."""
+    """Passes each message a few times a minute, however often it is logged, and reports how many were dropped."""
 
     def __init__(self, most: int = 10, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -16,7 +16,7 @@ class LogLimit(logging.Filter):
         self._counts: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is written. Messages are alike if their texts are, whatever is put into them."""
+        """Whether to write a record. Messages with the same format string count as the same."""
         key, now = (record.name, str(record.msg)[:200]), self._clock()
         since, count = self._counts.get(key, (now, 0))
         if now - since > self._seconds:
@@ -29,7 +29,7 @@ class LogLimit(logging.Filter):
 
 
 def limit_logs() -> None:
-    """Limit what the server, and what it is built on, write to the log."""
+    """Limit the logs of the server and its libraries."""
     limit = LogLimit()
     for name in (*LOGGERS, *(name for name in logging.root.manager.loggerDict if name.startswith("sightline.server."))):
         logger = logging.getLogger(name)

@@ -16,7 +16,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True)
 class Histogram:
-    """How many values fell under each bound, and their sum."""
+    """The number of values up to each bound, and their sum."""
 
     bounds: tuple[float, ...]
     counts: list[int] = field(init=False)
@@ -31,7 +31,7 @@ class Histogram:
         self.total += value
 
     def lines(self, name: str, labels: Labels) -> Iterable[str]:
-        """Its lines: counts up to each bound, the sum, and the count of all."""
+        """Its lines in Prometheus format: counts up to each bound, the sum, and the total count."""
         below = 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             below += count
@@ -41,7 +41,7 @@ class Histogram:
 
 
 class Metrics:
-    """The counts of one server. Several threads may add to it."""
+    """The metrics of one server. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -52,30 +52,30 @@ class Metrics:
         self._in_flight = 0
 
     def begin(self) -> None:
-        """A request came in."""
+        """Count a request that arrived."""
         with self._lock:
             self._in_flight += 1
 
     def end(self, route: str, status: int, seconds: float) -> None:
-        """A request was answered, or given up (status 0). route: its pattern, never the path that was asked for."""
+        """Count a request that was answered, or dropped (status 0). route: its pattern, never the requested path."""
         with self._lock:
             self._in_flight -= 1
             self._requests[("route", route), ("status", str(status))] += 1
             self._seconds[(("route", route),)].add(seconds)
 
     def search(self, took_ms: Mapping[str, float]) -> None:
-        """A search was made, and its stages took so long."""
+        """Count a search and the time its stages took."""
         with self._lock:
             for stage, spent in took_ms.items():
                 self._stages[stage] += spent / 1000
 
     def batch(self, size: int) -> None:
-        """So many texts were encoded at once."""
+        """Count a batch of texts encoded together."""
         with self._lock:
             self._batches.add(size)
 
     def text(self, items: int) -> str:
-        """Everything, for Prometheus to read. items: how many the collection has."""
+        """All metrics in Prometheus format. items: number of items in the collection."""
         with self._lock:
             lines = [
                 *_head("sightline_requests_total", "counter", "Requests by route and status; 0: the client left."),
@@ -99,7 +99,7 @@ class Metrics:
 
 
 def resident_bytes() -> int | None:
-    """How much memory this process has in use; None where the system does not say."""
+    """Resident memory of this process; None if the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):

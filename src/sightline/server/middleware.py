@@ -27,7 +27,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-"""Of every answer, whatever it is."""
+"""Headers of every response."""
 
 _DEEPEST = 16
 _BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
@@ -40,10 +40,10 @@ class ClientGoneError(Exception):
 
 
 class RequestMiddleware:
-    """An ASGI application around another, which sees only requests that are allowed, whole and small enough.
+    """ASGI middleware that passes on only requests that are allowed, complete and small enough.
 
-    A client that leaves, and one whose time is up, has its work cancelled. Nothing that goes wrong inside reaches a
-    client but as a problem, and nothing at all once an answer has begun.
+    Work for a client that disconnects, or whose time is up, is cancelled. Clients see internal errors only as problem
+    details, and not at all once a response has started.
     """
 
     def __init__(self, app: ASGIApp, access_control: AccessControl, limits: Limits, metrics: Metrics) -> None:
@@ -53,12 +53,12 @@ class RequestMiddleware:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on one request, or answer it here."""
+        """Pass on one request, or respond to it here."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         if scope["method"] == "HEAD":
-            scope = {**scope, "method": "GET"}  # the server leaves out the body of the answer
+            scope = {**scope, "method": "GET"}  # the server drops the body of the response
         sender = _Sender(send, self._limits.write_seconds)
         began = time.perf_counter()
         self._metrics.begin()
@@ -86,7 +86,7 @@ class RequestMiddleware:
             way_out = "Ask for less: a smaller rerank, or a budget_ms."
             await sender.refuse(RefusedError(503, f"not done in {self._limits.seconds:g} s", way_out), scope, receive)
         except Exception as error:
-            await sender.refuse(refusal(error), scope, receive)  # also logs what is no client's fault
+            await sender.refuse(refusal(error), scope, receive)  # also logs internal errors
 
     async def _body_by(self, deadline: float, headers: Headers, receive: Receive) -> bytes:
         try:
@@ -97,7 +97,7 @@ class RequestMiddleware:
             raise refused from error
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
-        """The whole body of a request; one that is too large is refused as soon as that is known."""
+        """Read the body of a request; one that is too large is refused as soon as possible."""
         length = headers.get("content-length", "0")
         if length.isdecimal() and int(length[:20]) > self._limits.upload_bytes:
             raise self._too_large()
@@ -122,10 +122,10 @@ class RequestMiddleware:
 
 
 class _Sender:
-    """Sends an answer with the headers that all have.
+    """Sends a response with the headers common to all.
 
-    status: of the answer; 0 while there is none. deadline: by when the answer must begin. Once it has begun, the client
-    must take each part of it in time instead.
+    status: of the response; 0 before it starts. deadline: when the response must start. After that, the client must
+    receive each chunk in time instead.
     """
 
     def __init__(self, send: Send, seconds: float) -> None:
@@ -146,14 +146,14 @@ class _Sender:
             await self._send(message)
 
     async def refuse(self, refused: RefusedError, scope: Scope, receive: Receive) -> None:
-        """Answer with a problem, unless another answer has begun already."""
+        """Respond with a problem, unless a response has already started."""
         self.deadline = None
         if not self.status:
             await refused.response()(scope, receive, self)
 
 
 async def _unless_gone(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-    """Run an application on a request that was read whole; cancel it when the client leaves."""
+    """Run an application on a request that was read completely; cancel it if the client disconnects."""
     is_read = False
 
     async def replay() -> Message:
@@ -188,7 +188,7 @@ def _content_type(headers: Headers) -> str:
 
 
 def check_depth(body: bytes) -> None:
-    """Refuse JSON with more nested lists and objects than any request has; parsers recurse into them."""
+    """Refuse JSON that is nested deeper than any valid request, because parsers recurse."""
     if body.count(b"[") + body.count(b"{") <= _DEEPEST:
         return
     depth = 0

@@ -20,14 +20,14 @@ _CLIENTS_OWN = (QueryError, ModelError, EvaluationError)
 
 
 class FieldError(BaseModel):
-    """One part of a request that is wrong: where it is, and what is wrong with it."""
+    """An invalid part of a request: its location, and what is wrong with it."""
 
     where: str
     what: str
 
 
 class ProblemDetails(BaseModel):
-    """Why there is no answer, as RFC 9457 has it; `way_out` says what to do about it."""
+    """An error response as in RFC 9457; `way_out` says what to do about it."""
 
     type: str = "about:blank"
     title: str = Field(description="What the status means.")
@@ -38,7 +38,7 @@ class ProblemDetails(BaseModel):
 
 
 class RefusedError(Exception):
-    """A request that gets a problem for an answer; `headers` go with it."""
+    """A request that is answered with a problem; `headers` are added to the response."""
 
     def __init__(
         self, status: int, detail: str, way_out: str = "", *, headers: dict[str, str] | None = None, errors: Any = None
@@ -47,7 +47,7 @@ class RefusedError(Exception):
         self.status, self.detail, self.way_out, self.headers, self.errors = status, detail, way_out, headers, errors
 
     def response(self) -> Response:
-        """The answer."""
+        """The response."""
         status = HTTPStatus(self.status)
         body: dict[str, Any] = {"type": "about:blank", "title": status.phrase, "status": status.value}
         body["detail"] = self.detail
@@ -60,19 +60,19 @@ class RefusedError(Exception):
 
 
 def not_found(id: int) -> RefusedError:
-    """An id that no item has, or none any more."""
+    """The error for an id that does not exist or no longer does."""
     return RefusedError(404, f"no item has the id {id}", "It may have been deleted since: search again.")
 
 
 def invalid(errors: Any) -> RefusedError:
-    """A request whose parts are of the wrong form; `errors` as pydantic lists them."""
+    """The error for a malformed request; `errors` as pydantic lists them."""
     wrong = [{"where": _place(error["loc"]), "what": str(error["msg"])} for error in errors]
     message = "; ".join(f"{one['where']}: {one['what']}" for one in wrong[:3])
     return RefusedError(422, message.encode("utf-8", "replace").decode(), "See /docs.", errors=wrong)
 
 
 def refusal(error: Exception) -> RefusedError:
-    """The problem for an error. Internal errors are logged, and described to the client in general terms only."""
+    """Convert an error to a problem. Internal errors are logged, and described to the client only in general terms."""
     if isinstance(error, RefusedError):
         return error
     if isinstance(error, RequestValidationError | ValidationError):
@@ -95,10 +95,10 @@ def refusal(error: Exception) -> RefusedError:
 
 
 async def answer(_: Request, error: Exception) -> Response:
-    """The answer to a request that failed."""
+    """The response to a request that failed."""
     return refusal(error).response()
 
 
 def _place(parts: tuple[Any, ...]) -> str:
-    """Where something stands, as people write it; pydantic's names for the parts of a request are left out."""
+    """The location of a field in readable form, without pydantic's names for the parts of a request."""
     return ".".join(str(part) for part in parts if part not in ("query", "body", "path")) or "the request"

@@ -1,4 +1,4 @@
-"""The interface described for people: one plain page made from the OpenAPI document, without scripts."""
+"""API reference: one plain page generated from the OpenAPI document, without scripts."""
 
 from collections.abc import Iterable
 from html import escape
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def reference(document: dict[str, Any]) -> str:
-    """Write the page."""
+    """Render the page."""
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
@@ -58,7 +58,7 @@ def _table(title: str, fields: list[tuple[str, dict[str, Any], bool]]) -> Iterab
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    """What a field is, in a word or two."""
+    """The type of a field, in a word or two."""
     if "$ref" in schema:
         return str(schema["$ref"].rpartition("/")[2])
     if "anyOf" in schema:

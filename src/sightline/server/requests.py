@@ -15,7 +15,7 @@ from sightline.retrieval.options import SearchOptions
 from sightline.server.limits import Limits
 from sightline.server.problems import RefusedError
 
-_LIMITS = Limits()  # what the description of the interface says; the server may be stricter about sizes
+_LIMITS = Limits()  # limits in the API description; the server may be stricter
 _FIELD_BYTES = 64 * 2**10
 Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=_LIMITS.characters, pattern=r"\S")]
@@ -23,7 +23,7 @@ Base64 = Annotated[str, Field(min_length=1, description="The file of a picture, 
 
 
 class Search(BaseModel):
-    """A search by text; all but `q` may be left out."""
+    """A search by text; all fields but `q` are optional."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, populate_by_name=False)
 
@@ -53,11 +53,11 @@ class Search(BaseModel):
 
     @property
     def is_plain(self) -> bool:
-        """Whether only a text is asked for: such searches can be made many at once."""
+        """Whether the search is by text only, so that many can be batched."""
         return bool(self.q) and not self.not_ and self.where is None and not self.start and self.budget_ms is None
 
     def options(self, image: ImageSource | None = None) -> SearchOptions:
-        """The options of the search that is asked for."""
+        """The options of the requested search."""
         given = self.model_dump(exclude={"q", "not_"})
         return SearchOptions(text=self.q, image=image, not_=tuple(self.not_), **given)
 
@@ -72,7 +72,7 @@ class PictureSearch(Search):
 
 
 class Embed(BaseModel):
-    """Texts and images to be embedded."""
+    """Texts and images to embed."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -81,7 +81,7 @@ class Embed(BaseModel):
 
 
 class Pair(BaseModel):
-    """A text, and an image that is sent or an item of the collection."""
+    """A text, and an uploaded image or an item of the collection."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -97,7 +97,7 @@ class Pair(BaseModel):
 
 
 class Match(BaseModel):
-    """Pairs to be matched."""
+    """Pairs to match."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -105,7 +105,7 @@ class Match(BaseModel):
 
 
 async def read_form(request: Request, limits: Limits) -> tuple[PictureSearch, ImageBytes | None]:
-    """A search that comes as a form: fields as in JSON, and an image called `image`."""
+    """Read a search from a form: fields as in JSON, and an image named `image`."""
     fields: dict[str, Any] = {}
     picture: ImageBytes | None = None
     async with request.form(max_files=1, max_fields=32, max_part_size=_FIELD_BYTES) as form:
@@ -129,7 +129,7 @@ async def _upload(name: str, file: UploadFile) -> ImageBytes:
 
 
 def decoded(data: str) -> ImageBytes:
-    """An image that came in base64."""
+    """Decode a base64 image."""
     try:
         return ImageBytes("the picture", base64.b64decode(data, validate=True))
     except (binascii.Error, ValueError) as error:
@@ -154,4 +154,4 @@ SEARCH_BODY: dict[str, Any] = {
         },
     }
 }
-"""How `POST /v1/search` is described: it takes JSON or a form."""
+"""The request body of `POST /v1/search`, JSON or a form, in the API description."""

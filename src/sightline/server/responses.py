@@ -1,4 +1,4 @@
-"""Responses: results without local paths, with the URLs of their images."""
+"""Responses: results without absolute paths, with the URLs of their images."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from sightline.retrieval.results import Hit, SearchResult
 
 
 class HitAnswer(BaseModel):
-    """One result. What is not known, or empty, is left out."""
+    """One result. Unknown and empty fields are omitted."""
 
     rank: int
     id: int
@@ -33,7 +33,7 @@ class HitAnswer(BaseModel):
 
 
 class SearchAnswer(BaseModel):
-    """The results of a search, best first, and how many milliseconds each part of it took."""
+    """The results of a search, best first, and the milliseconds that each stage took."""
 
     query: str
     took_ms: dict[str, float]
@@ -60,7 +60,7 @@ class PlaceAnswer(BaseModel):
 
 
 class ItemAnswer(BaseModel):
-    """What is known of an item."""
+    """The metadata of an item."""
 
     id: int
     path: str
@@ -79,14 +79,14 @@ class ItemAnswer(BaseModel):
 
 
 class ItemsAnswer(BaseModel):
-    """Some items, and of how many."""
+    """Some items, and the total number."""
 
     total: int
     items: list[ItemAnswer]
 
 
 class CameraAnswer(BaseModel):
-    """What the camera wrote into a photo; what is not known is left out."""
+    """Camera data of a photo; unknown fields are omitted."""
 
     camera: str | None = None
     lens: str | None = None
@@ -97,13 +97,13 @@ class CameraAnswer(BaseModel):
 
 
 class PathsAnswer(BaseModel):
-    """Paths of items, in the order in which they were asked for."""
+    """Paths of items, in the order requested."""
 
     paths: list[str]
 
 
 class AlbumAnswer(BaseModel):
-    """An album, and how many contents it has."""
+    """An album and its number of contents."""
 
     name: str
     items: int
@@ -116,7 +116,7 @@ class AlbumsAnswer(BaseModel):
 
 
 class PhraseAnswer(BaseModel):
-    """A part of a query that is a filter: a date, the name of a file, a folder or an album."""
+    """A part of a query that is a filter: a date, a file name, a folder or an album."""
 
     text: str
     kind: str
@@ -125,7 +125,7 @@ class PhraseAnswer(BaseModel):
 
 
 class UnderstoodAnswer(BaseModel):
-    """The words of a query that are left to search for, and its phrases; `where` is all their filters as one."""
+    """The remaining words of a query to search for, and its phrases; `where` combines all their filters."""
 
     words: str
     phrases: list[PhraseAnswer]
@@ -133,21 +133,21 @@ class UnderstoodAnswer(BaseModel):
 
 
 class MonthAnswer(BaseModel):
-    """A month such as 2023-08, and how many items it has; its name is empty for items without a date."""
+    """A month such as 2023-08, and its number of items; the name is empty for items without a date."""
 
     month: str
     items: int
 
 
 class TimelineAnswer(BaseModel):
-    """How many items there are in all, and in each month, newest first."""
+    """The number of items in total and in each month, newest first."""
 
     total: int
     months: list[MonthAnswer]
 
 
 class TimelineItemsAnswer(BaseModel):
-    """Items by time, newest first. `next` is the cursor to go on with; it is left out at the end."""
+    """Items by time, newest first. `next` is the cursor of the next page; it is omitted on the last."""
 
     total: int
     start: int
@@ -156,13 +156,13 @@ class TimelineItemsAnswer(BaseModel):
 
 
 class ExamplesAnswer(BaseModel):
-    """Searches that find something in the collection."""
+    """Searches that have good results in the collection."""
 
     examples: list[str]
 
 
 class FolderAnswer(BaseModel):
-    """A folder, and how many files are in and below it. `root` is given where several folders were indexed."""
+    """A folder and its number of files, including subfolders. `root` is present if several folders were indexed."""
 
     path: str
     items: int
@@ -170,21 +170,21 @@ class FolderAnswer(BaseModel):
 
 
 class TakenAnswer(BaseModel):
-    """When the first and the last image were taken, as far as it is known."""
+    """The earliest and latest known capture times."""
 
     first: str
     last: str
 
 
 class FiltersAnswer(BaseModel):
-    """What filters can choose from; `taken` is left out where no date is known."""
+    """The values that filters can use; `taken` is omitted if no date is known."""
 
     folders: list[FolderAnswer]
     taken: TakenAnswer | None = None
 
 
 class WordAnswer(BaseModel):
-    """A word, where it stands in the query, its best cosine, and its cosine with each part of the image."""
+    """A word, its position in the query, its best cosine, and its cosine with each part of the image."""
 
     word: str
     start: int
@@ -194,7 +194,7 @@ class WordAnswer(BaseModel):
 
 
 class BoxAnswer(BaseModel):
-    """The part of the image that the grid covers, as shares of its width and height; it may reach beyond."""
+    """The part of the image that the grid covers, as fractions of its width and height; it may extend beyond."""
 
     left: float
     top: float
@@ -203,7 +203,7 @@ class BoxAnswer(BaseModel):
 
 
 class ExplainAnswer(BaseModel):
-    """Which parts of an image each word of a query resembles."""
+    """How similar each part of an image is to each word of a query."""
 
     query: str
     id: int
@@ -214,7 +214,7 @@ class ExplainAnswer(BaseModel):
 
 
 class EmbedAnswer(BaseModel):
-    """Unit vectors, in the order of what was sent."""
+    """Unit vectors, in the order of the inputs."""
 
     model: str
     dim: int
@@ -223,7 +223,7 @@ class EmbedAnswer(BaseModel):
 
 
 class MatchScore(BaseModel):
-    """How well a pair fits: the cosine, the matcher's logit, and the probability where the model knows it."""
+    """How well a pair matches: the cosine, the matcher's logit, and the probability if the model is calibrated."""
 
     cosine: float
     logit: float
@@ -231,14 +231,14 @@ class MatchScore(BaseModel):
 
 
 class MatchAnswer(BaseModel):
-    """The scores of pairs, in their order."""
+    """The scores of pairs, in order."""
 
     model: str
     scores: list[MatchScore]
 
 
 class CollectionAnswer(BaseModel):
-    """What there is to search, and what the model can do."""
+    """The collection, and the abilities of its model."""
 
     kind: str
     items: int
@@ -249,30 +249,30 @@ class CollectionAnswer(BaseModel):
 
 
 class HealthAnswer(BaseModel):
-    """That the server is up."""
+    """The state of the server."""
 
     status: str
 
 
 def search_answer(result: SearchResult, collection: Collection) -> dict[str, Any]:
-    """What `sightline search --json` writes, less what only this machine's owner should see."""
+    """The output of `sightline search --json`, without what only the owner of the machine should see."""
     return {**result.about(), "hits": hit_answers(result.hits, collection)}
 
 
 def hit_answers(hits: Sequence[Hit], collection: Collection) -> list[dict[str, Any]]:
-    """Results, their other files named as `path` is."""
+    """Results, with their other files shown relative to the root, like `path`."""
     urls, names = _image_urls([hit.id for hit in hits], collection), set(root_names(collection).values())
     return [{**_hit_answer(hit), **_root(hit.root, names), **urls.get(hit.id, {})} for hit in hits]
 
 
 def item_answers(items: Sequence[Item], collection: Collection) -> list[dict[str, Any]]:
-    """What is known of items; what is not is left out."""
+    """The metadata of items; unknown fields are omitted."""
     urls, names = _image_urls([item.id for item in items], collection), set(root_names(collection).values())
     return [{**_item_answer(item), **_root(item.files[0].root, names), **urls.get(item.id, {})} for item in items]
 
 
 def root_names(collection: Collection) -> dict[int, str]:
-    """The names of the folders that were indexed, by their numbers, if there are several; as filters know them."""
+    """The names of the indexed folders by root number, as used in filters; empty if there is only one."""
     if collection.kind != "images" or isinstance(collection.at, str):
         return {}
     roots = collection.catalog.roots()
@@ -288,7 +288,7 @@ def _name(root: Path) -> str:
 
 
 def version(hash: bytes) -> str:
-    """The part of an image's URL that tells it from the images of other collections, which have the same ids."""
+    """The part of an image's URL that distinguishes it from images of other collections with the same ids."""
     return hash.hex()[:16]
 
 
@@ -319,14 +319,14 @@ def _item_answer(item: Item) -> dict[str, Any]:
 
 
 def album_names(collection: Collection, id: int) -> dict[str, list[str]]:
-    """The albums that an item is in, if any."""
+    """The albums that contain an item, if any."""
     hash = collection.catalog.hash_of(id) if isinstance(collection.at, Path) else None
     names = collection.albums.of(hash) if hash else []
     return {"albums": names} if names else {}
 
 
 def _image_urls(ids: Sequence[int], collection: Collection) -> dict[int, dict[str, str]]:
-    """Where the images of items are, with a version of each, so that a browser may keep them."""
+    """The URLs of items' images, with a version, so that browsers can cache them."""
     if collection.kind != "images":
         return {}
     return {
@@ -336,6 +336,6 @@ def _image_urls(ids: Sequence[int], collection: Collection) -> dict[int, dict[st
 
 
 def _below(path: Path, root: Path) -> str:
-    """A path below the root of the result; of one elsewhere, only its name. What is no text is replaced."""
+    """A path relative to the root, or only the name of a path outside it. Invalid characters are replaced."""
     shown = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
     return shown.encode("utf-8", "replace").decode()

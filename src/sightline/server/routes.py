@@ -1,4 +1,4 @@
-"""The routes of the HTTP interface."""
+"""The routes of the HTTP API."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -48,17 +48,17 @@ _PICTURE: dict[int | str, dict[str, Any]] = {
 
 
 def search_routes(service: Service) -> APIRouter:
-    """Searches and explanations."""
+    """Routes for searches and explanations."""
     router = APIRouter(prefix="/v1", tags=["search"], responses=_USUAL)
 
     @router.get("/search", response_model=responses.SearchAnswer)
     async def search(asked: Annotated[Search, Query()]) -> Response:
-        """Find items by words."""
+        """Find items by text."""
         return JSONResponse(await service.found(asked))
 
     @router.post("/search", response_model=responses.SearchAnswer, openapi_extra=SEARCH_BODY)
     async def search_by_more(request: Request) -> Response:
-        """Find items by words, sent as JSON, or by words, an image or both, sent as a form."""
+        """Find items by text, sent as JSON, or by text, an image or both, sent as a form."""
         asked: Search
         image = None
         if request.headers["content-type"].lower().startswith("application/json"):
@@ -69,12 +69,12 @@ def search_routes(service: Service) -> APIRouter:
 
     @router.get("/explain", response_model=responses.ExplainAnswer, responses=OF_ITEMS)
     async def explain(q: Annotated[Text, Query()], id: Annotated[Id, Query()]) -> Response:
-        """Tell for every word of a query how much it resembles each part of an image, as a grid of cosines."""
+        """Compare each word of a query with each part of an image; returns a grid of cosines."""
         return JSONResponse(await service.quick.run(service.explain, q, id))
 
     @router.get("/timeline", response_model=responses.TimelineAnswer)
     async def timeline(where: Filter = None) -> Response:
-        """How many items there are in each month: the date that they were taken or, without one, last changed."""
+        """The number of items in each month, by capture date or, if unknown, modification date."""
         return JSONResponse(await service.quick.run(browse.timeline, service.current, where))
 
     @router.get("/timeline/items", response_model=responses.TimelineItemsAnswer)
@@ -86,7 +86,7 @@ def search_routes(service: Service) -> APIRouter:
             str | None, Query(max_length=40, description="Instead of start: the `next` of the answer before.")
         ] = None,
     ) -> Response:
-        """Items by time, newest first. Go on with `after`, which stays right when items are added meanwhile."""
+        """Items by time, newest first. Continue with `after`, which stays valid when items are added."""
         return JSONResponse(await service.quick.run(browse.timeline_items, service.current, k, where, start, after))
 
     @router.get("/understand", response_model=responses.UnderstoodAnswer)
@@ -96,49 +96,49 @@ def search_routes(service: Service) -> APIRouter:
             list[Text] | None, Query(max_length=8, description="Phrases that are to stay words; may be repeated.")
         ] = None,
     ) -> Response:
-        """Find dates, file names, folders and albums in a query, and the filters that they stand for."""
+        """Find dates, file names, folders and albums in a query, and the matching filters."""
         return JSONResponse(await service.quick.run(browse.understood, service.current, q, literal or []))
 
     @router.get("/examples", response_model=responses.ExamplesAnswer)
     async def examples() -> Response:
-        """A few searches that find something here."""
+        """A few searches with good results in this collection."""
         return JSONResponse({"examples": await service.slow.run(service.examples)})
 
     @router.get("/filters", response_model=responses.FiltersAnswer)
     async def filters() -> Response:
-        """The folders and dates that a filter can choose from."""
+        """The folders and dates to filter by."""
         return JSONResponse(await service.quick.run(browse.filter_choices, service.current))
 
     return router
 
 
 def item_routes(service: Service) -> APIRouter:
-    """Items, by their ids alone."""
+    """Routes for items by id."""
     router = APIRouter(prefix="/v1/items", tags=["items"], responses=OF_ITEMS)
 
     @router.get("", response_model=responses.ItemsAnswer)
     async def some(k: Annotated[int, Query(ge=1, le=service.limits.results)] = 10, where: Filter = None) -> Response:
-        """Some items to begin with, spread evenly over the collection, or over what passes a filter."""
+        """A sample of items, spread evenly over the collection or over the matches of a filter."""
         return JSONResponse(await service.quick.run(browse.some_items, service.current, k, where))
 
     @router.get("/{id}", response_model=responses.ItemAnswer)
     async def item(id: ItemId) -> Response:
-        """What is known of an item."""
+        """The metadata of an item."""
         return JSONResponse(await service.quick.run(service.item, id))
 
     @router.get("/{id}/similar", response_model=responses.SearchAnswer)
     async def similar(id: ItemId, k: Annotated[int, Query(ge=1, le=service.limits.results)] = 10) -> Response:
-        """The items most like this one."""
+        """The items most similar to this one."""
         return JSONResponse(await service.quick.run(service.similar, id, k))
 
     @router.get("/{id}/camera", response_model=responses.CameraAnswer, response_model_exclude_none=True)
     async def camera(id: ItemId) -> Response:
-        """What the camera wrote into the file: its name, lens and exposure."""
+        """The camera data in the file: camera, lens and exposure."""
         return JSONResponse(await service.pictures.run(service.camera, id))
 
     @router.get("/{id}/image", responses=_PICTURE, response_class=Response)
     async def image(id: ItemId, v: Version = None, if_none_match: IfNoneMatch = None) -> Response:
-        """The image itself, if its file is still what was indexed; rare kinds as JPEG."""
+        """The image itself, if its file is unchanged since indexing; rare types as JPEG."""
         found = await service.pictures.run(service.image, id, v, _knows(if_none_match))
         return _image_response(service.pictures, v, *found)
 
@@ -149,7 +149,7 @@ def item_routes(service: Service) -> APIRouter:
         side: Annotated[int, Query(ge=1, le=SIDES[-1], description="Of the longer side, in pixels; rounded up.")] = 320,
         if_none_match: IfNoneMatch = None,
     ) -> Response:
-        """A small version of the image."""
+        """A thumbnail of the image."""
         rounded = next(one for one in SIDES if one >= side)
         found = await service.pictures.run(service.thumbnail, id, v, rounded, _knows(if_none_match))
         return _image_response(service.pictures, v, *found)
@@ -158,7 +158,7 @@ def item_routes(service: Service) -> APIRouter:
 
 
 def model_routes(service: Service) -> APIRouter:
-    """For other programs: the model's abilities, many items at once."""
+    """Routes for other programs: embed and match many items at once."""
     router = APIRouter(prefix="/v1", tags=["model"], responses=OF_ITEMS)
 
     @router.post("/embed", response_model=responses.EmbedAnswer)
@@ -169,29 +169,29 @@ def model_routes(service: Service) -> APIRouter:
 
     @router.post("/match", response_model=responses.MatchAnswer)
     async def match(asked: Match) -> Response:
-        """Tell how well texts and images fit, pair by pair."""
+        """Score how well texts and images match, pair by pair."""
         return JSONResponse(await service.slow.run(service.match, asked))
 
     @router.get("/collection", response_model=responses.CollectionAnswer)
     async def collection() -> Response:
-        """What there is to search, and what the model can do."""
+        """The collection, and the abilities of its model."""
         return JSONResponse(await service.quick.run(service.about))
 
     return router
 
 
 def operations_routes(service: Service, access_control: AccessControl, is_ready: Callable[[], bool]) -> APIRouter:
-    """For whoever runs the server."""
+    """Routes for operators of the server."""
     router = APIRouter(tags=["operations"], responses=_USUAL)
 
     @router.get("/healthz", response_model=responses.HealthAnswer)
     async def healthz() -> Response:
-        """Whether the server is alive; restart it where it is not. Needs no token."""
+        """Whether the server is alive; if not, restart it. Needs no token."""
         return JSONResponse({"status": "ok"})
 
     @router.get("/readyz", response_model=responses.HealthAnswer)
     async def readyz() -> Response:
-        """Whether the server can answer searches and keeps up with the collection. Needs no token."""
+        """Whether the server can answer searches and is up to date with the collection. Needs no token."""
         if not is_ready():
             raise RefusedError(503, "not ready", "The server's log says why.", headers={"Retry-After": "5"})
         return JSONResponse({"status": "ready"})
@@ -204,20 +204,20 @@ def operations_routes(service: Service, access_control: AccessControl, is_ready:
         },
     )
     async def metrics() -> Response:
-        """What the server has counted, for Prometheus."""
+        """Metrics for Prometheus."""
         about = await service.quick.run(service.about)
         return Response(service.metrics.text(about["items"]), media_type=CONTENT_TYPE)
 
     @router.post("/v1/session", status_code=204, response_class=Response)
     async def session() -> Response:
-        """Give a browser that shows the token a cookie, because the images of a page carry no headers."""
+        """Exchange a token for a cookie, because browsers request the images of a page without headers."""
         return Response(status_code=204, headers={"Set-Cookie": access_control.session})
 
     return router
 
 
 def page_routes(files: dict[str, Path], document: Callable[[], dict[str, Any]]) -> APIRouter:
-    """The page for people, and the description of all this."""
+    """Routes for the web page and the API description."""
     router = APIRouter(include_in_schema=False)
 
     @router.get("/docs")

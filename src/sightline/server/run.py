@@ -29,7 +29,7 @@ from sightline.server.service import Service
 from sightline.server.shared_model import SharedModel
 from sightline.server.updater import CollectionUpdater
 
-_BACKLOG = 256  # as many connections are accepted at once, before any of them is counted
+_BACKLOG = 256  # connections accepted at once, before any is counted
 _GRACE_SECONDS = 5
 
 
@@ -45,19 +45,19 @@ def serve(
     notify: Callable[[str], None] = print,
     force_exit: bool = False,
 ) -> None:
-    """Serve a collection until the process is interrupted or terminated; what is running then is finished first.
+    """Serve a collection until the process is interrupted or terminated; requests in progress are finished first.
 
-    at: the collection's folder, or the folder of images that it is in; by default the nearest to the current folder.
-    port: 0 for any that is free. token: needed for a host that other machines can reach.
-    watch: keep the collection in step with its folders.
+    at: the collection's folder, or the folder of images that contains it; by default the nearest to the current folder.
+    port: 0 for any free port. token: required for a host that other machines can reach.
+    watch: index changes in the collection's folders.
     notify: called with one line of text when serving starts and when something was indexed.
-    force_exit: end the whole process if its threads do not end soon after the server has.
+    force_exit: end the process if its threads do not finish soon after the server has stopped.
     """
     check_exposure(host, token)
     limits = limits or Limits()
     limits = replace(limits, connections=allowed_connections(limits))
     limit_logs()
-    with closing(listen(host, port)) as listener, threadpool_limits(1, user_api="blas"):  # batches share the processors
+    with closing(listen(host, port)) as listener, threadpool_limits(1, user_api="blas"):  # batches share the CPUs
         opened = ServedCollection.open(at, model, limits)
         updater = opened.updater(watch, notify)
 
@@ -84,7 +84,7 @@ def serve(
 
 
 def _exit_after(seconds: float) -> None:
-    """End the process if it has not ended by itself by then, because a thread does not come back."""
+    """End the process if it is still running after this time, because a thread is stuck."""
 
     def end() -> None:
         time.sleep(seconds)
@@ -96,7 +96,7 @@ def _exit_after(seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ServedCollection:
-    """A collection with its model, ready to be served."""
+    """A collection and its model, ready to serve."""
 
     at: Path | str
     model: Model
@@ -105,7 +105,7 @@ class ServedCollection:
 
     @classmethod
     def open(cls, at: str | Path | None, model: str | Path | None, limits: Limits) -> "ServedCollection":
-        """Open all that a server needs, and load the graphs that every search uses."""
+        """Open everything that a server needs, and load the graphs that every search uses."""
         place = resolve_location(at)
         with Collection.open(place, model) as collection:
             opened = collection.model
@@ -117,12 +117,12 @@ class ServedCollection:
 
     @property
     def summary(self) -> str:
-        """What there is, in a few words."""
+        """A one-line summary of the collection."""
         with self.current.use() as collection:
             return f"{len(collection):,} {collection.kind}"
 
     def updater(self, watch: bool, notify: Callable[[str], None]) -> CollectionUpdater:
-        """What keeps the collection in step with its folders."""
+        """The updater that keeps the collection up to date with its folders."""
         if watch and isinstance(self.at, str):
             raise ServeError(
                 f"{self.at}: its folders are on the machine that indexed it", "Serve and watch there, with --at DIR."
@@ -130,13 +130,13 @@ class ServedCollection:
         return CollectionUpdater(self.current, Path(self.at), self.model, watch=watch, notify=notify)
 
     def close(self) -> None:
-        """Finish what is running, and let go of everything."""
+        """Finish requests in progress, and close everything."""
         self.service.close()
         self.current.close()
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens at an address; an error with the way out where that cannot be."""
+    """A socket that listens at an address; raises an error with a hint if that fails."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -156,7 +156,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
-    """How the server speaks HTTP."""
+    """The configuration of the HTTP server."""
     return uvicorn.Config(
         app,
         http=limited_protocol(limits),
@@ -166,7 +166,7 @@ def uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # anybody can write them, and requests are counted by where they come from
+        proxy_headers=False,  # clients can forge them, and are counted by address
         backlog=_BACKLOG,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=int(limits.seconds) + _GRACE_SECONDS,
@@ -174,20 +174,20 @@ def uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
 
 
 def addresses(host: str, port: int) -> list[str]:
-    """Where a browser finds the server; one that listens everywhere is found by this machine's own addresses."""
+    """The URLs of the server; if it listens on all interfaces, those of this machine's own addresses."""
     if host not in ("0.0.0.0", "::"):
         return [_url(host, port)]
     return [_url("127.0.0.1", port), *(_url(own, port) for own in own_addresses())]
 
 
 def own_addresses() -> list[str]:
-    """The address that other machines of the network know this one by; none without a network.
+    """The address of this machine on its network; empty without a network.
 
-    No packet is sent: connecting a UDP socket only chooses the address that would be used.
+    No packet is sent: connecting a UDP socket only selects the local address to use.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # an address for documentation, which nobody has
+            probe.connect(("192.0.2.1", 9))  # reserved for documentation, so never in use
             found = probe.getsockname()[0]
         except OSError:
             return []

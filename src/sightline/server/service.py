@@ -1,4 +1,4 @@
-"""What the server does, without HTTP: each method answers one kind of request from one of its threads."""
+"""The operations of the server, without HTTP: each method handles one kind of request in a worker thread."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,14 +33,14 @@ from sightline.stores.base import PaddedVectors, Part
 
 _QUICK, _SLOW = 32, 32
 HasTag = Callable[[str], bool]
-"""Says whether a client has what a tag stands for."""
+"""Whether a client already has the version with this tag."""
 
 
 class Service:
-    """A collection and its model, and the lanes in which requests are worked on.
+    """A collection and its model, and the thread pools that process requests.
 
-    together: searches by the embeddings of words alone, which take milliseconds, and less where many are made at once.
-    quick: other requests that take no longer. slow: everything that matches, or reads an image that was sent.
+    together: searches by text embedding alone, which take milliseconds, and less in batches.
+    quick: other requests that are as fast. slow: everything that uses the matcher or an uploaded image.
     pictures: files and thumbnails.
     """
 
@@ -66,26 +66,26 @@ class Service:
         self.pictures = WorkerPool("pictures", usable_cpus(), limits.waiting)
 
     def close(self) -> None:
-        """Finish what is running, and end all threads."""
+        """Finish requests in progress, and stop all threads."""
         for pool in (self.together, self.quick, self.slow, self.pictures):
             pool.close()
         self.decoders.close()
         self.model.close()
 
     async def found(self, asked: Search, image: ImageBytes | None = None) -> dict[str, Any]:
-        """Search by words, an image or both, in the pool where that belongs."""
+        """Search by text, an image or both, in the appropriate pool."""
         pool = self.pool_of(asked, image)
         if pool is self.quick and asked.is_plain:
             return await self.together.run(asked)
         return await pool.run(self.search, asked, image)
 
     def pool_of(self, search: Search, image: ImageBytes | None = None) -> WorkerPool:
-        """Where a search belongs: slow if a matcher, late interaction or an image takes part in it."""
+        """The pool for a search: slow if it uses a matcher, late interaction or an image."""
         plan = resolve(search.options(image), self.model)
         return self.slow if plan.late or plan.rerank or image else self.quick
 
     def search(self, asked: Search, image: ImageBytes | None = None) -> dict[str, Any]:
-        """Search by words, an image or both."""
+        """Search by text, an image or both."""
         prepared = None if image is None else self._prepared(image)
         with self.current.use() as collection:
             if asked.late == "all" and len(collection) > self.limits.late_all:
@@ -95,7 +95,7 @@ class Service:
             return responses.search_answer(result, collection)
 
     def _search_together(self, asked: list[Search]) -> list[dict[str, Any]]:
-        """Make searches that differ in nothing but their words."""
+        """Run searches that differ only in their text."""
         first = asked[0]
         options: dict[str, Any] = {"min_relevance": first.min_relevance, "duplicates": first.duplicates}
         with self.current.use() as collection:
@@ -106,7 +106,7 @@ class Service:
             return [responses.search_answer(result, collection) for result in results]
 
     def item(self, id: int) -> dict[str, Any]:
-        """What is known of an item."""
+        """The metadata of an item."""
         with self.current.use() as collection:
             found = responses.item_answers([_item(collection, id)], collection)[0]
             return {**found, **responses.album_names(collection, id)}
@@ -126,12 +126,12 @@ class Service:
             return tag, None if known(tag) else self.thumbnails.get(collection, item, side)
 
     def camera(self, id: int) -> dict[str, str]:
-        """What the camera wrote about an item's picture."""
+        """The camera data of an item's image."""
         with self.current.use() as collection:
             return camera(collection, _item(collection, id), self.limits, self.decoders)
 
     def similar(self, id: int, k: int) -> dict[str, Any]:
-        """The items most like one of them."""
+        """The items most similar to an item."""
         with self.current.use() as collection:
             hits, took_ms = similar(collection, id, k)
             shown = responses.hit_answers(hits, collection)
@@ -139,7 +139,7 @@ class Service:
             return {"query": f"like item {id}", "took_ms": spent, "hits": shown}
 
     def explain(self, text: str, id: int) -> dict[str, Any]:
-        """For every word, how much it resembles each part of an item's image."""
+        """How similar each part of an item's image is to each word of a text."""
         with self.current.use() as collection:
             item = _item(collection, id)
             if collection.kind != "images" or not item.width or not item.height:
@@ -181,10 +181,10 @@ class Service:
         return self.model.encode_images(to_input(self._prepared(image), self.model.preprocess)[None])
 
     def _prepared(self, image: ImageBytes) -> ImageSource:
-        """An uploaded image as the model reads it, decoded in another process."""
+        """An uploaded image as model input, decoded in another process."""
         wanted = self.model.preprocess
         if isinstance(wanted, RegionConfig):
-            return image  # which such a model refuses unopened
+            return image  # such a model refuses it without opening it
         return PreparedImage(image.name, self.decoders.pixels(image, wanted))
 
     def _score(self, text: str, texts: Encoded, row: int, image: Encoded) -> dict[str, Any]:
@@ -198,12 +198,12 @@ class Service:
         return found if chance is None else {**found, "relevance": chance}
 
     def examples(self) -> list[str]:
-        """A few searches that find something in the collection as it is now."""
+        """A few searches with good results in the current collection."""
         with self.current.use() as collection:
             return self._examples.of(collection, self.model.encoder)
 
     def about(self) -> dict[str, Any]:
-        """What there is to search, and what the model can do."""
+        """The collection, and the abilities of its model."""
         from sightline import __version__
 
         with self.current.use() as collection:
@@ -218,7 +218,7 @@ class Service:
 
 
 def _relevance(model: Model, text: str, cosine: Any, logit: Any) -> float | None:
-    """The probability that an image shows what a text asks for, as a search gives it."""
+    """The probability that an image matches a text, as in search results."""
     if model.relevance is not None:
         return round(float(model.relevance.of(text, cosine, model.words)[0]), 4)
     defaults, calibration = model.defaults, model.calibration.get("match")
@@ -235,7 +235,7 @@ def _item(collection: Collection, id: int) -> Item:
 
 
 def _item_of_version(collection: Collection, id: int, version: str | None) -> Item:
-    """An item, if its content is the one that a URL was made for."""
+    """An item, if its content is still the one that a URL was created for."""
     item = _item(collection, id)
     if version is not None and version != responses.version(content_hash(collection, item)):
         raise not_found(id)
@@ -243,7 +243,7 @@ def _item_of_version(collection: Collection, id: int, version: str | None) -> It
 
 
 def _stored(collection: Collection, id: int, part: Part) -> PaddedVectors:
-    """The stored parts of an item; a deleted one, or one not searchable yet, is not found."""
+    """The stored parts of an item; raises "not found" if it is deleted or not yet searchable."""
     if not getattr(collection.store.shape, part):
         raise RefusedError(422, f"the collection keeps no {part}", "Index anew with a model that makes them.")
     try:

@@ -1,4 +1,4 @@
-"""A model that many requests use at once: texts are encoded together, and one match runs after another."""
+"""A model shared by many requests: texts are encoded in batches, and matches run one after another."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,19 +22,19 @@ from sightline.server.worker_pool import stop_if_cancelled
 
 R = TypeVar("R")
 
-_PROBES = ("two dogs run along a beach", "a beach along two run dogs")  # of one length, however it is counted
-_TOLERANCE: dict[Device, float] = {"cpu": 1e-5, "gpu": 2e-3}  # how a GPU cuts up a product changes its last digits
+_PROBES = ("two dogs run along a beach", "a beach along two run dogs")  # the same length in words and in tokens
+_TOLERANCE: dict[Device, float] = {"cpu": 1e-5, "gpu": 2e-3}  # on a GPU, the last digits depend on the batch
 
 
 class SharedModel(Model):
-    """A model whose callers are threads that each wait for their own answer.
+    """A model shared by threads that each wait for their own result.
 
-    encoder: for callers with many texts. most: how many texts it may get at once. workers: how many such batches may
+    encoder: model for batches of texts. most: maximum number of texts per batch. workers: number of batches that may
     run at the same time; each has its share of the CPUs, so that none waits for another.
 
-    Texts of callers with few go to the encoder in batches of about the same length. Matching and encoding images gain
-    nothing from larger batches; they take turns, first come, first served, each with all CPUs. Texts are encoded
-    while a match is running.
+    Callers with few texts share batches of texts of similar length. Matching and encoding images gain nothing from
+    larger batches; they run one at a time, in order of arrival, with all CPUs. Texts are encoded while a match is
+    running.
     """
 
     def __init__(self, model: Model, limits: Limits, note: Callable[[int], None] | None = None) -> None:
@@ -57,12 +57,12 @@ class SharedModel(Model):
 
     @property
     def name(self) -> str:
-        """The name of the model that is shared."""
+        """The name of the shared model."""
         return self._model.name
 
     @property
     def sha256(self) -> str:
-        """Identifies the model that is shared."""
+        """The hash that identifies the shared model."""
         return self._model.sha256
 
     @property
@@ -72,22 +72,22 @@ class SharedModel(Model):
 
     @property
     def preprocess(self) -> ImageInput:
-        """How its images are sized and normalised."""
+        """How to resize and normalise images for it."""
         return self._model.preprocess
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of its texts."""
+        """The tokenizer for its texts."""
         return self._model.tokenizer
 
     @property
     def defaults(self) -> Defaults:
-        """The stages and the fusion of a search that does not name them."""
+        """The default stages and fusion of a search."""
         return self._model.defaults
 
     @property
     def relevance(self) -> PairRelevance | None:
-        """How likely an image shows what a text asks for."""
+        """How likely it is that an image shows what a text describes."""
         return self._model.relevance
 
     @property
@@ -112,37 +112,37 @@ class SharedModel(Model):
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """The device it runs on."""
         return self._model.device
 
     def prepare(self, *graphs: Graph, wait: bool = False) -> None:
-        """Begin to load graphs; that of texts was loaded by the encoder."""
+        """Start to load graphs; the encoder has already loaded the text graph."""
         self._model.prepare(*(graph for graph in graphs if graph != "text"), wait=wait)
 
     def encode_texts(self, texts: Sequence[str]) -> Encoded:
-        """Encode texts, together with those of others who ask at the same time."""
+        """Encode texts, batched with those of other callers."""
         stop_if_cancelled()
         futures = [self._texts.submit(text) for text in texts]
         return stacked([future.result() for future in futures])
 
     def encode_images(self, pixels: Float32Array) -> Encoded:
-        """Encode normalised pixels [batch, 3, size, size], when it is their turn."""
+        """Encode normalised pixels [batch, 3, size, size], one caller at a time."""
         return self._in_turn("image", self._model.encode_images, pixels)
 
     def match(
         self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
     ) -> Float32Array:
-        """Logit [batch] that text i and image i belong together, when it is their turn."""
+        """Logits [batch] that text i and image i match, one caller at a time."""
         return self._in_turn("match", self._model.match, text_states, text_mask, image_states, image_mask)
 
     def warm_up(self) -> None:
-        """Load what every search needs, before the first does."""
+        """Load what every search needs, before the first search."""
         self.encode_texts(["a"])
         if "match" in self.abilities:
             self.prepare("match", wait=True)
 
     def close(self) -> None:
-        """Finish what was begun, and end the threads."""
+        """Finish work in progress, and stop the threads."""
         self._texts.close()
         for pool in self._turns.values():
             pool.shutdown()
@@ -160,7 +160,7 @@ class SharedModel(Model):
 
 
 def _rows_are_independent(model: Model) -> bool:
-    """Whether a text gets the same numbers in a batch as alone; some ways of quantising mix them up."""
+    """Whether a text gets the same numbers in a batch as alone; with some kinds of quantisation it does not."""
     together = model.encode_texts(_PROBES).embedding
     alone = np.concatenate([model.encode_texts([probe]).embedding for probe in _PROBES])
     return bool(np.abs(together - alone).max() < _TOLERANCE[model.device])

@@ -1,4 +1,4 @@
-"""More like this: the items whose embeddings are nearest to that of one that is stored."""
+"""Find items similar to a stored item, by its embedding."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ from sightline.server.problems import not_found
 
 
 def similar(collection: Collection, id: int, k: int) -> tuple[tuple[Hit, ...], dict[str, float]]:
-    """The k items most like one of them, which is left out with all that show the same image; and the time taken."""
+    """The k items most similar to an item, excluding it and its duplicates, and the time taken."""
     watch = search_stopwatch()
     found: dict[int, Item] = {}
 
@@ -41,14 +41,14 @@ def _embedding(collection: Collection, id: int) -> Float32Array:
         raise not_found(id)
     try:
         found = collection.store.fetch(np.array([id], dtype=np.int64), "embedding")
-    except StoreError as error:  # deleted, or not searchable yet
+    except StoreError as error:  # deleted, or not yet searchable
         raise not_found(id) from error
     embedding: Float32Array = found.values[0, 0]
     return embedding
 
 
 def _without(candidates: Candidates, id: int) -> Candidates:
-    """All but the one that an id stands for or is folded into."""
+    """All candidates except the item with this id, or the one it is folded into."""
     leaders = candidates.ids.tolist()
     kept = [place for place, one in enumerate(leaders) if id not in (one, *candidates.folded.get(one, ()))]
     return candidates.taken(np.array(kept, dtype=np.int64))

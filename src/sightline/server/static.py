@@ -1,4 +1,4 @@
-"""The page: a fixed set of files, known when the server starts; nothing else can be had by any path."""
+"""The web page: a fixed set of files, listed at startup; no other path is served."""
 
 import hashlib
 from pathlib import Path
@@ -20,7 +20,7 @@ _TYPES = {
 
 
 def page_files(folder: Path = PAGE_FOLDER) -> dict[str, Path]:
-    """The files of the page by the path that they are asked for by; `/` is `index.html`."""
+    """The files of the page by URL path; `/` is `index.html`."""
     found = {f"/{path.name}": path for path in sorted(folder.iterdir()) if path.suffix in _TYPES}
     if "/index.html" not in found:
         raise ServeError(f"{folder}: the page is missing", "Install Sightline again.")
@@ -28,10 +28,10 @@ def page_files(folder: Path = PAGE_FOLDER) -> dict[str, Path]:
 
 
 def content_type(path: Path) -> str:
-    """What a file is sent as."""
+    """The content type of a file."""
     return _TYPES[path.suffix]
 
 
 def tag(data: bytes) -> str:
-    """What changes only when a file does."""
+    """The entity tag of a file's content."""
     return f'"{hashlib.sha256(data).hexdigest()[:32]}"'

@@ -1,4 +1,4 @@
-"""Keeps a served collection up to date: reopens it after indexing elsewhere, and with --watch indexes changes."""
+"""Keep a served collection up to date: reopen it after indexing elsewhere, and with --watch index changes."""
 
 import logging
 import os
@@ -15,22 +15,21 @@ from sightline.server.current_collection import CurrentCollection
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
-_REST = 10  # times as long as a look at the disk took is waited until the next, so that it costs little
+_REST = 10  # wait this many times as long as a scan took, so that scanning costs little
 _NICE = 10
 _MOST_FAILURES = 3
 Notify = Callable[[str], None]
 
 
 class _StoppedError(Exception):
-    """The server shuts down; what is indexed is kept, and the next run goes on from there."""
+    """The server is shutting down; indexed items are kept, and the next run continues."""
 
 
 class CollectionUpdater:
-    """Two threads: one shows what has been indexed, the other, where it is wanted, indexes what changes on the disk.
+    """Two threads: one reopens the collection after indexing; the other, if enabled, indexes changes on disk.
 
-    The collection's folders are looked at again and again: that works on every disk and needs no package. Indexing
-    gives way to searching, and stops soon after `close` is called. A failure ends neither thread: it is logged, and the
-    job is tried again.
+    Folders are polled, which works on every disk and needs no extra package. Indexing runs at low priority, and stops
+    soon after `close` is called. A failure ends neither thread: it is logged, and the job is retried.
     """
 
     def __init__(
@@ -47,23 +46,23 @@ class CollectionUpdater:
         self._notify = notify or _log.info
         self._seconds = seconds
         self._stop = threading.Event()
-        self._failures = 0  # of the thread that shows what was indexed, in a row
+        self._failures = 0  # consecutive failures to reopen the collection
         jobs = [self._show, self._index] if watch else [self._show]
         self._threads = [threading.Thread(target=job, name=f"sightline{job.__name__}", daemon=True) for job in jobs]
 
     @property
     def is_healthy(self) -> bool:
-        """Whether both threads run, and what was indexed can be shown."""
+        """Whether both threads are running, and the collection can be reopened."""
         is_running = all(thread.is_alive() for thread in self._threads) and not self._stop.is_set()
         return is_running and self._failures < _MOST_FAILURES
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
-        """Stop, and wait until that is done."""
+        """Stop the threads and wait for them."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -91,7 +90,7 @@ class CollectionUpdater:
             except _StoppedError:
                 return
             except SightlineError as error:
-                if str(error) != trouble:  # said once, not every two seconds
+                if str(error) != trouble:  # report it once, not every two seconds
                     self._notify(f"not indexed: {error}")
                 trouble = str(error)
             except Exception:
@@ -108,7 +107,7 @@ def _has_news(report: Report) -> bool:
 
 
 def _give_way() -> None:
-    """Let this thread, and those that it starts, have what processor time others leave; Linux alone knows how."""
+    """Lower the priority of this thread and those it starts; only on Linux."""
     if sys.platform == "linux":
         try:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

@@ -17,27 +17,27 @@ _cancelled: ContextVar[threading.Event | None] = ContextVar("given_up", default=
 
 
 class BusyError(Exception):
-    """So many requests wait for their turn already that another would not get it in time."""
+    """Too many requests are waiting for another to be answered in time."""
 
 
 class RequestCancelledError(Exception):
-    """Nobody waits for the answer any more: the client has gone, or its time was up."""
+    """The request was cancelled: the client disconnected, or its time was up."""
 
 
 def is_cancelled() -> bool:
-    """Whether nobody waits for the result of what this thread does any more."""
+    """Whether the request that this thread is working on was cancelled."""
     event = _cancelled.get()
     return event is not None and event.is_set()
 
 
 def stop_if_cancelled() -> None:
-    """Raise `RequestCancelledError` if nobody waits for the result any more; call it before every long step."""
+    """Raise `RequestCancelledError` if the request was cancelled; call it before every long step."""
     if is_cancelled():
         raise RequestCancelledError
 
 
 class WorkerPool:
-    """A few threads, and a queue in front of them that has an end."""
+    """A few threads with a bounded queue."""
 
     def __init__(self, name: str, threads: int, waiting: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"sightline-{name}")
@@ -45,7 +45,7 @@ class WorkerPool:
         self._count = 0
 
     async def run(self, work: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
-        """Do some work on one of the threads; when the caller is cancelled, the work is dropped or told to stop."""
+        """Run work in one of the threads; if the caller is cancelled, the work is dropped or told to stop."""
         if self._count >= self._most:
             raise BusyError
         event = threading.Event()
@@ -68,18 +68,18 @@ class WorkerPool:
         self._count -= 1
 
     def close(self) -> None:
-        """Finish what is running, and drop what is not."""
+        """Finish work in progress, and drop the rest."""
         self._pool.shutdown(cancel_futures=True)
 
 
 class BatchedPool(Generic[T, R]):
-    """A pool in which requests that wait together are worked on together; it has an end, too."""
+    """A pool with a bounded queue that batches waiting requests."""
 
     def __init__(self, batcher: Batcher[T, R], waiting: int) -> None:
         self._batcher, self._most, self._count = batcher, waiting, 0
 
     async def run(self, item: T) -> R:
-        """Hand in an item and wait for its result; one whose caller is cancelled is dropped, unless it is running."""
+        """Submit an item and wait for its result; if the caller is cancelled, it is dropped unless already running."""
         if self._count >= self._most:
             raise BusyError
         try:
@@ -93,11 +93,11 @@ class BatchedPool(Generic[T, R]):
             self._count -= 1
 
     def close(self) -> None:
-        """Finish what was handed in."""
+        """Finish everything that was submitted."""
         self._batcher.close()
 
 
 def _on(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    """Call back on the loop's thread, if the loop still runs."""
+    """Call back on the loop's thread, if the loop is still running."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(callback)

@@ -38,7 +38,7 @@ def _errors(result: Mapping[str, Any]) -> str:
 
 
 def _matches(result: Mapping[str, Any]) -> str:
-    heads = ["fitted on", "tested on", "images", "line", "shown by one", "shown by three", "balanced accuracy"]
+    heads = ["fitted on", "tested on", "images", "threshold", "shown by one", "shown by three", "balanced accuracy"]
     rows = []
     for test in result["tests"]:
         noun = test["kinds"].get("noun", {})
@@ -53,9 +53,9 @@ def _collection(found: Mapping[str, Any] | None) -> str:
         return "Not measured."
     hidden, wrong = (", ".join(found[key]) or "none" for key in ("not_found", "found"))
     return (
-        f"In a collection of {found['images']} photos of Flickr8k test and COCO val, {len(found['not_found'])} of "
-        f"{found['common']} common nouns that at least three photos show have no match ({hidden}), and "
-        f"{len(found['found'])} of {found['absent']} things that none shows have one ({wrong})."
+        f"In a collection of {found['images']} photos from Flickr8k test and COCO val, {len(found['not_found'])} of "
+        f"{found['common']} common nouns shown by at least three photos have no match ({hidden}), and "
+        f"{len(found['found'])} of {found['absent']} things shown by none have one ({wrong})."
     )
 
 

@@ -53,7 +53,7 @@ def _claims(verdicts: Sequence[Verdict]) -> str:
     shown = table(["claim", "in the paper", "here", "verdict"], rows, words=4)
     failed = {one.reason for one in verdicts if one.verdict == NOT_TESTABLE and "premise" in one.claim}
     missing = [one.claim["text"] for one in verdicts if one.verdict == NOT_MEASURED]
-    notes = [f"Not testable where nothing else is said: {reason}." for reason in sorted(failed)]
+    notes = [f"Why claims are not testable, unless another reason is given: {reason}." for reason in sorted(failed)]
     notes += [f"Not measured: {'; '.join(missing)}."] if missing else []
     return "\n\n".join([shown, *notes])
 

@@ -128,13 +128,13 @@ def page(results: Path = RESULTS) -> str:
 
 def _inputs(m: Measured) -> str:
     rows = [
-        ["r", "photos a second, indexed by one core", f"{m.core_rate:.2f}", "indexing.json, `ways.one core`"],
-        ["w", "items a second, stored by one writer", f"{m.written:,.0f}", "scale.json, `collection`"],
-        ["b", "bytes of an item", f"{m.item_bytes:,.0f}", "scale.json, `collection`"],
-        ["s", f"CPU ms of a query over {SHARD:,} items", f"{m.scan_ms:.2f}", "scale.json, `services`"],
-        ["q", "CPU ms of a server for a query", f"{m.query_ms:.1f}", "serve.json, `runs`, rerank 0"],
+        ["r", "photos indexed per second by one core", f"{m.core_rate:.2f}", "indexing.json, `ways.one core`"],
+        ["w", "items stored per second by one writer", f"{m.written:,.0f}", "scale.json, `collection`"],
+        ["b", "bytes per item", f"{m.item_bytes:,.0f}", "scale.json, `collection`"],
+        ["s", f"CPU ms per query over {SHARD:,} items", f"{m.scan_ms:.2f}", "scale.json, `services`"],
+        ["q", "CPU ms of the server per query", f"{m.query_ms:.1f}", "serve.json, `runs`, rerank 0"],
         ["m", "the same, with 20 candidates matched", f"{m.rerank_ms:.0f}", "serve.json, `runs`, rerank 20"],
-        ["l", "ms of late interaction with 200 candidates", f"{m.late_ms:.1f}", "late.json, `candidates`, 32 words"],
+        ["l", "ms for late interaction with 200 candidates", f"{m.late_ms:.1f}", "late.json, `candidates`, 32 words"],
     ]
     return table(["", "measured", "here", "from"], rows, words=4)
 

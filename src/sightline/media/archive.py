@@ -8,11 +8,11 @@ from sightline.errors import MediaError
 from sightline.media.file_types import IMAGE_SUFFIXES
 
 SHARD_SUFFIX = ".tar"
-_FAULTS = (tarfile.TarError, OSError, EOFError, ValueError)  # all that a damaged archive may raise
+_FAULTS = (tarfile.TarError, OSError, EOFError, ValueError)  # everything that a damaged archive may raise
 
 
 class ArchiveMember(NamedTuple):
-    """An image in an archive: `size` bytes from `offset`, called `member` there."""
+    """An image in an archive: `size` bytes from `offset`, under the name `member`."""
 
     member: str
     offset: int
@@ -20,7 +20,7 @@ class ArchiveMember(NamedTuple):
 
 
 class StrictMember(tarfile.TarInfo):
-    """A member whose header must be valid: `tarfile` silently takes a damaged one for the end of the archive."""
+    """A tar member whose header must be valid: `tarfile` silently treats a damaged header as the end of the archive."""
 
     @classmethod
     def fromtarfile(cls, tar: tarfile.TarFile) -> "StrictMember":
@@ -34,14 +34,14 @@ class StrictMember(tarfile.TarInfo):
 
 
 def images_in(file: BinaryIO, name: str) -> Iterator[ArchiveMember]:
-    """Every image of an archive, recognised by its suffix, in order; only headers are read.
+    """Every image of an archive, recognised by its suffix, in order; reads only headers.
 
-    name: the archive's name in messages. A damaged or cut off archive raises a `MediaError` when the damage is reached.
+    name: the archive's name in messages. A damaged or truncated archive raises a `MediaError` at the damaged part.
     """
     try:
         with tarfile.open(fileobj=file, mode="r:", tarinfo=StrictMember) as tar:
             while (member := tar.next()) is not None:
-                # tarfile remembers every member it saw, which a long archive cannot afford.
+                # tarfile keeps every member it has read, which is too much for a long archive.
                 tar.members.clear()  # type: ignore[attr-defined]
                 if member.size < 0:
                     raise tarfile.ReadError(f"{member.name!r} claims {member.size} bytes")
@@ -52,7 +52,7 @@ def images_in(file: BinaryIO, name: str) -> Iterator[ArchiveMember]:
 
 
 def _below(name: str) -> str:
-    """A member's name as a path below the archive, even if it begins with / or goes up with .. there."""
+    """The name of a member as a path inside the archive, even if it begins with `/` or contains `..`."""
     names = [part for part in name.split("/") if part not in ("", ".")]
     return "/".join("_" if part == ".." else part for part in names)
 

@@ -1,18 +1,18 @@
-"""What a camera wrote about a photo: its name, lens and exposure."""
+"""Camera data of a photo: camera, lens and exposure."""
 
 from typing import Any
 
 from PIL import ExifTags, Image
 
-_LONGEST = 80  # characters
+_LONGEST = 80  # maximum characters
 
 
 def camera_facts(exif: Image.Exif) -> dict[str, str]:
-    """Camera, lens, exposure, aperture, ISO and focal length, as people write them; what is not known is left out."""
+    """Camera, lens, exposure, aperture, ISO and focal length, in the usual notation; unknown values are left out."""
     try:
         details: dict[int, Any] = dict(exif.get_ifd(ExifTags.IFD.Exif))
         make, model = _text(exif.get(ExifTags.Base.Make)), _text(exif.get(ExifTags.Base.Model))
-    except Exception:  # parsers fed with hostile bytes raise whatever they stumble over
+    except Exception:  # parsers may raise any exception for malformed input
         return {}
     found = {
         "camera": model if model.lower().startswith(make.lower()) else f"{make} {model}".strip(),
@@ -43,7 +43,7 @@ def _measure(form: str, number: float) -> str:
 
 
 def _exposure(seconds: float) -> str:
-    """An exposure time.
+    """Format an exposure time.
 
     >>> _exposure(0.004), _exposure(2.5), _exposure(0)
     ('1/250 s', '2.5 s', '')

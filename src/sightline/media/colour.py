@@ -6,16 +6,16 @@ from PIL import ExifTags, Image
 
 _WHITE = (255, 255, 255, 255)
 _USUAL_RANGES = (1, 255, 65535)
-_STRIP = 1 << 20  # pixels that are put over white at once
-_REUSABLE = ("JPEG", "PNG", "WEBP", "BMP")  # formats whose metadata is all in `info`
+_STRIP = 1 << 20  # pixels blended with white at once
+_REUSABLE = ("JPEG", "PNG", "WEBP", "BMP")  # formats whose metadata is entirely in `info`
 
 
 def to_rgb(image: Image.Image, *, may_reuse: bool = False) -> Image.Image:
-    """Convert to RGB, with transparent parts over white, as a page or a screen would show them.
+    """Convert to RGB, blending transparent parts with white, as a page or a screen would show them.
 
     The result has no metadata, so that no caller rotates it again.
 
-    may_reuse: the image itself may be returned, without its metadata; a copy doubles the memory of a large image.
+    may_reuse: whether the image itself may be returned, without its metadata; copying doubles the memory.
     """
     if may_reuse and image.mode == "RGB" and image.format in _REUSABLE and not image.has_transparency_data:
         rgb = image
@@ -32,7 +32,7 @@ def to_rgb(image: Image.Image, *, may_reuse: bool = False) -> Image.Image:
 
 
 def _over_white(image: Image.Image) -> Image.Image:
-    """Put an image over white, a strip at a time: the whole would take several copies of it."""
+    """Blend an image with white, a strip at a time, because processing it whole would take several copies."""
     straight = image.convert("LA") if image.mode == "La" else image
     rgb = Image.new("RGB", image.size)
     step = max(1, _STRIP // image.width)
@@ -44,8 +44,8 @@ def _over_white(image: Image.Image) -> Image.Image:
 
 
 def _from_lab(image: Image.Image) -> Image.Image:
-    """Through Pillow's colour management, because Pillow's plain conversion does not know CIE Lab."""
-    from PIL import ImageCms  # only now: Lab is rare, and not every build of Pillow has it
+    """Convert with Pillow's colour management, because its plain conversion does not support CIE Lab."""
+    from PIL import ImageCms  # imported late: Lab is rare, and not every build of Pillow has it
 
     lab, srgb = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
     converted = ImageCms.profileToProfile(image, lab, srgb, outputMode="RGB")
@@ -55,9 +55,9 @@ def _from_lab(image: Image.Image) -> Image.Image:
 
 
 def _from_deep_gray(image: Image.Image) -> Image.Image:
-    """Gray of more than 8 bits [height, width]; Pillow's own conversion would clip everything above 255 to white.
+    """Convert gray of more than 8 bits [height, width]; Pillow's own conversion would clip values above 255 to white.
 
-    A grey level that the file names transparent is drawn white.
+    A transparent gray level becomes white.
     """
     values = np.asarray(image)
     gray = (values >> (_bits(image) - 8)).astype(np.uint8) if image.mode.startswith("I;16") else _scaled(values)
@@ -68,16 +68,16 @@ def _from_deep_gray(image: Image.Image) -> Image.Image:
 
 
 def _bits(image: Image.Image) -> int:
-    """How many bits are in use: scanners write TIFF files of 12, which Pillow widens to 16 but does not scale."""
+    """The number of bits in use: scanners write 12-bit TIFF files, which Pillow widens to 16 bits without scaling."""
     bits: int = getattr(image, "tag_v2", {}).get(ExifTags.Base.BitsPerSample, (16,))[0]
     return bits
 
 
 def _scaled(values: npt.NDArray[np.int32] | npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
-    """32-bit values have no agreed white, so the smallest usual range that holds them all counts as black to white.
+    """Scale 32-bit values, which have no standard range, by the smallest common range that contains them all.
 
-    Values that fit none (negative, or beyond 16 bits) are stretched from their lowest to their highest. What is not a
-    number is black.
+    Values outside all of these ranges (negative, or beyond 16 bits) are stretched from minimum to maximum. NaN and
+    infinite values become black.
     """
     levels = values.astype(np.float32)
     finite = np.isfinite(levels)
@@ -90,7 +90,7 @@ def _scaled(values: npt.NDArray[np.int32] | npt.NDArray[np.float32]) -> npt.NDAr
     levels[~finite] = low
     if high == low:
         return np.zeros(levels.shape, dtype=np.uint8)
-    peak = max(abs(low), abs(high))  # divided out first, since the span of two large floats is no float any more
+    peak = max(abs(low), abs(high))  # divide first, because the difference of two large floats may overflow
     levels /= np.float32(peak)
     levels -= np.float32(low / peak)
     levels *= np.float32(255 / (high / peak - low / peak))

@@ -1,4 +1,4 @@
-"""Turn errors of image decoders into messages that say what is wrong and what to do."""
+"""Turn errors of image decoders into messages that say what is wrong and how to fix it."""
 
 from PIL import Image
 
@@ -9,7 +9,7 @@ from sightline.media.limits import too_many_pixels
 COPY_AGAIN = "Copy or download it again from where it came from."
 CONVERT = "Save it as JPEG or PNG, or leave it out."
 
-# What the decoders say when they run out of bytes.
+# Messages of decoders that run out of bytes.
 _RAN_OUT = (
     "truncated",
     "incomplete",
@@ -43,13 +43,13 @@ def _ran_out(data: bytes, error: Exception, said: str) -> bool:
 
 
 def _promised_length(data: bytes) -> int:
-    """Length that a WebP, HEIC or AVIF file declares; their decoders seldom say that it is cut off."""
+    """The length that a WebP, HEIC or AVIF file declares; their decoders seldom report truncation."""
     if data.startswith(b"RIFF"):
         return 8 + int.from_bytes(data[4:8], "little")
     end = 0
     while data[4:8] == b"ftyp" and end + 8 <= len(data):
         box = int.from_bytes(data[end : end + 4], "big")
-        if box < 8:  # a box of any length, or no box at all
+        if box < 8:  # a box of unspecified length, or not a box
             break
         end += box
     return end
@@ -61,14 +61,14 @@ _WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})
 
 
 def is_cut_off(kind: str, data: bytes) -> bool:
-    """Whether an image of this Pillow format lacks the marker at its end."""
+    """Whether an image of this Pillow format lacks its end marker."""
     if kind in ("JPEG", "MPO"):
         return _jpeg_lacks_its_end(data)
     return kind == "JPEG2000" and _JPEG_END not in data
 
 
 def _jpeg_lacks_its_end(data: bytes) -> bool:
-    """Look for the end after the headers, because a thumbnail in them has an end of its own."""
+    """Look for the end marker after the headers, because a thumbnail in them has its own."""
     at = 2
     while at + 4 <= len(data) and data[at] == 0xFF:
         marker = data[at + 1]

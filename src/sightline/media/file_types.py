@@ -1,7 +1,7 @@
 """Detect the type of a file from its first bytes, not its name.
 
-Deciding here, instead of letting Pillow try all its decoders, keeps hostile data away from decoders nobody needs (one
-of them runs PostScript), and lets an error say what a file that is not an image really is.
+Deciding here, instead of letting Pillow try all its decoders, keeps untrusted data away from unneeded decoders (one of
+them runs PostScript), and lets an error say what a file that is not an image really is.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ IMAGE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff"}
     | {".heic", ".heif", ".hif", ".avif", ".jp2", ".j2k", ".jpx", ".ppm", ".pgm", ".pbm", ".pnm"}
 )
-"""Suffixes of files to index; what they contain is decided by `detect_type`."""
+"""Suffixes of files to index; `detect_type` determines their actual type."""
 RAW_SUFFIXES = frozenset(
     {".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dng", ".erf", ".kdc", ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf"}
     | {".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"}
@@ -92,7 +92,7 @@ _MARKUP: tuple[tuple[bytes, str], ...] = (
 
 
 def detect_type(data: bytes) -> FileType:
-    """Type of the file that begins with these bytes; a JPEG called .png is a JPEG."""
+    """The type of the file that begins with these bytes; a JPEG named .png is a JPEG."""
     if data[:4] == b"RIFF" and len(data) >= 12:
         return _WEBP if data[8:12] == b"WEBP" else FileType("a RIFF sound or video file")
     if data[4:8] == b"ftyp":
@@ -104,7 +104,7 @@ def detect_type(data: bytes) -> FileType:
 
 
 def _in_iso_container(data: bytes) -> FileType:
-    """HEIC, AVIF and MP4 share one container; the brands in its first box tell them apart."""
+    """Distinguish HEIC, AVIF and MP4, which share one container format, by the brands in its first box."""
     box = data[: min(int.from_bytes(data[:4], "big"), 1024)]
     brands = {data[8:12]} | {box[start : start + 4] for start in range(16, len(box), 4)}
     if brands & _AVIF_BRANDS:
@@ -125,7 +125,7 @@ def _text_or_nothing(head: bytes) -> FileType:
             return FileType("an SVG drawing" if b"<svg" in start else says)
     if start.startswith((b"{", b"[")):
         return FileType("JSON")
-    # A probe may end inside a character, so its last three bytes may not decode.
+    # The data may end inside a character, so its last three bytes may not decode.
     text = head.decode("utf-8", "ignore")
     is_text = len(head) - len(text.encode()) <= 3 and all(char.isprintable() or char.isspace() for char in text)
     return FileType("plain text" if is_text else "no known kind of file")

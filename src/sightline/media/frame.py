@@ -1,7 +1,7 @@
-"""The true size of an image that may have been decoded at a fraction of it.
+"""The true size of an image that may have been decoded at a reduced size.
 
-A JPEG of 449 pixels decoded at half size has 225, of which the last is half outside the image. Taking 225 for the whole
-stretches it by 0.25 %, and cropping may round differently. So the original size is kept with the pixels.
+A JPEG of 449 pixels decoded at half size has 225, of which the last is half outside the image. Treating 225 as the
+whole stretches it by 0.25 %, and cropping may round differently. So the original size is kept with the pixels.
 """
 
 from dataclasses import dataclass, field, replace
@@ -26,9 +26,9 @@ _MIRRORS_DOWN = {3, 4, 7, 8}
 
 @dataclass(frozen=True, slots=True)
 class FramedImage:
-    """Pixels, the (width, height) of the image at full size, and the box of the pixels that it fills.
+    """Pixels, the (width, height) of the image at full size, and the box of the pixels that the image fills.
 
-    exif: its EXIF data; empty if there is none or it cannot be read.
+    exif: its EXIF data; empty if missing or unreadable.
     """
 
     image: Image.Image
@@ -42,7 +42,7 @@ class FramedImage:
         return cls(image, image.size, (0, 0, *image.size))
 
     def upright(self, orientation: int) -> "FramedImage":
-        """Rotate or mirror by an EXIF orientation, and the box with it."""
+        """Rotate or mirror the pixels and the box by an EXIF orientation."""
         if orientation not in _TURNS:
             return self
         image = self.image.transpose(_TURNS[orientation])
@@ -55,12 +55,12 @@ class FramedImage:
         return replace(self, image=image, sides=sides, box=(left, top, left + width, top + height))
 
     def part(self, wanted: Box) -> Box:
-        """Convert a box in pixels at full size to these pixels."""
+        """Convert a box in full-size pixels to these pixels."""
         left, top, right, bottom = self.box
         across, down = (right - left) / self.sides[0], (bottom - top) / self.sides[1]
         return (
             left + wanted[0] * across,
             top + wanted[1] * down,
-            min(right, left + wanted[2] * across),  # division may have rounded up, and outside is nothing
+            min(right, left + wanted[2] * across),  # division may have rounded up beyond the image
             min(bottom, top + wanted[3] * down),
         )

@@ -1,4 +1,4 @@
-"""Which files and folders to leave out: folders of other programs, and what `.sightlineignore` says."""
+"""Files and folders to ignore: folders of other programs, and those that `.sightlineignore` lists."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 from sightline.files import read_regular
 
 IGNORE_FILE = ".sightlineignore"
-"""Rules as in `.gitignore`, for the folder that the file is in and all below."""
+"""The name of a file with rules as in `.gitignore`, for its folder and all subfolders."""
 
 DEFAULT_RULES = """
 @eaDir/
@@ -22,15 +22,15 @@ __MACOSX/
 [Tt]humbs/
 [Tt]humbnails/
 """.replace("#", "\\#")
-"""Thumbnails and deleted files of other programs. A rule such as `!Thumbs/` brings a folder back."""
+"""Thumbnails and deleted files of other programs. A rule such as `!Thumbs/` includes a folder again."""
 
-_LARGEST = 1 << 16  # bytes of a file of rules
-_LONGEST = 500  # characters of a rule
+_LARGEST = 1 << 16  # bytes in a rule file
+_LONGEST = 500  # characters in a rule
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A pattern for paths below the folder of its file; `negated` brings a path back."""
+    """A pattern for paths relative to the folder of its file; `negated` includes a path again."""
 
     pattern: re.Pattern[str]
     negated: bool
@@ -39,21 +39,21 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRules:
-    """The rules that apply in a folder: its own come after those of the folders around it, and win.
+    """The rules that apply in a folder; its own come after those of its parents, and override them.
 
-    rules: each with the folder that its paths are below.
+    rules: each with the folder that its paths are relative to.
     """
 
     rules: tuple[tuple[str, Rule], ...] = ()
 
     @classmethod
     def default(cls, folder: Path) -> "IgnoreRules":
-        """The rules for other programs' folders, and those in `folder`."""
+        """The rules for folders of other programs, and those in `folder`."""
         own = tuple((os.fspath(folder), rule) for rule in parse_rules(DEFAULT_RULES))
         return cls(own).entered(folder)
 
     def entered(self, folder: Path) -> "IgnoreRules":
-        """The rules inside a folder, with those of its own file."""
+        """The rules inside a folder, including those of its own file."""
         try:
             text = read_regular(folder / IGNORE_FILE, _LARGEST).decode("utf-8", "replace")
         except (OSError, ValueError):
@@ -61,7 +61,7 @@ class IgnoreRules:
         return IgnoreRules((*self.rules, *((os.fspath(folder), rule) for rule in parse_rules(text))))
 
     def ignores(self, path: str, is_folder: bool) -> bool:
-        """Whether to leave out a path, which is below the folders of all rules."""
+        """Whether to ignore a path, which must be inside the folders of all rules."""
         for folder, rule in reversed(self.rules):
             if rule.folders_only and not is_folder:
                 continue
@@ -71,7 +71,7 @@ class IgnoreRules:
 
 
 def parse_rules(text: str) -> list[Rule]:
-    r"""Read rules as git does; lines that cannot be understood are left out.
+    r"""Parse rules as git does; invalid lines are skipped.
 
     >>> [rule.pattern.pattern for rule in parse_rules("*.tmp\n/raw/\n# a comment\n!a/**/b")]
     ['(?:.*/)?[^/]*\\.tmp', 'raw', 'a/(?:.*/)?b']

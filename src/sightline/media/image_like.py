@@ -1,4 +1,4 @@
-"""Images as users hold them: a path, the bytes of a file, a PIL image, an array, or any `ImageSource`."""
+"""Types accepted as images: a path, the bytes of a file, a PIL image, an array, or any `ImageSource`."""
 
 import io
 import os
@@ -13,13 +13,13 @@ from sightline.errors import MediaError
 from sightline.media.source import ImageBytes, ImageFile, ImageSource
 
 ImageLike: TypeAlias = str | os.PathLike[str] | bytes | Image.Image | npt.NDArray[Any] | ImageSource
-"""What functions take as an image; an array is uint8 [height, width], or with 3 or 4 channels [height, width, n]."""
+"""Anything accepted as an image; an array is uint8 [height, width], or [height, width, n] with 3 or 4 channels."""
 
 _PNG_MODES = {"1", "L", "LA", "P", "RGB", "RGBA"}
 
 
 def image_source(image: ImageLike) -> ImageSource:
-    """The source of an image that a user gives.
+    """Convert anything accepted as an image to an `ImageSource`.
 
     >>> image_source("cat.jpg").name
     'cat.jpg'

@@ -14,11 +14,11 @@ from sightline.media.regions import RegionConfig, to_regions
 from sightline.media.source import ImageSource, PreparedImage
 
 ImageInput: TypeAlias = Preprocess | RegionConfig
-"""How a model wants its images."""
+"""How a model expects its images."""
 
 
 def to_input(source: ImageSource, wanted: ImageInput, max_pixels: int = MAX_PIXELS) -> Float32Array:
-    """Read one image as a model wants it: pixels [3, size, size], or regions [n, width]."""
+    """Read one image as model input: pixels [3, size, size], or regions [n, width]."""
     if isinstance(wanted, RegionConfig):
         return to_regions(source, wanted)
     if isinstance(source, PreparedImage):
@@ -27,7 +27,7 @@ def to_input(source: ImageSource, wanted: ImageInput, max_pixels: int = MAX_PIXE
 
 
 def stack_inputs(images: Sequence[Float32Array]) -> Float32Array:
-    """Put inputs together: pixels [batch, 3, size, size], or regions [batch, most of them, width], NaN where fewer are.
+    """Stack inputs: pixels [batch, 3, size, size], or regions [batch, maximum number, width], padded with NaN.
 
     >>> one, two = np.zeros((1, 3), dtype=np.float32), np.ones((2, 3), dtype=np.float32)
     >>> stack_inputs([one, two])[:, :, 0].tolist()
@@ -42,7 +42,7 @@ def stack_inputs(images: Sequence[Float32Array]) -> Float32Array:
 
 
 def split_padding(batch: Float32Array) -> tuple[Float32Array, npt.NDArray[np.bool_]]:
-    """Replace the padding of a batch of regions by zeros [batch, n, width]; also returns the mask [batch, n]."""
+    """Replace the padding of a batch of regions with zeros [batch, n, width]; also returns the mask [batch, n]."""
     mask = ~np.isnan(batch[:, :, 0])
     return np.where(mask[:, :, None], batch, np.float32(0)), mask
 

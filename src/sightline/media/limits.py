@@ -1,7 +1,7 @@
-"""Limits on what an image may cost to decode, checked before any pixel is decoded.
+"""Limits on the cost of decoding an image, checked before any pixel is decoded.
 
 Pillow warns about images above `PIL.Image.MAX_IMAGE_PIXELS` and refuses those above twice that. Sightline has its own
-limit, which the caller chooses. Pillow's stays as the application has set it: it applies to all threads.
+limit, set by the caller. Pillow's limit, which applies to all threads, is not changed.
 """
 
 import re
@@ -15,16 +15,16 @@ from PIL import Image
 from sightline.errors import MediaError
 
 MAX_SCANS = 100
-"""Scans of a progressive JPEG. Cameras and programs write about ten; each costs as much time as the whole image."""
+"""Maximum number of scans of a progressive JPEG. Typical files have about ten; each takes as long as a whole image."""
 
 _START_OF_SCAN, _END_OF_IMAGE = 0xDA, 0xD9
-_NEXT_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")  # in the data of a scan, nothing else follows 0xff
+_NEXT_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")  # inside a scan, 0xff is only followed by the excluded bytes
 _BYTES = {"1": 1, "L": 1, "P": 1, "LA": 4, "I;16": 2, "I;16B": 2, "I;16L": 2, "I;16N": 2}
 _one_at_a_time = threading.RLock()
 
 
 def check_pixels(name: str, size: tuple[int, int], max_pixels: int) -> None:
-    """Refuse an image whose header promises more pixels than the caller allows."""
+    """Refuse an image whose header declares more pixels than the caller allows."""
     width, height = size
     if width * height > max_pixels:
         raise too_many_pixels(name, f"{width} x {height} pixels", max_pixels)
@@ -37,14 +37,14 @@ def too_many_pixels(name: str, amount: str, max_pixels: int) -> MediaError:
 
 
 def check_scans(name: str, data: bytes) -> None:
-    """Refuse a JPEG with so many scans that decoding it would take minutes."""
+    """Refuse a JPEG with so many scans that decoding would take minutes."""
     if data.count(b"\xff\xda") > MAX_SCANS and _scans(data) > MAX_SCANS:
         reason = f"is a JPEG with more than {MAX_SCANS} scans, which would take very long to decode"
         raise MediaError(name, reason, "Save it again as a plain JPEG, or leave it out.")
 
 
 def _scans(data: bytes) -> int:
-    """Number of scans of the first image in a JPEG file, counted to just above the limit."""
+    """The number of scans of the first image in a JPEG file, counted up to just above the limit."""
     count, at = 0, 2
     while count <= MAX_SCANS and (found := _NEXT_MARKER.search(data, at)):
         marker, at = data[found.start() + 1], found.end()
@@ -56,29 +56,29 @@ def _scans(data: bytes) -> int:
 
 
 def decoded_bytes(mode: str, size: tuple[int, int]) -> int:
-    """Memory that Pillow takes to decode an image of a mode and size and to convert it to RGB."""
+    """The memory that Pillow needs to decode an image of this mode and size and to convert it to RGB."""
     width, height = size
     copies = 0 if mode == "RGB" else 4
     return width * height * (_BYTES.get(mode, 4) + copies)
 
 
 def pillow_would_warn(size: tuple[int, int]) -> bool:
-    """Whether an image is large enough for Pillow to warn about while it loads."""
+    """Whether an image is large enough for Pillow to warn about it while loading."""
     return Image.MAX_IMAGE_PIXELS is not None and size[0] * size[1] > Image.MAX_IMAGE_PIXELS
 
 
 @contextmanager
 def warnings_ignored() -> Iterator[None]:
-    """Ignore warnings in all threads, because Python has one list of filters; for rare images, one at a time."""
+    """Ignore warnings in all threads, because Python has one list of filters; used for rare images, one at a time."""
     with _one_at_a_time, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def gif_size(data: bytes) -> tuple[int, int]:
-    """Size of a GIF's canvas together with its first frame, which may reach beyond it.
+    """The size of a GIF's canvas including its first frame, which may extend beyond it.
 
-    Pillow finds this out while it opens the file, and would warn before anyone can ask for the size.
+    Pillow computes it while opening the file, and would warn before the caller can read the size.
     """
     width, height = (int.from_bytes(data[at : at + 2], "little") for at in (6, 8))
     at = 13

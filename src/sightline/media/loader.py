@@ -1,4 +1,4 @@
-"""Load many images in threads, in order, a few ahead of the caller."""
+"""Load many images in threads, in order, slightly ahead of the caller."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from sightline.parallel import usable_cpus
 class Loaded:
     """The result of loading an image: `pixels` float32 [3, size, size], or the `error`.
 
-    For a model of regions, `pixels` are its regions, [n, width].
+    For a region model, `pixels` are its regions, [n, width].
     """
 
     index: int
@@ -31,10 +31,10 @@ class Loaded:
 def load_pixels(
     sources: Iterable[ImageSource], preprocess: ImageInput, *, workers: int | None = None, ahead: int = 32
 ) -> Iterator[Loaded]:
-    """Load every source, in order; an unreadable image yields its error, and the others follow.
+    """Load every source, in order; an unreadable image yields its error and does not stop the rest.
 
     Threads suffice because decoding and resampling release the GIL. At most `ahead` sources are loaded in advance, so
-    memory does not grow with their number. Closing the iterator early drops what has not started.
+    memory does not grow with their number. Closing the iterator early drops those not started.
     """
     if ahead < 1 or (workers is not None and workers < 1):
         raise ValueError(f"workers={workers}, ahead={ahead}: at least one image must be under way")
@@ -61,6 +61,6 @@ def _load(index: int, source: ImageSource, preprocess: ImageInput) -> Loaded:
     try:
         return Loaded(index, source, to_input(source, preprocess), None)
     except MediaError as error:
-        # The traceback holds the image's bytes, which must not pile up with the errors of a long run.
+        # The traceback references the image's bytes, which must not accumulate in a long run.
         error.__traceback__ = error.__cause__ = error.__context__ = None
         return Loaded(index, source, None, error)

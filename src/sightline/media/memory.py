@@ -1,4 +1,4 @@
-"""One memory budget for all threads that decode images: large images wait for each other, small ones do not."""
+"""A memory budget for all threads that decode images: large images wait for each other, small ones do not."""
 
 import ctypes
 import threading
@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from functools import cache
 
 DECODING_BYTES = 1 << 30
-"""Memory that images being decoded may take together; a larger one is decoded alone."""
+"""Memory for all images being decoded at the same time; a larger one is decoded alone."""
 
 _LARGE = 64 << 20
 
 
 class ByteBudget:
-    """Bytes that threads share. A request for more than the whole budget waits until nobody else has any."""
+    """A memory budget shared by threads. A request for more than the whole budget waits until all of it is free."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -23,7 +23,7 @@ class ByteBudget:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Give back at the end what this thread reserves inside; a scope inside another changes nothing."""
+        """Release what this thread reserves in the block when it ends; nested scopes have no effect."""
         if getattr(self._own, "reserved", None) is not None:
             yield
             return
@@ -40,7 +40,7 @@ class ByteBudget:
                     self._freed.notify_all()
 
     def reserve(self, amount: int) -> None:
-        """Wait until there is room for so many bytes in all; only inside a scope."""
+        """Wait until this many bytes are available in total; must be called in a scope."""
         more = min(amount, self.total) - self._own.reserved
         if more <= 0:
             return
@@ -55,7 +55,7 @@ decoding = ByteBudget(DECODING_BYTES)
 
 @cache
 def _trim() -> Callable[[int], int] | None:
-    """The function of the C library that returns free memory to the system; only glibc has one."""
+    """The C library's function that returns free memory to the system; only glibc has one."""
     try:
         trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):
@@ -64,7 +64,7 @@ def _trim() -> Callable[[int], int] | None:
 
 
 def _return_free_memory() -> None:
-    """Return the memory of large images: otherwise every thread keeps as much as its largest image took."""
+    """Return the memory of large images to the system; otherwise every thread keeps the memory of its largest image."""
     trim = _trim()
     if trim is not None:
         trim(0)

@@ -31,14 +31,14 @@ _Decoder = Callable[[IO[bytes], str], ImageFile.ImageFile]
 
 
 def open_image(source: ImageSource, *, at_least: int | None = None, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """Open an image as RGB, upright, fully decoded and without metadata; of an animation, its first frame.
+    """Open an image as RGB, upright, fully decoded and without metadata; only the first frame of an animation.
 
-    at_least: for callers that shrink the image anyway. A JPEG is then decoded at 1/2, 1/4 or 1/8 of its size, several
+    at_least: for callers that shrink the image. A JPEG is then decoded at 1/2, 1/4 or 1/8 of its size, several
         times faster, as long as its short side keeps `at_least` pixels.
     max_pixels: an image whose header declares more is refused before it is decoded.
 
-    Raises a `MediaError` if the image is missing, empty, cut off, not an image, broken, too large, or of a format that
-    needs another package.
+    Raises a `MediaError` if the image is missing, empty, truncated, not an image, broken, too large, or in a format
+    that needs another package.
     """
     with decoding.scope():
         return open_framed(source, at_least, max_pixels).image
@@ -46,7 +46,7 @@ def open_image(source: ImageSource, *, at_least: int | None = None, max_pixels: 
 
 @dataclass(frozen=True, slots=True)
 class ImageHeader:
-    """What an image says of itself before it is decoded. progressive: of a JPEG, whose parts come in several scans."""
+    """Properties of an image from its header. progressive: whether a JPEG is stored in several scans."""
 
     format: str
     mode: str
@@ -55,7 +55,7 @@ class ImageHeader:
 
 
 def check_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> ImageHeader:
-    """Read an image's header; refuse what is no image, or has too many pixels, before a single one is decoded."""
+    """Read an image's header; refuse files that are not images or have too many pixels, before decoding."""
     data = _bytes_of(source)
     kind = detect_type(data)
     decoder = _decoder(source.name, kind)
@@ -81,7 +81,7 @@ def read_exif(source: ImageSource) -> Image.Exif:
 
 
 def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> FramedImage:
-    """Open an image as `open_image` does; also returns its full size and the box that it fills."""
+    """Open an image like `open_image`; also returns its full size and the box that it fills."""
     if at_least is not None and at_least < 1:
         raise ValueError(f"at_least={at_least}: give a number of pixels, or None for full size")
     data = _bytes_of(source)
@@ -92,13 +92,13 @@ def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> F
             try:
                 return _decode(source.name, decoder, data, at_least, max_pixels)
             except Warning:
-                # Pillow warns of sloppy metadata in a good image, also where the application makes warnings errors.
+                # Pillow warns about odd metadata in valid images, even if the application turns warnings into errors.
                 with warnings_ignored():
                     return _decode(source.name, decoder, data, at_least, max_pixels)
     except MediaError:
         raise
     except Exception as error:
-        # Decoders raise all kinds of exceptions on hostile data.
+        # Decoders raise all kinds of exceptions on malformed data.
         raise diagnose(source.name, kind, data, error, max_pixels) from error
 
 
@@ -110,7 +110,7 @@ def _bytes_of(source: ImageSource) -> bytes:
 
 
 def _decoder(name: str, kind: FileType) -> _Decoder:
-    """The Pillow plugin for a type of file, imported only when needed."""
+    """The Pillow plugin for a file type, imported only when needed."""
     if kind.decoder is None:
         raise MediaError(name, f"is not an image that can be opened: it looks like {kind.says}", CONVERT)
     try:
@@ -128,7 +128,7 @@ def _decoder(name: str, kind: FileType) -> _Decoder:
 def _decode(name: str, decoder: _Decoder, data: bytes, at_least: int | None, max_pixels: int) -> FramedImage:
     """Read the header, check the limits, then decode.
 
-    The plugin is called directly because `Image.open` would apply Pillow's own pixel limit on top of the caller's.
+    The plugin is called directly because `Image.open` would also apply Pillow's own pixel limit.
     """
     with _quiet_if_huge(gif_size(data) if data.startswith(b"GIF8") else (0, 0)):
         image = decoder(io.BytesIO(data), "")
@@ -150,12 +150,12 @@ def _decode(name: str, decoder: _Decoder, data: bytes, at_least: int | None, max
 
 
 def _quiet_if_huge(size: tuple[int, int]) -> AbstractContextManager[None]:
-    """Ignore Pillow's warning about large images: the caller's own limit counts."""
+    """Ignore Pillow's warning about large images, because the caller's limit applies."""
     return warnings_ignored() if pillow_would_warn(size) else nullcontext()
 
 
 def _exif(image: Image.Image) -> Image.Exif:
-    """EXIF data of a loaded image, because PNG may have it at the end and TIFF rotates by itself; empty if broken."""
+    """EXIF data of a loaded image, because PNG may have it at the end and Pillow rotates TIFF; empty if broken."""
     try:
         return image.getexif()
     except Warning:
@@ -165,7 +165,7 @@ def _exif(image: Image.Image) -> Image.Exif:
 
 
 def _orientation(exif: Image.Exif) -> int:
-    """EXIF orientation."""
+    """The EXIF orientation."""
     try:
         orientation = exif.get(ExifTags.Base.Orientation)
     except Warning:

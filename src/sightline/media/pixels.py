@@ -19,9 +19,9 @@ Resize = Literal["squash", "crop", "pad"]
 Interpolation = Literal["bicubic", "bilinear"]
 Colour = tuple[float, float, float]
 
-_TINY = 16  # pixels of the shorter side, below which an image is taken for an icon
-_COARSE = 32  # cells of a side, whose colours are compared
-_SAME_COLOUR = 6  # grey levels between the brightest and the darkest cell of an image of one colour
+_TINY = 16  # pixels; an image with a shorter side counts as an icon
+_COARSE = 32  # cells per side whose colours are compared
+_SAME_COLOUR = 6  # maximum difference in gray levels between cells of a single-colour image
 _FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 _RULES = ("squash", "crop", "pad")
 _LARGEST_SIZE = 8192
@@ -29,13 +29,13 @@ _LARGEST_SIZE = 8192
 
 @dataclass(frozen=True, slots=True)
 class Preprocess:
-    """How a model wants its images resized and normalised.
+    """How to resize and normalise images for a model.
 
     size: side of the square in pixels.
-    resize: `squash` brings both sides to `size`; `crop` the short side, and keeps the middle; `pad` the long side, and
-        fills the rest with the mean colour, which normalises to zero.
-    mean, std: of red, green and blue on the scale 0 to 1.
-    short: `crop` brings the short side to this, where it is more than `size`, so that edges are cut off all around.
+    resize: `squash` scales both sides to `size`; `crop` scales the short side and keeps the middle; `pad` scales the
+        long side and fills the rest with the mean colour, which normalises to zero.
+    mean, std: of red, green and blue, on a scale of 0 to 1.
+    short: with `crop`, scale the short side to this if it is larger than `size`, so that all edges are cropped.
     """
 
     size: int
@@ -63,7 +63,7 @@ class Preprocess:
 
 
 def _colour(field: str, values: object, *, positive: bool) -> Colour:
-    """Three finite numbers as a tuple."""
+    """Convert three finite numbers to a tuple."""
     try:
         red, green, blue = (float(value) for value in values)  # type: ignore[attr-defined]
     except (TypeError, ValueError) as error:
@@ -76,8 +76,8 @@ def _colour(field: str, values: object, *, positive: bool) -> Colour:
 def fit(image: Image.Image, preprocess: Preprocess) -> npt.NDArray[np.uint8]:
     """Resize an image to the model's square: uint8 [size, size, 3].
 
-    `crop` gives what CLIP's Resize and CenterCrop give, with their rounding, but resamples only the part that is kept:
-    a panorama a thousand times as wide as high costs no more than a square.
+    `crop` equals CLIP's Resize and CenterCrop, with their rounding, but resamples only the part that is kept: a
+    panorama a thousand times as wide as high costs no more than a square.
     """
     return _fit(FramedImage.whole(image if image.mode == "RGB" else image.convert("RGB")), preprocess)
 
@@ -96,9 +96,9 @@ def _fit(picture: FramedImage, preprocess: Preprocess) -> npt.NDArray[np.uint8]:
 
 
 def _middle(sides: tuple[int, int], preprocess: Preprocess) -> Box:
-    """Box of the image that the centre crop comes from, after resizing the short side.
+    """The box of the original image that becomes the centre crop after resizing the short side.
 
-    The long side is cut to whole pixels and the margin rounded half to even, as torchvision does both.
+    The long side is truncated to whole pixels and the margin rounded half to even, as in torchvision.
     """
     size, wanted, short = preprocess.size, preprocess.short or preprocess.size, min(sides)
     starts, ends = [], []
@@ -116,9 +116,9 @@ def _mean_colour(mean: Colour) -> tuple[int, int, int]:
 
 
 def normalise(pixels: npt.NDArray[np.uint8], preprocess: Preprocess) -> npt.NDArray[np.float32]:
-    """Turn uint8 [..., size, size, 3] into contiguous float32 [..., 3, size, size]: (pixel / 255 - mean) / std.
+    """Convert uint8 [..., size, size, 3] to contiguous float32 [..., 3, size, size]: (pixel / 255 - mean) / std.
 
-    The channels are moved while they are still bytes, a quarter of the memory traffic of moving them as floats.
+    The channels are transposed as bytes, which takes a quarter of the memory traffic of floats.
     """
     if pixels.dtype != np.uint8 or pixels.ndim < 3 or pixels.shape[-1] != 3:
         raise ModelError(f"pixels of type {pixels.dtype} and shape {pixels.shape}", "Give uint8 [..., size, size, 3].")
@@ -138,11 +138,11 @@ def _scale_and_offset(mean: Colour, std: Colour) -> tuple[npt.NDArray[np.float32
 
 
 def to_pixels(source: ImageSource, preprocess: Preprocess, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np.float32]:
-    """Open, resize and normalise one image: float32 [3, size, size]; a `MediaError` if it cannot be opened.
+    """Open, resize and normalise one image: float32 [3, size, size]; raises a `MediaError` if it cannot be opened.
 
-    A JPEG is decoded at a fraction of its size where that leaves at least twice `size` on its short side. Every resize
-    rule then still shrinks it to half or less, so that the rule's own filter decides what remains and not the decoder's
-    coarser one: the result stays within a few gray levels of full decoding, at a third of the time.
+    A JPEG is decoded at a reduced size if that leaves at least twice `size` on its short side. Every resize rule then
+    still shrinks it to half or less, so that the rule's own filter determines the result and not the decoder's coarser
+    one: it stays within a few gray levels of full decoding, at a third of the time.
     """
     with decoding.scope():
         return framed_to_pixels(open_for_model(source, preprocess, max_pixels), preprocess)
@@ -159,7 +159,7 @@ def framed_to_pixels(picture: FramedImage, preprocess: Preprocess) -> npt.NDArra
 
 
 def is_blank(picture: FramedImage) -> bool:
-    """Whether an open image shows nothing: it is tiny, or all of it has nearly the same colour."""
+    """Whether an open image is blank: tiny, or of nearly the same colour everywhere."""
     if min(picture.sides) < _TINY:
         return True
     small = np.asarray(picture.image.resize((_COARSE, _COARSE), Image.Resampling.BOX, box=picture.box), dtype=np.int16)

@@ -1,8 +1,8 @@
 """Regions of an image found by a detector, which some models read instead of pixels.
 
-Regions are stored as the bytes of one NumPy array in float32: [regions, dim + 4], features and box of each region, or
+Regions are stored as the bytes of one float32 NumPy array: [regions, dim + 4], the features and box of each region, or
 [regions, dim] without boxes. So everything that handles the bytes of images (sources, hashes, archives, collections)
-handles regions as well.
+also handles regions.
 """
 
 import io
@@ -19,16 +19,16 @@ from sightline.media.source import ImageSource
 
 Floats = npt.NDArray[np.floating[Any]]
 CORNERS = 4
-"""The numbers of a stored box: left, top, right and bottom, as shares of the image's width and height."""
+"""The numbers of a stored box: left, top, right and bottom, as fractions of the image's width and height."""
 BOX_DIMS = (0, 6, 7)
 
 
 @dataclass(frozen=True, slots=True)
 class RegionConfig:
-    """How a model wants the regions of an image: the dimension of their features, and the numbers of a box.
+    """How a model expects the regions of an image: the dimension of their features, and the numbers per box.
 
-    box_dim: 6 (left, top, right, bottom, width and height: Oscar), 7 (and the area: UNITER), or 0, which leaves boxes
-    out, for features that were published without them.
+    box_dim: 6 (left, top, right, bottom, width and height: Oscar), 7 (also the area: UNITER), or 0 to omit boxes, for
+        features that were published without them.
     """
 
     feature_dim: int = 2048
@@ -42,7 +42,7 @@ class RegionConfig:
 
     @property
     def width(self) -> int:
-        """The numbers of a region that the model reads: its features, and then its box."""
+        """The numbers per region that the model reads: its features, then its box."""
         return self.feature_dim + self.box_dim
 
 
@@ -57,7 +57,7 @@ def box_numbers(boxes: Float32Array, box_dim: int) -> Float32Array:
 
 
 def region_bytes(features: Floats, boxes: Floats | None) -> bytes:
-    """The regions of an image as bytes: features [n, dim] and boxes [n, 4]."""
+    """Encode the regions of an image as bytes: features [n, dim] and boxes [n, 4]."""
     both = features if boxes is None else np.concatenate([features, boxes], axis=1)
     stream = io.BytesIO()
     np.save(stream, np.ascontiguousarray(both, dtype=np.float32), allow_pickle=False)
@@ -65,7 +65,7 @@ def region_bytes(features: Floats, boxes: Floats | None) -> bytes:
 
 
 def to_regions(source: ImageSource, config: RegionConfig) -> Float32Array:
-    """Read the regions of an image as a model wants them: float32 [n, width]; a `MediaError` where that cannot be."""
+    """Read the regions of an image as model input: float32 [n, width]; raises a `MediaError` if that fails."""
     stored = _array(source)
     dim = config.feature_dim
     if stored.shape[1] not in (dim, dim + CORNERS):

@@ -13,18 +13,18 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 from sightline.errors import MediaError
 
 _TRIES = 3
-_PAUSE = 0.5  # seconds before the second try; twice as many before the third
+_PAUSE = 0.5  # seconds before the second try, doubled before the third
 _PATIENCE = 30.0
 _AT_ONCE = 4 << 20
 _LARGEST = 1 << 30
-_PASSING = (429, 500, 502, 503, 504)  # answers of a server that may have another one in a moment
-_VERSIONS = ("ETag", "etag", "LastModified", "mtime", "created")  # what storages call it
+_PASSING = (429, 500, 502, 503, 504)  # temporary server errors
+_VERSIONS = ("ETag", "etag", "LastModified", "mtime", "created")  # names of this field in different storage systems
 _Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
 class ImageURL:
-    """An image at a URL, or `size` bytes from `offset`, called `member`, of an archive there."""
+    """An image at a URL, or `size` bytes from `offset` of an archive there, named `member`."""
 
     url: str
     member: str = ""
@@ -45,31 +45,31 @@ class ImageURL:
 
 
 class RemoteInfo(NamedTuple):
-    """Size of a file at a URL, and a number that changes when the file does."""
+    """The size of a file at a URL, and a number that changes when the file does."""
 
     size: int
     version: int
 
 
 def look(url: str) -> RemoteInfo:
-    """Ask for the size and the version of what is at a URL."""
+    """Request the size and version of the file at a URL."""
     return _patiently(url, lambda: _head(url) if _is_http(url) else _info(url))
 
 
 def read_range(url: str, offset: int = 0, size: int | None = None) -> bytes:
-    """Read what is at a URL, or `size` bytes of it from `offset`."""
+    """Read the file at a URL, or `size` bytes of it from `offset`."""
     if size == 0:
         return b""
     return _patiently(url, lambda: _get(url, offset, size) if _is_http(url) else _cat(url, offset, size))
 
 
 def open_url(url: str, size: int) -> BinaryIO:
-    """A file to read and seek in, which is fetched a few megabytes at a time."""
+    """A seekable file that is fetched a few megabytes at a time."""
     return io.BufferedReader(_Ranges(url, size), _AT_ONCE)
 
 
 class _Ranges(io.RawIOBase):
-    """What is at a URL, as a file without a buffer."""
+    """The file at a URL, as an unbuffered file object."""
 
     def __init__(self, url: str, size: int) -> None:
         self._url, self._size, self._place = url, size, 0
@@ -97,7 +97,7 @@ def _is_http(url: str) -> bool:
 
 
 def _patiently(url: str, ask: Callable[[], _Answer]) -> _Answer:
-    """Make a request, with retries if the network or the server fails; not if the file does not exist."""
+    """Make a request, retrying if the network or the server fails, but not if the file does not exist."""
     for failures in range(1, _TRIES + 1):
         try:
             return ask()
@@ -143,7 +143,7 @@ def _cat(url: str, offset: int, size: int | None) -> bytes:
 
 
 def _storage(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it."""
+    """The fsspec file system of a URL, and the path in it."""
     try:
         from fsspec.core import url_to_fs
 
@@ -159,5 +159,5 @@ def _storage(url: str) -> tuple[Any, str]:
 
 
 def _number(version: object) -> int:
-    """62 bits that identify a version."""
+    """A 62-bit number that identifies a version."""
     return int.from_bytes(hashlib.blake2b(str(version).encode(), digest_size=8).digest()) >> 2

@@ -23,10 +23,10 @@ def find_images(
 ) -> Iterator[Path]:
     """Every image under `folder`, recognised by its suffix, in sorted order.
 
-    ignore: what to leave out, besides what the files of rules in the folders below say; by default nothing.
+    ignore: rules for what to leave out, in addition to rule files in subfolders; by default none.
     other: called with every RAW file and video, which are not images.
 
-    Hidden files and folders (a leading dot) are left out. Links to folders are followed, but each folder is entered
+    Hidden files and folders (a leading dot) are left out. Links to folders are followed, but each folder is visited
     once, under the first of its names, so that loops end and nothing is listed twice. Unreadable subfolders and broken
     links are passed to `problems`, or logged as warnings. If `folder` itself cannot be read, a `MediaError` is raised
     at once.
@@ -45,7 +45,7 @@ def _walk(
     report: _Report,
     other: Callable[[Path], None] | None,
 ) -> Iterator[Path]:
-    """Depth first with an explicit stack, because folders may be nested deeper than Python can recurse."""
+    """Walk depth first with an explicit stack, because folders may be nested deeper than Python can recurse."""
     stack = [first]
     while stack:
         entries, rules = stack[-1]

@@ -20,11 +20,11 @@ class ImageSource(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
+        """The name used in messages."""
         ...
 
     def read(self) -> bytes:
-        """All encoded bytes; a `MediaError` if they cannot be read."""
+        """Read all encoded bytes; raises a `MediaError` if that fails."""
         ...
 
 
@@ -40,22 +40,22 @@ class ImageFile:
         return str(self.path)
 
     def read(self) -> bytes:
-        """Read all of the file, unless it is too large to be an image."""
+        """Read the whole file, unless it is too large to be an image."""
         try:
             with _open(self.path) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size > _LARGEST_FILE:
                     raise MediaError(self.name, f"is {size:,} bytes, too large for an image", "Leave it out.")
                 return file.read(_LARGEST_FILE)
-        except (OSError, ValueError) as error:  # ValueError: a path with a zero byte in it
+        except (OSError, ValueError) as error:  # ValueError: the path contains a null byte
             raise _unreadable(self.name, error) from error
 
 
 @dataclass(frozen=True, slots=True)
 class ImageSlice:
-    """An image in an uncompressed archive: `size` bytes from `offset` of `archive`, called `member` there.
+    """An image in an uncompressed archive: `size` bytes from `offset` of `archive`, under the name `member`.
 
-    Records of a data set hold slices, not bytes, so that a data set of any size can be listed, shuffled and sent to
+    Records of a data set contain slices, not bytes, so that a data set of any size can be listed, shuffled and sent to
     another process cheaply.
     """
 
@@ -97,18 +97,18 @@ class ImageBytes:
 
 @dataclass(frozen=True, slots=True)
 class PreparedImage:
-    """An image that was made a model's input already, elsewhere: float32 [3, size, size]."""
+    """An image that was already converted to model input: float32 [3, size, size]."""
 
     name: str
     pixels: npt.NDArray[np.float32] = field(repr=False)
 
     def read(self) -> bytes:
-        """Only the input of the model is left of it."""
+        """Raise an error, because only the model input is left."""
         raise MediaError(self.name, "has been decoded already")
 
 
 def _open(path: Path) -> IO[bytes]:
-    """Open a regular file, or a link to one; a pipe or a device, which might never end, is an error."""
+    """Open a regular file, or a link to one; pipes and devices, which might never end, raise an error."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)

@@ -1,7 +1,7 @@
 """Sightline finds images by text and text by images.
 
     load           open a model
-    index          index folders of images, or files of texts
+    index          index folders of images, or text files
     open, search   search a collection, many times or once
     explain        where in an image each word of a text is found
     explain_codes  what the codes of a checkpoint attend to

@@ -1,4 +1,4 @@
-"""The public functions. Each imports what it needs when it is called, so that importing Sightline is quick."""
+"""The public functions. Each imports what it needs when called, so that importing Sightline is fast."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
 
 
 def open(at: str | Path | None = None, *, model: str | Path | Model | None = None) -> Collection:
-    r"""Open a collection to search in.
+    r"""Open a collection for searching.
 
-    at: the collection's folder, or the folder of images that it was made of; by default the nearest to the current
-        folder. On a machine that has not indexed it, the URL of its store.
-    model: the model that made it, if it is neither where it was nor the default one.
+    at: the collection's folder, or the folder of images that contains it; by default the nearest to the current
+        folder. On a machine that did not index it, the URL of its store.
+    model: the model that indexed it, if it has moved and is not the default one.
 
     >>> import sightline, tempfile
     >>> from pathlib import Path
@@ -79,22 +79,23 @@ def index(
     workers: str | None = None,
     store: str | None = None,
 ) -> Report:
-    """Index folders of images, or files of texts, into a collection; what has not changed is not read again.
+    """Index folders of images, or text files, into a collection; unchanged files are not read again.
 
-    folders: one or several; none for all that the collection at `at` was made of. Images may also be in shards
-        (`.tar`), or at the URLs of a list (`.urls`). Texts are the lines of a `.txt`, or of a `.jsonl` with `text` or
-        `caption` and perhaps `id`.
+    folders: one or several; if empty, everything that the collection at `at` contains. Images may also be in shards
+        (`.tar`), or at the URLs of a list (`.urls`). Texts are the lines of a `.txt` file, or of a `.jsonl` file with
+        `text` or `caption` and optionally `id`.
     at: the collection's folder; by default `.sightline` in the folder that is indexed.
     model: as for `load`.
-    progress: called with how many of the files to be read are done, and how many there are.
-    wait, notify: while another process indexes the same collection, wait for it (or so many seconds), and say so.
+    progress: called with the number of files done, and the number of files to read.
+    wait, notify: if another process is indexing the same collection, wait for it (True, or a number of seconds), and
+        report that.
     prune: remove missing files, even when a whole folder is missing.
-    retry: read again files that could not be read before.
+    retry: read files again that could not be read before.
     workers: `ray` or `ray://HOST:PORT` to read and encode on a Ray cluster.
     store: `milvus://HOST:PORT/NAME` to keep the vectors of a new collection on a Milvus server.
 
-    A file that cannot be read is listed in the report and never stops the run. Ctrl-C raises `IndexingInterrupted`
-    with the report so far; what is done is kept, and the next run goes on.
+    Unreadable files are listed in the report and do not stop the run. Ctrl-C raises `IndexingInterrupted` with the
+    report so far; finished work is kept, and the next run continues.
 
     >>> import sightline, tempfile
     >>> from PIL import Image
@@ -184,7 +185,7 @@ def explain(
     """Compare each word of a text with each part of an image; `retrieval.heatmap.draw` draws the result.
 
     image: a path, bytes, a PIL image or an array; or the id of an item of the collection `at`.
-    model: as for `load`. By default, for an item the collection's model, and for an image the default one.
+    model: as for `load`. By default the collection's model for an item, and the default model for an image.
 
     >>> import sightline
     >>> from PIL import Image
@@ -199,7 +200,7 @@ def explain(
 
     if not isinstance(image, int):
         return explain_image(text, image_source(image), _opened(model or "default"))
-    from sightline.collection.indexing.shards_and_urls import source_of  # brings every reader of captioned images
+    from sightline.collection.indexing.shards_and_urls import source_of  # imports all readers of captioned images
 
     with open(at, model=model) as collection:
         if collection.kind != "images":
@@ -212,12 +213,12 @@ def explain(
 def explain_codes(
     text: str, image: ImageLike | int, *, model: str | Path | Model, at: str | Path | None = None
 ) -> CodesExplained:
-    """Say what each code of a checkpoint attends to in a text and in an image; `retrieval.heatmap.draw` draws it.
+    """Show what each code of a checkpoint attends to in a text and in an image; `retrieval.heatmap.draw` draws it.
 
     Needs torch: `pip install 'sightline-search[train]'`.
 
     image: a path, bytes, a PIL image or an array; or the id of an item of the collection `at`.
-    model: the checkpoint of a model that has codes.
+    model: a checkpoint with codes.
 
     >>> import sightline, tempfile
     >>> from PIL import Image
@@ -264,18 +265,18 @@ def evaluate(
     records: captioned images, as `sightline.datasets.read_all` reads them.
     data: the name of the data set in the result. lang: the language of the captions.
     protocol: which images form a gallery: karpathy, coco-1k, coco-5k or full.
-    late, rerank: how many of the best late interaction, and then matching, rescore; by default none.
-    fusion, weight: how the matcher's score and the cosine are combined; by default as the model says.
-    distractors: records whose images, not captions, enlarge the gallery.
-    skip_missing_language: leave out records without captions in `lang`, and count them.
-    seed: of the bootstrap intervals.
-    batch_size: how many items are encoded at once; by default as many as suit the device.
-    progress: called with the part of the work, how much of it is done, and how much there is.
+    late, rerank: number of top results to rescore by late interaction, then by the matcher; by default 0.
+    fusion, weight: how the matcher's score and the cosine are combined; the model sets the defaults.
+    distractors: records whose images, without their captions, are added to the gallery.
+    skip_missing_language: skip records without captions in `lang`, and count them.
+    seed: seed of the bootstrap intervals.
+    batch_size: number of items encoded at once; by default depends on the device.
+    progress: called with the current part of the work, the amount done, and the total.
     translate: translates captions from `lang` into the model's language.
-    shared: the images, if they are encoded already.
-    partner: a second model; rank by the mean similarity of both. matcher: another model that reranks.
+    shared: the encoded images, if they already exist.
+    partner: a second model; rank by the mean similarity of both. matcher: another model for reranking.
 
-    An image that cannot be read is named in `unreadable`; it and its captions count as missed.
+    An unreadable image is listed in `unreadable`; it and its captions count as missed.
 
     >>> import sightline
     >>> from sightline.datasets import Record
@@ -321,15 +322,15 @@ def train(
     stop_after: int | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Trained:
-    """Train a model; the best checkpoint is left in `out/best`, the last state in `out/last`.
+    """Train a model; the best checkpoint is saved in `out/best`, the latest state in `out/last`.
 
     Needs torch: `pip install 'sightline-search[train]'`.
 
     recipe: the path of a TOML file, or its contents as a mapping; see recipes/.
-    resume: go on from `out/last`, or begin if there is nothing yet.
-    report: called with the numbers of a step. on_prepare: called with the progress of what is done before the first.
-    save_every: steps between two saved states. stop_after: leave off after this many steps in all, saved.
-    stop: called after every step; if it returns true, the run is saved and a KeyboardInterrupt raised.
+    resume: continue from `out/last`, or start if it does not exist.
+    report: called with the metrics of a step. on_prepare: called with the progress of the work before the first step.
+    save_every: steps between two saved states. stop_after: save and stop after this many steps in total.
+    stop: called after every step; if it returns True, the run is saved and a KeyboardInterrupt raised.
 
     >>> import sightline, tempfile
     >>> from sightline.demo.training import tiny_recipe
@@ -369,19 +370,19 @@ def export(
     progress: Callable[[str, int, int], None] | None = None,
     on_problem: Callable[[Problem], None] | None = None,
 ) -> BundleSpec:
-    """Turn a checkpoint into a bundle, which searches without torch. An earlier bundle at `out` is replaced at the end.
+    """Export a checkpoint to a bundle, which searches without torch. At the end, it replaces any bundle at `out`.
 
     Needs torch: `pip install 'sightline-search[train]'`.
 
     checkpoint: the folder of a checkpoint or of a published model such as CLIP, or `hf:NAME`.
     out: the bundle's folder. name: the name in results; by default that of the folder.
-    quantize: `int8` makes it smaller and faster. four_bits: with int8, modules of this path take four bits a weight.
-    calibrate: captioned images not trained on, to choose the fusion and to calibrate relevance by; with int8, the
-        image tower also takes the ranges of its numbers from them, and is faster, and their captions decide how
+    quantize: `int8` makes it smaller and faster. four_bits: with int8, modules of this path take four bits per weight.
+    calibrate: captioned images not used in training, to choose the fusion and calibrate relevance; with int8, they
+        also provide the activation ranges of the image tower, which makes it faster, and their captions determine how
         four-bit weights of the text tower are rounded.
-    provenance: what the bundle says about its data, licences and recipe.
-    progress: called with the part of the work, how much of it is done, and how much there is.
-    on_problem: called for every image of `calibrate` that cannot be read.
+    provenance: what the bundle records about its data, licences and recipe.
+    progress: called with the current part of the work, the amount done, and the total.
+    on_problem: called for every unreadable image in `calibrate`.
 
     >>> import sightline, tempfile
     >>> from sightline.demo.training import tiny_recipe
@@ -422,7 +423,7 @@ def _opened(model: str | Path | Model) -> Model:
 
 @contextmanager
 def _needs_torch(job: str) -> Iterator[None]:
-    """Say in one line how to install what is missing."""
+    """Turn a missing package into an error that says how to install it."""
     try:
         yield
     except ImportError as error:

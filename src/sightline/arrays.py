@@ -15,4 +15,4 @@ Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
 FloatArray = npt.NDArray[np.floating]
 Arrays = dict[str, npt.NDArray[Any]]
-"""The inputs or outputs of a graph by their names."""
+"""The inputs or outputs of a graph, by name."""

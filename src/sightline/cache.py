@@ -1,4 +1,4 @@
-"""The user's folders for cached values, which can be deleted at any time, and for state, which should be kept."""
+"""The user's folders: cache, which can be deleted at any time, and state, which should be kept."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def state_folder() -> Path:
 
 
 def load_cached(name: str) -> dict[str, Any]:
-    """Value last saved under a name; an empty dict if there is none or it cannot be read."""
+    """The value last saved under a name; an empty dict if it is missing or unreadable."""
     try:
         value = json.loads((cache_folder() / f"{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RuntimeError):  # RuntimeError: no home folder
@@ -43,7 +43,7 @@ def load_cached(name: str) -> dict[str, Any]:
 
 
 def save_cached(name: str, value: dict[str, Any]) -> None:
-    """Save a value under a name; does nothing if the cache folder cannot be written to."""
+    """Save a value under a name; does nothing if the cache folder is not writable."""
     try:
         folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True)

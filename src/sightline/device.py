@@ -1,4 +1,4 @@
-"""Which device long jobs run on. Importing torch takes longer than most searches, so it is imported only if needed."""
+"""Select the device for long jobs. Importing torch takes longer than most searches, so it is done only if needed."""
 
 import importlib.util
 import os
@@ -13,16 +13,16 @@ Device = Literal["cpu", "gpu"]
 VARIABLE = "SIGHTLINE_DEVICE"
 DEVICES = ("auto", "cpu", "gpu")
 CAPTURING = threading.Lock()
-"""Held while a CUDA graph is captured: whoever begins to capture waits for the device, which ends any other capture."""
-_DRIVER = Path("/dev/nvidiactl")  # there wherever NVIDIA's driver runs
+"""Held while a CUDA graph is captured, because starting a capture synchronises the device, which aborts any other."""
+_DRIVER = Path("/dev/nvidiactl")  # exists if NVIDIA's driver is running
 
 
 @cache
 def has_gpu() -> bool:
-    """Whether work that lasts, such as a server's or an indexing run's, goes to a GPU.
+    """Whether long jobs, such as serving and indexing, run on a GPU.
 
-    With SIGHTLINE_DEVICE=auto, or without it, that is wherever a GPU and torch are at hand. `cpu` says never, and
-    `gpu` makes it an error where there is none.
+    With SIGHTLINE_DEVICE=auto, the default, they do if a GPU and torch are available; with `cpu`, never. With `gpu`, a
+    missing GPU is an error.
     """
     wish = _wish()
     if wish == "cpu" or (wish == "auto" and not _is_likely()):
@@ -37,7 +37,7 @@ def has_gpu() -> bool:
 
 
 def preferred_device() -> Device:
-    """Where a job runs that takes longer than importing torch: the GPU, if there is a usable one."""
+    """The device for a job that takes longer than importing torch: the GPU, if there is a usable one."""
     return "gpu" if has_gpu() else "cpu"
 
 
@@ -54,7 +54,7 @@ def _wish() -> str:
 
 
 def _is_likely() -> bool:
-    """Whether there is a driver, a GPU of it that this process may see, and torch to use it."""
+    """Whether there is a driver, a GPU visible to this process, and torch."""
     is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     return _DRIVER.exists() and not is_hidden and importlib.util.find_spec("torch") is not None
 

@@ -1,4 +1,4 @@
-"""Checks of an installation and a collection: what is wrong, and what to do about it."""
+"""Checks of an installation and a collection: what is wrong, and how to fix it."""
 
 import os
 import platform
@@ -33,7 +33,7 @@ _EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check: what was checked, its state, what was found, and what to do about it."""
+    """The result of one check: what was checked, its state, what was found, and how to fix it."""
 
     subject: str
     state: State
@@ -46,7 +46,7 @@ class Finding:
 
 
 def examine(at: Path | None = None) -> Iterator[Finding]:
-    """Check the installation and a collection; yields each finding as soon as it is known.
+    """Check the installation and a collection; yields each finding as soon as it is available.
 
     at: the collection's folder; by default the nearest to the current folder, if there is one.
     """
@@ -67,7 +67,7 @@ def examine(at: Path | None = None) -> Iterator[Finding]:
 
 
 def _guarded(subject: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """The findings of a check; if it fails, that is a finding too, and the other checks go on."""
+    """The findings of a check; if it fails, that is reported as a finding, and the other checks continue."""
     try:
         yield from check()
     except SightlineError as error:
@@ -126,7 +126,7 @@ def _requirements() -> dict[str, dict[str, str]]:
 
 
 def _problems(needed: Mapping[str, str]) -> list[str]:
-    """Which of these packages are missing or too old."""
+    """The packages among these that are missing or too old."""
     found = []
     for name, oldest in needed.items():
         try:
@@ -152,7 +152,7 @@ def _cpus() -> Iterator[Finding]:
 
 
 def _long_jobs() -> Iterator[Finding]:
-    """Where servers, indexing runs and evaluations compute; a single search always uses the CPU."""
+    """The device of servers, indexing runs and evaluations; a single search always uses the CPU."""
     from sightline.device import has_gpu
 
     if not has_gpu():
@@ -160,7 +160,7 @@ def _long_jobs() -> Iterator[Finding]:
         return
     import torch
 
-    torch.ones(2, device="cuda").sum().item()  # a torch built for other GPUs imports, and fails only here
+    torch.ones(2, device="cuda").sum().item()  # a torch built for other GPUs can be imported and fails only here
     yield Finding("Long jobs", "good", f"GPU ({torch.cuda.get_device_name()}, torch {torch.__version__})")
 
 
@@ -175,7 +175,7 @@ def _onnxruntime() -> Iterator[Finding]:
 
 
 def _faiss() -> Iterator[Finding]:
-    """Search two vectors: a build for another CPU imports, and fails only here."""
+    """Search two vectors: a build for another CPU can be imported and fails only here."""
     import faiss
     import numpy as np
 
@@ -205,7 +205,7 @@ def _model() -> Iterator[Finding]:
 
 
 def _cache() -> Iterator[Finding]:
-    """Whether the cache folder can be written to; without it everything works, but starts take longer."""
+    """Whether the cache folder is writable; without it everything works, but starts more slowly."""
     from sightline.cache import cache_folder
 
     folder = cache_folder()
@@ -240,7 +240,7 @@ def _collection(at: Path | None) -> Iterator[Finding]:
 
 
 def _contents(collection: "Collection") -> Finding:
-    """Number of items, and whether each has its vectors."""
+    """The number of items, and whether each has its vectors."""
     import numpy as np
 
     says = f"{collection.at}: {len(collection):,} {collection.kind}"
@@ -252,7 +252,7 @@ def _contents(collection: "Collection") -> Finding:
 
 
 def _damage(collection: "Collection") -> Finding:
-    """Compare every byte of the vectors with its checksum, and let SQLite check the catalog."""
+    """Verify the checksums of all vectors, and run SQLite's check of the catalog."""
     from sightline.stores.local import LocalStore
 
     try:
@@ -267,7 +267,7 @@ def _damage(collection: "Collection") -> Finding:
 
 
 def _collection_model(collection: "Collection") -> Finding:
-    """Whether the model that made the collection is on this machine, and intact."""
+    """Whether the model that indexed the collection is on this machine, and intact."""
     try:
         return Finding("Its model", "good", collection.model.name)
     except SightlineError as error:
@@ -287,7 +287,7 @@ def _index_again(collection: "Collection") -> str:
 
 
 def _lock(at: Path) -> Finding:
-    """Whether a process is writing to the collection, found out by taking the lock for a moment."""
+    """Whether a process is writing to the collection, checked by briefly taking the lock."""
     from sightline.collection.locks import write_lock
 
     try:

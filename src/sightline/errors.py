@@ -1,10 +1,10 @@
-"""Exceptions of Sightline; each says what is wrong and what to do about it."""
+"""Sightline's exceptions; each says what is wrong and how to fix it."""
 
 
 class SightlineError(Exception):
-    """Base of every error that Sightline raises on purpose.
+    """Base class of every error that Sightline raises on purpose.
 
-    `what` names the file or value and what is wrong with it; `way_out` says what to do about it and may be empty.
+    `what` names the file or value and what is wrong with it; `way_out` says how to fix it and may be empty.
     """
 
     def __init__(self, what: str, way_out: str = "") -> None:
@@ -26,7 +26,7 @@ class MediaError(SightlineError):
 
 
 class MissingDecoderError(MediaError):
-    """An image of a format that needs a package which is not installed."""
+    """An image in a format that needs a package which is not installed."""
 
 
 class DataError(SightlineError):
@@ -34,7 +34,7 @@ class DataError(SightlineError):
 
 
 class BundleError(SightlineError):
-    """A bundle that is missing, incomplete, altered or of a format this version cannot read."""
+    """A bundle that is missing, incomplete, modified or of a format that this version cannot read."""
 
 
 class UnknownOperatorError(BundleError):
@@ -42,7 +42,7 @@ class UnknownOperatorError(BundleError):
 
 
 class ModelError(SightlineError):
-    """A model, checkpoint or configuration that does not fit together, or lacks the ability asked for."""
+    """A model, checkpoint or configuration that is inconsistent or lacks a required ability."""
 
 
 class EvaluationError(SightlineError):
@@ -50,30 +50,30 @@ class EvaluationError(SightlineError):
 
 
 class RecipeError(SightlineError):
-    """A training recipe that cannot be read, has an unknown key, or asks for what does not exist."""
+    """A training recipe that cannot be read, has an unknown key, or refers to something that does not exist."""
 
 
 class CollectionError(SightlineError):
-    """A collection that is missing, damaged, in use, or made by another model or version."""
+    """A collection that is missing, damaged, in use, or from another model or version."""
 
 
 class StoreError(SightlineError):
-    """A store of vectors that is missing, damaged, in use or of another shape, or vectors that do not fit into it."""
+    """A vector store that is missing, damaged, in use or of another shape, or vectors that do not fit it."""
 
 
 class DamagedStoreError(StoreError):
-    """Vectors on this machine that are not what was written: a file was changed, cut off or deleted."""
+    """A local vector file was modified, truncated or deleted since it was written."""
 
     def __init__(self, what: str, way_out: str = "Encode the affected items again: sightline index") -> None:
         super().__init__(what, way_out)
 
 
 class QueryError(SightlineError):
-    """A query that cannot be answered: empty, contradictory, or with a filter that cannot be understood."""
+    """A query that cannot be answered: empty, contradictory, or with an invalid filter."""
 
 
 class OptionError(QueryError):
-    """An option with a value that cannot be used. `option` is its name in Python, `problem` says what is wrong."""
+    """An option with an invalid value. `option` is its name in Python, `problem` says what is wrong."""
 
     def __init__(self, option: str, problem: str, way_out: str = "") -> None:
         super().__init__(f"{option} {problem}", way_out)
@@ -82,4 +82,4 @@ class OptionError(QueryError):
 
 
 class ServeError(SightlineError):
-    """A server that cannot start: an address that is taken or not this machine's, or one that would be unsafe."""
+    """A server that cannot start: its address is in use, not on this machine, or unsafe."""

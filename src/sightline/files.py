@@ -1,4 +1,4 @@
-"""Opening, replacing and locking files that may have come with someone else's data.
+"""Open, replace and lock files that may come from untrusted data.
 
 Nothing here follows a symbolic link or waits for a pipe: a folder from an archive must not be able to redirect writes.
 """
@@ -13,7 +13,7 @@ _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getat
 
 
 def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
-    """Open a file as `os.open` does, but only a regular one; links, pipes and devices raise an `OSError`."""
+    """Open a file like `os.open`, but only a regular one; links, pipes and devices raise an `OSError`."""
     try:
         handle = os.open(path, flags | _NO_FOLLOW, mode)
     except OSError as error:
@@ -36,7 +36,7 @@ def read_regular(path: Path, limit: int) -> bytes:
 
 
 def check_regular(path: Path) -> None:
-    """Raise an `OSError` if there is something at a path that is not a regular file; for files others will open."""
+    """Raise an `OSError` if a path exists and is not a regular file; for files that other libraries will open."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -50,13 +50,13 @@ def _irregular(path: Path) -> OSError:
 
 
 def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o666, sync: bool = True) -> None:
-    """Replace a file as a whole: a crash leaves either the old version or the new one.
+    """Replace a file atomically: a crash leaves either the old version or the new one.
 
     The data goes to a temporary file in the same folder, which is then renamed. Each writer uses its own temporary
     file, so the last rename wins.
 
     mode: permissions of the new file, before the umask.
-    sync: wait until the new version is on disk. Leave it out only for files that can be recreated.
+    sync: wait until the new version is on disk. Use False only for files that can be recreated.
     """
     draft = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.new")
     draft.unlink(missing_ok=True)
@@ -76,13 +76,13 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o666, sync: bool
 
 
 def remove_drafts(folder: Path) -> None:
-    """Delete temporary files that a crash of `write_atomic` left in a folder; nobody may be writing to it."""
+    """Delete temporary files that a crash of `write_atomic` left in a folder; no process may be writing to it."""
     for draft in folder.glob("*.*-*.new"):
         draft.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the file names in a folder are on disk."""
+    """Sync the file names in a folder to disk."""
     if os.name == "nt":  # folders cannot be opened there, and renaming is enough
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -121,7 +121,7 @@ class FolderLock:
             os.close(self._folder)
 
     def _is_current(self) -> bool:
-        """Whether the lock file still has its name; another process may have deleted or replaced it."""
+        """Whether the lock file still exists under its name; another process may have deleted or replaced it."""
         own = os.fstat(self.file)
         try:
             now = self._path.lstat()
@@ -139,7 +139,7 @@ class FolderLock:
 
 
 def _lock(handle: int, optional: bool = False) -> bool:
-    """Lock an open file; optional: count file systems that cannot lock folders as success."""
+    """Lock an open file; optional: treat file systems that cannot lock folders as success."""
     try:
         import fcntl
     except ImportError:

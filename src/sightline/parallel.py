@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def usable_cpus() -> int:
-    """Number of CPUs that this process may use; in a container, fewer than the machine has."""
+    """The number of CPUs that this process may use; in a container, fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -22,7 +22,7 @@ _THREADS = min(8, usable_cpus())
 def map_slices(work: Callable[[slice], T], count: int, step: int) -> list[T]:
     """Call `work` with slices of `step` rows that cover rows 0 to `count`; the results are in row order.
 
-    The calling thread works through the slices together with the threads of a pool, so on a busy machine it takes
+    The calling thread processes slices together with the threads of a pool, so on a busy machine it takes
     hardly longer than it would alone. With no rows, `work` is called once with an empty slice.
     """
     slices = [slice(start, min(start + step, count)) for start in range(0, max(count, 1), step)]

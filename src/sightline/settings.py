@@ -35,7 +35,7 @@ def parse(kind: type[T], data: object, where: str, error: type[SightlineError]) 
 
 
 def call(kind: type[T], data: Mapping[str, object], where: str, error: type[SightlineError]) -> T:
-    """Call a class with settings as its keyword arguments, checked against the annotations of its constructor."""
+    """Call a class with settings as keyword arguments, checked against the annotations of its constructor."""
     known = inspect.signature(kind).parameters
     hints = get_type_hints(kind if dataclasses.is_dataclass(kind) else kind.__init__)
     for key in data:
@@ -56,11 +56,11 @@ def read(
     way_out: str = "",
     upgrade: Callable[[dict[str, Any]], dict[str, Any]] = lambda data: data,
 ) -> T:
-    """Read a JSON file that describes `what` in a format of its own number, or say why it cannot be.
+    """Read a JSON file that describes `what`, checking its format number; raises `error` if it is invalid.
 
-    upgrade: turns an older format into the current one; what it does not know it returns as it is.
+    upgrade: converts an older format to the current one; it returns unknown formats unchanged.
 
-    A file that is not there is left to the caller as `FileNotFoundError`: only the caller knows what that means.
+    A missing file raises `FileNotFoundError`, for the caller to handle.
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -127,7 +127,7 @@ def _value(kind: Any, value: object, where: str, error: type[SightlineError]) ->
 
 
 def _first_that_fits(options: list[Any], value: object, where: str, error: type[SightlineError]) -> Any:
-    """Try the members of a union in order; the error is that of the last one."""
+    """Try the members of a union in order; raises the error of the last one."""
     for option in options[:-1]:
         try:
             return _value(option, value, where, error)

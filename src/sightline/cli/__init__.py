@@ -1,4 +1,4 @@
-"""The `sightline` command: each of its commands reads arguments, calls one verb and shows what came of it."""
+"""The `sightline` command: each subcommand parses arguments, calls one function and prints the result."""
 
 from sightline.cli.app import app, main
 

@@ -1,4 +1,4 @@
-"""The command as a whole: which commands it has, in the order of its help, and how it ends when something is wrong."""
+"""The command-line application: its commands, in the order of the help, and its error handling."""
 
 import errno
 import os
@@ -24,7 +24,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    suggest_commands=False,  # click does, and typer would say it a second time
+    suggest_commands=False,  # click already does
 )
 
 _COMMANDS: dict[str, Callable[..., None]] = {
@@ -46,7 +46,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _saying_when_interrupted(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that prints a message when it is interrupted, unless it handles that itself; typer prints nothing."""
+    """Wrap a command to print a message when it is interrupted, unless it handles that itself; typer prints nothing."""
 
     @wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
@@ -64,11 +64,11 @@ for _name, _command in _COMMANDS.items():
 
 
 def main() -> None:
-    """Run the command; expected errors are shown as a message, not a traceback."""
-    warnings.filterwarnings("ignore", module="PIL")  # about odd metadata in images that open all the same
-    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()  # None where the shell closed them
+    """Run the command; expected errors are printed as a message, not a traceback."""
+    warnings.filterwarnings("ignore", module="PIL")  # about odd metadata in valid images
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()  # None if the shell closed them
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # of a name that the terminal cannot write, the rest is shown
+        sys.stdout.reconfigure(errors="replace")  # replace characters that the terminal cannot print
     try:
         with _flushed():
             app()

@@ -1,4 +1,4 @@
-"""What commands say, and where: results on stdout, and all that is said meanwhile on stderr."""
+"""Terminal output: results on stdout, messages on stderr."""
 
 import json
 import os
@@ -24,8 +24,8 @@ def tell(message: str) -> None:
 
 
 def tell_at_once(message: str) -> None:
-    """Print a message from a signal handler, without Python's buffers."""
-    show_cursor = "\x1b[?25h" if os.isatty(_STDERR) else ""  # which the bar hides, and could not show again
+    """Print a message from a signal handler, bypassing Python's buffers."""
+    show_cursor = "\x1b[?25h" if os.isatty(_STDERR) else ""  # the progress bar hides it and cannot restore it
     with suppress(OSError):  # closed
         os.write(_STDERR, f"{show_cursor}\nsightline: {message}\n".encode())
 
@@ -36,7 +36,7 @@ def tell_skipped(problem: "Problem") -> None:
 
 
 def tell_unreadable(title: str, problems: Sequence["Problem"]) -> None:
-    """Report unreadable images and the reasons: the first few, and how many more."""
+    """Report unreadable images and the reasons: the first few, and the number of others."""
     from sightline.cli.formatting import problem_lines
 
     for line in problem_lines(title, [(one.place, one.reason) for one in problems]):
@@ -45,7 +45,7 @@ def tell_unreadable(title: str, problems: Sequence["Problem"]) -> None:
 
 @contextmanager
 def results() -> Iterator[None]:
-    """Write everything printed inside the block when it ends.
+    """Write everything printed in the block when it ends.
 
     If the reader closes the pipe, as `head` does, the rest is dropped without an error.
     """
@@ -77,14 +77,14 @@ def print_table(table: "Table") -> None:
     from rich.console import Console
 
     console = Console()
-    with console.capture() as drawn:  # left alone, rich ends the command where the reader is gone
+    with console.capture() as drawn:  # otherwise rich exits when the reader closes the pipe
         console.print(table)
     with results():
         print(drawn.get(), end="")
 
 
 def check_writable(path: Path | None) -> None:
-    """Check that a result file can be written, before the work."""
+    """Check that a result file can be written before starting the work."""
     if path is None:
         return
     if not path.absolute().parent.is_dir():
@@ -97,7 +97,7 @@ def check_writable(path: Path | None) -> None:
 
 @contextmanager
 def named_options() -> Iterator[None]:
-    """Name an option in an error as the command line does."""
+    """Convert option names in errors to command-line options."""
     try:
         yield
     except OptionError as error:

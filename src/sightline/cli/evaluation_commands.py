@@ -1,4 +1,4 @@
-"""`sightline explain` and `eval`: what a model sees in one image, and how well it does on many."""
+"""`sightline explain` and `eval`: what a model finds in one image, and how well it does on a data set."""
 
 import json
 from pathlib import Path
@@ -166,7 +166,7 @@ def _evaluate_names(model: "Model", records: "list[Record]", json_file: Path | N
 
 
 def _report(found: "Evaluation | Languages | NamesEvaluation", json_file: Path | None) -> None:
-    """Write the result to a file, if one is named, and show it."""
+    """Print the result, and write it to a file if given."""
     from sightline.evaluation import table
 
     if json_file is not None:

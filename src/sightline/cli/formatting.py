@@ -1,4 +1,4 @@
-"""Results of indexing and searching as text for people: plain lines that fit a terminal, a pipe and a log alike."""
+"""Format results of indexing and searching as plain text for terminals, pipes and logs."""
 
 import json
 import os
@@ -16,14 +16,14 @@ from sightline.retrieval.results import Hit, SearchResult
 
 Form = Literal["lines", "json", "paths", "null"]
 
-_LISTED = 20  # problems of each kind
+_LISTED = 20  # problems listed per kind
 _DIVIDER = "     -- less likely --"
-_BAR = 20  # characters
-_GROUPED = 4  # files with the same problem share a line
+_BAR = 20  # width in characters
+_GROUPED = 4  # number of files with the same problem from which they share a line
 
 
 def printable(text: str) -> str:
-    """A name on one line, whatever it holds: line breaks and control characters become question marks."""
+    """A name on one line: line breaks and control characters become question marks."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
@@ -39,7 +39,7 @@ def percent(chance: float) -> str:
 def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
     """The result of an indexing run, skipped files with reasons, and the next command.
 
-    model: what a search has to be told, where the collection cannot know where its model is.
+    model: the model that searches must name, if the collection does not store its location.
     """
     yield str(report)
     yield from problem_lines("Cannot be read", [(one.path, one.reason) for one in report.broken], _GROUPED)
@@ -55,9 +55,9 @@ def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
 
 
 def problem_lines(title: str, problems: Sequence[tuple[str, str]], group: int = 1_000_000) -> Iterator[str]:
-    """Names with reasons: the first few, and how many more; empty if there are none.
+    """Names with reasons: the first few, and the number of others; empty if there are none.
 
-    group: from so many with the same reason on, they share a line.
+    group: number of names with the same reason from which they share a line.
     """
     if not problems:
         return
@@ -72,14 +72,14 @@ def problem_lines(title: str, problems: Sequence[tuple[str, str]], group: int = 
 
 
 def _groups(names: list[str], reason: str, group: int) -> list[tuple[str, int]]:
-    """Lines for files with the same problem, and how many each stands for: one for many."""
+    """Lines for files with the same problem, and the number of files per line; many files share one."""
     if len(names) < group:
         return [(f"{printable(name)}: {reason}", 1) for name in names]
     return [(f"{printable(names[0])} and {len(names) - 1:,} more: {reason}", len(names))]
 
 
 def left_out_lines(suffixes: Mapping[str, int]) -> Iterator[str]:
-    """How many RAW files and videos are not indexed."""
+    """The number of RAW files and videos, which are not indexed."""
     for known, one, many in (
         (RAW_SUFFIXES, "RAW file", "RAW files"),
         (VIDEO_SUFFIXES, "video", "videos"),
@@ -91,7 +91,7 @@ def left_out_lines(suffixes: Mapping[str, int]) -> Iterator[str]:
 
 
 def hit_lines(hits: Sequence[Hit]) -> list[str]:
-    """A line for each result, in columns: rank, relevance, name, size and date; and what was folded into it."""
+    """A line per result, in columns: rank, relevance, name, size and date, and the results folded into it."""
     names = [_name(hit) for hit in hits]
     widest = max((len(name) for name in names), default=0)
     lines = []
@@ -106,12 +106,12 @@ def _name(hit: Hit) -> str:
 
 
 def _is_url(hit: Hit) -> bool:
-    """Whether a result is at a URL, which is then its path; in the path of a file, no slash follows another."""
+    """Whether a result is at a URL; file paths never contain `//`."""
     return "://" in hit.path
 
 
 def _near(path: Path) -> str:
-    """A path as it is seen from the current folder, where that is shorter."""
+    """A path relative to the current folder, if that is shorter."""
     try:
         seen = os.path.relpath(path)
     except ValueError:  # on another drive
@@ -140,7 +140,7 @@ def _facts(width: int | None, height: int | None, taken: str | None, text: str |
 
 
 def item_lines(items: Sequence[Item]) -> list[str]:
-    """A line for each item: its name, size and date."""
+    """A line per item: its name, size and date."""
     names = [printable(item.files[0].path if item.text is not None else _near(item.files[0].where)) for item in items]
     widest = max((len(name) for name in names), default=0)
     return [
@@ -150,7 +150,7 @@ def item_lines(items: Sequence[Item]) -> list[str]:
 
 
 def explanation_lines(found: Explanation) -> Iterator[str]:
-    """A line for each word: its score, a bar, and in which part of the picture it was found."""
+    """A line per word: its score, a bar, and the part of the picture where it was found."""
     widest = max(len(word.word) for word in found.words)
     for word in found.words:
         bar = "█" * round(_BAR * max(0.0, min(1.0, word.score)))
@@ -158,7 +158,7 @@ def explanation_lines(found: Explanation) -> Iterator[str]:
 
 
 def _part(grid: Any) -> str:
-    """The part of a picture where a grid is highest, in words."""
+    """The part of a picture where a grid has its maximum, in words."""
     rows, columns = grid.shape
     row, column = divmod(int(grid.argmax()), columns)
     down, across = (int(3 * (row + 0.5) / rows), int(3 * (column + 0.5) / columns))
@@ -175,7 +175,7 @@ def nothing_found(result: SearchResult, least: float | None) -> str:
 
 
 def show(result: SearchResult, form: Form, least: float | None = None, pictures: bool = True) -> None:
-    """Write results to stdout: lines for people, JSON, or paths that end with a line break or a zero byte.
+    """Write results to stdout: lines, JSON, or paths that end with a line break or a null byte.
 
     Nothing else goes to stdout.
     """
@@ -188,7 +188,7 @@ def show(result: SearchResult, form: Form, least: float | None = None, pictures:
 
 
 def show_items(items: Sequence[Item], form: Form) -> None:
-    """Write a list of items to stdout, as `show` writes results."""
+    """Write a list of items to stdout, in the same forms as `show`."""
     if form == "json":
         print(json.dumps({"items": [_item_json(item) for item in items]}, indent=2))
     elif form in ("paths", "null"):
@@ -221,12 +221,12 @@ def _item_json(item: Item) -> dict[str, Any]:
 
 
 def exact_path(hit: Hit) -> bytes:
-    """The path of a result, byte for byte, or its URL; of a text, with its line."""
+    """The exact bytes of a result's path, or its URL; for a text, with its line number."""
     return os.fsencode(hit.path if _is_url(hit) else hit.file) + (b":%d" % hit.line if hit.line else b"")
 
 
 def remarks(result: SearchResult) -> Iterator[str]:
-    """What a user should know of a query and its results, a line each."""
+    """Notices about a query and its results, one per line."""
     if result.notice:
         yield result.notice
     if result.did_you_mean:

@@ -1,4 +1,4 @@
-"""Help for the arguments of commands, which click 8.5 drops from those that typer 0.20 makes."""
+"""Help for the arguments of commands, which click 8.5 drops from commands made with typer 0.20."""
 
 import inspect
 from typing import Any, get_type_hints
@@ -8,7 +8,7 @@ from typer.models import ArgumentInfo
 
 
 class HelpfulCommand(TyperCommand):
-    """A command whose arguments have the help that its function gives them."""
+    """A command that shows the help of its arguments."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -1,4 +1,4 @@
-"""`sightline demo`, `doctor` and `models`: what is installed here, whether it works, and what it can do."""
+"""`sightline demo`, `doctor` and `models`: try, check and list what is installed."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""What a long command shows meanwhile, on stderr: a bar on a terminal, plain lines or nothing elsewhere."""
+"""Progress of long commands on stderr: a bar on a terminal, otherwise plain lines or nothing."""
 
 import sys
 import time
@@ -12,14 +12,14 @@ EvaluationReport = Callable[[str, int, int], None]
 TrainingReport = Callable[[dict[str, Any]], None]
 IndexingReport = Callable[[int, int], None]
 
-_LINES = 20  # of a training run without a terminal, besides those with validation results
-_TURNS = 50  # steps in which each of the losses that take turns has had one
-_SECONDS = 30.0  # between two lines of an indexing run without a terminal
+_LINES = 20  # lines for a training run without a terminal, besides those with validation results
+_TURNS = 50  # steps in which each alternating loss has been used
+_SECONDS = 30.0  # seconds between two lines of an indexing run without a terminal
 
 
 @contextmanager
 def evaluating() -> Iterator[EvaluationReport | None]:
-    """Show a bar for each part of an evaluation on a terminal; elsewhere nothing, as there is a table at the end."""
+    """Show a bar for each part of an evaluation on a terminal; otherwise nothing, as a table follows at the end."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -39,7 +39,7 @@ def evaluating() -> Iterator[EvaluationReport | None]:
 
 @dataclass(frozen=True, slots=True)
 class TrainingShown:
-    """Shows a run that tells it of its steps, and `prepare` of what it does before the first."""
+    """Shows the steps of a training run, and with `prepare` the work before the first step."""
 
     step: TrainingReport
     prepare: EvaluationReport
@@ -51,7 +51,7 @@ class TrainingShown:
 
 @contextmanager
 def training() -> Iterator[TrainingShown]:
-    """Show a bar with the losses, the latest recall and the time left on a terminal; elsewhere lines with the same."""
+    """Show a bar with the losses, the latest recall and the time left on a terminal; otherwise lines with the same."""
     latest, paces = Latest(), defaultdict[str, Pace](Pace)
     if not sys.stderr.isatty():
 
@@ -87,9 +87,9 @@ def training() -> Iterator[TrainingShown]:
 
 @contextmanager
 def indexing(done_so: str = "indexed", before: str = "looking for what is new") -> Iterator[IndexingReport]:
-    """Show a bar with the files a second and the time left on a terminal; elsewhere a line with the same at times.
+    """Show a bar with files per second and time left on a terminal; otherwise occasional lines with the same.
 
-    done_so: what is done with a file. before: what happens before the first. The report's total may be 0: unknown.
+    done_so: what is done with a file. before: what happens before the first file. A total of 0 means unknown.
     """
     pace = Pace()
     if not sys.stderr.isatty():
@@ -118,7 +118,7 @@ def indexing(done_so: str = "indexed", before: str = "looking for what is new") 
 
 @dataclass(slots=True)
 class Pace:
-    """How fast something goes, from when it was first heard of."""
+    """The speed of a job, measured from its first update."""
 
     clock: Callable[[], float] = time.monotonic
     done: int = 0
@@ -132,7 +132,7 @@ class Pace:
         self.done, self.total = done, total
 
     def is_due(self) -> bool:
-        """Whether to print a line: at the end, and every half minute before."""
+        """Whether to print a line: at the end, and every half minute until then."""
         now = self.clock()
         self.told = self.began if self.told is None else self.told
         if self.done != self.total and now - (self.told or 0.0) < _SECONDS:
@@ -148,7 +148,7 @@ class Pace:
 
     @property
     def time_left(self) -> str:
-        """How long the rest will take at this pace."""
+        """The estimated time left at this pace."""
         rate = self.rate
         return _clock_time((self.total - self.done) / rate) if rate else "?"
 
@@ -164,10 +164,9 @@ def _clock_time(seconds: float) -> str:
 
 @dataclass(slots=True)
 class Latest:
-    """What is known of a run so far.
+    """The latest values of a training run.
 
-    Losses that take turns each keep their latest loss; one that has had no turn for long has ended, or will not
-    have another soon, and is no longer told of.
+    Alternating losses each keep their latest value; a loss that has not been used for long is no longer shown.
     """
 
     step: int = 0
@@ -188,13 +187,13 @@ class Latest:
         self.val = entry.get("val", self.val)
 
     def is_due(self) -> bool:
-        """Whether to print this step: the first, the last, some between, and those with a validation."""
+        """Whether to print this step: the first, the last, some in between, and those with a validation."""
         every = max(1, self.steps // _LINES)
         return self.news or self.step in (self.first, self.steps) or self.step % every == 0
 
     @property
     def time_left(self) -> str:
-        """How long the rest will take at the pace so far."""
+        """The estimated time left at the pace so far."""
         return _clock_time(self.seconds / (self.step - self.first + 1) * (self.steps - self.step))
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""`sightline index`, `search` and `serve`: a collection is made, asked and offered to others."""
+"""`sightline index`, `search` and `serve`: create, search and serve a collection."""
 
 import signal
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ def index(
 
 
 def _finds_again(model: str) -> bool:
-    """Whether a search finds the model by itself: a bundle, whose folder the collection stores."""
+    """Whether searches can locate the model themselves: a bundle, whose folder the collection stores."""
     from sightline.bundle.layout import SPEC_FILE
 
     return model == "default" or (Path(model) / SPEC_FILE).is_file()
@@ -86,7 +86,7 @@ def _finds_again(model: str) -> bool:
 def _answering_ctrl_c() -> Iterator[None]:
     """Report Ctrl-C at once, because finishing takes a while; a second one exits immediately.
 
-    Neither loses data: a collection is consistent at any moment.
+    Neither loses data: the collection is always consistent.
     """
 
     def interrupted(*_: object) -> NoReturn:
@@ -94,7 +94,7 @@ def _answering_ctrl_c() -> Iterator[None]:
         tell_at_once("ending what has begun; Ctrl-C again ends at once")
         raise KeyboardInterrupt
 
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # such as where it is to be ignored
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # for example, if it is ignored
         yield
         return
     signal.signal(signal.SIGINT, interrupted)
@@ -203,7 +203,7 @@ def search(
 
 
 def _understood(text: str, where: str | None, at: str | None, model: str | None) -> tuple[str | None, str | None]:
-    """The words of a query without its dates, names and folders, and the filter with them; says so on stderr."""
+    """The query without its dates, names and folders, and the filter extended by them; reports them on stderr."""
     import sightline
 
     with sightline.open(at, model=model) as collection:
@@ -243,7 +243,7 @@ def serve(
         from sightline.server.run import serve as run
     except ImportError as error:
         raise SightlineError(f"serving needs packages: {error}", "pip install 'sightline-search[serve]'") from error
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # service managers end it as Ctrl-C does
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # service managers stop it like Ctrl-C
     try:
         run(at, host=host, port=port, token=token, model=model, watch=watch, notify=tell, force_exit=True)
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Small images between the lines of a terminal that can show them: kitty's, iTerm2's or sixel graphics."""
+"""Thumbnails in terminals that can show images: kitty, iTerm2 or sixel graphics."""
 
 import base64
 import io
@@ -23,8 +23,8 @@ _SIXEL = {"foot", "foot-extra", "mlterm", "yaft-256color"}
 
 
 def graphics(environment: Mapping[str, str] = os.environ) -> Graphics | None:
-    """The image protocol of the terminal, by its environment; None if it has none or that is unknown."""
-    if "TMUX" in environment or "STY" in environment:  # these pass on no images unless they are told to
+    """The image protocol of the terminal, from its environment; None if it has none or is unknown."""
+    if "TMUX" in environment or "STY" in environment:  # these do not pass on images by default
         return None
     term, program = environment.get("TERM", ""), environment.get("TERM_PROGRAM", "")
     if "KITTY_WINDOW_ID" in environment or term in ("xterm-kitty", "xterm-ghostty"):
@@ -35,7 +35,7 @@ def graphics(environment: Mapping[str, str] = os.environ) -> Graphics | None:
 
 
 def thumbnail(path: Path, how: Graphics) -> str:
-    """The escape sequence for a thumbnail of an image; empty if it cannot be opened any more."""
+    """The escape sequence for a thumbnail of an image; empty if it can no longer be opened."""
     from sightline.media import ImageFile, open_image
 
     try:
@@ -47,7 +47,7 @@ def thumbnail(path: Path, how: Graphics) -> str:
 
 
 def _kitty(picture: "Image.Image") -> str:
-    """https://sw.kovidgoyal.net/kitty/graphics-protocol: PNG in chunks, all but the last marked m=1."""
+    """https://sw.kovidgoyal.net/kitty/graphics-protocol: PNG in chunks, all but the last with m=1."""
     data = _png(picture)
     chunks = [data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK)]
     parts = []
@@ -63,7 +63,7 @@ def _iterm(picture: "Image.Image") -> str:
 
 
 def _sixel(picture: "Image.Image") -> str:
-    """Bands of six rows, drawn colour by colour; a character holds six pixels, one above the other, from `?` on."""
+    """Encode bands of six rows, colour by colour; a character from `?` on represents a column of six pixels."""
     import numpy as np
 
     picked = picture.quantize(_COLOURS)

@@ -1,4 +1,4 @@
-"""`sightline regions`, `train` and `export`: from features and captions to a model, and from a model to a bundle."""
+"""`sightline regions`, `train` and `export`: extract regions, train a model, and export it to a bundle."""
 
 import shlex
 import signal
@@ -122,9 +122,9 @@ def train(
 
 
 class _CtrlC:
-    """Says whether Ctrl-C was pressed, from the first time that it is asked on; until then, it interrupts as ever.
+    """Records whether Ctrl-C was pressed, from the first call on; before that, it interrupts as usual.
 
-    So a step that has begun ends, and can be saved. A second Ctrl-C does not wait for it. speaks: whether to say so.
+    So the current step can finish and be saved. A second Ctrl-C interrupts at once. speaks: whether to print messages.
     """
 
     def __init__(self, speaks: bool) -> None:
@@ -138,7 +138,7 @@ class _CtrlC:
         signal.signal(signal.SIGINT, self._before)
 
     def __call__(self) -> bool:
-        if not self._pressed and self._before is signal.default_int_handler:  # not where it is to be ignored
+        if not self._pressed and self._before is signal.default_int_handler:  # unless it is ignored
             signal.signal(signal.SIGINT, self._press)
         return self._pressed
 
@@ -150,7 +150,7 @@ class _CtrlC:
 
 
 def _what_to_do_with(trained: "Trained", bundle: Path) -> str:
-    """One line: the best checkpoint, its result, and the export command."""
+    """One line with the best checkpoint, its result, and the export command."""
     found = trained.validation
     if found is None:
         told = f"after {trained.steps} steps, without validation data"

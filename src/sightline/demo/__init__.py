@@ -14,7 +14,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A search of the demo, and its introduction. `image` names one of the images."""
+    """A search of the demo, and its introduction. `image` is the name of one of the images."""
 
     says: str
     text: str = ""
@@ -24,7 +24,7 @@ class Question:
     min_relevance: float | None = None
 
     def command(self) -> str:
-        """The same search, as a user would type it."""
+        """The command for the same search."""
         parts = ["sightline search"]
         if self.text:
             parts.append(f'"{self.text}"')
@@ -85,7 +85,7 @@ def run(folder: Path, model: str | Path | Model = "default") -> Iterator[str]:
 
 
 def _answer(found: SearchResult) -> Iterator[str]:
-    """A line for each hit with its relevance, or that nothing was found."""
+    """A line for each hit with its relevance, or a line saying that nothing was found."""
     yield from map(_line, found.hits)
     if not found.hits:
         best = "" if found.best_relevance is None else f" The best guess is {percent(found.best_relevance)} likely."

@@ -23,7 +23,7 @@ SIDE = 32
 
 
 class Drawn(NamedTuple):
-    """An image, a name for its file, and what is said about it."""
+    """An image, a name for its file, and its captions."""
 
     name: str
     picture: Image.Image
@@ -31,7 +31,7 @@ class Drawn(NamedTuple):
 
 
 def shapes(seed: int, copies: int = 1) -> Iterator[Drawn]:
-    """A shape in a quarter of a grey image, 72 kinds; shade, size, place and colour differ a little each time."""
+    """A shape in one quarter of a gray image, of 72 kinds; shade, size, position and colour vary slightly."""
     chance = random.Random(seed)
     half = SIDE // 2
     for number, colour, shape, place in itertools.product(range(copies), COLOURS, SHAPES, PLACES):
@@ -53,12 +53,12 @@ def shapes(seed: int, copies: int = 1) -> Iterator[Drawn]:
 
 
 def nearly(colour: tuple[int, int, int], by: int, chance: random.Random) -> tuple[int, ...]:
-    """A colour that differs from another by at most `by` in each channel."""
+    """A random colour that differs from another by at most `by` in each channel."""
     return tuple(max(0, min(255, value + chance.randrange(-by, by + 1))) for value in colour)
 
 
 def write(folder: Path, pictures: Iterable[Drawn]) -> Path:
-    """Write images and a JSONL file of their captions; gives its path."""
+    """Write images and a JSONL file of their captions; returns its path."""
     folder.mkdir(parents=True)
     path = folder / "captions.jsonl"
     with path.open("w", encoding="utf-8") as file:

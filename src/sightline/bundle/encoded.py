@@ -15,10 +15,10 @@ class Encoded:
     """A batch of encoded items.
 
     embedding: [batch, dim], unit length; [batch, 0] for a model without `embed`.
-    mask: [batch, n], true where a fragment is real; padding is false and says nothing.
+    mask: [batch, n], true for real fragments, false for padding.
     fragments: [batch, n, fragment_dim], unit length where the mask is true; None for a model without `fragments`.
-    states: [batch, n, hidden], what `match` needs of an item; None for a model without `match`.
-    truncated: [batch], true for a text that was longer than the model reads; None for images.
+    states: [batch, n, hidden], the input of `match`; None for a model without `match`.
+    truncated: [batch], true for a text that exceeds the model's length limit; None for images.
     """
 
     embedding: Float32Array
@@ -31,7 +31,7 @@ class Encoded:
         return len(self.embedding)
 
     def taken(self, places: Int64Array) -> "Encoded":
-        """The items at some places, in that order."""
+        """The items at these indices, in that order."""
         return Encoded(
             self.embedding[places],
             self.mask[places],
@@ -41,7 +41,7 @@ class Encoded:
         )
 
     def row(self, number: int) -> "Encoded":
-        """One item of the batch, without the padding that the others made necessary."""
+        """One item of the batch, without padding."""
         own, real = slice(number, number + 1), self.mask[number]
         return Encoded(
             self.embedding[own],
@@ -53,7 +53,7 @@ class Encoded:
 
 
 def stacked(parts: Sequence[Encoded]) -> Encoded:
-    """One batch of batches that were encoded apart, by one model, padded to the longest."""
+    """Concatenate separately encoded batches of one model, padded to the longest."""
     if len(parts) == 1:
         return parts[0]
     n = max(part.mask.shape[1] for part in parts)
@@ -73,16 +73,16 @@ def _stacked(parts: list[FloatArray | None], n: int) -> FloatArray | None:
 
 
 def _padded(values: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
-    """Lengthen [batch, words, …] to [batch, n, …] with zeros."""
+    """Pad [batch, words, …] with zeros to [batch, n, …]."""
     return np.pad(values, [(0, 0), (0, n - values.shape[1])] + [(0, 0)] * (values.ndim - 2))
 
 
 @dataclass(frozen=True, slots=True)
 class CodeAttention:
-    """What each code of a model attends to in one text and in one image, as shares of all its attention.
+    """What each code of a model attends to in one text and in one image, as fractions of its total attention.
 
-    to_tokens: [codes, tokens], codes of the text side; to_parts: [codes, rows, columns], codes of the image side. The
-    rest, up to 1, goes to other codes and, in an image, to the class token.
+    to_tokens: [codes, tokens], for the codes of the text side; to_parts: [codes, rows, columns], for the codes of the
+    image side. The remainder, up to 1, goes to other codes and, in an image, to the class token.
     """
 
     to_tokens: Float32Array

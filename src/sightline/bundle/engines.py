@@ -15,7 +15,7 @@ from sightline.errors import BundleError, UnknownOperatorError
 
 
 class Engine(Protocol):
-    """One graph, loaded. Safe to use from several threads."""
+    """A loaded graph. Thread-safe."""
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -23,7 +23,7 @@ class Engine(Protocol):
         ...
 
     def run(self, inputs: Arrays) -> Arrays:
-        """Run the graph: arrays by the names of its inputs in, arrays by the names of its outputs out.
+        """Run the graph: maps input names to arrays, and returns arrays by output name.
 
         float16 is accepted for float32.
         """
@@ -39,12 +39,12 @@ class OnnxRuntime:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
-        options.enable_mem_pattern = False  # texts differ in length, and a plan kept for each length only takes memory
-        # Threads that wait for more work by spinning take the processor from whatever comes after the model.
+        options.enable_mem_pattern = False  # texts differ in length, and a plan per length would waste memory
+        # Spinning threads would take CPU time from whatever runs after the model.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # ONNX Runtime's own exceptions share no public base
+        except Exception as error:  # ONNX Runtime's exceptions have no public base class
             raise BundleError(f"{path}: ONNX Runtime cannot load it: {error}") from error
         self.outputs = tuple(output.name for output in self._session.get_outputs())
         self._singles = {given.name for given in self._session.get_inputs() if given.type == "tensor(float)"}
@@ -58,7 +58,7 @@ class OnnxRuntime:
 def load_engine(path: Path, device: Device, threads: int) -> Engine:
     """Load a graph for a device.
 
-    A graph that torch cannot run is run on the CPU, unless SIGHTLINE_DEVICE=gpu. Without ONNX Runtime, torch runs
+    A graph that torch cannot run falls back to the CPU, unless SIGHTLINE_DEVICE=gpu. Without ONNX Runtime, torch runs
     graphs on the CPU as well.
     """
     if device == "cpu" and find_spec("onnxruntime") is not None:
@@ -75,7 +75,7 @@ def load_engine(path: Path, device: Device, threads: int) -> Engine:
 def gpu_pair_matcher(
     engine: Engine, texts: Ragged, images: Ragged
 ) -> Callable[[Int64Array, Int64Array], Float32Array] | None:
-    """Match by index with all states on the GPU; None where they do not fit there or the engine is no GPU engine."""
+    """A matcher by index with all states in GPU memory; None if they do not fit or the engine does not run on a GPU."""
     from sightline.kernels.graphs import TorchGraph
     from sightline.kernels.pairs import DevicePairs
 

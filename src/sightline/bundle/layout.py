@@ -10,7 +10,7 @@ HUB_PREFIX = "hf:"
 
 
 def name_of(folder: str | Path) -> str:
-    """The name of a model in results: that of its folder or, for the best checkpoint of a run, that of the run.
+    """The name of a model in results: its folder's name or, for the best checkpoint of a run, the run's name.
 
     >>> name_of("openai/clip-vit-base-patch32"), name_of("runs/mine/best")
     ('clip-vit-base-patch32', 'mine')

@@ -1,4 +1,4 @@
-"""The `Model` protocol: what search and evaluation need of a bundle, checkpoint or published model."""
+"""The `Model` protocol: the interface of a bundle, checkpoint or published model for search and evaluation."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ Graph = Literal["image", "text", "match"]
 FusionRule = Literal["ce", "add", "norm_add", "logit_add"]
 FUSIONS: tuple[FusionRule, ...] = get_args(FusionRule)
 PairMatcher = Callable[[Int64Array, Int64Array], Float32Array]
-"""Logits [pairs] of text i with image i, from their indices [pairs]."""
+"""Computes logits [pairs] of text i with image i, given their indices [pairs]."""
 
 DEFAULT_WEIGHT = 0.5
-"""Weight of the cosine in a fusion for which neither the user nor the model names one."""
+"""Weight of the cosine in a fusion if neither the user nor the model sets one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """The default stages and fusion of a model; chosen on validation data.
+    """The default stages and fusion of a model, chosen on validation data.
 
-    late, rerank: how many of the best candidates late interaction and then matching rescore; 0 skips a stage.
-    fusion, weight: how the score of `match` and the cosine are combined.
+    late, rerank: how many of the top candidates late interaction and then matching rescore; 0 skips a stage.
+    fusion, weight: how the match score and the cosine are combined.
     """
 
     late: int = 0
@@ -42,12 +42,12 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The older kind of relevance: how likely an item is the only one that was meant, out of all that there are.
+    """The older kind of relevance: the probability that an item is the one that was meant, among all items.
 
     sigmoid(scale x score + bias), fitted on held-out pairs, for the scores of one stage.
 
-    error: the expected calibration error, 0 to 1, on pairs that took no part in the fit.
-    items: the size of the gallery it was fitted on. In a larger one, more items look right by chance.
+    error: the expected calibration error, 0 to 1, on pairs that were not used for fitting.
+    items: the size of the gallery it was fitted on. In a larger one, more items score high by chance.
     """
 
     scale: float
@@ -57,9 +57,9 @@ class Calibration:
 
 
 class Model(Protocol):
-    """A model ready for use, whichever engine runs it. Safe to use from several threads.
+    """A model ready for use, on any engine. Thread-safe.
 
-    A class that inherits from this only has to add what has no default here.
+    Subclasses implement the members that have no default here.
     """
 
     @property
@@ -69,17 +69,17 @@ class Model(Protocol):
 
     @property
     def sha256(self) -> str:
-        """Identifies the model; vectors of different models cannot be compared."""
+        """Identifies the model; vectors of different models are not comparable."""
         ...
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """Which of `embed`, `fragments` and `match` it has; without `embed` it can only match."""
+        """Those of `embed`, `fragments` and `match` that it supports; without `embed` it can only match."""
         ...
 
     @property
     def preprocess(self) -> ImageInput:
-        """How its images are sized and normalised; or the regions that it reads instead of pixels."""
+        """How its images are resized and normalised; or the regions that it reads instead of pixels."""
         ...
 
     @property
@@ -92,7 +92,7 @@ class Model(Protocol):
         ...
 
     def encode_texts(self, texts: Sequence[str]) -> Encoded:
-        """Encode a batch of texts; those longer than the model reads are cut, and marked in `truncated`."""
+        """Encode a batch of texts; texts above the length limit are cut, and marked in `truncated`."""
         ...
 
     def match(
@@ -103,17 +103,17 @@ class Model(Protocol):
 
     @property
     def defaults(self) -> Defaults:
-        """The stages and the fusion of a search that does not name them."""
+        """The stages and the fusion of a search that does not set them."""
         return Defaults()
 
     @property
     def relevance(self) -> PairRelevance | None:
-        """How likely an image shows what a text asks for; None where that was never fitted."""
+        """The fitted probability that an image shows what a text asks for; None if it was not fitted."""
         return None
 
     @property
     def calibration(self) -> Mapping[str, Calibration]:
-        """The relevance of older bundles, by stage ("embed", "match"): how scores become probabilities."""
+        """The relevance of older bundles, by stage ("embed", "match"): maps scores to probabilities."""
         return {}
 
     @property
@@ -128,22 +128,22 @@ class Model(Protocol):
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of an image's first fragments; None where they form no grid."""
+        """Rows and columns of an image's first fragments; None if they form no grid."""
         return None
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """The device it runs on."""
         return "cpu"
 
     @property
     def folder(self) -> Path | None:
-        """The bundle's folder, from which another process can open it; None for a model that is no bundle."""
+        """The bundle's folder, from which another process can open it; None for a model that is not a bundle."""
         return None
 
     @property
     def concurrency(self) -> int:
-        """How many calls at a time use the device fully."""
+        """The number of concurrent calls that saturates the device."""
         return 1
 
     def prefer_gpu(self) -> "Model":
@@ -151,11 +151,11 @@ class Model(Protocol):
         return self
 
     def with_threads(self, threads: int) -> "Model":
-        """The same model with so many CPU threads per call, where the engine lets one choose."""
+        """The same model with this number of CPU threads per call, if the engine supports that."""
         return self
 
     def prepare(self, *graphs: Graph, wait: bool = False) -> None:
-        """Begin to load what these graphs need, in the background unless `wait` is set."""
+        """Start loading these graphs in the background, or load them now if `wait` is set."""
         return
 
     def pair_matcher(self, texts: Ragged, images: Ragged) -> PairMatcher:
@@ -167,7 +167,7 @@ _NOUNS: dict[Ability, str] = {"embed": "embeddings", "fragments": "fragments", "
 
 
 def check_ability(model: Model, ability: Ability, needed_by: str, hint: str = "") -> None:
-    """Refuse what needs an ability that the model does not have."""
+    """Reject a call that needs an ability that the model lacks."""
     if ability not in model.abilities:
         trained = ", ".join(sorted(model.abilities))
         raise ModelError(

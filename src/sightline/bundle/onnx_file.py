@@ -1,4 +1,4 @@
-"""What an ONNX file refers to outside itself, read from its protobuf encoding without the `onnx` package."""
+"""Detection of external data in an ONNX file, read from its protobuf encoding without the `onnx` package."""
 
 from pathlib import Path
 
@@ -18,11 +18,11 @@ _MESSAGES: dict[str, _Fields] = {
     "tensor": {},
 }
 _EXTERNAL_DATA, _DATA_LOCATION = 13, 14
-_FIXED = {1: 8, 5: 4}  # bytes of the wire types of one size
+_FIXED = {1: 8, 5: 4}  # bytes of the fixed-size wire types
 
 
 def check_self_contained(path: Path) -> None:
-    """Refuse an ONNX file whose tensors are stored in other files, which nothing has verified."""
+    """Reject an ONNX file that stores tensors in other files, which are not verified."""
     try:
         external = _has_external_data(path.read_bytes())
     except (ValueError, IndexError) as error:
@@ -34,7 +34,7 @@ def check_self_contained(path: Path) -> None:
 
 
 def _has_external_data(data: bytes) -> bool:
-    """Walk over all messages that lead to tensors; a `ValueError` or `IndexError` where the encoding is broken."""
+    """Walk over all messages that lead to tensors; raises `ValueError` or `IndexError` for a broken encoding."""
     to_visit = [("model", 0, len(data))]
     while to_visit:
         message, at, end = to_visit.pop()
@@ -63,7 +63,7 @@ def _has_external_data(data: bytes) -> bool:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number that begins at a place, and where it ends."""
+    """The number that starts at this offset, and the offset after it."""
     value = 0
     for shift in range(0, 70, 7):
         byte = data[at]

@@ -1,7 +1,7 @@
-"""Rows of many items of different lengths, end to end without padding, in half precision.
+"""Rows of many items of different lengths, concatenated without padding, in half precision.
 
 25,000 captions padded to 64 tokens of 384 numbers would take 2.4 GB in float32; their real tokens take a tenth of that
-here. Arithmetic is done in float32 on the few items at hand, never in half precision.
+here. Arithmetic is done in float32 on the few items in use, never in half precision.
 """
 
 from dataclasses import dataclass, field
@@ -24,11 +24,11 @@ class Ragged:
         return len(self.starts)
 
     def reordered(self, order: Int64Array) -> "Ragged":
-        """Make item i what item `order[i]` was; the rows stay where they are."""
+        """Reorder the items: item i becomes the former item `order[i]`; rows are not moved."""
         return Ragged(self.rows, self.starts[order], self.lengths[order])
 
     def joined(self, items: Int64Array) -> tuple[Float32Array, Int64Array]:
-        """Lay the rows of these items end to end: float32 [rows, dim] and how many belong to each."""
+        """Concatenate the rows of these items: float32 [rows, dim], and the number of rows of each item."""
         lengths = self.lengths[items]
         ends = np.cumsum(lengths, dtype=np.int64)
         total = int(ends[-1]) if len(ends) else 0
@@ -36,25 +36,25 @@ class Ragged:
         return self.rows[where].astype(np.float32), lengths
 
     def padded(self, items: Int64Array) -> tuple[Float32Array, BoolArray]:
-        """Stack these items as a model wants them: float32 [items, longest, dim], zero where the mask is false."""
+        """Pad these items to a batch: float32 [items, longest, dim], zero where the mask is false."""
         starts, lengths = self.starts[items], self.lengths[items]
         mask = np.arange(lengths.max(initial=1)) < lengths[:, None]
         stacked = np.zeros((*mask.shape, self.rows.shape[1]), dtype=np.float32)
         for own, start, length in zip(stacked, starts.tolist(), lengths.tolist(), strict=True):
-            own[:length] = self.rows[start : start + length]  # an item at once: many times as quick as row by row
+            own[:length] = self.rows[start : start + length]  # whole items: many times faster than row by row
         return stacked, mask
 
 
 @dataclass(slots=True)
 class RaggedBuilder:
-    """Collects batch after batch; `what` (fragments, states) is how a message calls them."""
+    """Collects batches; `what` (fragments, states) names the rows in messages."""
 
     what: str
     _rows: list[FloatArray] = field(default_factory=list)
     _lengths: list[Int64Array] = field(default_factory=list)
 
     def add(self, batch: FloatArray | None, mask: BoolArray) -> None:
-        """Append a padded batch [items, longest, dim] with mask [items, longest]: only what the mask shows is kept."""
+        """Append the rows of a padded batch [items, longest, dim] where the mask [items, longest] is true."""
         if batch is None or batch.ndim != 3 or batch.shape[:2] != mask.shape:
             shape = None if batch is None else batch.shape
             raise ModelError(f"the model gave {self.what} of shape {shape} with a mask of shape {mask.shape}")
@@ -70,6 +70,6 @@ class RaggedBuilder:
 
 
 def _half(rows: FloatArray) -> FloatArray:
-    """Halve the memory of rows, except of those with numbers too large for half precision, which would overflow."""
+    """Convert rows to half precision, unless a number is too large for it."""
     largest = np.abs(rows).max(initial=0.0)
     return rows.astype(np.float16) if largest < np.finfo(np.float16).max else rows

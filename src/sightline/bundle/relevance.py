@@ -1,4 +1,4 @@
-"""The relevance of a pair: how likely an image shows what a text asks for, whatever else is in the collection."""
+"""The relevance of a pair: the probability that an image shows what a text asks for, independent of other items."""
 
 import math
 import re
@@ -13,9 +13,9 @@ from sightline.errors import BundleError
 
 BIAS = "bias"
 FEATURES = ("cosine", "cosine_length", "length", "familiarity", "familiarity_length")
-"""What relevance may be computed from: the cosine of a pair, that times the length of the text, and its `features`."""
+"""The features of relevance: the cosine of a pair, the cosine times the length of the text, and its `features`."""
 
-_LONGEST = 12  # words from which a text counts as no longer
+_LONGEST = 12  # words; longer texts have the same length feature
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class PairRelevance:
     """relevance = sigmoid(sum of weight x feature + bias), fitted on held-out pairs of texts and images.
 
     weights: the weight of each feature by its name (see `features`), and "bias".
-    line: the relevance from which a result counts as a match, unless the user says otherwise.
+    line: the relevance at which a result counts as a match, unless the user sets another.
     data: the names of the data it was fitted on.
-    error: by kind of query, the calibration error among the ten best, 0 to 1, on data that it was not fitted on.
+    error: by kind of query, the calibration error among the top ten, 0 to 1, on data that was not used for fitting.
     """
 
     weights: Mapping[str, float]
@@ -53,18 +53,18 @@ class PairRelevance:
 
 
 def feature_rows(text: str, cosines: FloatArray, words: Words) -> Float64Array:
-    """What the relevance of images with these cosines [n] to a text is computed from [n, features], as in FEATURES."""
+    """The features [n, features] of images with these cosines [n] to a text, in the order of FEATURES."""
     own, cosine = features(text, words), np.asarray(cosines, dtype=np.float64)
     columns = {"cosine": cosine, "cosine_length": cosine * own["length"]}
     return np.stack([columns.get(name, np.full(len(cosine), own.get(name, 0.0))) for name in FEATURES], axis=1)
 
 
 def features(text: str, words: Words) -> dict[str, float]:
-    """What relevance is computed from besides the cosine, by name.
+    """The features of a text besides the cosine, by name.
 
-    length: 0 for a text of one word to 1 for one of twelve words and more, by its logarithm.
-    familiarity: of its least frequent word, 0 to 1. A model is too sure of what it has hardly read about.
-    familiarity_length: both multiplied.
+    length: 0 for a text of one word to 1 for twelve or more words, logarithmic.
+    familiarity: of its least frequent word, 0 to 1. A model is overconfident about words that it has rarely read.
+    familiarity_length: the product of both.
     """
     count = min(max(1, len(re.findall(r"\w+", text))), _LONGEST)
     length, familiarity = math.log(count) / math.log(_LONGEST), words.familiarity(text)

@@ -1,4 +1,4 @@
-"""Run a bundle: texts and images in, arrays out, and no graph loaded before it is needed."""
+"""Running a bundle: encodes texts and images as arrays, and loads each graph when it is first needed."""
 
 import contextlib
 import threading
@@ -23,11 +23,11 @@ from sightline.errors import BundleError, ModelError
 from sightline.media import ImageInput, split_padding
 from sightline.parallel import usable_cpus
 
-_GPU_CALLS = 2  # one computes while the next is being prepared
+_GPU_CALLS = 2  # one computes while the next is prepared
 
 
 class Bundle(Model):
-    """An opened bundle. Safe to use from several threads.
+    """An open bundle. Thread-safe.
 
     >>> bundle = Bundle.open(tiny_bundle)
     >>> bundle.encode_texts(["a dog on a beach"]).embedding.shape
@@ -43,9 +43,9 @@ class Bundle(Model):
 
     @classmethod
     def open(cls, folder: str | Path, *, threads: int | None = None) -> "Bundle":
-        """Open a bundle's folder, after checking that every file is the one that was exported.
+        """Open a bundle's folder, after checking every file against its hash.
 
-        A file that was checked before, and has not been touched since, is not read again for that.
+        A file that was checked before and has not changed since is not read again.
         """
         folder = Path(folder)
         spec = read_spec(folder)
@@ -54,32 +54,32 @@ class Bundle(Model):
 
     @property
     def name(self) -> str:
-        """What results call it."""
+        """The name in results."""
         return self.spec.name
 
     @cached_property
     def sha256(self) -> str:
-        """Tells it from every other model, by the hashes of its files and by how items reach its graphs."""
+        """Identifies the model, by the hashes of its files and the preprocessing of its inputs."""
         return identity(self.spec)
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """Which of `embed`, `fragments` and `match` it has."""
+        """Those of `embed`, `fragments` and `match` that it supports."""
         return frozenset(self.spec.abilities)
 
     @property
     def preprocess(self) -> ImageInput:
-        """How its images are sized and normalised; or the regions that it reads instead of pixels."""
+        """How its images are resized and normalised; or the regions that it reads instead of pixels."""
         return self.spec.image.input
 
     @property
     def defaults(self) -> Defaults:
-        """The stages and the fusion of a search that does not name them."""
+        """The stages and the fusion of a search that does not set them."""
         return self.spec.defaults
 
     @property
     def relevance(self) -> PairRelevance | None:
-        """How likely an image shows what a text asks for."""
+        """The fitted probability that an image shows what a text asks for."""
         return self.spec.relevance if isinstance(self.spec.relevance, PairRelevance) else None
 
     @property
@@ -99,12 +99,12 @@ class Bundle(Model):
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of an image's first fragments; None where they form no grid."""
+        """Rows and columns of an image's first fragments; None if they form no grid."""
         return self.spec.image.grid
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """The device it runs on."""
         return self._device
 
     @property
@@ -114,7 +114,7 @@ class Bundle(Model):
 
     @property
     def concurrency(self) -> int:
-        """How many calls at a time use the device fully."""
+        """The number of concurrent calls that saturates the device."""
         return _GPU_CALLS if self.device == "gpu" else max(1, usable_cpus() // self.threads)
 
     @cached_property
@@ -126,16 +126,16 @@ class Bundle(Model):
     def prefer_gpu(self) -> "Bundle":
         """The same bundle for a long job: on the GPU, if there is one and torch is installed.
 
-        A single search stays on the CPU: it is done before torch is imported.
+        A single search stays on the CPU: it finishes before torch is imported.
         """
         return Bundle(self.folder, self.spec, self.threads, preferred_device())
 
     def with_threads(self, threads: int) -> "Bundle":
-        """The same bundle with so many CPU threads per call; itself if it has as many."""
+        """The same bundle with this number of CPU threads per call; itself if nothing changes."""
         return self if threads == self.threads else Bundle(self.folder, self.spec, threads, self.device)
 
     def prepare(self, *graphs: Graph, wait: bool = False) -> None:
-        """Load graphs in the background, each in a thread of its own, or wait for them; a later call waits for its own.
+        """Load graphs in the background, each in its own thread, or wait for them; a call waits for the graph it needs.
 
         An error in a graph is raised by the first call that needs it.
         """
@@ -146,7 +146,7 @@ class Bundle(Model):
                 threading.Thread(target=self._try, args=(graph,), name=f"sightline-load-{graph}").start()
 
     def engine(self, graph: Graph) -> Engine:
-        """What runs a graph; it is loaded now, if it is not yet."""
+        """The engine of a graph, loaded on first use."""
         with self._locks[graph]:
             if graph not in self._engines:
                 self._engines[graph] = self._load(graph)
@@ -161,12 +161,12 @@ class Bundle(Model):
         return Encoded(out["embedding"], mask, out.get("fragments"), out.get("states"))
 
     def encode_texts(self, texts: Sequence[str]) -> Encoded:
-        """Encode a batch of texts; those longer than the model reads are cut, and marked in `truncated`.
+        """Encode a batch of texts; texts above the length limit are cut, and marked in `truncated`.
 
-        The graph never sees padding: texts with the same number of tokens are run together. Padding costs what words
-        cost, and it changes what it should not: sums over more numbers are rounded differently in their last digit,
-        and where the next layer quantises its inputs, some fall on another step. Without it, a text of an int8 model
-        gets the same numbers in a batch as alone, to the last digit.
+        The graph never sees padding: texts with equally many tokens are run together. Padding costs as much time as
+        words, and it changes results slightly: sums over more numbers are rounded differently, and if the next layer
+        quantises its inputs, some are rounded to another step. Without padding, an int8 model encodes a text to the
+        same numbers, bit for bit, in a batch and alone.
         """
         tokens = self.tokenizer(texts)
         return _by_length(tokens.mask, lambda places, length: self._encode_alike(tokens, places, length))
@@ -192,14 +192,14 @@ class Bundle(Model):
         return sent or super().pair_matcher(texts, images)
 
     def _encode_alike(self, tokens: TokenBatch, places: Int64Array, length: int) -> Encoded:
-        """Encode the texts at some places, which all have so many tokens."""
+        """Encode the texts at these indices, which all have `length` tokens."""
         mask = tokens.mask[places, :length]
         out = self._run("text", {"ids": tokens.ids[places, :length], "mask": mask})
-        real = out.get("fragments_mask", mask)  # the graph says which fragments are real, where not just the words are
+        real = out.get("fragments_mask", mask)  # the graph returns its own mask if fragments are not just words
         return Encoded(out["embedding"], real, out.get("fragments"), out.get("states"), tokens.truncated[places])
 
     def _encode_regions(self, regions: Float32Array, mask: BoolArray) -> Encoded:
-        """Encode regions [batch, n, width]; like texts, images with the same number of them together."""
+        """Encode regions [batch, n, width]; as with texts, images with equally many regions are encoded together."""
 
         def alike(places: Int64Array, count: int) -> Encoded:
             own = mask[places, :count]
@@ -216,7 +216,7 @@ class Bundle(Model):
         return self.engine(graph).run(inputs)
 
     def _try(self, graph: Graph) -> None:
-        """Load a graph ahead of time; what is wrong with it is told to whoever needs it."""
+        """Load a graph ahead of time; errors are raised by the call that needs it."""
         with contextlib.suppress(BundleError):
             self.engine(graph)
 
@@ -225,9 +225,9 @@ class Bundle(Model):
 
 
 def _by_length(mask: BoolArray, encode: Callable[[Int64Array, int], Encoded]) -> Encoded:
-    """Encode items of one length together, given their places in the batch and that length; mask: [batch, n]."""
+    """Encode items of equal length together: calls `encode` with their indices and that length; mask: [batch, n]."""
     lengths = mask.sum(axis=1)
-    # np.unique would do, and the first time import numpy.ma, which takes longer than encoding a text.
+    # Not np.unique: its first call imports numpy.ma, which takes longer than encoding a text.
     alike = {length: np.flatnonzero(lengths == length) for length in sorted(set(lengths.tolist()))}
     together = stacked([encode(places, length) for length, places in alike.items()])
     return together.taken(np.argsort(np.concatenate(list(alike.values()))))

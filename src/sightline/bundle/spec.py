@@ -1,4 +1,4 @@
-"""The contents of a bundle, which is all that search and training share."""
+"""The spec of a bundle, the only interface between training and search."""
 
 import hashlib
 import json
@@ -22,10 +22,10 @@ FORMAT = 2
 
 @dataclass(frozen=True, slots=True)
 class ImageSpec:
-    """How images reach the image graph, and the grid that its fragments form (rows, columns).
+    """The input of the image graph, and the grid that its fragments form (rows, columns).
 
-    preprocess: how they are sized and normalised; or
-    regions: what the regions are like that the graph reads instead of pixels. One of the two.
+    preprocess: how images are resized and normalised; or
+    regions: the regions that the graph reads instead of pixels. Exactly one of the two is set.
     """
 
     preprocess: Preprocess | None = None
@@ -38,14 +38,14 @@ class ImageSpec:
 
     @property
     def input(self) -> ImageInput:
-        """How the graph wants its images."""
+        """The input that the graph expects."""
         wanted: ImageInput | None = self.preprocess or self.regions
-        return wanted  # type: ignore[return-value]  # one of them is there
+        return wanted  # type: ignore[return-value]  # exactly one is set
 
 
 @dataclass(frozen=True, slots=True)
 class TextSpec:
-    """How texts reach the text graph. `tokenizer` is a file of the bundle."""
+    """The input of the text graph. `tokenizer` is a file of the bundle."""
 
     max_length: int
     tokenizer: str = "tokenizer.json"
@@ -58,10 +58,10 @@ class BundleSpec:
     """The contents of `sightline.json`.
 
     files: sha256 of every other file of the bundle, by name.
-    defaults: the stages and the fusion of a search that does not name them; benchmarks/cascade.py chooses the stages.
-    relevance: how likely an image shows what a text asks for; in older bundles, how scores become probabilities, by
-        stage ("embed", "match").
-    words: those of the captions it was trained on, most frequent first, separated by spaces.
+    defaults: the stages and the fusion of a search that does not set them; benchmarks/cascade.py chooses the stages.
+    relevance: the fitted probability that an image shows what a text asks for; in older bundles, a mapping of scores to
+        probabilities, by stage ("embed", "match").
+    words: the words of the training captions, most frequent first, separated by spaces.
     provenance: recipe, data, seed, initial weights, licences.
     results: evaluation results, as `sightline eval` writes them.
     """
@@ -83,7 +83,7 @@ class BundleSpec:
 
 
 def read_spec(folder: Path) -> BundleSpec:
-    """Read and check `sightline.json` of a bundle's folder; the other files are checked by `check_files`."""
+    """Read and check `sightline.json` in a bundle's folder; `check_files` checks the other files."""
     way_out = "Export the model again with this version."
     path = folder / SPEC_FILE
     if path.exists() and not path.is_file():
@@ -97,7 +97,7 @@ def read_spec(folder: Path) -> BundleSpec:
 
 
 def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
-    """Format 1 has `fusion` and `usual` in place of `defaults`, and `calibration` in place of `relevance`."""
+    """Upgrade format 1: `fusion` and `usual` are now `defaults`, and `calibration` is `relevance`."""
     fusion, usual = data.get("fusion", {}), data.get("usual", {})
     if data.get("format") != 1 or not isinstance(fusion, dict) or not isinstance(usual, dict):
         return data
@@ -107,13 +107,13 @@ def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_spec(folder: Path, spec: BundleSpec) -> None:
-    """Write `sightline.json`, last of all files, so that a half-written folder is never taken for a bundle."""
+    """Write `sightline.json` as the last file, so that a half-written folder is never mistaken for a bundle."""
     text = json.dumps(settings.plain(spec), indent=2, ensure_ascii=False) + "\n"
     (folder / SPEC_FILE).write_text(text, encoding="utf-8")
 
 
 def _check_names(folder: Path, spec: BundleSpec) -> None:
-    """Refuse a spec that lists other files than the graphs and the tokenizer that the bundle uses."""
+    """Reject a spec that lists files other than the graphs and the tokenizer that the bundle uses."""
     tokenizer = spec.text.tokenizer
     if tokenizer != Path(tokenizer).name or "\\" in tokenizer or "\0" in tokenizer:
         raise BundleError(
@@ -133,13 +133,13 @@ def _check_names(folder: Path, spec: BundleSpec) -> None:
 
 
 def check_files(folder: Path, spec: BundleSpec) -> None:
-    """Refuse a bundle in which a file is missing or is not, byte for byte, the one that was exported."""
+    """Reject a bundle in which a file is missing or differs from the exported one."""
     for name, expected in spec.files.items():
         check_file(folder, name, expected)
 
 
 def check_file(folder: Path, name: str, expected: str) -> None:
-    """Refuse a file of a bundle that is missing, or has another sha256 than the bundle says."""
+    """Reject a file of a bundle that is missing or whose sha256 differs from the spec."""
     try:
         found = sha256(folder / name)
     except OSError as error:
@@ -157,13 +157,13 @@ def check_file(folder: Path, name: str, expected: str) -> None:
 
 
 def identity(spec: BundleSpec) -> str:
-    """One hash for everything that decides what vectors a bundle makes; its name and results do not."""
+    """A hash of everything that determines a bundle's vectors, and so not of its name and results."""
     decides = {"files": spec.files, "image": spec.image, "text": spec.text}
     return hashlib.sha256(json.dumps(settings.plain(decides), sort_keys=True).encode()).hexdigest()
 
 
 def sha256(path: Path) -> str:
-    """The hash of a file's contents, in hexadecimal; an `OSError` for a pipe or a device."""
+    """The hash of a file's contents, in hexadecimal; raises `OSError` for a pipe or a device."""
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(f"{path} is not a regular file")
@@ -171,5 +171,5 @@ def sha256(path: Path) -> str:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file; a pipe without waiting for its other end."""
+    """Open a file without blocking if it is a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

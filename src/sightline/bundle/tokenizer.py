@@ -13,7 +13,7 @@ from sightline.errors import BundleError
 
 @dataclass(frozen=True, slots=True)
 class TokenBatch:
-    """ids [batch, n] and mask [batch, n] (true where a token is real); truncated [batch] where a text was cut."""
+    """ids [batch, n] and mask [batch, n] (true for real tokens); truncated [batch], true for texts that were cut."""
 
     ids: npt.NDArray[np.int64]
     mask: npt.NDArray[np.bool_]
@@ -22,7 +22,7 @@ class TokenBatch:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of a text: where it stands, and which rows of the text's encoding are its tokens."""
+    """A word of a text: its position, and the rows of the text's encoding that are its tokens."""
 
     start: int
     end: int
@@ -44,12 +44,12 @@ class Tokenizer:
         """Open a tokenizer file."""
         try:
             backend = tokenizers.Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises bare Exception
+        except Exception as error:  # the library raises plain Exception
             raise BundleError(f"{path}: not a tokenizer file: {error}") from error
         return cls(backend, max_length, pad_id)
 
     def __call__(self, texts: Sequence[str]) -> TokenBatch:
-        """Tokenise a batch of texts, at least one."""
+        """Tokenise a non-empty batch of texts."""
         encodings = self._backend.encode_batch(list(texts))
         longest = max(len(encoding.ids) for encoding in encodings)
         ids = np.full((len(encodings), longest), self.pad_id, dtype=np.int64)
@@ -61,11 +61,11 @@ class Tokenizer:
         return TokenBatch(ids, mask, truncated)
 
     def tokens(self, text: str) -> list[str]:
-        """The tokens of one text as strings, in step with the rows of its encoding."""
+        """The tokens of one text as strings, aligned with the rows of its encoding."""
         return list(self._backend.encode(text).tokens)
 
     def words(self, text: str) -> list[Word]:
-        """The words of one text that the model reads, as the tokenizer parts them; punctuation alone is none."""
+        """The words of one text up to the length limit, as split by the tokenizer; punctuation is not a word."""
         encoding = self._backend.encode(text)
         rows: dict[int, list[int]] = {}
         for row, word in enumerate(encoding.word_ids):
@@ -75,11 +75,11 @@ class Tokenizer:
         return [Word(*span) for span in spans if any(character.isalnum() for character in text[span[0] : span[1]])]
 
     def is_word(self, word: str) -> bool:
-        """Whether a word is one token, as common words are."""
+        """Whether a word is a single token, as common words are."""
         return sum(len(part.rows) for part in self.words(word)) == 1
 
     def save(self, path: Path) -> None:
-        """Write `tokenizer.json`, without the length limit: that is the spec's to say."""
+        """Write `tokenizer.json`, without the length limit, which is part of the spec."""
         self._backend.no_truncation()
         try:
             self._backend.save(str(path))
@@ -88,7 +88,7 @@ class Tokenizer:
 
 
 def _span(text: str, offsets: list[tuple[int, int]]) -> tuple[int, int]:
-    """Where the tokens of a word begin and end, without the space that some tokenizers count to a word."""
+    """The start and end of a word's tokens, without the space that some tokenizers include."""
     start, end = min(offset[0] for offset in offsets), max(offset[1] for offset in offsets)
     inner = text[start:end]
     return end - len(inner.lstrip()), start + len(inner.rstrip())

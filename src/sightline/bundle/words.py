@@ -10,7 +10,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 class Words(Sequence[str]):
-    """The words of the captions that a model was trained on, most frequent first; empty where nobody noted them.
+    """The words of the captions that a model was trained on, most frequent first; empty if unknown.
 
     >>> words = Words(["a", "dog", "zebra"])
     >>> "zebras" in words, "lion" in words
@@ -24,7 +24,7 @@ class Words(Sequence[str]):
 
     @cached_property
     def ranks(self) -> dict[str, int]:
-        """The place of each word, 0 for the most frequent."""
+        """The rank of each word, 0 for the most frequent."""
         return {word: rank for rank, word in enumerate(self._words)}
 
     def __len__(self) -> int:
@@ -40,7 +40,7 @@ class Words(Sequence[str]):
         return isinstance(word, str) and (word in self.ranks or word.removesuffix("s") in self.ranks)
 
     def familiarity(self, text: str) -> float:
-        """Of the least frequent word of a text: 1 for the most frequent word of all to 0 for an unknown one."""
+        """The familiarity of a text's least frequent word: 1 for the most frequent word of all, 0 if unknown."""
         return min(map(self._of_word, words_in(text)), default=0.0) if self._words else 0.0
 
     def _of_word(self, word: str) -> float:
@@ -50,7 +50,7 @@ class Words(Sequence[str]):
 
 
 def most_frequent(captions: Iterable[str], least: int = 4) -> list[str]:
-    """The words that at least so many captions have, most frequent first.
+    """The words that occur in at least `least` captions, most frequent first.
 
     >>> most_frequent(["A dog", "a cat", "two dogs"], least=2)
     ['a']

@@ -1,4 +1,4 @@
-"""Batches by a budget of tokens and regions instead of a number of pairs (paper 4, appendix: 10,240 per GPU)."""
+"""Batches sized by a budget of tokens and regions instead of a number of pairs (paper 4, appendix: 10,240 per GPU)."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
@@ -15,10 +15,10 @@ _Ints = npt.NDArray[np.int64]
 class BudgetSampler:
     """Yields every caption once per epoch, in batches within a budget, padding included.
 
-    A batch of n pairs takes n * (its longest caption + its most regions). Pairs of like size are together, so that
-    little of the budget is padding. Which of them are, and in which order batches come, follows from (seed, epoch).
-    The sizes in order are the same in every epoch, and so are the places where they are cut: every epoch has as many
-    batches, and a run can be resumed in the middle of one. The last batch may be small.
+    A batch of n pairs takes n * (its longest caption + its largest number of regions). Pairs of similar size share
+    a batch, which keeps padding low. (seed, epoch) determines which pairs share a batch and the order of the batches.
+    The sorted sizes, and so the batch boundaries, are the same in every epoch: every epoch has equally many batches,
+    and a run can be resumed in the middle of one. The last batch may be small.
 
     captions_per_image, regions_per_image: [images]; tokens: [captions], lengths of all captions, image after image.
 
@@ -46,11 +46,11 @@ class BudgetSampler:
 
     @property
     def batches_per_epoch(self) -> int:
-        """How many batches `batches` gives, the same in every epoch."""
+        """The number of batches in an epoch, the same for every epoch."""
         return len(self._cuts) - 1
 
     def batches(self, epoch: int, *, start: int = 0) -> Iterator[Batch]:
-        """Give the batches of one epoch; `start` leaves out those that a resumed run has already seen."""
+        """Yield the batches of one epoch, skipping the first `start`, which a resumed run has already seen."""
         random = np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=(epoch,)))
         order = np.lexsort((random.random(len(self._pairs)), self._tokens, self._regions))
         spans = list(pairwise(self._cuts))
@@ -59,7 +59,7 @@ class BudgetSampler:
 
 
 def _cuts(tokens: _Ints, regions: _Ints, budget: int) -> list[int]:
-    """Where to cut pairs of ascending sizes, so that each piece is as long as the budget allows; both ends included."""
+    """The batch boundaries for pairs of ascending sizes, both ends included, so that batches fill the budget."""
     if not len(tokens):
         raise DataError("there are no captions to draw batches from")
     cuts, longest, most = [0], 0, 0

@@ -1,6 +1,6 @@
 """COCO's own caption files: `captions_train2014.json`, `captions_val2017.json` and files in their layout.
 
-The split is that of the file name. Images are searched in `images`, or in the folders of COCO's archives beside the
+The split is taken from the file name. Images are looked up in `images`, or in the folders of COCO's archives beside the
 annotations: `train2014`, `val2014`, `train2017`, `val2017` or `images`.
 """
 
@@ -20,7 +20,7 @@ _Captions = dict[int | str, list[object]]
 
 
 def read_coco(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
-    """Read a record for each image in the file's order; one without annotations is a record without captions."""
+    """Yield a record for each image, in file order; an image without annotations gets a record without captions."""
     document = json_document(path)
     try:
         entries = sequence(document.get("images"), "'images'")
@@ -50,7 +50,7 @@ def _captions_by_picture(path: Path, annotations: list[object], report: OnProble
 def _records(
     path: Path, entries: list[object], captions: _Captions, folder: ImageFolder, report: OnProblem
 ) -> Iterator[Record]:
-    """Make the records and take their captions out of `captions`: what is left over belongs to no image."""
+    """Build the records, removing their captions from `captions`; what remains there belongs to no image."""
     split = split_in_name(path.name)
     for number, entry in enumerate(entries):
         place = f"{path}:images[{number}]"
@@ -72,7 +72,7 @@ def _identity(value: object, what: str) -> int | str:
 
 
 def _candidates(path: Path, images: Path | None) -> list[Path]:
-    """List the folders to look in, those of the file's own part first."""
+    """List the folders to search, starting with the one for the file's own split."""
     named = re.search(r"(?:train|val|test)\d{4}", path.name)
     parts = [named[0]] if named else list(_PARTS)
     roots = [images] if images else [path.parent, path.parent / "images", path.parent.parent]

@@ -52,13 +52,13 @@ def file_name(value: object, what: str) -> str:
 
 
 def key_of(name: str) -> str:
-    """The key of an image without one: its file name without folder and image suffix."""
+    """The default key of an image: its file name without folder and image suffix."""
     path = PurePath(name)
     return path.stem if path.suffix.lower() in IMAGE_SUFFIXES else path.name
 
 
 def captions_of(fields: Mapping[str, object], place: str, report: OnProblem) -> dict[str, tuple[str, ...]] | None:
-    """Find the captions in `captions` (a list, or lists by language) or `caption` (one text); None if neither is there.
+    """Find the captions in `captions` (a list, or lists by language) or `caption` (one text); None without either.
 
     An empty caption is reported and dropped; a caption that is not text makes the record broken.
     """
@@ -77,7 +77,7 @@ def captions_of(fields: Mapping[str, object], place: str, report: OnProblem) -> 
 
 
 def label_of(fields: Mapping[str, object]) -> str | None:
-    """Return the class that a record names in `label`, a text or a whole number; None where it names none."""
+    """The class in a record's `label`, a string or an integer; None if there is none."""
     value = fields.get("label")
     if value is None:
         return None
@@ -89,7 +89,7 @@ def label_of(fields: Mapping[str, object]) -> str | None:
 
 
 def clean_captions(texts: Iterable[object], place: str, report: OnProblem) -> tuple[str, ...]:
-    """Strip captions of surrounding space and keep their order; empty ones are reported and left out."""
+    """Strip whitespace around captions, keeping their order; empty captions are reported and dropped."""
     captions = []
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):

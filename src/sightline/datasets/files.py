@@ -14,10 +14,10 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Read lines one at a time, counted from 1, without their ends; a name ending in `.gz` is decompressed.
+    """Yield lines one at a time, numbered from 1, without line endings; a name ending in `.gz` is decompressed.
 
-    Only a line feed ends a line: captions contain every other character that Unicode takes for a line break, and
-    parallel files must stay aligned. Lines are bytes, so that one invalid line does not affect the others.
+    Only a line feed ends a line: captions may contain any other Unicode line break, and parallel files must stay
+    aligned. Lines are bytes, so that one invalid line does not affect the others.
     """
     try:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:

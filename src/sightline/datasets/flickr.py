@@ -1,8 +1,8 @@
-"""Flickr8k and Flickr30k as their authors and their mirrors publish them, and CSV files: one caption a line.
+"""Flickr8k and Flickr30k as their authors and mirrors publish them, and CSV files: one caption per line.
 
-Three spellings: `name.jpg#0<TAB>caption` (`Flickr8k.token.txt`, `results_20130124.token`), `name.jpg| 0| caption`
+Three layouts: `name.jpg#0<TAB>caption` (`Flickr8k.token.txt`, `results_20130124.token`), `name.jpg| 0| caption`
 (`results.csv`), and `name.jpg,caption` under a header that begins with `image`, `file` or `path` (`captions.txt`, and
-what a spreadsheet saves as CSV). Splits come from the lists beside the file: `Flickr_8k.trainImages.txt` and so on,
+CSV files from spreadsheets). Splits come from the lists beside the file: `Flickr_8k.trainImages.txt` and so on,
 or `train.txt`, `val.txt`, `test.txt`; an image in no list has no split.
 """
 
@@ -28,7 +28,7 @@ _Spelling = Callable[[str], tuple[str, str]]
 
 
 def spelling_of(first_line: str) -> _Spelling | None:
-    """The parser for a file by its first line: from a line to image and caption; None if unknown."""
+    """The line parser for a file, chosen by its first line; None if the layout is unknown."""
     header = _HEADER.fullmatch(first_line) is not None
     if "," in first_line and header and "|" not in first_line:
         return lambda line: _comma_separated(line, columns=first_line.count(",") + 1)
@@ -40,7 +40,7 @@ def spelling_of(first_line: str) -> _Spelling | None:
 
 
 def read_flickr(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
-    """Read a record for each image; the captions of one image are on neighbouring lines in all these files."""
+    """Read a record for each image; in all these files the captions of one image are on adjacent lines."""
     splits = _splits_beside(path, report)
     near = [*image_folders_in(path.parent), *image_folders_in(path.parent.parent)]
     folder = ImageFolder([images] if images else near)
@@ -51,7 +51,7 @@ def read_flickr(path: Path, images: Path | None, report: OnProblem) -> Iterator[
 
 
 def _captions(path: Path, report: OnProblem) -> Iterator[tuple[str, str]]:
-    """Yield image and caption of each line; the caption may be empty."""
+    """Yield the image and the caption of each line; the caption may be empty."""
     spelling: _Spelling | None = None
     for number, raw in numbered_lines(path):
         place = f"{path}:{number}"
@@ -89,7 +89,7 @@ def _comma_separated(line: str, columns: int) -> tuple[str, str]:
 
 
 def _splits_beside(path: Path, report: OnProblem) -> dict[str, str]:
-    """Read the split lists, by key; an image in two of them is a problem."""
+    """Read the split lists, by key; an image in two lists is reported."""
     splits: dict[str, str] = {}
     for listing in entries_of(path.parent):
         named = _SPLIT_LIST.fullmatch(listing.name)

@@ -1,8 +1,7 @@
-"""A folder of images with their captions beside them: `dog.jpg` and `dog.txt`, one caption a line.
+"""A folder of images with their captions beside them: `dog.jpg` and `dog.txt`, one caption per line.
 
 `dog.de.txt` holds captions in German. An image without a text file is a record without captions; a text file without
-an image (a `README.txt`) is ignored. In a folder with subfolders `train`, `val`, `test`, these
-are the splits.
+an image (a `README.txt`) is ignored. Subfolders called `train`, `val` and `test` are the splits.
 """
 
 import re
@@ -21,7 +20,7 @@ _SPLITS = {"train", "val", "test"}
 
 
 def read_folder(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
-    """Read every image under `path`, sorted; its key is its path below. `images` is not used."""
+    """Read every image under `path`, sorted; its key is its path relative to `path`. `images` is not used."""
     caption_files = lru_cache(maxsize=64)(_caption_files)
     for picture in find_images(path, lambda error: report(Problem(error.name, error.reason))):
         below = picture.relative_to(path)
@@ -39,7 +38,7 @@ def read_folder(path: Path, images: Path | None, report: OnProblem) -> Iterator[
 def _caption_files(folder: Path) -> dict[str, list[tuple[str, Path]]]:
     """List one folder's caption files with their languages, by the stem of their image.
 
-    `a.de.txt` belongs to `a.de.jpg` if there is such an image, and else to `a.jpg` in German.
+    `a.de.txt` belongs to `a.de.jpg` if that image exists, and otherwise holds German captions of `a.jpg`.
     """
     names = [entry for entry in entries_of(folder) if not entry.name.startswith(".")]
     stems = {entry.stem for entry in names if entry.suffix.lower() in IMAGE_SUFFIXES}

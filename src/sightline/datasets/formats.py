@@ -1,4 +1,4 @@
-"""The formats of captioned images, and detecting them by name and content."""
+"""The formats of captioned images, and their detection by name and content."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ from sightline.errors import DataError
 from sightline.media import find_images
 
 Reader = Callable[[Path, Path | None, OnProblem], Iterator[Record]]
-"""Reads one file or folder: where it is, the folder of its images if the user gave one, and whom to tell."""
+"""Reads one file or folder, given its path, the folder of its images (or None) and the problem callback."""
 
 READERS: dict[str, Reader] = {
     "shards": read_shard,
@@ -40,7 +40,7 @@ _COCO = re.compile(rb'(?<!\\)"(?:annotations|file_name)"\s*:')
 
 
 def recognise(path: str | Path) -> str:
-    """The format of the data set at `path`, a key of `READERS`; a `DataError` if it is unknown or mixed."""
+    """The format of the data set at `path`, a key of `READERS`; raises `DataError` if it is unknown or mixed."""
     formats = list(dict.fromkeys(format_of(file) for file in files_of(path)))
     if len(formats) > 1:
         raise DataError(f"{path}: files of different formats: {', '.join(formats)}", "Read them one by one.")
@@ -82,7 +82,7 @@ def _format_of_file(path: Path) -> str | None:
 
 
 def _format_of_json(path: Path) -> str | None:
-    """Detect a format by both ends of a JSON file: COCO's captions may come after megabytes of image entries."""
+    """Detect a format by both ends of a JSON file: COCO's captions may follow megabytes of image entries."""
     head, tail = both_ends(path, _PEEK)
     for part in (head, tail):
         if _COCO.search(part):

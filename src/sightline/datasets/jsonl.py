@@ -4,9 +4,9 @@
     {"image": "beach/2.jpg", "captions": {"en": ["two boats"], "de": ["zwei Boote"]}, "key": "boats"}
     {"image": "beach/3.jpg", "caption": "an empty beach"}
 
-Relative names start from the file's folder, or from `images`. A record without `key` is called by its image's name as
-written. Many files have a line for each caption: neighbouring lines about the same image are one record, because
-an image listed twice would compete with itself in a gallery. A distractor says `"captions": []`.
+Relative names are resolved against `images`, or against the file's folder. The default key of a record is its image's
+name as written. Many files have a line for each caption: adjacent lines about the same image become one record, because
+an image listed twice would compete with itself in a gallery. A distractor has `"captions": []`.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Karpathy's split files: `dataset_flickr8k.json`, `dataset_flickr30k.json`, `dataset_coco.json`.
 
-Nearly all published numbers use these splits. Images are searched in `images`, or beside the file; for COCO, in the
+Nearly all published results use these splits. Images are looked up in `images`, or beside the file; for COCO, in the
 subfolder `filepath`, or directly.
 """
 
@@ -16,7 +16,7 @@ from sightline.media import ImageFile
 
 
 def read_karpathy(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
-    """Read the records in the file's order; `restval`, the part of COCO's val that everyone trains on, is `train`."""
+    """Read the records in file order; `restval`, the part of COCO's val that everyone trains on, becomes `train`."""
     roots = [images] if images else image_folders_in(path.parent)
     folders: dict[str, ImageFolder] = {}
     try:

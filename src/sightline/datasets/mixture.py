@@ -1,4 +1,4 @@
-"""Batches from several sources: each batch from one of them, in fixed shares, repeatable from seed and step alone."""
+"""Batches from several sources: each batch from one source, in fixed shares, determined by seed and step alone."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ import numpy as np
 
 from sightline.datasets.sampler import Batch
 
-_WINDOW = 8  # steps whose order is shuffled, so that sources do not follow a fixed rhythm that losses may share
+_WINDOW = 8  # steps shuffled among themselves, so that sources do not alternate in a fixed pattern
 
 
 class EpochSampler(Protocol):
-    """Batches of one source, epoch by epoch."""
+    """Yields the batches of one source, epoch by epoch."""
 
     @property
     def batches_per_epoch(self) -> int:
-        """How many batches an epoch has."""
+        """The number of batches in an epoch."""
         ...
 
     def batches(self, epoch: int, *, start: int = 0) -> Iterator[Batch]:
@@ -28,8 +28,8 @@ class EpochSampler(Protocol):
 class MixtureSource:
     """One source of a mixture.
 
-    share: of the steps, relative to the shares of the other sources.
-    first_image: the number of its first image among the images of all sources.
+    share: its share of the steps, relative to the other sources.
+    first_image: the index of its first image among the images of all sources.
     """
 
     sampler: EpochSampler
@@ -38,7 +38,7 @@ class MixtureSource:
 
 
 class MixtureBatch(NamedTuple):
-    """A batch, the step it is for, and the index of its source. Images are numbered over all sources."""
+    """A batch, its step, and the index of its source. Image indices count over all sources."""
 
     step: int
     source: int
@@ -48,8 +48,8 @@ class MixtureBatch(NamedTuple):
 class Mixture:
     """Interleaves the batches of several sources.
 
-    After any number of steps every source has had its share of them, give or take a few steps. Each source counts its
-    own epochs. The order follows from `seed`, and the batch of a step from seed and step, so a run can resume anywhere.
+    After any number of steps, every source has had its share of them to within a few steps. Each source counts its
+    own epochs. `seed` determines the order, and seed and step the batch, so a run can resume at any step.
 
     >>> from sightline.datasets import Sampler
     >>> sources = [MixtureSource(Sampler([1] * 6, 2), 0.75), MixtureSource(Sampler([1] * 4, 2), 0.25, first_image=6)]
@@ -94,7 +94,7 @@ class Mixture:
 
 
 def _endless(sampler: EpochSampler, start: int) -> Iterator[Batch]:
-    """Yield batch number `start` of a source and all that follow, epoch after epoch."""
+    """Yield the batches of a source without end, epoch after epoch, from batch `start` on."""
     epoch, first = divmod(start, sampler.batches_per_epoch)
     while True:
         yield from sampler.batches(epoch, start=first)

@@ -1,9 +1,9 @@
-"""Multi30k: parallel text files, one caption a line, line by line about the images of a list.
+"""Multi30k: parallel text files with one caption per line, aligned with a list of images.
 
 `train.en`, `train.de`, … have one caption per image; `train.1.en` … `train.5.en` five. The list is `train_images.txt`
-or `train.txt`, beside them or in `image_splits`. Compressed files (`train.en.gz`) are read as they are. Only the line
-number ties a caption to its image, so files of unequal length are refused as a whole: one line too few, and every
-caption after it would be another image's.
+or `train.txt`, beside them or in `image_splits`. Compressed files (`train.en.gz`) are read directly. A caption belongs
+to the image on the same line of the list, so files of unequal length are rejected: a missing line would assign every
+later caption to the wrong image.
 """
 
 import re
@@ -33,7 +33,7 @@ class SplitFiles:
 
 
 def parts_of(folder: Path) -> list[SplitFiles]:
-    """Find the parts that a folder holds, by name; captions without a list of images make no part."""
+    """Find the splits in a folder, by name; captions without a list of images are no split."""
     files: dict[str, list[tuple[str, int, Path]]] = {}
     for path in entries_of(folder):
         found = _CAPTIONS.fullmatch(path.name)
@@ -50,9 +50,9 @@ def parts_of(folder: Path) -> list[SplitFiles]:
 
 
 def read_multi30k(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
-    """Read every part of a folder.
+    """Read every split of a folder.
 
-    The split is the part's name: `test_2016_flickr` and `test_2017_mscoco` stay apart, they are different test sets.
+    Splits keep their names: `test_2016_flickr` and `test_2017_mscoco` are different test sets.
     """
     folder = ImageFolder([images] if images else [*image_folders_in(path), *image_folders_in(path.parent)])
     for part in parts_of(path):
@@ -66,7 +66,7 @@ def _records(part: SplitFiles, folder: ImageFolder, report: OnProblem) -> Iterat
     for (number, raw_name), *texts in rows:
         place = f"{part.listing}:{number}"
         try:
-            # The lists of ambiguous COCO images add the annotation's number: `name.jpg#123`.
+            # The lists of ambiguous COCO images append the annotation number: `name.jpg#123`.
             name = file_name(decoded(raw_name).partition("#")[0].strip(), "the picture's name")
             captions: dict[str, tuple[str, ...]] = {}
             for (language, path), (_, raw) in zip(columns, texts, strict=True):

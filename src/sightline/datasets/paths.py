@@ -1,4 +1,4 @@
-"""Which files a path means: a file, a folder of shards, a pattern, or a range in braces."""
+"""Resolving a path to files: a file, a folder of shards, a glob pattern, or a range in braces."""
 
 import glob
 import re
@@ -17,10 +17,10 @@ _ANNOTATIONS = ("*.jsonl", "dataset*.json", "captions_*.json", "*.token", "*.tok
 
 
 def files_of(path: str | Path) -> list[Path]:
-    """List the files, or the one folder, that hold the data set at `path`, in the order in which they are read.
+    """List the files, or the one folder, that hold the data set at `path`, in reading order.
 
-    An existing name is taken as it is, even with brackets in it. Otherwise `{000..004}` and `{a,b}` are expanded as in
-    a shell, and each file must exist; `*`, `?`, `[…]` and `**` match existing files, sorted.
+    An existing name is used as it is, even if it contains brackets. Otherwise `{000..004}` and `{a,b}` are expanded as
+    in a shell, and each file must exist; `*`, `?`, `[…]` and `**` match existing files, sorted.
     """
     if Path(path).exists():
         return _inside(Path(path))
@@ -46,7 +46,7 @@ def _inside(path: Path) -> list[Path]:
 
 
 def _spelt_out(pattern: str) -> Iterator[str]:
-    """Expand braces from left to right; braces that are neither a range nor a list stay as they are."""
+    """Expand braces from left to right; braces that are neither a range nor a list are kept."""
     for braces in _BRACES.finditer(pattern):
         if choices := _choices(braces[1]):
             for choice in choices:

@@ -1,4 +1,4 @@
-"""Reading captioned images, whatever format they come in."""
+"""Reading captioned images in any supported format."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,11 +12,11 @@ from sightline.errors import DataError
 
 
 class Keys:
-    """The keys used during one reading.
+    """The keys used so far in one read.
 
-    Two different images from two files may have the same key, because many tools count every shard from zero: the
-    later one is renamed after its file, `shard-001/000017`. A key that occurs twice in one file, or twice for the same
-    image, is refused: that image would be in the gallery twice, or in both train and test.
+    Different images from two files may share a key, because many tools number every shard from zero: the later one is
+    prefixed with its file name, `shard-001/000017`. A key that occurs twice in one file, or twice for the same
+    image, is rejected: that image would be in the gallery twice, or in both train and test.
     """
 
     def __init__(self) -> None:
@@ -46,15 +46,15 @@ def read(
     images: str | Path | None = None,
     on_problem: OnProblem | None = None,
 ) -> Iterator[Record]:
-    """Read the records of the data set at `path`, one by one and in its order.
+    """Yield the records of the data set at `path`, in its order.
 
     path: a file, a folder, or several files by pattern (`dir/coco-train-*.tar`) or range (`dir/coco-{000..004}.tar`).
-    split: only these records, by `train`, `val`, `test` or the data set's own name for a split.
+    split: read only this split: `train`, `val`, `test` or the data set's own name for a split.
     images: the folder of the images, for formats that only name them. Images are not checked until they are opened.
-    on_problem: called for each broken record, which is then skipped; without it the first one is a `DataError`.
+    on_problem: called for each broken record, which is then skipped; by default the first one raises `DataError`.
 
-    A path that is missing or not recognised is a `DataError` at once, one without records when the reading ends.
-    Keys are unique within one reading; see `Keys`.
+    Raises `DataError` at once for a path that is missing or not recognised, and at the end if there were no records.
+    Keys are unique within one read; see `Keys`.
 
     >>> for record in read("photos.jsonl", split="test"):          # doctest: +SKIP
     ...     print(record.key, record.captions_in("en"))
@@ -69,10 +69,10 @@ def read_all(
     images: str | Path | None = None,
     on_problem: OnProblem | None = None,
 ) -> list[Record]:
-    """Read several data sets into one list, in the order given; the options are those of `read`, for each of them.
+    """Read several data sets into one list, in the order given; the options of `read` apply to each.
 
     Keys are unique over all of them: where two data sets use one key for different images, the later record is
-    renamed after its file (`other/key`); the same image listed twice is a problem, as it is within one data set.
+    renamed after its file (`other/key`); an image listed twice is a problem, as it is within one data set.
     """
     keys = Keys()
     listed = [paths] if isinstance(paths, str | Path) else paths
@@ -82,7 +82,7 @@ def read_all(
 def _read(
     path: str | Path, split: str | None, images: str | Path | None, report: OnProblem, keys: Keys
 ) -> Iterator[Record]:
-    """Check the paths at once, so that mistakes are raised early; then read lazily."""
+    """Check the paths eagerly, so that mistakes are raised early; then read lazily."""
     root = Path(images) if images is not None else None
     if root is not None and not root.is_dir():
         raise DataError(f"{root}: no such folder of images", "Give the folder that contains the images.")
@@ -101,7 +101,7 @@ def _unique(files: list[tuple[Path, str]], images: Path | None, report: OnProble
 
 
 def _of_split(records: Iterator[Record], split: str | None, path: str | Path) -> Iterator[Record]:
-    """Yield the records of one split; an error names the splits there are if none matches."""
+    """Yield the records of one split; if there are none, the error lists the splits that exist."""
     passed = False
     others: set[str | None] = set()
     for record in records:

@@ -14,10 +14,10 @@ DEFAULT_LANGUAGE = "en"
 class Record:
     """An image and its captions.
 
-    `captions` maps a language to any number of captions: never assume five. A distractor, which
-    only enlarges a gallery, has none. `image` says where the bytes are and holds no pixels, so a list of all records
-    of a data set is small and travels to other processes. `key` is unique among the records of one reading.
-    `label` is the name of what the image shows, in data sets that sort images into classes.
+    `captions` maps a language to any number of captions: never assume five. A distractor, which only enlarges a
+    gallery, has none. `image` locates the bytes and holds no pixels, so a list of all records of a data set is small
+    and can be sent to other processes. `key` is unique among the records of one read. `label` is the class of the
+    image, in data sets that have classes.
     """
 
     key: str
@@ -27,7 +27,7 @@ class Record:
     label: str | None = None
 
     def captions_in(self, language: str) -> tuple[str, ...]:
-        """The captions in `language`; a `DataError` if there are none."""
+        """The captions in `language`; raises `DataError` if there are none."""
         captions = self.captions.get(language, ())
         if not captions:
             there = f"has {', '.join(sorted(self.captions))}" if self.captions else "has no captions at all"
@@ -50,7 +50,7 @@ class Problem:
 
 
 OnProblem = Callable[[Problem], None]
-"""Told of each problem. It returns to have the record skipped, or raises to end the reading."""
+"""Called with each problem: returns to skip the record, or raises to stop reading."""
 
 
 class BrokenRecordError(Exception):
@@ -66,7 +66,7 @@ def stop_at(problem: Problem) -> None:
 
 
 def captions_in_any(record: Record, languages: str | Sequence[str]) -> tuple[str, ...]:
-    """The captions of a record in one language or several; it must have at least one of them."""
+    """The captions of a record in any of the languages; it must have at least one."""
     if isinstance(languages, str):
         return record.captions_in(languages)
     captions = tuple(caption for language in languages for caption in record.captions.get(language, ()))

@@ -1,9 +1,9 @@
-"""Samplers: the pairs of image and caption in each batch.
+"""Samplers: which pairs of image and caption are in each batch.
 
-A batch is an array [batch, 2] of integers, a pair a row: the image's number, and the number of the caption among
-those of that image. Images may have any number of captions; those without any never appear. Everything follows
-from (seed, epoch) alone and leaves the global random state untouched, so that a run can be repeated, and resumed in
-the middle of an epoch.
+A batch is an integer array [batch, 2] with one pair per row: the index of the image, and the index of the caption among
+those of that image. Images may have any number of captions; those without captions never appear. (seed, epoch) alone
+determines everything, and the global random state is not used, so that a run can be repeated, and resumed in the middle
+of an epoch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,12 +23,12 @@ DrawRule = Literal["pairs", "unique", "one", "all"]
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """The batches of every epoch of a training.
+    """The batches of every epoch of a training run.
 
-    captions_per_image: how many captions each image has, [images].
+    captions_per_image: the number of captions of each image, [images].
     draw: "pairs" (`shuffled_pairs`), "unique" (the same, no image twice in a batch), "one" (`one_caption`) or "all"
         (`all_captions`, where `batch_size` counts images).
-    drop_last: leave out batches that are not full, so that every batch has as many negatives.
+    drop_last: drop batches that are not full, so that every batch has equally many negatives.
 
     >>> sampler = Sampler([5, 5, 1, 0], batch_size=2, seed=7)
     >>> sampler.batches_per_epoch
@@ -45,7 +45,7 @@ class Sampler:
 
     @property
     def batches_per_epoch(self) -> int:
-        """How many batches `batches` gives, the same in every epoch."""
+        """The number of batches in an epoch, the same for every epoch."""
         counts = _checked(self.captions_per_image, self.batch_size, self.draw != "pairs", self.drop_last)
         if self.draw == "unique":
             return (full_rounds if self.drop_last else rounds_needed)(counts, self.batch_size)
@@ -53,7 +53,7 @@ class Sampler:
         return total // self.batch_size if self.drop_last else -(-total // self.batch_size)
 
     def batches(self, epoch: int, *, start: int = 0) -> Iterator[Batch]:
-        """Give the batches of one epoch; `start` leaves out those that a resumed run has already seen."""
+        """Yield the batches of one epoch, skipping the first `start`, which a resumed run has already seen."""
         counts, size, keep = self.captions_per_image, self.batch_size, self.drop_last
         if self.draw in ("one", "all"):
             draw = one_caption if self.draw == "one" else all_captions
@@ -73,12 +73,12 @@ def shuffled_pairs(
     drop_last: bool = True,
     unique_images: bool = False,
 ) -> Iterator[Batch]:
-    """Give every caption once an epoch, in an order of its own for each epoch.
+    """Yield every caption once per epoch, shuffled differently in each epoch.
 
-    With `unique_images` no image is twice in a batch, where its second caption would be a false negative. Every
-    caption still comes once; if an image has more captions than there would be batches, or images run out towards
-    the end, the last batches are smaller. `drop_last` then leaves out the fewest captions that make all batches full,
-    others in each epoch.
+    With `unique_images`, no image is in a batch twice, where its second caption would be a false negative. Every
+    caption still appears once; if an image has more captions than there would be batches, or images run out towards
+    the end, the last batches are smaller. `drop_last` then drops the fewest captions that make all batches full,
+    different ones in each epoch.
     """
     counts = _checked(captions_per_image, batch_size, unique_images, drop_last)
     random = _random(seed, epoch)
@@ -91,7 +91,7 @@ def shuffled_pairs(
 def one_caption(
     captions_per_image: Sequence[int], batch_size: int, *, seed: int, epoch: int, drop_last: bool = True
 ) -> Iterator[Batch]:
-    """Give every image once an epoch, with one of its captions drawn at random: each weighs the same."""
+    """Yield every image once per epoch, with one random caption: every image has the same weight."""
     counts = _checked(captions_per_image, batch_size, True, drop_last)
     random = _random(seed, epoch)
     images = random.permutation(np.flatnonzero(counts))
@@ -101,7 +101,7 @@ def one_caption(
 def all_captions(
     captions_per_image: Sequence[int], batch_size: int, *, seed: int, epoch: int, drop_last: bool = True
 ) -> Iterator[Batch]:
-    """Give every image once an epoch, with all of its captions: `batch_size` images and more rows a batch."""
+    """Yield every image once per epoch with all of its captions: `batch_size` images, and more rows, per batch."""
     counts = _checked(captions_per_image, batch_size, True, drop_last)
     images = _random(seed, epoch).permutation(np.flatnonzero(counts))
     for chosen in _cut(images, batch_size, drop_last):
@@ -117,18 +117,18 @@ def neighbours(
     seed: int,
     epoch: int,
 ) -> Iterator[Batch]:
-    """Give batches without end: of each of some clusters, `per_cluster` images, each with one of its captions.
+    """Yield batches without end: `per_cluster` images from each of several clusters, each with one of its captions.
 
-    cluster_of: [images]. Images of a batch are all different. A cluster is as likely to be chosen as it is large,
-    so that every image comes about as often as any other; of one that is too small all are taken, and where all
-    clusters together are too few, any images fill the batch.
+    cluster_of: [images]. The images of a batch are distinct. Clusters are drawn with a probability proportional to
+    their size, so that every image appears about equally often. A cluster that is too small contributes all of its
+    images, and random images fill up the batch if all clusters together are too small.
     """
     counts = _checked(captions_per_image, batch_size, True, True)
     random = _random(seed, epoch)
     members = [np.flatnonzero((cluster_of == cluster) & (counts > 0)) for cluster in np.unique(cluster_of[counts > 0])]
     sizes = np.array([len(some) for some in members])
     while True:
-        # The smallest exponential waiting times, with rates by size: draws in proportion to size without replacement.
+        # The smallest of exponential waiting times with rates by size: size-proportional draws without replacement.
         order = np.argsort(random.exponential(size=len(members)) / sizes)
         chosen = np.concatenate([random.permutation(members[cluster])[:per_cluster] for cluster in order])
         if len(chosen) < batch_size:
@@ -139,7 +139,7 @@ def neighbours(
 
 
 def _checked(captions_per_image: Sequence[int], batch_size: int, unique: bool, drop_last: bool) -> Batch:
-    """Refuse arguments that would give no batch at all."""
+    """Reject arguments that would yield no batch at all."""
     counts = np.asarray(captions_per_image, dtype=np.int64)
     if counts.ndim != 1 or (counts < 0).any():
         raise ValueError(f"captions_per_image must be a list of numbers from 0 up, not {captions_per_image!r}")
@@ -160,7 +160,7 @@ def _random(seed: int, epoch: int) -> np.random.Generator:
 
 
 def _captions_in_order(counts: Batch) -> Batch:
-    """Count each image's captions from 0, image after image, [captions]."""
+    """Number each image's captions from 0, image after image, [captions]."""
     first = np.cumsum(counts) - counts
     return np.arange(counts.sum()) - np.repeat(first, counts)
 
@@ -171,7 +171,7 @@ def _cut(pairs: Batch, batch_size: int, drop_last: bool) -> Iterator[Batch]:
 
 
 def _with_captions(rounds: Iterator[Batch], counts: Batch, random: np.random.Generator) -> Iterator[Batch]:
-    """Give each image of each round its next caption, in an order drawn anew for each image."""
+    """Assign each image of each round its next caption, in a random order per image."""
     images = np.repeat(np.arange(len(counts)), counts)
     shuffled = np.lexsort((random.random(len(images)), images)) - np.repeat(np.cumsum(counts) - counts, counts)
     following = np.cumsum(counts) - counts

@@ -1,10 +1,9 @@
 """WebDataset shards: tar archives in which the files of one record are adjacent and share a key.
 
-Two layouts are read, and may be mixed: `KEY.webp` with `KEY.json` (`{"captions": {"en": […], …}}`, and a `label` where
-images are sorted into classes), and img2dataset's
-`KEY.jpg` with `KEY.txt` (one caption) and `KEY.json` (`caption`, `status`, …). An image with neither is a record
-without captions. Images are not read: a record holds the slice of the archive where its image is, or the bytes if the
-archive is compressed.
+Two layouts are read, and may be mixed: `KEY.webp` with `KEY.json` (`{"captions": {"en": […], …}}`, and a `label` for
+classified images), and img2dataset's `KEY.jpg` with `KEY.txt` (one caption) and `KEY.json` (`caption`, `status`, …). An
+image with neither is a record without captions. Images are not read: a record holds the slice of the archive that
+contains its image, or the bytes if the archive is compressed.
 """
 
 import re
@@ -35,11 +34,11 @@ def is_shard(path: Path) -> bool:
 
 
 def read_shard(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
-    """Read the records of one shard in their order; `images` is not used.
+    """Read the records of one shard in order; `images` is not used.
 
     A key is the member's path up to the first dot of its base name (WebDataset's rule); members without a key or
-    with an unknown suffix are ignored. The split is that of the file name. A truncated archive yields the records
-    before the last one, which may have lost its captions, and a problem.
+    with an unknown suffix are ignored. The split is taken from the file name. A truncated archive yields the records
+    before the last one, which may have lost its captions, and reports a problem.
     """
     split = split_in_name(path.name)
     for item in _items(path, report):
@@ -111,7 +110,7 @@ def _matters(suffix: str) -> bool:
 def _take(
     item: _Item, tar: tarfile.TarFile, member: tarfile.TarInfo, suffix: str, archive: Path, *, sliced: bool
 ) -> None:
-    """Add a member to its item: a slice if the archive can be sliced, else the bytes."""
+    """Add a member to its item: as a slice if the archive supports it, otherwise as bytes."""
     if not member.isfile() or member.issparse():
         item.faults.append(f"{member.name} is a link or has holes, not a plain file")
     elif suffix not in _TEXTS and sliced:
@@ -132,7 +131,7 @@ def _take(
 def _captions(
     item: _Item, fields: dict[str, object] | None, place: str, report: OnProblem
 ) -> dict[str, tuple[str, ...]]:
-    """From `captions` or `caption` in the JSON, or else from the text file; img2dataset writes the same in both."""
+    """The captions from `captions` or `caption` in the JSON, otherwise from the text file (img2dataset writes both)."""
     table = captions_of(fields, place, report) if fields is not None else None
     if not table and "txt" in item.texts:
         captions = clean_captions([decoded(item.texts["txt"])], place, report)

@@ -5,7 +5,7 @@ import re
 _ALIASES = {
     "train": "train",
     "training": "train",
-    "restval": "train",  # Karpathy's name for the images of COCO's val that everyone trains on
+    "restval": "train",  # Karpathy's name for the part of COCO's val that everyone trains on
     "val": "val",
     "valid": "val",
     "validation": "val",
@@ -17,7 +17,7 @@ _WORDS = re.compile(r"[A-Za-z]+")
 
 
 def canonical_split(name: str) -> str:
-    """`train`, `val` or `test` for their many spellings; any other name stays what it is (`test_2016_flickr`)."""
+    """Map the spellings of `train`, `val` and `test` to these names; keep any other name (`test_2016_flickr`)."""
     return _ALIASES.get(name.strip().lower(), name.strip())
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from sightline.errors import DataError
 
-# Lexicographer files of things that can be seen: animal, artifact, body, food, location, object, person, plant and
-# substance. A name with several senses means the first of these.
+# Lexicographer files for visible things: animal, artifact, body, food, location, object, person, plant and
+# substance. For a name with several senses, the first sense in one of these is used.
 _VISIBLE = frozenset({5, 6, 8, 13, 15, 17, 18, 20, 27})
 
 
 @dataclass(frozen=True, slots=True)
 class Sense:
-    """One meaning of a noun: its words, the offsets of the kinds it belongs to, and its gloss."""
+    """One meaning of a noun: its words, the offsets of its hypernyms, and its gloss."""
 
     file: int
     words: tuple[str, ...]
@@ -39,7 +39,7 @@ class WordNet:
         self._offsets = dict(_entry(line) for line in index if not line.startswith("  "))
 
     def captions(self, name: str) -> list[str]:
-        """Captions for a name; none where WordNet does not have it.
+        """Captions for a class name; empty if WordNet does not contain it.
 
         For "tench" these are "tinca tinca", "tench, a cyprinid", "a tench, a kind of cyprinid" and "tench: freshwater
         game fish".

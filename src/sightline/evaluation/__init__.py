@@ -1,4 +1,4 @@
-"""How good a model is at finding: recalls, ranks, intervals, and the protocols of the field. Numpy only, no torch."""
+"""Evaluation of retrieval: recalls, ranks, confidence intervals and the field's protocols. NumPy only, no torch."""
 
 from sightline.evaluation.evaluator import evaluate as evaluate
 from sightline.evaluation.languages import Languages as Languages

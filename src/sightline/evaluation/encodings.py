@@ -1,4 +1,4 @@
-"""All images and captions of a test set, encoded batch by batch; only what later stages need is kept."""
+"""Encoding all images and captions of a test set, batch by batch; only what later stages need is kept."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,16 +17,16 @@ from sightline.errors import EvaluationError, MediaError, ModelError
 from sightline.media import ImageSource, load_pixels, stack_inputs
 
 Progress = Callable[[str, int, int], None]
-"""Called with a part of the work (a key of `seconds`), how much of it is done, and how much there is."""
+"""Called with the name of a part of the work (a key of `seconds`), the amount done, and the total."""
 
 
 _AT_ONCE: dict[Device, int] = {"cpu": 32, "gpu": 256}
-_LEAST_AHEAD = 32  # images that are decoded while others are encoded
+_LEAST_AHEAD = 32  # images decoded while others are encoded
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What is kept of an item besides its embedding: fragments for late interaction, states for matching."""
+    """What to keep of an item besides its embedding: fragments for late interaction, states for matching."""
 
     fragments: bool = False
     states: bool = False
@@ -34,9 +34,9 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Encodings:
-    """Encoded items: embedding float32 [items, dim]; fragments and states of their real rows, where needed.
+    """Encoded items: embedding float32 [items, dim]; fragments and states without padding, if needed.
 
-    names: [items], how messages call them.
+    names: [items], for messages.
     """
 
     names: npt.NDArray[np.object_]
@@ -48,13 +48,13 @@ class Encodings:
         return len(self.embedding)
 
     def beside(self, other: "Encodings") -> "Encodings":
-        """The same items by two models: the dot product of two items is the mean of both models' own."""
+        """The same items encoded by two models: the dot product of two items is the mean over both models."""
         self._check_same(other)
         joined = np.concatenate([self.embedding, other.embedding], axis=1) / np.sqrt(2)
         return Encodings(self.names, joined.astype(np.float32), None, None)
 
     def with_states(self, other: "Encodings") -> "Encodings":
-        """These items with the states of another model, which matches by them."""
+        """These items with the states of another model, for matching with that model."""
         self._check_same(other)
         return replace(self, states=other.states)
 
@@ -87,7 +87,7 @@ def encode_images(
 ) -> tuple[Encodings, Int64Array]:
     """Encode all readable images; also returns their indices into `sources`, ascending.
 
-    on_problem: called for each unreadable image; the caller counts it as missed.
+    on_problem: called for each unreadable image, which the caller counts as missed.
     """
     gathered = _Gathered(needs)
     readable: list[int] = []
@@ -116,7 +116,7 @@ def encode_images(
 
 @dataclass(frozen=True, slots=True)
 class SharedImages:
-    """Images encoded once for several evaluations. row: the row of an image by its name.
+    """Images encoded once for several evaluations. row: the row of each image, by name.
 
     unreadable: problems of unreadable images, by name.
     """
@@ -129,7 +129,7 @@ class SharedImages:
     def of(
         model: Model, sources: Sequence[ImageSource], needs: Needs, batch_size: int, progress: Progress | None = None
     ) -> "SharedImages":
-        """Encode all images that can be read."""
+        """Encode all readable images."""
         found: list[Problem] = []
         encodings, readable = encode_images(model, sources, needs, batch_size, progress, found.append)
         row = {sources[index].name: row for row, index in enumerate(readable)}
@@ -138,7 +138,7 @@ class SharedImages:
     def taken(
         self, sources: Sequence[ImageSource], on_problem: OnProblem | None = None
     ) -> tuple[Encodings, Int64Array]:
-        """The result of `encode_images` for these images, and its calls of `on_problem`."""
+        """The result of `encode_images` for these images; calls `on_problem` as it does."""
         for source in sources:
             if on_problem and source.name in self.unreadable:
                 on_problem(self.unreadable[source.name])
@@ -150,9 +150,9 @@ class SharedImages:
 def encode_texts(
     model: Model, texts: Sequence[str], needs: Needs, batch_size: int, progress: Progress | None = None
 ) -> tuple[Encodings, int]:
-    """Encode all texts, in their order, and count those that were longer than the model reads.
+    """Encode all texts, in order, and count those above the model's length limit.
 
-    Texts of similar length share a batch, so that little of the work is spent on padding.
+    Texts of similar length share a batch, which keeps padding low.
     """
     gathered = _Gathered(needs)
     truncated = 0

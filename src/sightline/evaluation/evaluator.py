@@ -1,4 +1,4 @@
-"""From a model and captioned images to recalls: encode everything, rank by stages, count."""
+"""Evaluating a model on captioned images: encode everything, rank by stages, compute recalls."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.stages import Plan, Score, resolve
 
 PARTS = ("encode_images", "encode_texts", "rank", "late", "match")
-"""What the seconds of a result are counted for."""
+"""The parts of an evaluation that `seconds` reports."""
 
 
 def evaluation_plan(
@@ -42,7 +42,7 @@ def evaluation_plan(
     weight: float | None = None,
     matcher: Model | None = None,
 ) -> Plan:
-    """The stages of an evaluation: those that are named, and the model's own fusion and weight unless others are."""
+    """The stages of an evaluation: those requested, with the model's fusion and weight as defaults."""
     return resolve(SearchOptions(late=late or 0, rerank=rerank or 0, fusion=fusion, weight=weight), model, matcher)
 
 
@@ -67,11 +67,11 @@ def evaluate(
     partner: Model | None = None,
     matcher: Model | None = None,
 ) -> Evaluation:
-    """Measure how well `model` finds the images of captions and the captions of images; see `sightline.evaluate`.
+    """Measure how well `model` finds images by caption and captions by image; see `sightline.evaluate`.
 
-    shared: the images, if they are encoded already.
+    shared: the images, if they are already encoded.
 
-    Bad options and data are refused before the first image is opened.
+    Invalid options and data are rejected before the first image is opened.
     """
     plan = evaluation_plan(model, late=late, rerank=rerank, fusion=fusion, weight=weight, matcher=matcher)
     needs = Needs(fragments=bool(plan.late), states=bool(plan.rerank) and matcher is None)
@@ -98,7 +98,7 @@ def evaluate(
     with clock("encode_texts"):
         captions = questions.captions if translate is None else translated(questions.captions, lang, translate)
         texts, truncated = encode_texts(model, captions, needs, batch_size, progress)
-    other = partner or matcher  # never both: a partner has nothing reranked
+    other = partner or matcher  # never both: with a partner, nothing is reranked
     if other is not None:
         with clock("encode_images"):
             own = Needs(states=matcher is not None)
@@ -132,10 +132,10 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True)
 class Ranker:
-    """All that was encoded, ready to rank one gallery after another.
+    """The encoded test set, ready to rank one gallery after another.
 
-    texts: all captions. images: the images that could be read. readable: [images], which those are, counting the
-    questions' images first and then the distractors.
+    texts: all captions. images: the readable images. readable: [images], their indices, counting the query images first
+    and then the distractors.
     """
 
     model: Model
@@ -149,10 +149,11 @@ class Ranker:
     progress: Progress | None = None
 
     def ranks(self, gallery: Int64Array) -> FoldRanks:
-        """Rank the captions and images of a gallery (indices of the questions' images, ascending).
+        """Rank the captions and images of a gallery (indices of the query images, ascending).
 
-        An image that could not be read cannot be found: its captions, and it itself, have infinite ranks. Images that
-        are not asked about are not ranked: their captions are wrong answers to every image.
+        An unreadable image cannot be found: it and its captions have infinite ranks. Images that are not queries are
+            not
+        ranked: their captions are wrong answers to every image.
         """
         captions = np.flatnonzero(np.isin(self.questions.image_of, gallery))
         caption_of = self.questions.image_of[captions]
@@ -168,7 +169,7 @@ class Ranker:
         return FoldRanks(to_image[asks], caption_of[asks], to_text, asked)
 
     def _cascade(self, texts: Encodings, images: Encodings, image_of: Int64Array) -> tuple[Ranks, Ranks]:
-        """Rank everything by embedding; then let the later stages rescore the best of every query."""
+        """Rank everything by embedding; then let the later stages rescore the top candidates of every query."""
         with self.clock("rank"):
             to_image, to_text = ranks_from_embeddings(texts.embedding, images.embedding, image_of)
         if not self.plan.longest:
@@ -191,7 +192,7 @@ class Ranker:
     def _best(
         self, queries: Encodings, gallery: Encodings, asked: Int64Array, scores: Mapping[str, Score]
     ) -> Candidates:
-        """The best of the gallery for the queries asked, after all stages."""
+        """The top candidates of these queries, after all stages."""
         with self.clock("rank"):
             found = candidates_from_embeddings(queries.embedding[asked], gallery.embedding, self.plan.longest)
         for stage in self.plan.stages(scores):

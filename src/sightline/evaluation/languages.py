@@ -17,22 +17,22 @@ from sightline.evaluation.test_set import Questions
 
 @dataclass(frozen=True, slots=True)
 class Languages:
-    """An evaluation in each of several languages. All numbers of the whole are means over the languages.
+    """An evaluation in each of several languages. The combined numbers are means over the languages.
 
-    Where a language has captions for some of the images only, it is asked about those: the galleries differ then, as
-    `images` of each evaluation says.
+    A language that has captions for only some of the images is evaluated on those: galleries then differ, as
+    `images` of each evaluation shows.
     """
 
     evaluations: Mapping[str, Evaluation]
 
     @property
     def text_to_image(self) -> dict[str, float]:
-        """R@1, R@5, R@10 and medR of finding a caption's image."""
+        """R@1, R@5, R@10 and medR from captions to images."""
         return mean_of([found.text_to_image for found in self.evaluations.values()])
 
     @property
     def image_to_text(self) -> dict[str, float]:
-        """R@1, R@5, R@10 and medR of finding any caption of an image."""
+        """R@1, R@5, R@10 and medR from images to any of their captions."""
         return mean_of([found.image_to_text for found in self.evaluations.values()])
 
     @property
@@ -42,16 +42,16 @@ class Languages:
 
     @property
     def mean_recall(self) -> float:
-        """Mean of the six recalls; of several languages, paper 4's Meta-Ave."""
+        """Mean of the six recalls; over several languages, paper 4's Meta-Ave."""
         return mean_recall(self.text_to_image, self.image_to_text)
 
     @property
     def unreadable(self) -> tuple[Problem, ...]:
-        """The images that cannot be read, each once."""
+        """The unreadable images, each once."""
         return tuple(dict.fromkeys(one for found in self.evaluations.values() for one in found.unreadable))
 
     def to_json(self) -> dict[str, Any]:
-        """Give the means under the names of a single result, mR by language, and every result whole."""
+        """Return the means under the names of a single result, mR by language, and every full result."""
         results = {lang: found.to_json() for lang, found in self.evaluations.items()}
         first = next(iter(results.values()))
         return {
@@ -80,13 +80,13 @@ def evaluate_languages(
 ) -> Languages:
     """Evaluate in several languages; the images are encoded once.
 
-    options: of `evaluate`. Records without captions in a language are left out, and counted, for that language.
+    options: those of `evaluate`. Records without captions in a language are skipped, and counted, for that language.
     """
     if not languages or len(set(languages)) < len(languages):
         raise EvaluationError(f"languages {list(languages)}", "Give at least one, each once.")
     asks = protocol_named(options.get("protocol", "karpathy")).asks
     for lang in languages:
-        Questions.of(records, lang, distractors, skip_missing_language=True, asks=asks)  # refused before it takes time
+        Questions.of(records, lang, distractors, skip_missing_language=True, asks=asks)  # fails before the long work
     sources = [record.image for record in (*records, *distractors)]
     needs = Needs(fragments=bool(late), states=bool(rerank) and options.get("matcher") is None)
     batch_size = usual_batch(model) if batch_size is None else batch_size

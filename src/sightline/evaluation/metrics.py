@@ -1,14 +1,14 @@
-"""Recall and rank, as pure functions: what the tables of the field call R@1, R@5, R@10, medR, rSum and mR.
+"""Recall and rank as pure functions: R@1, R@5, R@10, medR, rSum and mR.
 
-The rules, where codebases differ (and numbers with them):
+The rules where codebases differ, and so do their results:
 
-- `image_of` [captions] names the image of every caption. An image may have any number of captions; one with none is a
-  distractor: in the gallery, but never a query. A caption whose image is not in the gallery has -1 there: it is a
+- `image_of` [captions] is the image of every caption. An image may have any number of captions; one with none is a
+  distractor: in the gallery, but never a query. -1 means that a caption's image is not in the gallery: it is a
   query that cannot be answered, and in the gallery of captions a wrong answer to every image.
-- Ranks begin at 1 and are infinite for what is never found. Ties count against the model: the rank is one more than
-  the number of wrong items that score at least as high as the right one, so a model that gives everything the same
+- Ranks start at 1 and are infinite for items that are never found. Ties count against the model: the rank is one more
+  than the number of wrong items that score at least as high as the right one, so a model that gives everything the same
   score finds nothing.
-- Image to text is any-hit: the rank of the image's best caption, whose sister captions do not stand in its way.
+- Image to text is any-hit: the rank of the image's best caption, not counting the image's other captions.
 - Only the order of scores matters: adding a constant to all of them changes nothing.
 """
 
@@ -52,18 +52,18 @@ def image_to_text_ranks(scores: FloatArray, image_of: Int64Array) -> Ranks:
 
 
 def query_images(image_of: Int64Array) -> Int64Array:
-    """List the images that have captions, in ascending order: those that image-to-text asks about."""
+    """The images that have captions, in ascending order: the queries of image-to-text."""
     return np.unique(image_of[image_of >= 0]).astype(np.int64)
 
 
 def recall(ranks: Ranks, k: int) -> float:
-    """Percentage of queries whose right answer is among the first k."""
+    """Percentage of queries with a right answer among the first k."""
     _refuse_none(ranks)
     return 100.0 * float(np.count_nonzero(ranks <= k)) / len(ranks)
 
 
 def median_rank(ranks: Ranks) -> float:
-    """Rank that half of the queries reach; infinite where more than half are never answered."""
+    """Median rank; infinite if more than half of the queries are never answered."""
     _refuse_none(ranks)
     low, high = np.sort(ranks)[[(len(ranks) - 1) // 2, len(ranks) // 2]]
     return float(low + high) / 2
@@ -85,7 +85,7 @@ def mean_recall(text_to_image: Mapping[str, float], image_to_text: Mapping[str, 
 
 
 def check_scores(scores: FloatArray) -> None:
-    """Refuse scores that are not finite: comparisons with NaN are false, which would pass for a perfect rank."""
+    """Reject scores that are not finite: comparisons with NaN are false, which would look like a perfect rank."""
     finite = np.isfinite(scores)
     if not finite.all():
         row = int(np.argmin(finite.all(axis=1)))
@@ -97,7 +97,7 @@ def check_scores(scores: FloatArray) -> None:
 
 
 def check_image_of(image_of: Int64Array, captions: int, images: int) -> None:
-    """Refuse a mapping that does not name an image (or -1) for every caption."""
+    """Reject a mapping that does not give an image (or -1) for every caption."""
     if image_of.shape != (captions,):
         raise EvaluationError(f"image_of has shape {image_of.shape} for {captions} captions")
     if captions and not (image_of.min() >= -1 and image_of.max() < images):

@@ -1,4 +1,4 @@
-"""Zero-shot classification: how often the name of what an image shows comes first among the names of a set."""
+"""Zero-shot classification: how often an image's label ranks first among the labels of a data set."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,16 +29,16 @@ PROMPTS = (
     "this is a {}",
     "an image of a {}",
 )
-"""Sentences that a name is put into. The mean of their embeddings stands for the name; the matcher reads the first."""
+"""Prompt templates for a label. A label is embedded as the mean over all of them; the matcher reads the first."""
 
-_Z = 1.959964  # of a 95 % interval
+_Z = 1.959964  # z-score of a 95 % interval
 
 
 @dataclass(frozen=True, slots=True)
 class NamesEvaluation:
-    """How one model names the images of one set.
+    """Zero-shot classification results of one model on one data set.
 
-    ranks: [images], the rank of each image's own name; infinite for an image that cannot be read.
+    ranks: [images], the rank of each image's own label; infinite for an unreadable image.
     """
 
     model: str
@@ -54,17 +54,17 @@ class NamesEvaluation:
 
     @property
     def top1(self) -> float:
-        """Percentage of images whose own name comes first."""
+        """Percentage of images whose own label ranks first."""
         return recall(self.ranks, 1)
 
     @property
     def top5(self) -> float:
-        """Percentage of images whose own name is among the first five."""
+        """Percentage of images whose own label is among the first five."""
         return recall(self.ranks, 5)
 
     @property
     def ci95(self) -> dict[str, tuple[float, float]]:
-        """95 % intervals of both (Wilson 1927)."""
+        """95 % confidence intervals of both (Wilson 1927)."""
         return {name: wilson(value / 100, len(self.ranks)) for name, value in self.names.items()}
 
     @property
@@ -102,16 +102,16 @@ def evaluate_names(
     batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> NamesEvaluation:
-    """Measure how often `model` puts the label of an image first among all labels of `records`.
+    """Measure how often `model` ranks the label of an image first among all labels of `records`.
 
     A record's label is its `label`, or the folder that the image is in.
 
-    data: what the result calls the data set.
-    prompts: sentences with {} in the place of the label.
-    rerank: how many of the best labels the matcher rescores, with the first prompt; its logit and the cosine are joined
-        by `fusion` and `weight`, by default as the model says.
+    data: the name of the data set in the result.
+    prompts: sentences with {} in place of the label.
+    rerank: how many of the top labels the matcher rescores, with the first prompt; its logit and the cosine are
+        combined by `fusion` and `weight`, by default those of the model.
 
-    An image that cannot be read counts as missed and is named in `unreadable`. Ties count against the model.
+    An unreadable image counts as missed and is listed in `unreadable`. Ties count against the model.
     """
     _check_prompts(prompts)
     plan = evaluation_plan(model, rerank=rerank, fusion=fusion, weight=weight)
@@ -156,7 +156,7 @@ def evaluate_names(
 
 
 def labels_of(records: Sequence[Record]) -> list[str]:
-    """Return the label of every record: its own, or the name of the folder that its image is in."""
+    """Return the label of every record: its own, or the name of its image's folder."""
     found = [record.label or PurePosixPath(record.key).parent.name.replace("_", " ").strip() for record in records]
     lacking = [record.key for record, label in zip(records, found, strict=True) if not label]
     if not records:
@@ -170,7 +170,7 @@ def labels_of(records: Sequence[Record]) -> list[str]:
 
 
 def wilson(share: float, count: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share of `count` trials, in percent (Wilson 1927).
+    """Return the 95 % confidence interval of a proportion of `count` trials, in percent (Wilson 1927).
 
     >>> [round(end, 1) for end in wilson(0.5, 100)]
     [40.4, 59.6]
@@ -189,6 +189,6 @@ def _check_prompts(prompts: Sequence[str]) -> None:
 
 
 def _mean_direction(embeddings: Iterable[Float32Array]) -> Float32Array:
-    """The mean of the prompts' embeddings [labels, dim], of unit length."""
+    """The normalised mean of the prompts' embeddings [labels, dim]."""
     total = np.sum(list(embeddings), axis=0)
     return total / np.linalg.norm(total, axis=1, keepdims=True).clip(min=1e-12)  # type: ignore[no-any-return]

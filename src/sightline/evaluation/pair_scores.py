@@ -1,4 +1,4 @@
-"""Late interaction and matching of many texts with many images, by their numbers: what stages score a test set with."""
+"""Late interaction and match scores of pairs in a test set, by index, for the later stages of an evaluation."""
 
 from dataclasses import dataclass, field
 
@@ -18,9 +18,9 @@ _TEXTS_AT_ONCE = 2048
 
 @dataclass(slots=True)
 class PairScores:
-    """Scores text i with image i, and remembers: a pair that both directions ask for is scored once.
+    """Scores text i with image i, with a cache: a pair needed in both directions is scored once.
 
-    score: gives the scores [pairs] of pairs from their indices [pairs] twice.
+    score: computes the scores [pairs] from the indices of texts [pairs] and images [pairs].
     """
 
     score: PairMatcher
@@ -49,7 +49,7 @@ class PairScores:
 
 
 def late_scores(texts: Encodings, images: Encodings, progress: Progress | None = None) -> PairScores:
-    """Score pairs by late interaction, image by image: each image's fragments are read once."""
+    """Score pairs by late interaction, image by image, so that each image's fragments are read once."""
     words, patches = _kept(texts.fragments), _kept(images.fragments)
     _refuse_empty(words, texts)
     _refuse_empty(patches, images)
@@ -76,7 +76,7 @@ def late_scores(texts: Encodings, images: Encodings, progress: Progress | None =
 def match_scores(
     model: Model, texts: Encodings, images: Encodings, batch_size: int, progress: Progress | None = None
 ) -> PairScores:
-    """Score pairs by the model's matcher, as logits, texts of similar length together so that padding is little."""
+    """Score pairs by the model's matcher, as logits; texts of similar length share a batch to keep padding low."""
     words, patches = _kept(texts.states), _kept(images.states)
     match = model.pair_matcher(words, patches)
 
@@ -109,7 +109,7 @@ def _refuse_empty(rows: Ragged, items: Encodings) -> None:
 
 
 def _checked(score: PairMatcher, texts: Encodings, images: Encodings) -> PairMatcher:
-    """Refuse scores that are not finite, with the names of the pair."""
+    """Reject scores that are not finite; the error names the pair."""
 
     def checked(text: Int64Array, image: Int64Array) -> Float32Array:
         scores = score(text, image)

@@ -1,13 +1,13 @@
-"""Which images are searched together: the galleries behind the numbers that papers print.
+"""Evaluation protocols: the galleries behind published results.
 
 A recall means little without its gallery: R@1 among 1,000 images is a far easier task than among 5,000. Papers 1 to 4
 report Flickr30k over its 1,000 test images (`karpathy`), and COCO both over all 5,000 (`coco-5k`) and as the mean of
-five folds of 1,000 (`coco-1k`). Paper 4 also asks about the test images among those of all splits (`full`): captions of
-train and val join the gallery of captions there, as its Table 2 has it.
+five folds of 1,000 (`coco-1k`). Paper 4 also searches for the test images among those of all splits (`full`): there the
+captions of train and val are in the gallery of captions too, as in its Table 2.
 
-Distractors join every gallery as images only. Were their captions to join the gallery of captions as well, a caption
-that happens to describe a query image would count as wrong; and what an enlarged gallery is to show, as in section 6 of
-paper 1, is how a search holds up among more images.
+Distractors are added to every gallery as images only. If their captions were in the gallery of captions, a caption
+that happens to describe a query image would count as wrong; and the purpose of a larger gallery, as in section 6 of
+paper 1, is to measure search among more images.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ from sightline.errors import EvaluationError
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """A way of cutting the images of a split into galleries: `folds` of equal size, of `images` in all if given.
+    """How to divide the images of a split into galleries: `folds` of equal size, of `images` in total if given.
 
-    asks: the split that is asked about, where the others only enlarge the gallery; None asks about all images.
+    asks: the split with the queries, if the others only enlarge the gallery; None for all images.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Protocol:
     asks: str | None = None
 
     def galleries(self, images: int) -> list[Int64Array]:
-        """Give the image indices of every gallery, consecutive images together, as the published splits have them."""
+        """Yield the image indices of every gallery; each has consecutive images, as in the published splits."""
         if self.images is not None and images != self.images:
             raise EvaluationError(
                 f"protocol {self.name} is for {self.images:,} images; these are {images:,}",

@@ -1,9 +1,9 @@
-"""Exact ranks and best lists straight from embeddings, one block of the score matrix at a time.
+"""Exact ranks and top candidates from embeddings, one block of the score matrix at a time.
 
-5,000 images by 25,000 captions are 125 million scores. Held as a matrix, compared and argsorted whole, they take
-gigabytes and minutes; yet a rank is only a count. So each block is multiplied out once, counted along its rows for
-text-to-image and along its columns for image-to-text, and forgotten. At dimension 256 the counting takes a fifteenth
-of the time of the products.
+5,000 images by 25,000 captions are 125 million scores. Storing and sorting the whole matrix takes gigabytes and
+minutes, but a rank is only a count. So each block is computed once, counted along its rows for text-to-image and along
+its columns for image-to-text, and discarded. At dimension 256 the counting takes a fifteenth of the time of the
+products.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from sightline.evaluation.metrics import Ranks, check_image_of, query_images
 from sightline.retrieval.candidates import Candidates
 
 # Two float32 products of the same unit vectors, summed in another order, differ by up to 1e-6. Scores closer than this
-# are ties, and ties count against the model: else rounding would decide between an image and its copy.
+# are ties, which count against the model: otherwise rounding would decide between an image and its copy.
 TIE = 2e-6
 
 CHUNK = 1024
@@ -27,7 +27,7 @@ _STRIP = 64  # rows counted at a time
 def ranks_from_embeddings(
     texts: FloatArray, images: FloatArray, image_of: Int64Array, *, chunk: int = CHUNK
 ) -> tuple[Ranks, Ranks]:
-    """Ranks of both directions under the rules of `metrics`: those of all captions, and of `query_images(image_of)`.
+    """Ranks in both directions by the rules of `metrics`: of all captions, and of `query_images(image_of)`.
 
     texts: [captions, dim], images: [images, dim], compared by dot product. At most `chunk` by 8 `chunk` scores are
     held at once.
@@ -49,10 +49,9 @@ def ranks_from_embeddings(
 def top_k_from_embeddings(
     queries: FloatArray, gallery: FloatArray, k: int, *, chunk: int = CHUNK
 ) -> tuple[Int64Array, Float32Array]:
-    """Find the k best of the gallery for every query: indices and scores [queries, k], best first.
+    """Find the k best gallery items for every query: indices and scores [queries, k], best first.
 
-    Of equal scores the lower index comes first, so that the same input gives the same list. A gallery smaller than k
-    is returned whole.
+    Ties are ordered by index, so that the result is deterministic. A gallery smaller than k is returned completely.
     """
     if k < 1:
         raise EvaluationError(f"the best {k} of a gallery", "Ask for at least one.")
@@ -63,7 +62,7 @@ def top_k_from_embeddings(
     for rows, columns, block in _blocks(queries, gallery, chunk):
         found, values = _best_columns(block, min(k, block.shape[1]))
         if columns.start:
-            # Stable, with the earlier columns first: the lower index still wins a tie.
+            # A stable sort with the earlier columns first: ties stay ordered by index.
             held = slice(0, min(k, columns.start))
             found = np.hstack([indices[rows, held], found + columns.start])
             values = np.hstack([scores[rows, held], values])
@@ -74,15 +73,15 @@ def top_k_from_embeddings(
 
 
 def candidates_from_embeddings(queries: FloatArray, gallery: FloatArray, k: int) -> Candidates:
-    """The k best of the gallery for every query, as candidates [queries, k] for later stages."""
+    """The k best gallery items for every query, as candidates [queries, k] for later stages."""
     return Candidates.of(*top_k_from_embeddings(queries, gallery, k))
 
 
 def ranks_after_stages(found: Candidates, right: BoolArray, otherwise: Ranks) -> Ranks:
-    """Rank [queries] of the best right candidate; where a list has none, the rank of the first stage.
+    """Rank [queries] of the best correct candidate; if a list has none, the rank in the first stage.
 
-    right: [queries, k], which candidates are right; they do not stand in each other's way. otherwise: [queries],
-    ranks over the whole gallery by the first stage. Ties with wrong candidates count against the model.
+    right: [queries, k], which candidates are correct; they do not count against each other. otherwise: [queries],
+    ranks over the whole gallery in the first stage. Ties with wrong candidates count against the model.
     """
     if not right.size:
         return otherwise
@@ -95,12 +94,12 @@ def ranks_after_stages(found: Candidates, right: BoolArray, otherwise: Ranks) ->
 
 
 def _contiguous(embeddings: FloatArray) -> Float32Array:
-    """Float32 rows without gaps, as the matrix product wants them; no copy where they are that already."""
+    """Contiguous float32 rows, as matrix products need them; copied only if necessary."""
     return np.ascontiguousarray(embeddings, dtype=np.float32)
 
 
 def _blocks(texts: Float32Array, images: Float32Array, chunk: int) -> Iterator[tuple[slice, slice, Float32Array]]:
-    """Scores of some texts with some images, block after block, all in the same memory: use one before the next."""
+    """Yield scores of some texts with some images, block by block; the memory is reused for each block."""
     if chunk < 1:
         raise EvaluationError(f"chunks of {chunk} rows", "Give at least 1.")
     wide = _WIDTH * chunk
@@ -115,7 +114,7 @@ def _blocks(texts: Float32Array, images: Float32Array, chunk: int) -> Iterator[t
 
 
 def _right_scores(texts: Float32Array, images: Float32Array, image_of: Int64Array) -> Float32Array:
-    """Score of every caption with its own image; infinite, hence reached by nothing, for one without."""
+    """Score of every caption with its own image; infinite, so that nothing reaches it, if its image is missing."""
     right = np.full(len(texts), np.inf, dtype=np.float32)
     for start in range(0, len(texts), CHUNK):
         known = start + np.flatnonzero(image_of[start : start + CHUNK] >= 0)
@@ -124,16 +123,16 @@ def _right_scores(texts: Float32Array, images: Float32Array, image_of: Int64Arra
 
 
 def _hide_right(scores: Float32Array, own: Int64Array) -> None:
-    """Take each text's own image (its column in this block) out of the running, so that only wrong pairs count."""
+    """Mask each text's own image (its column in this block), so that only wrong pairs are counted."""
     rows = np.flatnonzero((own >= 0) & (own < scores.shape[1]))
     scores[rows, own[rows]] = -np.inf
 
 
 def _count_above(scores: Float32Array, right: Float32Array, best: Float32Array, images: Ranks, texts: Ranks) -> None:
-    """Add to `images` how many of each row reach `right`, and to `texts` how many of each column reach `best`.
+    """Add to `images` how many scores in each row reach `right`, and to `texts` how many in each column reach `best`.
 
-    A strip of rows stays in the cache for both comparisons, and columns are added up in bytes, which cannot overflow
-    in fewer than 256 rows: together three times as fast as counting whole blocks in integers.
+    A strip of rows stays in the cache for both comparisons, and columns are summed in bytes, which cannot overflow
+    with fewer than 256 rows: together three times as fast as counting whole blocks in integers.
     """
     above = np.empty((min(_STRIP, len(scores)), scores.shape[1]), dtype=np.bool_)
     for start in range(0, len(scores), _STRIP):
@@ -146,7 +145,7 @@ def _count_above(scores: Float32Array, right: Float32Array, best: Float32Array, 
 
 
 def _best_columns(scores: Float32Array, k: int) -> tuple[Int64Array, Float32Array]:
-    """Find the k best columns of each row, best first, the lower index first among equals."""
+    """Find the k best columns of each row, best first, ties ordered by index."""
     least = np.partition(scores, scores.shape[1] - k, axis=1)[:, -k, None]
     rows, columns = np.nonzero(scores >= least)
     values = scores[rows, columns]
@@ -158,7 +157,7 @@ def _best_columns(scores: Float32Array, k: int) -> tuple[Int64Array, Float32Arra
 
 
 def _without_surplus(rows: Int64Array, tied: BoolArray, k: int) -> BoolArray:
-    """Keep k of each row's candidates: all that are better than the k-th, and of its equals the first ones."""
+    """Keep k candidates of each row: all that are better than the k-th, and the first ones that tie with it."""
     starts = np.searchsorted(rows, np.arange(rows[-1] + 1))
     ties_before: Int64Array = np.cumsum(tied, dtype=np.int64) - tied
     place = ties_before - ties_before[starts[rows]]

@@ -1,4 +1,4 @@
-"""Evaluations for people: a table of one in the terminal, and of many in Markdown, straight from the results."""
+"""Reports of evaluations: one as a table for the terminal, several as a Markdown table."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ def table(found: Evaluation | Languages | NamesEvaluation) -> "Table":
 
 
 def _both_directions(result: Mapping[str, Any]) -> "Table":
-    """Each recall with half the width of its 95 % interval."""
+    """A row per direction; each recall with half the width of its 95 % interval."""
     from rich.table import Table
 
     shown = Table(title=_title(result), caption=_notes(result), caption_justify="left")
@@ -73,10 +73,10 @@ def _names(found: NamesEvaluation) -> "Table":
 
 
 def compare(results: Sequence[Mapping[str, Any]]) -> str:
-    """Set several results (the JSON of `Evaluation.to_json`) side by side as a Markdown table, in the order given.
+    """Compare several results (the JSON of `Evaluation.to_json`) in a Markdown table, in the order given.
 
-    The best number of each column is bold among the rows with the same data, language, protocol and gallery: others
-    were asked something else, and are not compared. A number that is missing is refused, not left blank.
+    The best number of each column is bold among the rows with the same data, language, protocol and gallery; other rows
+    are not comparable. A missing number is an error, not a blank cell.
     """
     if not results:
         raise EvaluationError("no results to compare", "Give at least one result file of `sightline eval --json`.")

@@ -1,11 +1,11 @@
-"""Confidence intervals of recalls by resampling the test set.
+"""Confidence intervals of recalls by bootstrap resampling of the test set.
 
-The captions of one image are alike, and so are their ranks: five captions are not five independent trials. Resampling
-single captions would therefore give intervals that are too narrow. Here whole images are drawn, each with all its
-captions (the cluster bootstrap), and both directions from the same draw, so that sums over both are right as well.
+The captions of one image are similar, and so are their ranks: five captions are not five independent trials. Resampling
+single captions would therefore give intervals that are too narrow. Instead, whole images are drawn, each with all its
+captions (the cluster bootstrap), and both directions use the same draw, so that sums over both are right as well.
 
-A draw of n images with replacement is a row of counts, and a resampled recall a product of counts with per-image sums:
-a thousand resamples are one matrix product, not a thousand loops.
+A draw of n images with replacement is a row of counts, and a resampled recall is a product of counts with per-image
+sums: a thousand resamples are one matrix product.
 """
 
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ from sightline.evaluation.metrics import CUTOFFS, Ranks
 Interval = tuple[float, float]
 
 RESAMPLES = 1000
-# Draws made at once: few enough to be counted within a processor's cache, which halves the time.
+# Draws per block: few enough to be counted within the CPU cache, which halves the time.
 _BLOCK = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much higher a recall of the second system is, in points, with its 95 % interval."""
+    """How much higher a recall of the second system is, in percentage points, with its 95 % interval."""
 
     value: float
     low: float
@@ -33,7 +33,7 @@ class Difference:
 
     @property
     def significant(self) -> bool:
-        """Whether the interval leaves out zero."""
+        """Whether the interval excludes zero."""
         return self.low > 0 or self.high < 0
 
 
@@ -48,7 +48,7 @@ def bootstrap_both(
 ) -> dict[str, dict[str, Interval] | Interval]:
     """95 % intervals of all recalls of both directions, of rSum and of mR, from the same draws of images.
 
-    caption_of: [captions], the image of each caption; query_of: [image queries], which image each of them is.
+    caption_of: [captions], the image of each caption; query_of: [image queries], the image of each query.
     """
     members = _clusters(np.concatenate([caption_of, query_of]), len(text_to_image) + len(image_to_text))
     captions, queries = np.split(members, [len(text_to_image)])
@@ -71,8 +71,8 @@ def paired_difference(
 ) -> dict[str, Difference]:
     """How much higher the recalls of system b are than those of a on the same queries in the same order.
 
-    Both are judged on the same draws, so what makes a draw easy or hard for both cancels out: two systems whose own
-    intervals overlap may still differ for certain.
+    Both are resampled with the same draws, so that what makes a draw easy or hard for both cancels out: the difference
+    of two systems may be significant even if their own intervals overlap.
     """
     if len(ranks_a) != len(ranks_b):
         raise EvaluationError(f"{len(ranks_a)} and {len(ranks_b)} ranks", "Compare two systems on the same queries.")
@@ -88,7 +88,7 @@ def paired_difference(
 
 
 def _clusters(clusters: Int64Array | None, queries: int) -> Int64Array:
-    """Give the clusters numbers from 0 without gaps, so that no draw falls on one without queries."""
+    """Renumber the clusters from 0 without gaps, so that every cluster has queries."""
     if not queries:
         raise EvaluationError("no queries to resample")
     if clusters is None:
@@ -99,14 +99,14 @@ def _clusters(clusters: Int64Array | None, queries: int) -> Int64Array:
 
 
 def _sums(ranks: Ranks, members: Int64Array, count: int | None = None) -> Float64Array:
-    """Hits at each cutoff, and queries, of each cluster: [clusters, cutoffs + 1]."""
+    """Hits at each cutoff, and number of queries, of each cluster: [clusters, cutoffs + 1]."""
     length = count or int(members.max()) + 1
     weights = [*((ranks <= k).astype(np.float64) for k in CUTOFFS), np.ones(len(ranks))]
     return np.stack([np.bincount(members, weight, length) for weight in weights], axis=1)
 
 
 def _resampled(sums: Float64Array, seed: int, resamples: int) -> Float64Array:
-    """Add up [clusters, columns] over draws of as many clusters with replacement: [resamples, columns]."""
+    """Sum [clusters, columns] over draws of as many clusters with replacement: [resamples, columns]."""
     clusters = len(sums)
     random = np.random.default_rng(seed)
     single = sums.astype(np.float32)

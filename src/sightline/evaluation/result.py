@@ -1,4 +1,4 @@
-"""What an evaluation found, with all it takes to judge it: gallery, stages, intervals, problems, time and seed."""
+"""The result of an evaluation, with its gallery, stages, intervals, problems, time and seed."""
 
 import math
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from sightline.evaluation.resampling import Difference, Interval, bootstrap_both
 
 @dataclass(frozen=True, slots=True)
 class FoldRanks:
-    """Ranks of one gallery's queries, and which image each belongs to (an index into the records).
+    """Ranks of one gallery's queries, and the image that each belongs to (an index into the records).
 
     text_to_image: [captions] with caption_of [captions]; image_to_text: [images] with image [images].
     """
@@ -31,8 +31,8 @@ class FoldRanks:
 class Evaluation:
     """Recalls in both directions of one model on one test set; `to_json` gives the result file.
 
-    Images that cannot be read are among `images`, and their captions among `captions`: they count as missed.
-    `folds` holds the ranks of every query, for paired tests and for looking at what went wrong.
+    Unreadable images are included in `images`, and their captions in `captions`: they count as missed.
+    `folds` holds the ranks of every query, for paired tests and error analysis.
     """
 
     model: str
@@ -45,35 +45,35 @@ class Evaluation:
     distractors: int
     folds: tuple[FoldRanks, ...] = field(repr=False)
     fingerprint: str
-    """Of the keys and captions asked about: two evaluations can be paired where it is the same."""
+    """Hash of the query keys and captions: evaluations with equal hashes can be compared pairwise."""
     problems: Mapping[str, int]
     seconds: Mapping[str, float]
     seed: int
     distractor_captions: int = 0
-    """Captions that nobody asks about in the gallery of captions, those of protocol `full`."""
+    """Captions that are in the gallery of captions but never queries (protocol `full`)."""
     translated_by: str | None = None
-    """What put the captions into the model's language, if anything did."""
+    """The translator of the captions into the model's language, if any."""
     unreadable: tuple[Problem, ...] = ()
-    """The images that cannot be read, each with the reason."""
+    """The unreadable images, each with the reason."""
 
     @property
     def images(self) -> int:
-        """How many images have captions, and so were asked about."""
+        """The number of images with captions, which are the queries."""
         return sum(len(fold.image_to_text) for fold in self.folds)
 
     @property
     def captions(self) -> int:
-        """How many captions were asked about."""
+        """The number of captions, which are the queries."""
         return sum(len(fold.text_to_image) for fold in self.folds)
 
     @property
     def text_to_image(self) -> dict[str, float]:
-        """R@1, R@5, R@10 and medR of finding a caption's image; of several folds the mean."""
+        """R@1, R@5, R@10 and medR from captions to images; the mean over folds."""
         return mean_of([summary(fold.text_to_image) for fold in self.folds])
 
     @property
     def image_to_text(self) -> dict[str, float]:
-        """R@1, R@5, R@10 and medR of finding any caption of an image; of several folds the mean."""
+        """R@1, R@5, R@10 and medR from images to any of their captions; the mean over folds."""
         return mean_of([summary(fold.image_to_text) for fold in self.folds])
 
     @property
@@ -93,7 +93,7 @@ class Evaluation:
         return bootstrap_both(text_to_image, caption_of, image_to_text, image, seed=self.seed)
 
     def ranks(self) -> tuple[Ranks, Int64Array, Ranks, Int64Array]:
-        """Ranks of all captions and the image of each, ranks of all images and which they are, in record order."""
+        """Ranks of all captions and the image of each, ranks of all images and their indices, in record order."""
         return (
             np.concatenate([fold.text_to_image for fold in self.folds]),
             np.concatenate([fold.caption_of for fold in self.folds]),
@@ -116,7 +116,7 @@ class Evaluation:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Give the result as JSON values; a median rank that is infinite, because most was missed, is null."""
+        """Return the result as JSON values; an infinite median rank becomes null."""
         only_if = {"distractor_captions": self.distractor_captions, "translated_by": self.translated_by}
         return {
             "model": self.model,
@@ -143,7 +143,7 @@ class Evaluation:
 
 
 def _text(words: str) -> str:
-    """What any file takes: of the name of an image that is no UTF-8, the rest."""
+    """Replace what UTF-8 cannot encode, such as bytes in the name of an image."""
     return words.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -153,7 +153,7 @@ def mean_of(summaries: list[dict[str, float]]) -> dict[str, float]:
 
 
 def plain(value: Any) -> Any:
-    """Round numbers to what they can mean, and turn what JSON does not know into what it does."""
+    """Round numbers to a meaningful precision, and convert values to JSON types."""
     if isinstance(value, Mapping):
         return {name: plain(inner) for name, inner in value.items()}
     if isinstance(value, tuple | list):

@@ -1,4 +1,4 @@
-"""A test set laid out flat: images, captions, which caption belongs to which image, and translations of captions."""
+"""A test set as flat lists: images, captions, the image of each caption, and translations of captions."""
 
 import hashlib
 import shlex
@@ -14,15 +14,15 @@ from sightline.errors import DataError, EvaluationError
 from sightline.media import ImageSource
 
 Translator = Callable[[Sequence[str], str], Sequence[str]]
-"""Given texts and the language they are in, gives as many translations, in the same order."""
+"""Translates texts from a language: returns as many texts, in the same order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Pictures that are asked about, with all their captions in one language, and images that only distract.
+    """The images used as queries, with all their captions in one language, and distractor images.
 
-    image_of: [captions], index into `images`. skipped: how many records were left out for want of the language.
-    asked: how many of the images are asked about, the first ones. The others and their captions are only in the way.
+    image_of: [captions], index into `images`. skipped: the number of records left out because they lack the language.
+    asked: how many of the images are queries: the first ones. The others and their captions only enlarge the galleries.
     """
 
     images: tuple[ImageSource, ...]
@@ -41,11 +41,11 @@ class Questions:
         skip_missing_language: bool = False,
         asks: str | None = None,
     ) -> "Questions":
-        """Lay out records; one without captions in `lang` is refused, or left out with its image if so wished.
+        """Collect records; one without captions in `lang` is rejected, or skipped with `skip_missing_language`.
 
-        Of the distractors only the images count (see `protocols`), and none may be one of the records' as well: it
-        would tie with itself. `asks` names the split that is asked about: records of others are in the way with their
-        captions, or, without any in `lang`, as distractors.
+        Distractors contribute only images (see `protocols`), and none may be among the records: it would tie with
+        itself. `asks` names the split with the queries: records of other splits only enlarge the galleries with their
+        captions or, without captions in `lang`, as distractors.
         """
         wanted = _of_split(records, asks) if asks is not None else records
         asked = [record for record in wanted if record.captions.get(lang)] if skip_missing_language else wanted
@@ -71,7 +71,7 @@ class Questions:
 
 
 def _of_split(records: Sequence[Record], split: str) -> list[Record]:
-    """The records of a split, among others; refused where there are none of it, or no others."""
+    """The records of a split; an error if there are none, or no others."""
     found = [record for record in records if record.split == split]
     if not 0 < len(found) < len(records):
         raise DataError(
@@ -136,7 +136,7 @@ def command_translator(command: str) -> Translator:
 
 
 def translated(texts: Sequence[str], lang: str, translate: Translator) -> tuple[str, ...]:
-    """Translate texts; too few, too many or empty translations are refused, for each must stand for its own text."""
+    """Translate texts; reject missing, extra or empty translations, because each must correspond to one text."""
     found = tuple(translate(texts, lang))
     if len(found) != len(texts):
         raise EvaluationError(

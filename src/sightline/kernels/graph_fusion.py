@@ -1,4 +1,4 @@
-"""Operator fusion: fewer steps for the same graph, because small steps are bound by launching, large ones by memory.
+"""Operator fusion: fewer steps for the same graph; small steps are bound by launch overhead, large ones by memory.
 
 Results stay the same up to rounding.
 """
@@ -14,20 +14,20 @@ from sightline.kernels.products import GraphNode, makes_scores
 
 
 def merged(nodes: Sequence[GraphNode], constants: Mapping[str, Tensor], outputs: Sequence[str]) -> list[GraphNode]:
-    """Merge what can be merged in a graph whose products are `Linear` already."""
+    """Fuse the operators of a graph whose products are already `Linear`."""
     return _with_hiding(_with_joined_products(_with_silu(nodes, constants, outputs)))
 
 
 def _with_silu(nodes: Sequence[GraphNode], constants: Mapping[str, Tensor], outputs: Sequence[str]) -> list[GraphNode]:
-    """Turn x * sigmoid(c * x) between two products into one step, `Silu`: the products are multiplied and divided by c.
+    """Fuse x * sigmoid(c * x) between two products into a `Silu` step, scaling the products by c and 1 / c.
 
-    This is the approximate GELU of CLIP: three steps over the widest activations.
+    This is CLIP's approximate GELU: three steps over the widest activations.
     """
     readers: dict[str, list[GraphNode]] = {}
     for node in nodes:
         for name in node.inputs:
             readers.setdefault(name, []).append(node)
-    changed: dict[str, GraphNode | None] = {}  # by a node's output; None if it is not needed any more
+    changed: dict[str, GraphNode | None] = {}  # by a node's output; None if it is no longer needed
     for node in nodes:
         found = _sigmoid_unit(node, readers, constants)
         if found is None or any(name in outputs for name in (*node.outputs, *(one.outputs[0] for one in found))):
@@ -48,7 +48,7 @@ def _with_silu(nodes: Sequence[GraphNode], constants: Mapping[str, Tensor], outp
 def _sigmoid_unit(
     node: GraphNode, readers: Mapping[str, Sequence[GraphNode]], constants: Mapping[str, Tensor]
 ) -> tuple[GraphNode, GraphNode, GraphNode] | None:
-    """The three nodes of x * sigmoid(c * x), where x is the output of a product and nothing else reads any of them."""
+    """The three nodes of x * sigmoid(c * x), where x is the output of a product and all have a single reader."""
     if node.operator != "Linear":
         return None
     made = node.outputs[0]

@@ -1,7 +1,7 @@
-"""Runs a bundle's graph in torch, on a GPU.
+"""Runs a bundle's graph in torch on a GPU.
 
-The products are done in half precision there, with sums in float32, and all else in float32. Small batches of a shape
-that recurs are captured as a CUDA graph, copies from and to CPU memory included: one launch instead of a hundred.
+Products are computed in half precision with float32 accumulation, everything else in float32. Small batches of a shape
+that recurs are captured as a CUDA graph, including copies from and to CPU memory: one launch instead of a hundred.
 """
 
 import threading
@@ -24,18 +24,18 @@ from sightline.errors import UnknownOperatorError
 from sightline.kernels.operators import ON_PROCESSORS
 from sightline.kernels.program import ExecutionPlan, Program
 
-_SMALL = 64  # items; above that, computing takes longer than launching
+_SMALL = 64  # items; larger batches take longer to compute than to launch
 _SHAPES = 64  # input shapes whose plans are kept
 _ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]  # none that tunes by shape
 _turn = threading.Lock()  # one graph runs at a time: captured graphs share memory
 
 Shapes = tuple[tuple[str, tuple[int, ...], torch.dtype, str], ...]
-"""The name, shape and type of every input, and the kind of device that it lies on."""
+"""The name, shape and type of every input, and its kind of device."""
 Steps = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 
 
 class TorchGraph:
-    """A graph under torch, on the device of its program. Safe to use from several threads."""
+    """A graph in torch, on the device of its program. Thread-safe."""
 
     def __init__(self, program: Program) -> None:
         self.outputs = program.outputs
@@ -46,7 +46,7 @@ class TorchGraph:
 
     @classmethod
     def open(cls, path: Path, device: str) -> "TorchGraph":
-        """Open an ONNX file, and run it once, so that an unsupported graph fails here."""
+        """Open an ONNX file and run it once, so that an unsupported graph fails here."""
         chosen = torch.device(device)
         try:
             opened = cls(Program.read(path, chosen, torch.float16 if chosen.type == "cuda" else torch.float32))
@@ -58,7 +58,7 @@ class TorchGraph:
         return opened
 
     def run(self, inputs: Arrays) -> Arrays:
-        """Run the graph. Numbers are sent as they are: states in float16 become float32 on the device."""
+        """Run the graph. Arrays are sent in their own type: float16 states become float32 on the device."""
         given = {name: _tensor(array) for name, array in inputs.items()}
         if self._pool is not None and not _are_few(given):
             given = {name: values.pin_memory() for name, values in given.items()}  # before the lock is taken
@@ -66,7 +66,7 @@ class TorchGraph:
 
     @torch.inference_mode()
     def compute(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run the graph on tensors of any device; the outputs are in CPU memory."""
+        """Run the graph on tensors of any device; returns outputs in CPU memory."""
         with _turn:
             shapes = tuple((name, tuple(of.shape), of.dtype, of.device.type) for name, of in sorted(inputs.items()))
             planned = self._plans.pop(shapes, None)
@@ -90,14 +90,14 @@ class TorchGraph:
             return plan.run(self._there(inputs))
 
     def _there(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The inputs on the device, converted there to the types that the graph reads."""
+        """The inputs on the device, converted there to the graph's input types."""
         sent = {name: values.to(self.device, non_blocking=True) for name, values in inputs.items()}
         return {name: values.to(self.program.inputs[name].dtype) for name, values in sent.items()}
 
 
 @dataclass(slots=True)
 class _Planned:
-    """The plan for inputs of certain shapes; captured the second time they occur."""
+    """The plan for inputs of certain shapes; captured when they occur a second time."""
 
     plan: ExecutionPlan
     captured: "Captured | None" = None
@@ -105,7 +105,7 @@ class _Planned:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """Steps as a CUDA graph, which always reads and writes the same memory: CPU memory, if inputs come from there.
+    """Steps captured as a CUDA graph with fixed input and output memory: CPU memory, if the inputs are there.
 
     Copying the inputs and outputs is part of the graph.
     """
@@ -117,7 +117,7 @@ class Captured:
 
     @classmethod
     def of(cls, steps: Steps, inputs: Mapping[str, Tensor], device: torch.device, pool: Any) -> "Captured":
-        """Capture steps that have run before. Graphs of one pool share memory for intermediate values."""
+        """Capture steps that have run before. Graphs of one pool share the memory of intermediate values."""
         fixed = {
             name: torch.empty_like(values, pin_memory=values.device.type == "cpu").copy_(values)
             for name, values in inputs.items()
@@ -125,7 +125,7 @@ class Captured:
         graph, aside = torch.cuda.CUDAGraph(), _stream(device)
         aside.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(aside):
-            found = steps(fixed)  # libraries set up per thread and stream, which cannot be captured
+            found = steps(fixed)  # initialises libraries for this thread and stream, which cannot be captured
         fetched = {name: torch.empty(of.shape, dtype=of.dtype, pin_memory=True) for name, of in found.items()}
         with CAPTURING, torch.cuda.graph(graph, pool, aside, capture_error_mode="thread_local"):
             for name, values in steps(fixed).items():
@@ -143,7 +143,7 @@ class Captured:
 
 @cache
 def _stream(device: torch.device) -> torch.cuda.Stream:
-    """The stream on which graphs are captured; one for all, since each has a workspace for its products."""
+    """The stream for capturing graphs; shared by all, because every stream has its own workspace for products."""
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 

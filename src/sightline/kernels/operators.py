@@ -1,7 +1,7 @@
 """The operators of a bundle's graphs in torch: one function per operator, by its ONNX name.
 
-A function gets the operator's attributes and its inputs, None for one that is left out. Inputs that it reads on the
-host, such as a shape, are named when it is registered. Normalisations, reductions and softmax work in float32.
+A function gets the operator's attributes and its inputs, None for an omitted one. Inputs that it reads on the host,
+such as a shape, are declared at registration. Normalisations, reductions and softmax work in float32.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ class Operator:
     host: tuple[int, ...] = ()
 
     def reads_on_host(self, place: int) -> bool:
-        """Whether the input at this place decides shapes, and has to be known before the graph runs."""
+        """Whether the input at this index determines shapes, and must be known before the graph runs."""
         return place in self.host or -1 in self.host
 
 
@@ -76,7 +76,7 @@ OPERATORS |= {name: _without_attributes(function) for name, function in _PLAIN.i
 
 @operator("Linear")
 def linear(attributes: Attributes, values: Tensor) -> Outputs:
-    """Multiply by a constant matrix, in its type: see `products`; with `sizes`, by several that are one: `merging`."""
+    """Multiply by a constant matrix in its dtype (see `products`), or with `sizes` by several (see `graph_fusion`)."""
     weight: Tensor = attributes["weight"]
     made = F.linear(values.to(weight.dtype), weight, attributes["bias"])
     return torch.split(made, attributes["sizes"], -1) if "sizes" in attributes else made
@@ -84,13 +84,13 @@ def linear(attributes: Attributes, values: Tensor) -> Outputs:
 
 @operator("MatMul")
 def matmul(attributes: Attributes, one: Tensor, other: Tensor) -> Tensor:
-    """Multiply two computed values, in float32: few such products are large, and some compare distances."""
+    """Multiply two computed values in float32: few such products are large, and some compute distances."""
     return one.float() @ other.float()
 
 
 @operator("Attention")
 def attention(attributes: Attributes, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Attend, [batch, heads, n, width] each, where the mask is true, or with its numbers added."""
+    """Compute attention, [batch, heads, n, width] each, with a boolean or an additive mask."""
     if query.ndim != 4 or attributes.get("softcap") or attributes.get("is_causal"):
         raise refuse("Attention", "is used in an unsupported way")
     if mask is not None and mask.dtype != torch.bool:
@@ -100,9 +100,9 @@ def attention(attributes: Attributes, query: Tensor, key: Tensor, value: Tensor,
 
 @operator("Hiding")
 def hiding(attributes: Attributes, mask: Tensor, query: Tensor) -> Tensor:
-    """The additive mask of a boolean one, in the type of the queries; other masks stay as they are.
+    """Convert a boolean mask to an additive one in the queries' dtype; leave other masks unchanged.
 
-    Rows are aligned for attention on a GPU, which would otherwise copy the mask each time.
+    Rows are aligned for attention on a GPU, which would otherwise copy the mask at every call.
     """
     if mask.dtype != torch.bool:
         return mask
@@ -170,7 +170,7 @@ def clip(attributes: Attributes, values: Tensor, least: Tensor | None = None, mo
 
 @operator("Where")
 def where(attributes: Attributes, condition: Tensor, one: Tensor, other: Tensor) -> Tensor:
-    """Select element by element, in float32: masked values may be the lowest number there is."""
+    """Select element by element, in float32: masked values may be the lowest float32 number."""
     if one.is_floating_point():
         one, other = one.float(), other.float()
     return torch.where(condition, one, other)
@@ -194,7 +194,7 @@ def dequantize(attributes: Attributes, values: Tensor, scale: Tensor, zero: Tens
 
 @operator("QuantizeLinear")
 def quantize(attributes: Attributes, values: Tensor, *scales: Tensor) -> Tensor:
-    """Leave values as they are: products read them unrounded, see `products`."""
+    """Return values unchanged: products read them unrounded, see `products`."""
     return values
 
 

@@ -1,4 +1,4 @@
-"""The operator of a bundle's graphs that looks rows up in a table of whole numbers."""
+"""The embedding lookup in a table of packed integers."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from sightline.kernels.operators import Attributes, operator, refuse
 
 
 def unpacked(packed: Tensor, bits: int) -> Tensor:
-    """Two numbers of four bits in each byte, the lower half first; or one of eight."""
+    """Unpack two 4-bit numbers per byte, the lower half first; or one 8-bit number."""
     if bits == 8:
         return packed
     return torch.stack([packed & 15, packed >> 4], -1).flatten(-2)
@@ -15,7 +15,7 @@ def unpacked(packed: Tensor, bits: int) -> Tensor:
 
 @operator("GatherBlockQuantized")
 def gather_blocks(attributes: Attributes, packed: Tensor, rows: Tensor, scales: Tensor, *zeros: Tensor) -> Tensor:
-    """Take rows of a table as what they stand for; each block of a row has a scale [rows, blocks], and zero is half."""
+    """Look up and dequantise rows of a table; each block of a row has a scale [rows, blocks], zero is mid-range."""
     bits, axes = attributes.get("bits", 4), (attributes.get("gather_axis", 0), attributes.get("quantize_axis", 1))
     if zeros or packed.dtype != torch.uint8 or packed.ndim != 2 or axes != (0, 1) or bits not in (4, 8):
         raise refuse("GatherBlockQuantized", f"has zeros, {bits} bits, or other axes than rows and columns")

@@ -1,4 +1,4 @@
-"""Matches pairs of a test set on a GPU; every item is copied there once, however many pairs it is in."""
+"""Matching pairs of a test set on a GPU; every item is copied there once, no matter how many pairs it is in."""
 
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ _SHARE = 0.5  # share of the free memory that states may take
 
 
 class RaggedStates(Protocol):
-    """The states of many items end to end: item i is `rows[starts[i] : starts[i] + lengths[i]]`."""
+    """The concatenated states of many items: item i is `rows[starts[i] : starts[i] + lengths[i]]`."""
 
     @property
     def rows(self) -> npt.NDArray[np.floating[Any]]:
@@ -41,7 +41,7 @@ class DevicePairs:
 
     @staticmethod
     def fit(graph: TorchGraph, texts: RaggedStates, images: RaggedStates) -> bool:
-        """Whether the states fit into the device's memory."""
+        """Whether the states fit in the device's memory."""
         if graph.device.type != "cuda":
             return True
         free, _ = torch.cuda.mem_get_info(graph.device)
@@ -73,7 +73,7 @@ class _DeviceRows:
         self._starts, self._counts = (torch.from_numpy(part).to(device) for part in (items.starts, items.lengths))
 
     def padded(self, items: Int64Array) -> tuple[Tensor, Tensor]:
-        """Stack these items: float32 [items, longest, dim], zero where the mask [items, longest] is false."""
+        """Pad these items to a batch: float32 [items, longest, dim], zero where the mask [items, longest] is false."""
         chosen = torch.from_numpy(items).to(self._rows.device)
         places = torch.arange(int(self._lengths[items].max(initial=1)), device=chosen.device)
         mask = places < self._counts[chosen, None]

@@ -1,4 +1,4 @@
-"""Products with a constant matrix, in all forms that graphs have, as one operator: `Linear`.
+"""Products with a constant matrix, in all forms that graphs contain, as one operator: `Linear`.
 
 Quantised matrices are dequantised once. Activations are not rounded, unlike in ONNX Runtime, so results are closer to
 those of the float model.
@@ -14,7 +14,7 @@ from torch import Tensor
 from sightline.kernels.operators import Attributes, refuse
 from sightline.kernels.packed_operators import unpacked
 
-_SCORES = 64  # columns; a narrower matrix makes scores, which need float32
+_SCORES = 64  # columns; a narrower matrix computes scores, which need float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class GraphNode:
 def with_products(
     nodes: Sequence[GraphNode], constants: Mapping[str, Tensor], outputs: Sequence[str]
 ) -> list[GraphNode]:
-    """Replace every product with a constant matrix, and the addition of a constant after it, by a `Linear`.
+    """Replace every product with a constant matrix, and a following addition of a constant, by a `Linear`.
 
     Its attributes are the weight [columns, rows] and the bias [columns], or None.
     """
@@ -55,7 +55,7 @@ def with_products(
 
 
 def placed(node: GraphNode, device: torch.device, dtype: torch.dtype) -> GraphNode:
-    """The same product with its weights on a device and in a type; float32 for products that make scores."""
+    """The product with its weights on a device and in a dtype; float32 for products that compute scores."""
     weight, bias = node.attributes["weight"], node.attributes["bias"]
     chosen = torch.float32 if makes_scores(node) else dtype
     moved = {"weight": weight.to(device, chosen), "bias": None if bias is None else bias.to(device, chosen)}
@@ -63,12 +63,12 @@ def placed(node: GraphNode, device: torch.device, dtype: torch.dtype) -> GraphNo
 
 
 def makes_scores(node: GraphNode) -> bool:
-    """Whether a product is narrow enough to make scores."""
+    """Whether a product is narrow enough to compute scores."""
     return len(node.attributes["weight"]) < _SCORES
 
 
 def _check_rounding(nodes: Sequence[GraphNode]) -> None:
-    """Refuse quantised activations that anything but a quantised product reads."""
+    """Reject quantised activations that are read by anything but a quantised product."""
     rounded = {node.outputs[0] for node in nodes if node.operator == "QuantizeLinear"}
     for node in nodes:
         reads = rounded.intersection(node.inputs)
@@ -88,7 +88,7 @@ def _product(node: GraphNode, constants: Mapping[str, Tensor]) -> tuple[Tensor, 
 
 
 def _vector(addition: GraphNode, columns: int, constants: Mapping[str, Tensor]) -> Tensor | None:
-    """The constant vector that an addition adds to each row of a product, if it does."""
+    """The constant vector that an addition adds to each row of a product; None if it is something else."""
     found = (constants[name] for name in addition.inputs if name in constants)
     return next((constant for constant in found if constant.shape == (columns,)), None)
 
@@ -106,7 +106,7 @@ def _of_gemm(attributes: Attributes, matrix: Tensor, bias: Tensor | None = None)
 def _of_blocks(
     attributes: Attributes, packed: Tensor, scales: Tensor, zeros: Tensor | None = None, *others: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """A matrix of four- or eight-bit integers with a scale, and perhaps a zero point, per block of a column."""
+    """Dequantise a matrix of 4- or 8-bit integers with a scale, and optionally a zero point, per block of a column."""
     columns, rows, bits = attributes["N"], attributes["K"], attributes["bits"]
     block = attributes["block_size"]
     if bits not in (4, 8) or (others and others[0] is not None):
@@ -131,7 +131,7 @@ def _of_whole_numbers(
     steps_zero: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """A matrix of integers with a scale per column."""
+    """Dequantise a matrix of integers with a scale per column."""
     if steps_zero is not None:
         raise refuse("MatMulIntegerToFloat", "has a matrix with another zero")
     return (matrix.float() * steps).T.contiguous(), bias

@@ -1,6 +1,6 @@
 """A bundle's graph as a torch program: read from its ONNX file, and planned for inputs of given shapes.
 
-What depends only on the shapes of the inputs is computed once per shape, on the CPU; the plan is the rest.
+Whatever depends only on the shapes of the inputs is computed once per shape, on the CPU; the plan is the rest.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from sightline.kernels.products import GraphNode, placed, with_products
 class Step:
     """An operator with its inputs: names of earlier outputs, or constant tensors.
 
-    last: names that no later step reads.
+    last: names that no later step reads, so that their memory can be freed.
     """
 
     node: GraphNode
@@ -54,13 +54,13 @@ class ExecutionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An input of a graph: its type, and its shape with None for an axis of any length."""
+    """An input of a graph: its type, and its shape with None for a dynamic axis."""
 
     dtype: torch.dtype
     shape: tuple[int | None, ...]
 
     def example(self, length: int, device: torch.device) -> Tensor:
-        """Ones, of this length along dynamic axes: a valid word id, and a mask that hides nothing."""
+        """Ones, of this length along dynamic axes: valid as token ids and as a mask without masked positions."""
         return torch.ones([side or length for side in self.shape], dtype=self.dtype, device=device)
 
 
@@ -82,11 +82,11 @@ class Program:
         self._last = _last_reads(self._nodes, self.outputs)
         read = {name for node in self._nodes for name in node.inputs} | set(self.outputs)
         self._constants = {name: value for name, value in constants.items() if name in read}
-        self._there: dict[str, Tensor] = {}  # constants that steps read on the device
+        self._there: dict[str, Tensor] = {}  # constants on the device, for the steps that read them there
 
     @classmethod
     def read(cls, path: Path, device: torch.device, dtype: torch.dtype) -> "Program":
-        """Read an ONNX file; unsupported operators are an error that names them."""
+        """Read an ONNX file; the error for unsupported operators names them."""
         try:
             model = onnx.load(path)
         except Exception as error:  # the library's exceptions have no common base
@@ -94,7 +94,7 @@ class Program:
         return cls(model, device, dtype)
 
     def plan(self, inputs: Mapping[str, Tensor]) -> tuple[ExecutionPlan, dict[str, Tensor]]:
-        """Plan for inputs of these shapes by running the graph on them; also returns the outputs."""
+        """Make a plan for inputs of these shapes by running the graph on them; also returns the outputs."""
         known, values, steps = dict(self._constants), dict(inputs), []
         moved: dict[str, Tensor] = {}
         for node, last in zip(self._nodes, self._last, strict=True):
@@ -114,7 +114,7 @@ class Program:
     def _step(
         self, node: GraphNode, last: tuple[str, ...], known: Mapping[str, Tensor], moved: dict[str, Tensor]
     ) -> Step:
-        """The step of a node. moved: constants of this plan that are on the device already."""
+        """The step of a node. moved: constants of this plan that are already on the device."""
         inputs: list[str | Tensor | None] = []
         for place, name in enumerate(node.inputs):
             on_host = OPERATORS[node.operator].reads_on_host(place)
@@ -141,13 +141,13 @@ def _made(node: GraphNode, inputs: list[Tensor | None]) -> dict[str, Tensor]:
 
 
 def _singles(values: Mapping[str, Tensor], names: tuple[str, ...]) -> dict[str, Tensor]:
-    """The values of these names, in float32 where they are floating."""
+    """The values with these names, floating-point ones in float32."""
     found = {name: values[name] for name in names}
     return {name: value.float() if value.is_floating_point() else value for name, value in found.items()}
 
 
 def _last_reads(nodes: list[GraphNode], outputs: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The names that each node is the last to read."""
+    """For each node, the names that no later node reads."""
     last = {name: number for number, node in enumerate(nodes) for name in node.inputs if name}
     found: list[list[str]] = [[] for _ in nodes]
     for name, number in last.items():

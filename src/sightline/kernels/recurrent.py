@@ -15,7 +15,7 @@ def gru(
     biases: Tensor,
     lengths: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Read values [n, batch, dim] both ways, each up to its own length: [n, 2, batch, hidden] and the last of each.
+    """Run a bidirectional GRU over values [n, batch, dim] of given lengths: [n, 2, batch, hidden] and the last states.
 
     weights: [2, 3 x hidden, dim]; recurrent: [2, 3 x hidden, hidden]; biases: [2, 6 x hidden].
     """
@@ -38,12 +38,12 @@ def gru(
 
 
 def _reordered(values: Tensor, order: Tensor) -> Tensor:
-    """Give every item of a batch [n, batch, dim] its own order [m, batch]."""
+    """Reorder each item of a batch [n, batch, dim] by its own order [m, batch]."""
     return values.gather(0, order[..., None].expand(-1, -1, values.shape[-1]))
 
 
 def _parameters(weights: Tensor, recurrent: Tensor, biases: Tensor) -> list[Tensor]:
-    """Put the gates in torch's order, reset before update; both sides have their own biases."""
+    """Reorder the gates for torch, reset before update; input and recurrent weights have separate biases."""
 
     def swapped(part: Tensor) -> Tensor:
         update, reset, new = part.chunk(3)

@@ -3,10 +3,10 @@
     scan = Scan(vectors, "float16")          vectors [rows, dim] of unit length, an array or a tensor; or "int8"
     scores, rows = scan.search(queries, k)   queries [queries, dim]; arrays [queries, k], best first
 
-One kernel reads every vector once for a batch of queries, and keeps the best score of every group of a few rows. The k
-best rows lie in the k best groups, give or take what rounding does to scores: all rows of somewhat more groups are
-compared exactly, and a limit to the rounding proves that no row of the other groups can be among the k best. Where it
-proves nothing, because a great many vectors are equally near, every row is compared exactly.
+One kernel reads every vector once for a batch of queries, and keeps the best score of every small group of rows. Up to
+rounding, the k best rows lie in the k best groups: all rows of somewhat more groups are compared exactly, and a bound
+on the rounding error proves that no row of another group can be among the k best. If the bound is not sufficient,
+because very many vectors are equally near, every row is compared exactly.
 """
 
 import threading
@@ -30,20 +30,20 @@ Vectors = Tensor | npt.NDArray[np.floating[Any]]
 Allowed = Tensor | npt.NDArray[np.bool_] | Ids
 
 CUTS: dict[Dtype, Cut] = {"float16": Cut(32, 128, 64, 4, 4), "int8": Cut(32, 128, 128, 4, 3)}
-RECORDS = True  # whether a search is one CUDA graph instead of a dozen launches
-BATCHES = 1, 4, 16, 64  # queries that are searched for together; a batch is filled up to one of these
-_ROOM = 8  # spare room, an eighth, for rows added later
-_SENT = 65_536  # rows that go to the device at once
-_HELD = 1 << 24  # exact scores, at most
+RECORDS = True  # whether a search runs as one CUDA graph instead of a dozen launches
+BATCHES = 1, 4, 16, 64  # batch sizes; a batch of queries is padded to one of these
+_ROOM = 8  # spare capacity for rows added later: an eighth
+_SENT = 65_536  # rows copied to the device at once
+_HELD = 1 << 24  # exact scores held at once, at most
 _SPARE = 12  # extra groups, at least
 
 
 class Scan:
-    """Vectors on a device, to which more can be added. Several threads may search at once: they take turns.
+    """Vectors on a device; more can be added. Thread-safe: concurrent searches take turns.
 
-    vectors: [rows, dim], each of unit length; kept in float16. dtype: `int8` scans a copy that is rounded further and
-        has half the bytes, and looks at more rows exactly; what is found is the same. device: `cpu` serves tests.
-    cut: how the scan is cut up, if not as CUTS says; benchmarks/scan.py compares the ways.
+    vectors: [rows, dim], each of unit length; kept in float16. dtype: `int8` scans a copy in int8, with half the bytes,
+        and compares more rows exactly; the results are the same. device: `cpu` is for tests.
+    cut: the tile sizes of the scan, by default those of CUTS; benchmarks/scan.py compares them.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Scan:
         self._copy = Rounded(self._vectors) if dtype == "float16" else in_one_digit(self._vectors)
         self._error = 0.0  # the largest norm of a vector's rounding error
         self._allowed = torch.empty(0, dtype=torch.bool, device=self._device)
-        self._allows: object = self  # the filter that `_allowed` was made of
+        self._allows: object = self  # the filter that `_allowed` was made from
         self._recorded: dict[tuple[int, int], CapturedScan] = {}
         self.append(vectors)
 
@@ -65,7 +65,7 @@ class Scan:
         return self._count
 
     def append(self, vectors: Vectors) -> None:
-        """Add rows after the last."""
+        """Append rows."""
         if vectors.ndim != 2 or vectors.shape[1] != self._vectors.shape[1]:
             raise ModelError(f"vectors {tuple(vectors.shape)} for a scan of {self._vectors.shape[1]} numbers each")
         with self._lock:
@@ -78,8 +78,8 @@ class Scan:
     def search(self, queries: Vectors, k: int, allowed: Allowed | None = None) -> tuple[Float32Array, Ids]:
         """The k highest cosines to each of the queries [queries, dim], and their rows: both [queries, k], best first.
 
-        Of equal cosines, the lower row comes first. Where a query has fewer than k rows to choose from, cosines are
-        -inf and rows -1 at the end. allowed: as in `near`.
+        Ties are ordered by row. If a query has fewer than k rows to choose from, the remaining cosines are -inf and the
+        rows -1. allowed: as in `near`.
         """
         near = self.near(queries, k, allowed)
         return near.best(near.rows, k)
@@ -87,8 +87,8 @@ class Scan:
     def near(self, queries: Vectors, k: int, allowed: Allowed | None = None) -> Near:
         """Every row that may be among the k nearest to each of the queries [queries, dim], with its cosine.
 
-        allowed: bool, for each of the first rows whether it may be found, and those after them may not; or int64, the
-            rows that may, in ascending order: of a few, fewer bytes to send. What is given again must be the same.
+        allowed: bool, whether each of the first rows may be found (rows beyond them may not); or int64, the rows that
+            may be found, in ascending order, which is smaller for a few rows. An object passed again must be unchanged.
         """
         if k < 1 or queries.ndim != 2 or queries.shape[1] != self._vectors.shape[1]:
             raise ModelError(f"the {k} nearest of {self._vectors.shape[1]} numbers for queries {tuple(queries.shape)}")
@@ -102,12 +102,12 @@ class Scan:
             return joined([self._near(asked[at : at + step], k, wanted) for at in range(0, len(asked), step)])
 
     def _near(self, queries: Tensor, k: int, wanted: int) -> Near:
-        """The rows near one batch of queries: as the scan found them or, where nothing proves it, by comparing all."""
+        """The rows near one batch of queries: from the scan or, if that proves insufficient, by comparing all rows."""
         found = self._scanned(queries, wanted)
         width = found.shape[1] // 2
         scores, beyond = found[:, :width].view(np.float32), found[:, -1:].view(np.float32)[:, 0]
         kth = scores[:, min(k, width) - 1]
-        needed = k if k < width and not (scores[:, k] == kth).any() else width  # others may be as near as the k-th
+        needed = k if k < width and not (scores[:, k] == kth).any() else width  # others may tie with the k-th
         scores, rows = scores[:, :needed], found[:, width : width + needed].astype(np.int64)
         rows[scores == -np.inf] = -1
         is_open = (beyond >= kth) & (beyond > -np.inf)
@@ -119,12 +119,12 @@ class Scan:
         return joined(ones)
 
     def _wanted(self, k: int) -> int:
-        """How many groups, and then rows, are looked at exactly for k results: a power of two, or all there are."""
+        """The number of groups, and then rows, to compare exactly for k results: a power of two, or all."""
         wanted = max(4 * k if self._dtype == "int8" else k + k // 4, k + _SPARE)
         return min(1 << (wanted - 1).bit_length(), self._count)
 
     def _scanned(self, queries: Tensor, wanted: int) -> npt.NDArray[np.int32]:
-        """What `_steps` finds, on the processor."""
+        """The result of `_steps`, in CPU memory."""
         if not (RECORDS and self._device.type == "cuda"):
             return self._steps(queries.to(self._device), wanted).cpu().numpy()
         batch = next(batch for batch in BATCHES if batch >= len(queries))
@@ -134,7 +134,7 @@ class Scan:
         return self._recorded[batch, wanted](queries)
 
     def _steps(self, queries: Tensor, wanted: int) -> Tensor:
-        """Scan, and compare the rows of the best groups exactly; gives what `scan_plain.pack_results` tells."""
+        """Scan, and compare the rows of the best groups exactly; returns the result of `scan_plain.pack_results`."""
         kernels, each = self._kernels, self._cut.each
         vectors, allowed = self._vectors[: self._count], self._allowed[: self._count]
         asked, slack = kernels.quantize_queries(queries, self._dtype == "int8", self._error)
@@ -147,7 +147,7 @@ class Scan:
         return found
 
     def _compared(self, query: Tensor, k: int) -> Near:
-        """Every row that is as near to a query [dim] as the k-th best, by comparing all."""
+        """Every row that is at least as near to a query [dim] as the k-th best, by comparing all rows."""
         allowed = self._allowed[: self._count]
         scores = every_score(query.to(self._device), self._vectors[: self._count], allowed)
         kth = torch.topk(scores, min(k, self._count)).values[-1]
@@ -173,7 +173,7 @@ class Scan:
         self._allows = allowed
 
     def _make_room(self, count: int) -> None:
-        """Have room for so many rows; those that are there stay."""
+        """Grow the capacity to `count` rows, keeping the existing ones."""
         if count <= len(self._vectors):
             return
         rows = _with_room(count)
@@ -198,7 +198,7 @@ class Scan:
 
 
 def bytes_of(rows: int, dim: int, dtype: Dtype = "float16") -> int:
-    """Memory that a scan of so many vectors takes on a device, with room for later ones."""
+    """The device memory of a scan over this many vectors, including spare capacity."""
     return (2 * dim if dtype == "float16" else 3 * dim + 4) * _with_room(rows)
 
 
@@ -207,7 +207,7 @@ def _with_room(rows: int) -> int:
 
 
 def _kernels(device: torch.device) -> ModuleType:
-    """Where the steps of a scan are: on a GPU in Triton, elsewhere in plain torch."""
+    """The implementation of a scan's steps: Triton on a GPU, otherwise plain torch."""
     if device.type != "cuda":
         return scan_plain
     from sightline.kernels import scan_fused

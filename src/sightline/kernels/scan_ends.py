@@ -1,6 +1,6 @@
-"""How a scan begins and ends, as Triton kernels: what `scan_plain` does in a dozen small steps each, in one.
+"""The first and last steps of a scan as Triton kernels: each fuses a dozen small steps of `scan_plain`.
 
-For a few vectors, or a few queries, such steps take longer than the scan itself.
+For few vectors or few queries, the small steps take longer than the scan itself.
 """
 
 import torch
@@ -10,11 +10,11 @@ from torch import Tensor
 
 from sightline.kernels.scan_plain import DIGIT, LONGEST, ROUNDING, Best, Rounded
 
-_AT_ONCE = 1024  # results that one program tells
+_AT_ONCE = 1024  # results written by one program
 
 
 def quantize_queries(queries: Tensor, is_whole: bool, error: float) -> tuple[Rounded, Tensor]:
-    """Queries as they are multiplied, and by how much a cosine may exceed a score: see `scan_plain`."""
+    """Quantise queries, and bound by how much a cosine may exceed a score; see `scan_plain`."""
     batch, dim = queries.shape
     if is_whole:
         values = queries.new_empty(batch, 2, dim, dtype=torch.int8)
@@ -37,7 +37,7 @@ def quantize_queries(queries: Tensor, is_whole: bool, error: float) -> tuple[Rou
 
 
 def pack_results(best: Best, groups: Best, slack: Tensor, each: int, are_all: tuple[bool, bool]) -> Tensor:
-    """All that was found in one tensor of 32 bits a number: as `scan_plain.pack_results` has it."""
+    """Pack all results into one tensor of 32-bit numbers, as `scan_plain.pack_results` does."""
     (batch, count), chosen = best.values.shape, groups.values.shape[1]
     found = torch.empty(batch, 2 * count + 1, dtype=torch.int32, device=slack.device)
     tile = min(_AT_ONCE, triton.next_power_of_2(max(count, chosen)))
@@ -72,7 +72,7 @@ def _quantize_queries(  # type: ignore[no-untyped-def]
     longest: tl.constexpr,
     is_whole: tl.constexpr,
 ):
-    """Round one query. Which of two equally near numbers is taken does not matter: the slack is that of the one."""
+    """Round one query. Ties may round either way: the slack is computed from the rounded value."""
     query = tl.program_id(0)
     number = tl.arange(0, tile)
     is_number = number < dim
@@ -111,7 +111,7 @@ def _pack_results(  # type: ignore[no-untyped-def]
     has_all_groups: tl.constexpr,
     has_all_rows: tl.constexpr,
 ):
-    """Tell some of the results of one query, and the first program of it also what no other row exceeds.
+    """Write some of the results of one query; its first program also writes the bound on all other rows.
 
     Scores and rows are written to the same memory, each in its own type.
     """

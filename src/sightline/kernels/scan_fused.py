@@ -1,6 +1,6 @@
-"""The steps of a scan as Triton kernels: what `scan_plain` computes, at the pace at which vectors are read.
+"""The steps of a scan as Triton kernels: the computations of `scan_plain`, at memory bandwidth.
 
-The scores of single rows are never written: a tile of them lives in registers, where the best of each group is found.
+The scores of single rows are never written: a tile of them stays in registers, where the best of each group is found.
 """
 
 import torch
@@ -12,8 +12,8 @@ from sightline.kernels.scan_ends import pack_results as pack_results
 from sightline.kernels.scan_ends import quantize_queries as quantize_queries
 from sightline.kernels.scan_plain import DIGIT, Cut, Rounded
 
-_LEAST = 16  # queries or numbers in a tile that tensor cores multiply
-_SUMS = 4096  # that `exact_scores` keeps at once: more would not stay in registers
+_LEAST = 16  # minimal tile size of tensor cores, in queries or numbers
+_SUMS = 4096  # sums that `exact_scores` keeps at once: more would not fit in registers
 
 
 def group_scores(queries: Rounded, vectors: Rounded, allowed: Tensor, cut: Cut) -> Tensor:
@@ -48,7 +48,7 @@ def group_scores(queries: Rounded, vectors: Rounded, allowed: Tensor, cut: Cut) 
 
 
 def exact_scores(queries: Tensor, vectors: Tensor, allowed: Tensor, groups: Tensor, each: int) -> Tensor:
-    """The cosines of every row of some groups, as exact as float32 can be: [queries, n, each].
+    """The cosines of every row of some groups, to float32 precision: [queries, n, each].
 
     Arguments are those of `scan_plain.exact_scores`, and contiguous.
     """
@@ -88,10 +88,10 @@ def _group_scores(  # type: ignore[no-untyped-def]
     digit: tl.constexpr,
     is_whole: tl.constexpr,
 ):
-    """Score `row_tile` rows. Past the last row, the last is read again: the best of its group stays the same.
+    """Score `row_tile` rows. Past the end, the last row is read again, which does not change the best of its group.
 
-    Whole numbers are multiplied and summed as such, with each digit of the queries on its own: no number of a row is
-    ever turned into another kind.
+    Integers are multiplied and summed as integers, with each digit of the queries separately: the numbers of a row are
+    never converted.
     """
     row = tl.program_id(0) * row_tile + tl.arange(0, row_tile)
     place = tl.minimum(row, count - 1).to(tl.int64)

@@ -1,4 +1,4 @@
-"""Results of a scan, with ties, so that the caller can decide which of equal scores comes first."""
+"""Results of a scan, including ties, so that the caller can decide how to order equal scores."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,16 +12,16 @@ Ids = npt.NDArray[np.int64]
 
 
 class Near(NamedTuple):
-    """For each query every row that is as near as its k-th best, and perhaps more, best first: [queries, n].
+    """For each query every row at least as near as its k-th best, and possibly more, best first: [queries, n].
 
-    Where a query has fewer, rows are -1 and scores -inf.
+    Padded with rows of -1 and scores of -inf.
     """
 
     rows: Ids
     scores: Float32Array
 
     def best(self, keys: Ids, k: int) -> tuple[Float32Array, Ids]:
-        """The k highest scores and their keys, both [queries, k]; of equal scores, the lower key comes first.
+        """The k highest scores and their keys, both [queries, k]; ties are ordered by key.
 
         keys: [queries, n], the key to return for each row.
         """
@@ -33,7 +33,7 @@ class Near(NamedTuple):
         return best.scores, best.rows
 
     def widened(self, width: int) -> "Near":
-        """The same with so many columns, or as many as there are."""
+        """The same results with `width` columns, or fewer if there are fewer."""
         missing = width - self.rows.shape[1]
         if missing <= 0:
             return self
@@ -42,7 +42,7 @@ class Near(NamedTuple):
 
 
 def joined(parts: Sequence[Near]) -> Near:
-    """The answers for some queries after those for others, all as wide as the widest."""
+    """Concatenate the results of several batches of queries, padded to the widest."""
     if len(parts) == 1:
         return parts[0]
     width = max(part.rows.shape[1] for part in parts)

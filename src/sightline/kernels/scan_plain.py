@@ -1,21 +1,21 @@
-"""The steps of a scan in plain torch: on any device, and what the kernels of `scan_fused` are compared with."""
+"""The steps of a scan in plain torch: for any device, and as the reference for the kernels of `scan_fused`."""
 
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-DIGIT = 254  # what one of a query's first digits is worth in its second
-ROUNDING = 1e-5  # of sums in float32, at most, for vectors of unit length
-LONGEST = 1.01  # vector of unit length, when rounded
-_AT_ONCE = 16_384  # rows that are turned into float32 or float64 at once
+DIGIT = 254  # base of the two-digit numbers of a query
+ROUNDING = 1e-5  # bound on the error of float32 sums, for vectors of unit length
+LONGEST = 1.01  # bound on the norm of a unit vector after rounding
+_AT_ONCE = 16_384  # rows converted to float32 or float64 at once
 
 
 class Cut(NamedTuple):
-    """How a scan is cut up.
+    """The tile sizes of a scan.
 
-    each: rows in a group. rows: in a tile, one group or more. numbers: of each row that are read at once. warps: that
-    share a tile. stages: tiles that are on their way at once.
+    each: rows in a group. rows: rows in a tile, one group or more. numbers: numbers of each row that are read at once.
+    warps: warps per tile. stages: tiles in flight at once.
     """
 
     each: int
@@ -26,9 +26,9 @@ class Cut(NamedTuple):
 
 
 class Rounded(NamedTuple):
-    """Vectors as they are multiplied: float16 [n, dim], or whole numbers with what one of them is worth [n].
+    """Vectors in the type of the multiplication: float16 [n, dim], or integers with a scale [n].
 
-    Those of a collection are int8 [n, dim]; those of queries have two digits, int8 [n, 2, dim].
+    Vectors of a collection are int8 [n, dim]; those of queries have two digits, int8 [n, 2, dim].
     """
 
     values: Tensor
@@ -42,12 +42,12 @@ class Rounded(NamedTuple):
         return values if self.worth is None else values * self.worth[:, None]
 
     def between(self, start: int, end: int) -> "Rounded":
-        """Some of them."""
+        """The vectors from `start` to `end`."""
         return Rounded(self.values[start:end], None if self.worth is None else self.worth[start:end])
 
 
 class Best(Protocol):
-    """What `topk` gives: [queries, n] each."""
+    """The result of `topk`: [queries, n] each."""
 
     @property
     def values(self) -> Tensor:
@@ -56,18 +56,18 @@ class Best(Protocol):
 
     @property
     def indices(self) -> Tensor:
-        """Where they stand."""
+        """Their indices."""
         ...
 
 
 def in_one_digit(vectors: Tensor) -> Rounded:
-    """Vectors [n, dim] as whole numbers from -127 to 127, for a collection."""
+    """Quantise vectors [n, dim] to integers from -127 to 127, for a collection."""
     worth = vectors.float().abs().amax(dim=1).clamp(min=1e-30) / 127
     return Rounded((vectors.float() / worth[:, None]).round().to(torch.int8), worth)
 
 
 def in_two_digits(vectors: Tensor) -> Rounded:
-    """Vectors [n, dim] as whole numbers of two digits, each from -127 to 127, for queries."""
+    """Quantise vectors [n, dim] to two-digit integers, each digit from -127 to 127, for queries."""
     worth = vectors.abs().amax(dim=1).clamp(min=1e-30) / (127 * DIGIT)
     whole = (vectors / worth[:, None]).round()
     first = (whole / DIGIT).round()
@@ -75,9 +75,9 @@ def in_two_digits(vectors: Tensor) -> Rounded:
 
 
 def quantize_queries(queries: Tensor, is_whole: bool, error: float) -> tuple[Rounded, Tensor]:
-    """Queries [n, dim] as they are multiplied, and by how much a cosine may exceed the score of what is rounded [n].
+    """Quantise queries [n, dim], and bound by how much a cosine may exceed the score of the quantised vectors [n].
 
-    error: the length of the longest difference between a vector and its copy. The bound is that of Cauchy and Schwarz.
+    error: the largest norm of the difference between a vector and its copy. The bound is by Cauchy-Schwarz.
     """
     asked = in_two_digits(queries) if is_whole else Rounded(queries.half())
     lost, length = (torch.linalg.vector_norm(part, dim=1) for part in (queries - asked.restored(), queries))
@@ -85,10 +85,10 @@ def quantize_queries(queries: Tensor, is_whole: bool, error: float) -> tuple[Rou
 
 
 def pack_results(best: Best, groups: Best, slack: Tensor, each: int, are_all: tuple[bool, bool]) -> Tensor:
-    """All that was found in one tensor of 32 bits a number, so that it is fetched at once.
+    """Pack all results into one tensor of 32-bit numbers, so that one copy fetches them.
 
-    It is int32 [queries, 2 n + 1]: the n best cosines, best first, their rows, and what no other row exceeds.
-    best: the n best of all rows of some groups, one group after the other. groups: the best of them, in no order.
+    It is int32 [queries, 2 n + 1]: the n best cosines, best first, their rows, and an upper bound for all other rows.
+    best: the n best of all rows of some groups, one group after the other. groups: the best groups, unordered.
     are_all: whether there are no other groups, and no other rows in these.
     """
     rows = groups.indices.gather(1, best.indices // each) * each + best.indices % each
@@ -101,7 +101,7 @@ def pack_results(best: Best, groups: Best, slack: Tensor, each: int, are_all: tu
 def group_scores(queries: Rounded, vectors: Rounded, allowed: Tensor, cut: Cut) -> Tensor:
     """The best score of every group of rows for each of the queries: float32 [queries, groups].
 
-    allowed: bool [rows]; a group without any such row scores -inf.
+    allowed: bool [rows]; a group without an allowed row scores -inf.
     """
     count, each, asked = len(allowed), cut.each, queries.restored()
     scores = asked.new_full((len(asked), -(-count // each) * each), float("-inf"))
@@ -113,10 +113,10 @@ def group_scores(queries: Rounded, vectors: Rounded, allowed: Tensor, cut: Cut) 
 
 
 def exact_scores(queries: Tensor, vectors: Tensor, allowed: Tensor, groups: Tensor, each: int) -> Tensor:
-    """The cosines of every row of some groups, as exact as float32 can be: [queries, n, each].
+    """The cosines of every row of some groups, to float32 precision: [queries, n, each].
 
     queries: float32 [queries, dim]. vectors: float16 [rows, dim]. allowed: bool [rows]; other rows score -inf.
-    groups: [queries, n], a query's own.
+    groups: [queries, n], for each query.
     """
     rows = groups[:, :, None] * each + torch.arange(each, device=groups.device)
     there = rows.clamp(max=len(vectors) - 1)
@@ -133,6 +133,6 @@ def every_score(query: Tensor, vectors: Tensor, allowed: Tensor) -> Tensor:
 def cosines_of(vectors: Tensor, query: Tensor) -> Tensor:
     """The cosines [...] of float16 vectors [..., dim] to a query [dim], summed in float64 and rounded to float32.
 
-    That is how a store computes them on the processor: each is the same number wherever its vector stands.
+    A store computes them the same way on the CPU: the result does not depend on the position of a vector.
     """
     return (vectors.double() * query.double()).sum(dim=-1).float()

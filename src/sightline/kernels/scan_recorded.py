@@ -11,10 +11,10 @@ from sightline.device import CAPTURING
 
 
 class CapturedScan:
-    """Steps for queries of one shape as a CUDA graph, copies from and to CPU memory included.
+    """Steps for queries of one shape as a CUDA graph, including copies from and to CPU memory.
 
-    steps: from queries [batch, dim] on the device to an answer [batch, n] of int32, always with the same tensors.
-    shape: of the queries. Not safe for several threads at once.
+    steps: maps queries [batch, dim] on the device to an answer [batch, n] of int32, always using the same tensors.
+    shape: of the queries. Not thread-safe.
     """
 
     def __init__(self, steps: Callable[[Tensor], Tensor], shape: tuple[int, int], device: torch.device) -> None:
@@ -27,7 +27,7 @@ class CapturedScan:
             self._answer.copy_(steps(self._queries.to(device, non_blocking=True)), non_blocking=True)
 
     def __call__(self, queries: Tensor) -> npt.NDArray[np.int32]:
-        """The results of queries [n, dim], at most a batch of them."""
+        """The results of queries [n, dim], at most one batch."""
         self._queries[: len(queries)].copy_(queries)
         self._graph.replay()
         torch.cuda.current_stream().synchronize()

@@ -48,7 +48,7 @@ def concat(attributes: Attributes, *parts: Tensor) -> Tensor:
 
 @operator("Split", host=(1,))
 def split(attributes: Attributes, values: Tensor, sizes: Tensor | None = None) -> tuple[Tensor, ...]:
-    """Split along an axis: into given sizes, or into about equal parts."""
+    """Split along an axis: into given sizes, or into nearly equal parts."""
     axis = attributes.get("axis", 0)
     each = -(-values.shape[axis] // attributes["num_outputs"]) if sizes is None else sizes.tolist()
     return torch.split(values, each, axis)
@@ -76,7 +76,7 @@ def slice_(
 
 @operator("Unsqueeze", host=(1,))
 def unsqueeze(attributes: Attributes, values: Tensor, axes: Tensor) -> Tensor:
-    """Add axes of length one, numbered as in the result."""
+    """Insert axes of length one, numbered as in the result."""
     places = axes.flatten().tolist()
     for place in sorted(place % (values.ndim + len(places)) for place in places):
         values = values.unsqueeze(place)
@@ -85,5 +85,5 @@ def unsqueeze(attributes: Attributes, values: Tensor, axes: Tensor) -> Tensor:
 
 @operator("Squeeze", host=(1,))
 def squeeze(attributes: Attributes, values: Tensor, axes: Tensor | None = None) -> Tensor:
-    """Drop axes of length one: these, or all."""
+    """Remove axes of length one: the given ones, or all."""
     return values.squeeze() if axes is None else values.squeeze(tuple(axes.flatten().tolist()))

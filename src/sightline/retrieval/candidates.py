@@ -15,13 +15,13 @@ from sightline.errors import EvaluationError
 class Candidates:
     """The best items of one query [n] or of many [queries, n], best first.
 
-    Scores of different stages cannot be compared: items scored by a later stage come before all others.
+    Scores of different stages are not comparable: items scored by a later stage come before all others.
 
-    scores: by the stage that judged the item last. stages: [n], the name of that stage, by place.
-    fit: the same without what `beside` adds, which later stages cannot read.
+    scores: by the last stage that scored the item. stages: [n], the name of that stage, by rank.
+    fit: the scores without the part from `beside`, which later stages cannot read.
     embed: the cosine with the part of the query that later stages read.
-    beside: what the rest of a query of text and image adds to that cosine.
-    penalty: 0 or more: how much, in cosines, an item shows of what is not wanted.
+    beside: what the other part of a query of text and image adds to that cosine.
+    penalty: 0 or more: how much, in cosine, an item shows of what is not wanted.
     folded: by id, the ids of items that show the same image.
     """
 
@@ -36,19 +36,19 @@ class Candidates:
 
     @staticmethod
     def of(ids: Int64Array, cosines: FloatArray, stage: str = "embed") -> "Candidates":
-        """What the first stage found, with its scores."""
+        """The candidates of the first stage, with its scores."""
         scores = cosines.astype(np.float64)
         none = np.broadcast_to(np.zeros(()), scores.shape)
         return Candidates(ids, scores, scores, (stage,) * ids.shape[-1], scores, none, none)
 
     def __len__(self) -> int:
-        """How many there are of each query."""
+        """The number of candidates per query."""
         return int(self.ids.shape[-1])
 
     def reranked(self, judged: FloatArray, stage: str, cosine_value: float = 0.0) -> "Candidates":
-        """Put the first k in the order of a stage's scores [..., k], highest first, and keep the rest behind them.
+        """Sort the first k by a stage's scores [..., k], highest first, and keep the rest behind them.
 
-        cosine_value: how many points of the stage's scores weigh as much as one of cosine.
+        cosine_value: how many points of the stage's scores are worth 1.0 of cosine.
         """
         k = judged.shape[-1]
         if judged.shape != self.ids[..., :k].shape:
@@ -61,12 +61,12 @@ class Candidates:
         return replace(self, fit=fit, scores=scores, stages=stages)._mapped(lambda values: _head(values, order))
 
     def taken(self, places: Int64Array) -> "Candidates":
-        """Those at some places, in that order."""
+        """The candidates at these positions, in that order."""
         kept = replace(self, stages=tuple(self.stages[place] for place in places))
         return kept._mapped(lambda values: values[..., places])
 
     def first(self, n: int) -> "Candidates":
-        """The first n, or all where there are fewer."""
+        """The first n candidates, or all if there are fewer."""
         return self if n >= len(self) else self.taken(np.arange(n))
 
     def _mapped(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> "Candidates":
@@ -76,8 +76,8 @@ class Candidates:
 
 
 def _head(values: npt.NDArray[Any], order: Int64Array) -> npt.NDArray[Any]:
-    """Reorder the first places of each list."""
+    """Reorder the first positions of each list."""
     k = order.shape[-1]
-    if values.ndim == 1:  # several times as quick
+    if values.ndim == 1:  # several times faster
         return np.concatenate([values[order], values[k:]])
     return np.concatenate([np.take_along_axis(values[..., :k], order, axis=-1), values[..., k:]], axis=-1)

@@ -1,6 +1,6 @@
-"""A search: embeddings rank everything, late interaction some of the best, the matcher the very best.
+"""The search cascade: embeddings rank everything, late interaction and then the matcher rescore the best.
 
-Later stages see nothing of an item but what is stored of it, so that no image is opened.
+Later stages read only what is stored of an item, so that no image is opened.
 """
 
 import time
@@ -25,16 +25,16 @@ from sightline.retrieval.stages import Plan, Score, Stage, resolve
 from sightline.stores.base import Store
 
 _AT_ONCE = 128
-_PROBE = 6  # items that a stage judges to be measured, where it never was before
-_LOGITS_PER_COSINE = 20.0  # where no calibration says what a cosine is worth to the matcher
+_PROBE = 6  # items that a stage scores to measure its cost for the first time
+_LOGITS_PER_COSINE = 20.0  # default without a calibration
 _PART = {"late": "interact", "match": "match"}
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Candidates, best first, how relevant each is, if that is known, and the milliseconds of each part of the work.
+    """Candidates, best first, the relevance of each, if known, and the milliseconds of each part of the work.
 
-    line: the relevance from which a candidate counts as a match; None where relevance is unknown, or of the older kind.
+    line: the relevance at which a candidate counts as a match; None if relevance is unknown, or of the older kind.
     """
 
     candidates: Candidates
@@ -45,11 +45,11 @@ class Ranking:
 
     @property
     def best_relevance(self) -> float | None:
-        """The highest relevance of a candidate, if there is one and it is known."""
+        """The highest relevance of a candidate; None if there is no candidate or relevance is unknown."""
         return None if self.relevances is None or not len(self.relevances) else float(self.relevances.max())
 
     def at_least(self, least: float | None) -> "Ranking":
-        """The candidates that are at least so relevant; all for None."""
+        """The candidates with at least this relevance; all for None."""
         places = relevant(self.relevances, least, len(self.candidates))
         relevances = None if self.relevances is None else self.relevances[places]
         return replace(self, candidates=self.candidates.taken(places), relevances=relevances)
@@ -57,7 +57,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """The stages of a model over the items of a store. Several threads may share one."""
+    """The stages of a model over the items of a store. Thread-safe."""
 
     model: Model
     store: Store
@@ -75,7 +75,7 @@ class Cascade:
         blank: Exists | None = None,
         watch: Stopwatch | None = None,
     ) -> Ranking:
-        """Answer a query; for `allowed`, `exists`, `fold` and `blank` see `retrieve`. watch: one that runs already."""
+        """Answer a query; for `allowed`, `exists`, `fold` and `blank` see `retrieve`. watch: a running stopwatch."""
         query, plan = options.query, resolve(options, self.model)
         watch = watch or search_stopwatch(plan.budget_ms, self.clock)
         self._prepare(query, plan)
@@ -108,9 +108,9 @@ class Cascade:
         fold: bool = False,
         blank: Exists | None = None,
     ) -> list[Ranking]:
-        """Answer many texts by the first stage alone, each as `run` would, in less time.
+        """Answer many texts by the first stage alone, with the same results as `run`, but faster.
 
-        Each took as long as all of them together.
+        The reported time of each is that of the whole batch.
         """
         plan = resolve(SearchOptions(k=k, late=0, rerank=0), self.model)
         watch = search_stopwatch(clock=self.clock)
@@ -132,7 +132,7 @@ class Cascade:
     ) -> Ranking:
         """Candidates with their relevance; unknown for a query with an image, for which nothing was fitted.
 
-        A blank image shows nothing, so that its relevance is 0.
+        A blank image shows nothing, so its relevance is 0.
         """
         found, line = None, None
         if plan.relevance is not None:
@@ -146,7 +146,7 @@ class Cascade:
         return Ranking(candidates, found, watch.milliseconds, query.truncated, line)
 
     def _prepare(self, query: Query, plan: Plan) -> None:
-        """Have the model load at once everything that the query will need."""
+        """Let the model start loading everything that the query will need."""
         across = query.text if self.kind == "images" else query.image
         needs = {
             "text": query.text or query.without,
@@ -156,7 +156,7 @@ class Cascade:
         self.model.prepare(*(cast("Graph", graph) for graph, needed in needs.items() if needed))
 
     def _possible(self, plan: Plan, query: EncodedQuery) -> Plan:
-        """The plan without stages that have nothing to read: in the query, or in the store."""
+        """The plan without stages whose input is missing from the query or from the store."""
         if query.across is None:
             return replace(plan, late=0, rerank=0)
         shape = self.store.shape
@@ -170,7 +170,7 @@ class Cascade:
         return list(plan.stages(scores, values))
 
     def _run(self, stage: Stage, candidates: Candidates, watch: Stopwatch, share: float) -> Candidates:
-        """Run a stage on as many candidates as it can score in its share of the time that is left."""
+        """Run a stage on as many candidates as it can score in its share of the remaining time."""
         if stage.name == "match":
             self.model.prepare("match", wait=True)
         k = min(stage.k, len(candidates))
@@ -181,13 +181,13 @@ class Cascade:
         return replace(stage, k=k, score=lambda ids: self._measured(stage, ids)).run(candidates)
 
     def _probe(self, stage: Stage, candidates: Candidates, watch: Stopwatch) -> None:
-        """Learn what a stage costs that was never measured: try one item, and then some more if there is time."""
+        """Measure a stage for the first time: score one item, and then some more if there is time."""
         self._measured(stage, candidates.ids[:1])
         if (self.costs.affordable(stage.name, watch.left()) or 0) >= 2 * _PROBE:
             self._measured(stage, candidates.ids[:_PROBE])
 
     def _measured(self, stage: Stage, ids: Int64Array) -> FloatArray:
-        """Score items, and learn how long that takes."""
+        """Score items, and record the time."""
         began = self.clock()
         scores = stage.score(ids)
         self.costs.note(stage.name, len(ids), self.clock() - began)
@@ -212,7 +212,7 @@ class Cascade:
 
 
 def _cosine_value(plan: Plan) -> float:
-    """How many points of the last stage weigh as much as one of cosine."""
+    """How many points of the last stage are worth 1.0 of cosine."""
     embed, match = plan.calibration.get("embed"), plan.calibration.get("match")
     if embed and match and embed.scale > 0 and match.scale > 0:
         return embed.scale / match.scale

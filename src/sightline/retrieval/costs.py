@@ -1,4 +1,4 @@
-"""The time of a search: a stopwatch for its parts, and what stages cost on this machine, to keep to a time limit."""
+"""The time of a search: a stopwatch for its parts, and the measured cost of stages, to stay within a time limit."""
 
 import threading
 import time
@@ -13,27 +13,27 @@ from sightline.cache import load_cached, save_cached
 from sightline.retrieval.stages import StageName
 
 Timing = tuple[int, float]
-"""How many items a stage judged, and in how many seconds."""
+"""How many items a stage scored, and in how many seconds."""
 
 _FILE = "costs"
-_KEPT = 25  # samples of a stage, the latest
-_FEW = 5  # samples that are saved at once
-_SAVE_SECONDS = 10.0  # between two savings of more
+_KEPT = 25  # latest samples kept per stage
+_FEW = 5  # samples; until a stage has more, each is saved at once
+_SAVE_SECONDS = 10.0  # between two saves after that
 
 
 class Cost(NamedTuple):
-    """Seconds that a stage takes: `fixed`, however few items it judges, and `each` for every one."""
+    """The seconds that a stage takes: `fixed` per call plus `each` per item."""
 
     fixed: float
     each: float
 
     def affordable(self, seconds: float) -> int:
-        """How many items can be judged in so much time."""
+        """How many items can be scored in this time."""
         return max(0, int((seconds - self.fixed) / self.each)) if self.each > 0 else 1_000_000
 
 
 def fit(samples: list[Timing]) -> Cost:
-    """A robust line through the samples, by medians.
+    """Fit a robust line through the samples, by medians.
 
     >>> fit([(1, 0.03), (11, 0.13), (21, 0.23), (20, 9.0)])
     Cost(fixed=0.02, each=0.01)
@@ -52,7 +52,7 @@ def fit(samples: list[Timing]) -> Cost:
 
 
 class Costs:
-    """The costs of one model's stages, remembered from run to run. Several threads may share one."""
+    """The costs of one model's stages, saved between runs. Thread-safe."""
 
     def __init__(self, model: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.model = model
@@ -68,10 +68,10 @@ class Costs:
             return fit(samples) if samples else None
 
     def affordable(self, stage: StageName, seconds: float) -> int | None:
-        """How many items a stage can score in so much time; None if it was never measured.
+        """How many items a stage can score in this time; None if it was never measured.
 
-        If all samples have that size, one more is tried: the cost per item can only be told from the fixed cost by
-        samples of different sizes.
+        If all samples have that size, one more item is tried: only samples of different sizes separate the cost per
+        item from the fixed cost.
         """
         with self._lock:
             samples = self._known().get(stage)
@@ -81,7 +81,7 @@ class Costs:
             return count + 1 if {items for items, _ in samples} == {count} else count
 
     def note(self, stage: StageName, items: int, seconds: float) -> None:
-        """Record that a stage scored so many items in so much time."""
+        """Record that a stage scored this many items in this time."""
         if items < 1:
             return
         with self._lock:
@@ -108,7 +108,7 @@ def _checked(found: object) -> dict[str, list[Timing]]:
         return {}
 
 
-_MARGIN = 0.9  # of the time that is left is planned with
+_MARGIN = 0.9  # fraction of the remaining time that may be planned
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class Stopwatch:
 
     @contextmanager
     def __call__(self, part: str) -> Iterator[None]:
-        """Count the time of a `with` block towards a part."""
+        """Add the time of a `with` block to a part."""
         began = self.clock()
         try:
             yield
@@ -136,11 +136,11 @@ class Stopwatch:
 
     @property
     def milliseconds(self) -> dict[str, float]:
-        """The same in milliseconds."""
+        """The time of each part in milliseconds."""
         return {part: 1000 * spent for part, spent in self.seconds.items()}
 
     def left(self) -> float:
-        """Seconds of the limit that may still be planned with; infinite without a limit."""
+        """Seconds of the limit that may still be planned; infinite without a limit."""
         return float("inf") if self.limit is None else _MARGIN * (self.limit - (self.clock() - self._started))
 
 

@@ -1,8 +1,8 @@
 """Near-duplicates: resized, recompressed or slightly edited copies, shown as one result.
 
-Embeddings alone cannot tell: those of a small image and of its copy saved at half the quality have cosines down to
-0.85, and so have those of two photos of dogs in snow. What is stored for the matcher can, for it keeps its place: patch
-by patch, copies agree with a mean cosine of 0.8 to 0.95, and other images, however alike, hardly with 0.6.
+Embeddings alone do not suffice: a small image and its copy saved at half the quality have cosines down to 0.85, and so
+have two photos of dogs in snow. The states stored for the matcher do, because they are per patch: patch by patch,
+copies agree with a mean cosine of 0.8 to 0.95, and other images, however similar, with hardly 0.6.
 """
 
 from collections.abc import Callable
@@ -17,19 +17,19 @@ from sightline.stores.base import Ids, Store
 
 Duplicates = Literal["fold", "show"]
 IsSame = Callable[[int, Ids], BoolArray]
-"""Tells of one image and some others, by their places, which of the others are the same."""
+"""Given the index of one image and those of some others, returns which of the others are the same."""
 
 ALIKE = 0.75
-"""Mean cosine of patches from which images count as the same, and cosine of embeddings from which that is asked."""
+"""Mean patch cosine at which images count as the same, and embedding cosine at which patches are compared."""
 
 IDENTICAL = 0.95
-"""Cosine of embeddings from which images count as the same where nothing is stored of their patches."""
+"""Embedding cosine at which images count as the same if no patches are stored."""
 
 
 def leaders(embeddings: Float32Array, least: float, is_same: IsSame | None = None) -> Ids:
-    """For each of the images [n, dim], best first, the first image that it is the same as; that may be itself.
+    """For each of the images [n, dim], best first, the first image that it is a copy of, which may be itself.
 
-    least: the cosine from which two may be the same. is_same: looks more closely at such images.
+    least: the cosine at which two images may be the same. is_same: compares such images more closely.
 
     Images are compared with leaders only, not with followers, so that a chain of small changes, such as the frames of a
     film, does not become one image.
@@ -55,7 +55,7 @@ def leaders(embeddings: Float32Array, least: float, is_same: IsSame | None = Non
 
 @dataclass(slots=True)
 class Patches:
-    """Compares images of a store, by their places in `ids`, patch by patch.
+    """Compares images of a store, by their index in `ids`, patch by patch.
 
     kept: the patches of leaders, which are few.
     """
@@ -65,7 +65,7 @@ class Patches:
     kept: dict[int, Float32Array] = field(default_factory=dict)
 
     def is_same(self, one: int, others: Ids) -> BoolArray:
-        """Whether each of the others has the same patches in the same places."""
+        """Whether each of the others has the same patches at the same positions."""
         own = self._read(one)
         return np.array([_agreement(own, self._patches(int(other))) >= ALIKE for other in others], dtype=np.bool_)
 
@@ -83,7 +83,7 @@ class Patches:
 
 
 def _agreement(one: Float32Array, other: Float32Array) -> float:
-    """The mean cosine of patches; summed without threads, which cost more than they save on so little."""
+    """The mean cosine of patches; computed without threads, whose overhead exceeds the gain at this size."""
     return float((one * other).sum()) / max(1, len(one)) if one.shape == other.shape else 0.0
 
 

@@ -1,4 +1,4 @@
-"""Why an image was found: how much each word of a query, or each code of a model, resembles each part of the image."""
+"""Explaining a result: the similarity of each word of a query, or each code of a model, to each part of the image."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -17,9 +17,9 @@ from sightline.retrieval.query import check_readable
 
 @dataclass(frozen=True, slots=True)
 class WordMatch:
-    """A word of a query, its place there, and its cosine with each part of the image [rows, columns].
+    """A word of a query, its position, and its cosine with each part of the image [rows, columns].
 
-    score: the highest cosine, which is what late interaction counts for the word.
+    score: the highest cosine, which is the word's contribution to late interaction.
     """
 
     word: str
@@ -29,14 +29,14 @@ class WordMatch:
     grid: Float32Array
 
     def to_json(self) -> dict[str, Any]:
-        """The word as the server sends it."""
+        """The word as JSON, as sent by the server."""
         place = {"word": self.word, "start": self.start, "end": self.end}
         return {**place, "score": round(self.score, 4), "grid": _rounded(self.grid)}
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The words of a text compared with the parts of an image. box: what the grid covers; see `seen_box`."""
+    """The words of a text compared with the parts of an image. box: the area that the grid covers; see `seen_box`."""
 
     text: str
     image: ImageSource
@@ -44,7 +44,7 @@ class Explanation:
     box: Box
 
     def to_json(self) -> dict[str, Any]:
-        """What `sightline explain --json` writes."""
+        """The JSON of `sightline explain --json`."""
         rows, columns = self.words[0].grid.shape
         return {
             "query": self.text,
@@ -63,7 +63,7 @@ class Explanation:
 def explain_image(text: str, image: ImageSource, model: Model, fragments: FloatArray | None = None) -> Explanation:
     """Compare the words of a text with the parts of an image.
 
-    fragments: the image's, [parts, dim], if they are stored; otherwise the image is encoded.
+    fragments: of the image, [parts, dim], if they are stored; otherwise the image is encoded.
     """
     check_readable(text)
     preprocess = require_pixels(model.preprocess)
@@ -78,8 +78,8 @@ def explain_image(text: str, image: ImageSource, model: Model, fragments: FloatA
 def explain(text: str, encoded: Encoded, model: Model, fragments: FloatArray) -> list[WordMatch]:
     """Compare the words of an encoded text with the fragments of an image [parts, dim].
 
-    Fragments beyond the model's grid belong to no part of the image and are ignored. A word of several tokens has, for
-    each part, the highest cosine of its tokens.
+    Fragments beyond the model's grid belong to no part of the image and are ignored. For a word of several tokens, the
+    cosine with each part is the highest of its tokens.
     """
     if encoded.fragments is None or model.grid is None:
         raise ModelError(f"{model.name} does not tell the parts of an image apart", "Search with another model.")
@@ -98,7 +98,7 @@ def explain(text: str, encoded: Encoded, model: Model, fragments: FloatArray) ->
 
 @runtime_checkable
 class HasCodes(Protocol):
-    """A model that can tell what its codes attend to: a checkpoint under torch.
+    """A model that reports what its codes attend to: a checkpoint in torch.
 
     Codes are learned vectors that enter an encoder together with an item's words or patches (paper 3, section 4.1).
     """
@@ -112,10 +112,10 @@ class HasCodes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CodesExplained:
-    """What each code attends to, as shares of all its attention.
+    """What each code attends to, as fractions of its total attention.
 
-    to_words: [codes, words], of the text's codes; to_parts: [codes, rows, columns], of the image's. The rest, up to 1,
-    goes to other codes and to special tokens. box: see `seen_box`.
+    to_words: [codes, words], for the text's codes; to_parts: [codes, rows, columns], for the image's. The remainder, up
+    to 1, goes to other codes and to special tokens. box: see `seen_box`.
     """
 
     text: str
@@ -126,7 +126,7 @@ class CodesExplained:
     box: Box
 
     def to_json(self) -> dict[str, Any]:
-        """What `sightline explain --codes --json` writes."""
+        """The JSON of `sightline explain --codes --json`."""
         return {
             "query": self.text,
             "picture": self.image.name,
@@ -137,13 +137,13 @@ class CodesExplained:
         }
 
     def __str__(self) -> str:
-        """One line with the share of attention that codes pay to words and to parts of the image."""
+        """One line with the fraction of attention that codes pay to words and to parts of the image."""
         words, parts = (float(shares.sum() / len(shares)) for shares in (self.to_words, self.to_parts))
         return f"{len(self.to_words)} codes, {words:.0%} of their attention to words, {parts:.0%} to parts of the image"
 
 
 def explain_codes(text: str, image: ImageSource, model: Model) -> CodesExplained:
-    """Ask a model what its codes attend to in a text and in an image. A word gets the attention of all its tokens."""
+    """Compute what a model's codes attend to in a text and in an image. A word gets the attention of all its tokens."""
     if not isinstance(model, HasCodes):
         raise ModelError(
             f"{model.name} does not tell what its codes attend to", "Give the checkpoint that it was exported from."
@@ -159,7 +159,7 @@ def explain_codes(text: str, image: ImageSource, model: Model) -> CodesExplained
 
 
 def seen_box(preprocess: Preprocess, width: int, height: int) -> Box:
-    """The box of an image that the model sees: left, top, right and bottom, as shares of its width and height.
+    """The box of an image that the model sees: left, top, right and bottom, relative to its width and height.
 
     If the model crops, the box lies inside the image; if it pads, the image lies inside the box.
 

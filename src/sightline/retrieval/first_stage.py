@@ -1,4 +1,4 @@
-"""The first stage: of all items, those whose embeddings are nearest to the query's."""
+"""The first stage: the items whose embeddings are nearest to the query's."""
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from sightline.retrieval.query import EncodedQuery
 from sightline.stores.base import Neighbors, Store
 
 Exists = Callable[[Sequence[int]], Container[int]]
-"""Given ids, those of items that still exist; an item may be deleted while it is searched for."""
+"""Given ids, returns those of items that still exist; an item may be deleted during a search."""
 
-_SAMPLED = 256  # sampled items, to know what is typical of a collection
+_SAMPLED = 256  # items sampled to estimate what is typical of a collection
 
 MOST = 4_000
-"""Items that are looked at, at least, before there may be too few different ones."""
+"""At least this many items are looked at before a search may return too few distinct ones."""
 
 MORE = 4
-"""Times as many are looked at where the first were not enough."""
+"""Factor by which the number of items looked at grows if they were not enough."""
 
 
 def retrieve(
@@ -36,13 +36,13 @@ def retrieve(
 ) -> Candidates:
     """Find the n best items; with `fold`, the n best of which no two are the same image.
 
-    allowed: only these ids may be found. exists: drops items deleted since indexing. blank: given ids, those of images
-    that show nothing, which come after all others. first: what the store finds for
-    `query`, as many as are looked at first, where that is known.
+    allowed: only these ids may be found. exists: drops items deleted since indexing. blank: given ids, returns those of
+    images that show nothing, which are ranked last. first: the store's results for `query`, as many as are looked at
+    first, if already known.
 
-    What is not wanted takes from an item's cosine as much as it shows more of it than is typical of the collection.
-    That never raises a score: so once the n-th best score reaches the lowest cosine that was looked at, no item
-    further down can be better, and the answer is exact.
+    Unwanted content lowers an item's cosine by as much as the item shows more of it than is typical of the collection.
+    It never raises a score: once the n-th best score reaches the lowest cosine that was looked at, no item further down
+    can be better, and the result is exact.
     """
     unwanted = Unwanted.of(query, store, allowed)
     want = wanted(n, fold or unwanted is not None)
@@ -70,9 +70,9 @@ def retrieve_together(
     fold: bool = False,
     blank: Exists | None = None,
 ) -> list[Candidates]:
-    """Find for each of many queries what `retrieve` finds, while reading each item once.
+    """Find for each of many queries what `retrieve` finds, reading each item only once.
 
-    Nothing may be unwanted. exists: is called with the items of all queries at once.
+    Queries must not have unwanted content. exists: is called with the items of all queries at once.
     """
     found = store.search(np.stack([query.vector for query in queries]), wanted(n, fold))
     if exists is not None:
@@ -83,7 +83,7 @@ def retrieve_together(
 
 
 def existing(ids: Int64Array, exists: Exists | None) -> BoolArray:
-    """Which of some ids [n] still exist; all of them where nobody can tell."""
+    """Which of these ids [n] still exist; all of them without `exists`."""
     if exists is None:
         return np.ones(len(ids), dtype=np.bool_)
     known = exists(ids.tolist())
@@ -91,7 +91,7 @@ def existing(ids: Int64Array, exists: Exists | None) -> BoolArray:
 
 
 def wanted(n: int, some_may_go: bool) -> int:
-    """How many items are looked at first, to find n."""
+    """The number of items to look at first, to find n."""
     return 2 * n if some_may_go else n
 
 
@@ -103,7 +103,7 @@ def _judged(
     unwanted: "Unwanted | None",
     fold: bool,
 ) -> Candidates:
-    """Score items by their cosines [n] and the rest of the query, sort them, and fold those that look the same."""
+    """Score items by their cosines [n] and the rest of the query, sort them, and fold those showing the same image."""
     embed, beside, penalty = cosines, np.zeros(len(ids)), np.zeros(len(ids))
     embeddings = np.empty((len(ids), 0), dtype=np.float32)
     if fold or unwanted or query.beside is not None:
@@ -121,14 +121,14 @@ def _judged(
 
 @dataclass(frozen=True, slots=True)
 class Unwanted:
-    """What is not wanted, vectors [m, dim], and the cosine [m] with each that half of the collection exceeds."""
+    """Unwanted content, vectors [m, dim], and the collection's median cosine [m] with each."""
 
     vectors: Float32Array
     typical: Float32Array
 
     @staticmethod
     def of(query: EncodedQuery, store: Store, allowed: Int64Array | None) -> "Unwanted | None":
-        """What a query does not want, and what is typical of the items that may be found; None for nothing."""
+        """A query's unwanted content, and what is typical of the items that may be found; None without any."""
         if not len(query.without):
             return None
         ids = np.intersect1d(allowed, store.ids()) if allowed is not None else store.ids()
@@ -139,7 +139,7 @@ class Unwanted:
         return Unwanted(query.without, np.median(cosines, axis=0))
 
     def shown_by(self, embeddings: Float32Array) -> Float64Array:
-        """How much more than typical items [n, dim] show of it, all of it together: [n]."""
+        """How much more of it than is typical the items [n, dim] show, summed: [n]."""
         excess = np.maximum(0, embeddings @ self.vectors.T - self.typical)
         total: Float64Array = excess.sum(axis=1, dtype=np.float64)
         return total

@@ -10,10 +10,10 @@ from sightline.errors import EvaluationError, OptionError
 def fuse(rule: FusionRule, cosines: FloatArray, logits: FloatArray, weight: float) -> Float64Array:
     """Combine the scores [..., candidates] of the top candidates of each query; higher is better.
 
-    ce: the matcher alone. Its logit is returned, not the probability: both rank alike, but sigmoids of confident
-        logits all become 1 and tie.
+    ce: the matcher alone. Returns its logit, not the probability: both give the same order, but sigmoids of confident
+        logits all round to 1 and tie.
     add: ADD(e, c) = weight e + (1 - weight) sigmoid(c), paper 1, equation 3.
-    norm_add: the same after e and sigmoid(c) were each scaled to 0..1 over the candidates of the query, paper 1,
+    norm_add: the same after scaling e and sigmoid(c) each to 0..1 over the candidates of the query, paper 1,
         section 6; a list of equal scores becomes zeros.
     logit_add: c + weight e, the logit plus a weight times the cosine.
 
@@ -34,7 +34,7 @@ def fuse(rule: FusionRule, cosines: FloatArray, logits: FloatArray, weight: floa
 
 
 def check_fusion(rule: str, weight: float) -> None:
-    """Check a rule and its weight before they are needed."""
+    """Validate a rule and its weight early."""
     if rule not in FUSIONS:
         raise OptionError("fusion", f"must be one of {', '.join(FUSIONS)}, not {rule!r}")
     if not np.isfinite(weight):
@@ -44,7 +44,7 @@ def check_fusion(rule: str, weight: float) -> None:
 
 
 def sigmoid(logits: FloatArray) -> Float64Array:
-    """1 / (1 + exp(-x)) without overflow, in float64, where it takes a logit of 37, not 17, to become exactly 1."""
+    """1 / (1 + exp(-x)) without overflow, in float64, where only logits above 37, not 17, round to exactly 1."""
     value: Float64Array = np.exp(-np.logaddexp(0.0, -logits.astype(np.float64)))
     return value
 

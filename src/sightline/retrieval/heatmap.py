@@ -1,7 +1,7 @@
-"""Heat maps: an image once for every word of a query, or every code of a model, bright where that is found.
+"""Heat maps: an image for every word of a query, or every code of a model, bright where the word or code matches.
 
-Some parts resemble every word: half of what all words have in common is subtracted from each. The server's page draws
-the same heat (page/heatmap.js, which says what that gains).
+Some parts resemble every word, so half of what all words have in common is subtracted from each. The server's page
+draws the same heat (page/heatmap.js, which describes the effect).
 """
 
 from collections.abc import Sequence
@@ -19,34 +19,34 @@ from sightline.retrieval.explain import CodesExplained, Explanation, WordMatch
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 
-_COMMON = 0.5  # share of what all words have in common that is subtracted
+_COMMON = 0.5  # fraction of what all words have in common that is subtracted
 _FAINTEST = 0.35  # brightness of the weakest word
-_GREY = 0.8  # share of the image's own colour that is removed: an orange suit must not look warm
+_GREY = 0.8  # fraction of the image's colour that is removed: an orange suit must not look warm
 _AT = (0.0, 0.3, 0.65, 1.0)  # heat, and its red, green, blue and opacity
 _RAMP = np.array([(10, 8, 18, 0.58), (92, 22, 48, 0.52), (232, 88, 30, 0.46), (255, 218, 100, 0.5)])
 _WARM = np.array([232, 88, 30])  # on white
 
 _SIDE = 300  # the longer side of an image
-_NARROWEST = 120  # room for a word below an image
+_NARROWEST = 120  # minimum width for a label below an image
 _GAP = 20
-_LABEL = 40  # below an image
+_LABEL = 40  # height of a label
 _HEADING = 52
 _ACROSS = 5  # images in a row, at most
 _BAND = 24  # height of a row of cells
-_NUMBER = 60  # room for the number behind it
+_NUMBER = 60  # width of the number after a row
 _PAPER, _INK, _PALE = (255, 255, 255), (28, 28, 34), (128, 128, 138)
 
 
 def check_suffix(path: Path) -> None:
-    """Refuse an output file whose suffix names no image format, before the work."""
+    """Reject an output file whose suffix is not an image format, before the work."""
     if path.suffix.lower() not in SUFFIXES:
         raise QueryError(f"{path}: unknown image format", f"End its name with {', '.join(SUFFIXES)}.")
 
 
 def draw(found: Explanation | CodesExplained) -> Image.Image:
-    """Draw an explanation: the image as it is, then with the heat of each word or code, labelled below.
+    """Draw an explanation: the original image, then the image with the heat of each word or code, labelled below.
 
-    Of codes, those of the text follow in a second part: a row of words for each.
+    For codes, a second part shows those of the text: a row of words for each.
     """
     if isinstance(found, Explanation):
         labels = [("", ""), *((word.word, f"{word.score:.2f}") for word in found.words)]
@@ -63,7 +63,7 @@ def draw(found: Explanation | CodesExplained) -> Image.Image:
 
 
 def panels(source: ImageSource, words: Sequence[WordMatch], box: Box) -> list[Image.Image]:
-    """The image as it is, and then with the heat of each word."""
+    """The original image, then the image with the heat of each word."""
     image = open_image(source, at_least=_SIDE)
     larger = _SIDE / max(image.size)
     width, height = (max(1, round(side * larger)) for side in image.size)
@@ -72,11 +72,11 @@ def panels(source: ImageSource, words: Sequence[WordMatch], box: Box) -> list[Im
 
 
 def sheet(title: str, images: Sequence[Image.Image], labels: Sequence[tuple[str, str]]) -> Image.Image:
-    """Images of one size on white paper, in rows, below a title; under each its label, and a number in grey."""
+    """Images of one size on a white background, in rows, below a title; under each its label, and a number in grey."""
     width, height = max(_NARROWEST, images[0].width), images[0].height
     across = min(_ACROSS, len(images))
     down = -(-len(images) // across)
-    across = -(-len(images) // down)  # rows of equal length, as far as possible
+    across = -(-len(images) // down)  # rows of nearly equal length
     sides = (_GAP + across * (width + _GAP), _HEADING + down * (height + _LABEL + _GAP // 2))
     paper, pen = _titled(title, sides)
     for place, (image, (label, number)) in enumerate(zip(images, labels, strict=True)):
@@ -91,9 +91,9 @@ def sheet(title: str, images: Sequence[Image.Image], labels: Sequence[tuple[str,
 
 
 def bands(title: str, heads: Sequence[str], rows: Float32Array, labels: Sequence[tuple[str, str]]) -> Image.Image:
-    """Rows of cells [n, heads] on white paper, warmer for higher numbers, below a title and their heads.
+    """Rows of cells [n, heads] on a white background, warmer for higher numbers, below a title and column heads.
 
-    A row has its label before it, and a number in grey behind it.
+    Each row has its label before it, and a number in grey after it.
     """
     widths = [round(_font(15).getlength(head)) + _GAP for head in heads]
     margin = 2 * _GAP + round(max(_font(15).getlength(label) for label, _ in labels))
@@ -112,7 +112,7 @@ def bands(title: str, heads: Sequence[str], rows: Float32Array, labels: Sequence
 
 
 def heat(words: Sequence[WordMatch], word: WordMatch, box: Box, width: int, height: int) -> Float32Array:
-    """How strongly one of the words is found at each pixel of an image: [height, width], 0 to 1.
+    """The match of one of the words at each pixel of an image: [height, width], 0 to 1.
 
     The median of the word's grid is zero heat; its maximum is the word's full heat, which is less for words that score
     below the best one. Outside the box that the model saw, heat is zero.
@@ -134,7 +134,7 @@ def heat(words: Sequence[WordMatch], word: WordMatch, box: Box, width: int, heig
 
 
 def lit(image: Image.Image, warm: Float32Array) -> Image.Image:
-    """The image dimmed and almost grey, with warm light over it as strong as `warm` [height, width], 0 to 1."""
+    """The image dimmed and almost grey, overlaid with warm colour of strength `warm` [height, width], 0 to 1."""
     grey = Image.blend(image, image.convert("L").convert("RGB"), _GREY)
     colour = np.stack([np.interp(warm, _AT, channel) for channel in _RAMP.T], axis=-1)
     opacity = colour[..., 3:]
@@ -143,7 +143,7 @@ def lit(image: Image.Image, warm: Float32Array) -> Image.Image:
 
 
 def spline_weights(places: Float64Array, count: int) -> Float64Array:
-    """Weights of `count` points at places [n] between them, by Catmull-Rom splines: [n, count]."""
+    """Catmull-Rom interpolation weights of `count` points at positions [n]: [n, count]."""
     whole = np.floor(places).astype(np.int64)
     t = places - whole
     near = 1 + (3 * t**3 - 5 * t**2) / 2, (t + 4 * t**2 - 3 * t**3) / 2
@@ -155,7 +155,7 @@ def spline_weights(places: Float64Array, count: int) -> Float64Array:
 
 
 def _titled(title: str, sides: tuple[int, int]) -> tuple[Image.Image, ImageDraw.ImageDraw]:
-    """White paper with a title, and a pen to draw on it."""
+    """A white image with a title, and a drawing context for it."""
     paper = Image.new("RGB", sides, _PAPER)
     pen = ImageDraw.Draw(paper)
     pen.text((_GAP, _HEADING // 2), _fitting(title, sides[0] - 2 * _GAP, 22), _INK, _font(22), anchor="lm")
@@ -167,7 +167,7 @@ def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 
 def _fitting(text: str, width: float, size: int) -> str:
-    """The text, cut to fit into a width."""
+    """The text, shortened to fit a width."""
     if _font(size).getlength(text) <= width:
         return text
     while text and _font(size).getlength(text + "…") > width:

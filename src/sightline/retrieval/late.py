@@ -1,4 +1,4 @@
-"""Late interaction over a store: the stored fragments of some items, or of every item, against those of a query."""
+"""Late interaction over a store: a query's fragments against the stored fragments of some or all items."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,16 +17,16 @@ from sightline.retrieval.maxsim import patches_with_texts, words_with_images
 from sightline.retrieval.query import EncodedQuery, ItemKind
 from sightline.stores.base import Store
 
-_AT_ONCE = 64  # items; their fragments as float32 stay in a processor's cache
-_WORDS = 12  # of a text, about: late interaction adds up as many cosines
+_AT_ONCE = 64  # items; their float32 fragments fit in the CPU cache
+_WORDS = 12  # typical words of a text, and so cosines in a late interaction score
 
 
 @dataclass(frozen=True, slots=True)
 class LateScorer:
     """Scores items of a store by late interaction with a query.
 
-    across: the part of the query that is of another kind than the items. kind: what the items are.
-    first: how many fragments of either side count, the first ones; None for all.
+    across: the part of the query in the other modality than the items. kind: the modality of the items.
+    first: how many fragments of each side to use, the first ones; None for all.
     """
 
     store: Store
@@ -44,7 +44,7 @@ class LateScorer:
 
     @property
     def cosine_value(self) -> int:
-        """How many points of a score weigh as much as one of cosine: one for each word."""
+        """How many points of a score are worth 1.0 of cosine: one per word."""
         return len(self.vectors) if self.kind == "images" else _WORDS
 
     def scores(self, ids: Int64Array) -> Float32Array:
@@ -67,10 +67,10 @@ def rank_all(
     fold: bool = False,
     blank: Exists | None = None,
 ) -> Candidates:
-    """Find the n best of all items by late interaction, in place of the first stage; for the options see `retrieve`.
+    """Find the n best of all items by late interaction instead of the first stage; for the options see `retrieve`.
 
-    Fragments are read a few items at a time, by as many threads as there are CPUs. However many these are, the answer
-    is the same, and little more is held in memory than a score an item.
+    Fragments are read a few items at a time, by as many threads as there are CPUs. The result does not depend on the
+    number of threads, and memory use is little more than one score per item.
     """
     ids = late.store.ids() if allowed is None else np.intersect1d(allowed, late.store.ids())
     fit, beside, penalty = _judge_all(late, ids, query, Unwanted.of(query, late.store, allowed))
@@ -92,7 +92,7 @@ def rank_all(
 
 
 def _judge_all(late: LateScorer, ids: Int64Array, query: EncodedQuery, unwanted: Unwanted | None) -> Float64Array:
-    """Judge every item, by threads of its own: Ctrl-C, raised in the main thread, ends them after a few items each."""
+    """Score every item, in new threads: Ctrl-C, raised in the main thread, stops each after a few items."""
     pool = ThreadPoolExecutor(usable_cpus(), thread_name_prefix="sightline-late")
     try:
         parts = list(pool.map(lambda few: _judge(late, few, query, unwanted), _few_at_a_time(ids)))
@@ -102,7 +102,7 @@ def _judge_all(late: LateScorer, ids: Int64Array, query: EncodedQuery, unwanted:
 
 
 def _judge(late: LateScorer, ids: Int64Array, query: EncodedQuery, unwanted: Unwanted | None) -> Float64Array:
-    """The fit of some items, what the rest of the query adds, and what they show of the unwanted: [3, n]."""
+    """The fit of some items, the part from the rest of the query, and the penalty for unwanted content: [3, n]."""
     fit = late.scores(ids).astype(np.float64)
     beside, penalty = np.zeros(len(ids)), np.zeros(len(ids))
     if query.beside is not None or unwanted:

@@ -1,6 +1,6 @@
 """Late interaction: the sum, over the words of a text, of the best cosine with a patch of an image (paper 3, eq. 5).
 
-Products and sums are made in float32, even where fragments are stored in float16 or as whole numbers.
+Products and sums are computed in float32, even if fragments are stored in float16 or as integers.
 """
 
 import numpy as np
@@ -9,8 +9,8 @@ from sightline.arrays import Float32Array, Int64Array
 from sightline.errors import ModelError
 from sightline.stores.base import QuantizedRows
 
-# OpenBLAS makes a product of up to so many multiplications in the thread that asks for it. Beyond, its threads wait for
-# one another by spinning: on a busy machine, a product of one millisecond has then taken two hundred.
+# OpenBLAS computes a product of up to this many multiplications in the calling thread. Beyond that, its threads wait
+# for one another by spinning: on a busy machine, a product of one millisecond then took two hundred.
 _TILE = 2**18
 _LEAST = 8  # vectors in a tile
 
@@ -46,7 +46,7 @@ def _products(vectors: Float32Array, rows: QuantizedRows) -> Float32Array:
 
 
 def _starts(lengths: Int64Array) -> Int64Array:
-    """Where each of the consecutive segments of these lengths begins."""
+    """The start of each of the consecutive segments of these lengths."""
     starts: Int64Array = np.cumsum(lengths, dtype=np.int64) - lengths
     return starts
 

@@ -14,22 +14,22 @@ from sightline.retrieval.query import Query, check_readable
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """What to search for, and how. Values that cannot be used are refused when this is made.
+    """What to search for, and how. Invalid values are rejected at construction.
 
-    text, image: what to find, in words, by an image, or both. image_weight: with both, how much the image counts, 0
-        to 1; at either end only one of them does.
-    not_: what results should not show, in words; one or several.
+    text, image: the query, as text, an image, or both. image_weight: with both, the weight of the image, 0 to 1; at 0
+        and 1 only one of them counts.
+    not_: descriptions of what results should not show; one or several.
     where: a filter, such as `taken >= '2023-06-01' and path like 'holiday/%'`; see `catalog.where`.
-    k: how many results. start: leave out the first so many.
-    late: how many of the best candidates are rescored by late interaction; `all` ranks everything by it.
-    late_fragments: how many fragments of either side, the first ones, take part in late interaction; None for all.
-    rerank: how many of the best are then rescored by matching; 0 for none.
+    k: the number of results. start: skip this many results first.
+    late: how many of the top candidates late interaction rescores; `all` ranks everything by it.
+    late_fragments: how many fragments of each side, the first ones, late interaction uses; None for all.
+    rerank: how many of the top candidates matching then rescores; 0 for none.
     fusion, weight: how the matcher's score and the cosine are combined; see `fusion.fuse`.
     min_relevance: hide results below this relevance, 0 to 1.
-    budget_ms: how long the search may take. `late` and `rerank` are then upper limits.
+    budget_ms: the time limit of the search. `late` and `rerank` are then upper limits.
     duplicates: `fold` shows images that look the same as one result, `show` shows all.
 
-    What is left at None is chosen by the model; see `stages.resolve`.
+    For options left at None the model decides; see `stages.resolve`.
     """
 
     text: str | None = None
@@ -82,7 +82,7 @@ class SearchOptions:
 
     @property
     def query(self) -> Query:
-        """What to search for.
+        """The query without its options.
 
         >>> str(SearchOptions("a dog", not_="snow").query)
         'a dog'

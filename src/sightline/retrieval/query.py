@@ -1,4 +1,4 @@
-"""What a search asks for, and the vectors that a model makes of it."""
+"""A query, and its encoding by a model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ ItemKind = Literal["images", "texts"]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A text, an image, or both with the image counting for `image_weight`, from 0 to 1.
+    """A text, an image, or both, where `image_weight`, from 0 to 1, is the weight of the image.
 
     without: texts that describe what a result should not show.
     """
@@ -36,13 +36,13 @@ class Query:
 class EncodedQuery:
     """The vectors of a query.
 
-    vector: [dim], unit length; what the first stage compares every item with.
-    across: the part of the query that is of another kind than the items: the text for images, the image for texts.
-        Only that part can be matched with them. None where there is no such part.
-    beside: [dim], the other part of a query that has both, scaled to its weight compared to `across`; else None.
-    without: [n, dim], unit length; what is not wanted. unwanted: [n], the same in words.
-    truncated: whether the text was longer than the model reads.
-    text: the words of the query; empty without any.
+    vector: [dim], unit length; the first stage compares every item with it.
+    across: the part of the query in the other modality than the items: the text for images, the image for texts.
+        Only that part can be matched with them. None if there is no such part.
+    beside: [dim], the other part of a query that has both, scaled by its weight relative to `across`; otherwise None.
+    without: [n, dim], unit length; the unwanted content. unwanted: [n], the same as text.
+    truncated: whether the text exceeds the model's length limit.
+    text: the text of the query; empty without any.
     """
 
     vector: Float32Array
@@ -55,7 +55,7 @@ class EncodedQuery:
 
 
 def check_readable(words: str) -> None:
-    """Refuse bytes that are not UTF-8, which a shell may pass on."""
+    """Reject bytes that are not UTF-8, which a shell may pass on."""
     try:
         words.encode()
     except UnicodeEncodeError as error:
@@ -64,7 +64,7 @@ def check_readable(words: str) -> None:
 
 
 def encode(query: Query, model: Model, kind: ItemKind) -> EncodedQuery:
-    """Encode a query, for items of a kind."""
+    """Encode a query for items of a modality."""
     words = None if query.text is None else model.encode_texts([query.text])
     picture = None if query.image is None else model.encode_images(to_input(query.image, model.preprocess)[None])
     cut = words is not None and words.truncated is not None and bool(words.truncated[0])
@@ -78,7 +78,7 @@ def encode(query: Query, model: Model, kind: ItemKind) -> EncodedQuery:
 
 
 def encode_together(texts: Sequence[str], model: Model, kind: ItemKind) -> list[EncodedQuery]:
-    """Encode queries of text alone in one batch."""
+    """Encode text-only queries in one batch."""
     words = model.encode_texts(texts)
     without = np.empty((0, words.embedding.shape[1]), dtype=np.float32)
     cut = np.zeros(len(words), dtype=np.bool_) if words.truncated is None else words.truncated
@@ -89,7 +89,7 @@ def encode_together(texts: Sequence[str], model: Model, kind: ItemKind) -> list[
 
 
 def _joined(across: Encoded | None, along: Encoded | None, weight: float) -> tuple[Float32Array, Float32Array | None]:
-    """The vector to search by, and what the part of the items' own kind, with its weight, adds to the other part."""
+    """The search vector, and the weighted contribution of the part in the items' own modality."""
     if across is None or along is None:
         (only,) = [part for part in (across, along) if part is not None]
         return only.embedding[0], None
@@ -97,7 +97,7 @@ def _joined(across: Encoded | None, along: Encoded | None, weight: float) -> tup
 
 
 def _blended(one: Float32Array, other: Float32Array, weight: float) -> Float32Array:
-    """The weighted sum of two unit vectors, of unit length again; where they cancel each other out, the first."""
+    """The normalised weighted sum of two unit vectors; the first if they cancel out."""
     both = (1 - weight) * one + weight * other
     length = np.linalg.norm(both)
     if length < 1e-6:

@@ -1,4 +1,4 @@
-"""How likely each result is: the relevance of its pair with the query or, in older bundles, a share of one answer."""
+"""The relevance of results: of the pair of query and item or, in older bundles, relative to the whole gallery."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,10 +16,10 @@ from sightline.stores.base import Store
 
 
 def relevance(scores: FloatArray, calibration: Calibration, items: int | None = None) -> Float64Array:
-    """The probability that each score's item is what was asked for, out of so many items.
+    """The probability that each score's item is the one that was meant, among this many items.
 
-    Among ten times as many items as the calibration was fitted on, ten times as many that are wrong get as high a
-    score: the odds are a tenth. Without `items`, as many are taken as it was fitted on.
+    Among ten times as many items as the calibration was fitted on, ten times as many wrong ones score as high: the odds
+    are a tenth. `items` defaults to the number that it was fitted on.
 
     >>> fitted = Calibration(scale=1.0, bias=0.0, items=1001)
     >>> [round(float(relevance(np.array([0.0]), fitted, items)[0]), 2) for items in (101, 1001, 10001)]
@@ -34,7 +34,7 @@ def relevance(scores: FloatArray, calibration: Calibration, items: int | None = 
 def pair_relevances(
     query: EncodedQuery, candidates: Candidates, fitted: PairRelevance, words: Words, store: Store
 ) -> Float64Array:
-    """How likely each candidate [n] shows what a text asks for, and nothing of what is not wanted.
+    """The probability that each candidate [n] shows what a text asks for, and nothing unwanted.
 
     It depends on the pair alone: not on other items, other results, filters or stages.
     """
@@ -53,13 +53,13 @@ def gallery_relevances(
     calibrations: Mapping[str, Calibration],
     items: int | None = None,
 ) -> Float64Array | None:
-    """The probability of each result [n], best first, by the stage that judged it last; None without calibrations.
+    """The probability of each result [n], best first, by the last stage that scored it; None without calibrations.
 
-    scores: [n], by that stage. embed: [n], by the first; they stand in where a later stage has no calibration.
-    items: how many there were to choose from.
+    scores: [n], by that stage. embed: [n], by the first stage, used if a later stage has no calibration.
+    items: the number of items in the gallery.
 
-    Stages differ in how sure they are, so that a result might seem more relevant than the one above it: each is given
-    at most the relevance of the one above.
+    Stages differ in their confidence, so a result could appear more relevant than the one above it: each is therefore
+    limited to the relevance of the one above.
     """
     if "embed" not in calibrations:
         return None
@@ -72,7 +72,7 @@ def gallery_relevances(
 
 
 def relevant(chances: Float64Array | None, least: float | None, count: int) -> Int64Array:
-    """The places of results, out of `count`, that are at least so relevant."""
+    """The positions of results, out of `count`, with at least this relevance."""
     if least is None:
         return np.arange(count)
     if chances is None:

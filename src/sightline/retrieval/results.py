@@ -1,4 +1,4 @@
-"""What a search found, ready to be shown or sent."""
+"""Search results, ready to be shown or sent."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ HitStage = Literal["embed", "late", "match"]
 class Hit:
     """One result.
 
-    path: below `root`, the folder or file of texts that was indexed; as text for people, and as filters see it.
+    path: relative to `root`, the indexed folder or file of texts; as displayed, and as used by filters.
     file: the exact path; for a text, that of the file of texts.
-    score: by the stage that judged it last, which `stage` names; only scores of one stage can be compared.
-    relevance: the probability that it is what was asked for; None where the model cannot tell.
-    text, line, key: of a text, what it says, the line it stands on, and the id it was given there.
+    score: by the last stage that scored it, named in `stage`; only scores of one stage are comparable.
+    relevance: the probability that it is what was asked for; None if the model has no relevance.
+    text, line, key: for a text, its content, its line, and its id in the file.
     copies: other files with exactly the same content. folded: files that show the same image, slightly changed.
     width, height: in pixels. taken: when, in ISO 8601.
     """
@@ -45,7 +45,7 @@ class Hit:
         return f"Hit({self.rank}, {(self.text or self.path)!r}, {said}, stage={self.stage!r})"
 
     def to_json(self) -> dict[str, Any]:
-        """What `sightline search --json` writes of it; what is not known or empty is left out."""
+        """The JSON of a hit in `sightline search --json`; unknown and empty fields are omitted."""
         found: dict[str, Any] = {
             "rank": self.rank,
             "id": self.id,
@@ -71,10 +71,10 @@ class Hit:
 class SearchResult:
     """The answer to a query: its hits, best first, and how many milliseconds each part of the work took.
 
-    best_relevance: of the best item there was, also where `min_relevance` left it out; None where it is not known.
-    truncated: whether the words of the query were longer than the model reads.
-    line: the relevance from which a hit is a match. None where the relevance is unknown, or of the older kind: how
-        likely a hit is the only one that was meant.
+    best_relevance: of the best item, even if `min_relevance` excluded it; None if unknown.
+    truncated: whether the query's text exceeds the model's length limit.
+    line: the relevance at which a hit is a match. None if the relevance is unknown, or of the older kind: the
+        probability that a hit is the one that was meant.
     notice: one line about a query that the model cannot read. did_you_mean: the query with misspelt words replaced.
     """
 
@@ -90,7 +90,7 @@ class SearchResult:
 
     @property
     def matches(self) -> tuple[Hit, ...]:
-        """The hits that are likely to show what was asked for; all where nobody can tell."""
+        """The hits that are likely to show what was asked for; all if relevance is unknown."""
         return tuple(hit for hit in self.hits if self._is_match(hit))
 
     @property
@@ -100,7 +100,7 @@ class SearchResult:
 
     @property
     def is_older_kind(self) -> bool:
-        """Whether the relevance is that of an older bundle, which falls with the number of items that fit."""
+        """Whether the relevance is that of an older bundle, which decreases with the number of items that match."""
         return self.line is None and self.best_relevance is not None
 
     def _is_match(self, hit: Hit) -> bool:
@@ -120,11 +120,11 @@ class SearchResult:
         return self.hits[place]
 
     def to_json(self) -> dict[str, Any]:
-        """What `sightline search --json` writes."""
+        """The JSON of `sightline search --json`."""
         return {**self.about(), "hits": [hit.to_json() for hit in self.hits]}
 
     def about(self) -> dict[str, Any]:
-        """All that `to_json` says but the hits."""
+        """Everything in `to_json` except the hits."""
         extra = {
             "image": self.query.image.name if self.query.image else None,
             "not": list(self.query.without),

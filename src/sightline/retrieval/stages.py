@@ -1,4 +1,4 @@
-"""The stages of a search: what a stage does, which of them run, and with which defaults of the model."""
+"""The stages of a search: what a stage does, which stages run, and the model's defaults."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,10 +19,10 @@ Score = Callable[[Int64Array], FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Rescores the first k candidates and puts them in the order of the new scores; the rest stays behind them.
+    """Rescores the first k candidates and sorts them by the new scores; the rest stays behind them.
 
-    fusion: the rule and weight by which the cosine is combined with these scores, if it is.
-    cosine_value: how many points of the scores weigh as much as one of cosine.
+    fusion: the rule and weight that combine the cosine with these scores, if any.
+    cosine_value: how many points of the scores are worth 1.0 of cosine.
 
     >>> import numpy as np
     >>> found = Candidates.of(np.array([7, 8, 9]), np.array([0.9, 0.8, 0.1]))
@@ -49,15 +49,15 @@ class Stage:
 
 
 MOST_RERANK = 100
-"""How many of the best are matched at most, where only the time is limited."""
+"""The most candidates to match if only the time is limited."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How many results, by which stages, combined how, in what time; see `SearchOptions`.
+    """The number of results, the stages, their fusion and the time limit; see `SearchOptions`.
 
-    relevance: how likely an image shows what a text asks for, if the model knows.
-    calibration: how the scores of these stages become probabilities, in older bundles.
+    relevance: the probability that an image shows what a text asks for, if the model has it.
+    calibration: the mapping of these stages' scores to probabilities, in older bundles.
     """
 
     k: int = 10
@@ -72,17 +72,17 @@ class Plan:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What results call the stages: embed, late@200, match@20."""
+        """The names of the stages in results: embed, late@200, match@20."""
         later = (("late", self.late), ("match", self.rerank))
         return ("embed", *(f"{name}@{k}" for name, k in later if k))
 
     @property
     def longest(self) -> int:
-        """How many of the best any later stage rescores; 0 without one."""
+        """The largest number of candidates that a later stage rescores; 0 without one."""
         return max(self.late if self.late != "all" else 0, self.rerank)
 
     def stages(self, scores: Mapping[str, Score], cosine_values: Mapping[str, float] | None = None) -> Iterator[Stage]:
-        """The stages after the first, given what scores candidates in each; see `Stage`."""
+        """The stages after the first, given the scoring function of each; see `Stage`."""
         values = cosine_values or {}
         if self.late and self.late != "all":
             yield Stage("late", self.late, scores["late"], cosine_value=values.get("late", 0.0))
@@ -92,10 +92,10 @@ class Plan:
 
 
 def resolve(options: SearchOptions, model: Model, matcher: Model | None = None) -> Plan:
-    """Fill in the model's defaults, and refuse what the model cannot do.
+    """Fill in the model's defaults, and reject what the model cannot do.
 
-    A search that names neither `late` nor `rerank` runs the stages of the model's defaults, as far as the model is
-    able; one that names `rerank` alone runs no late interaction. matcher: the model that matches, if it is another.
+    A search that sets neither `late` nor `rerank` runs the default stages that the model supports; one that sets only
+    `rerank` runs no late interaction. matcher: the model that matches, if it is another.
     """
     by_fragments = "embed" not in model.abilities and "fragments" in model.abilities
     if not by_fragments:
@@ -121,7 +121,7 @@ def resolve(options: SearchOptions, model: Model, matcher: Model | None = None) 
     check_fusion(fusion, weight)
     if matcher is not None and not rerank:
         raise OptionError("matcher", f"{matcher.name} has nothing to rerank", "Give rerank, or leave out matcher.")
-    fitted = (fusion, weight) == (defaults.fusion, defaults.weight)  # the matcher's calibration is of its own fusion
+    fitted = (fusion, weight) == (defaults.fusion, defaults.weight)  # the calibration is for the matcher's own fusion
     return Plan(
         k=options.k,
         late=late,

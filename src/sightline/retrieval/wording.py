@@ -1,4 +1,4 @@
-"""What a query's words tell before any search: whether the model can read them, and which may be misspelt."""
+"""Checking a query's words before a search: whether the model can read them, and which may be misspelt."""
 
 import re
 import unicodedata
@@ -44,15 +44,15 @@ _NAMES: Mapping[str, str] = {
     "ru": "Russian",
     "zh": "Chinese",
 }
-_LEAST_LETTERS = 4  # of a word that may be misspelt
-_LONG = 6  # letters from which two may be wrong
-_LIKENESS = 0.79  # of a long word and the one that was meant
+_LEAST_LETTERS = 4  # minimum length of a word that may be misspelt
+_LONG = 6  # letters from which a word may have two errors
+_LIKENESS = 0.79  # minimum similarity of a long word and its correction
 _MANY_LANGUAGES = "mul"
 
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """What is odd about the words of a query.
+    """Problems with the words of a query.
 
     notice: one line for a query that the model cannot read.
     did_you_mean: the query with misspelt words replaced.
@@ -69,12 +69,12 @@ def check_wording(
     is_whole: Known = lambda word: True,
     also: Callable[[], Sequence[str]] = lambda: (),
 ) -> Wording:
-    """Look at the words of a query.
+    """Check the words of a query.
 
-    languages: those that the model reads, by their codes.
-    words: those that the model was trained on; where there are none, no word counts as unknown.
-    is_whole: whether the tokenizer has a word as one token, so that the text encoder may know it all the same.
-    also: further words that may be meant, such as those of file names; called only where a word is unknown.
+    languages: the codes of the languages that the model reads.
+    words: those that the model was trained on; if empty, no word counts as unknown.
+    is_whole: whether a word is a single token, so that the text encoder may know it anyway.
+    also: returns further words that may be meant, such as those of file names; called only if a word is unknown.
 
     >>> check_wording("🐶", ["en"]).notice
     'No words to search for: describe what the image shows in English.'
@@ -93,7 +93,7 @@ def check_wording(
 
 
 def corrected(word: str, choices: Mapping[str, int]) -> str | None:
-    """The most likely word behind a misspelt one, if there is one; choices: words by rank, the most frequent first.
+    """The most likely correction of a misspelt word, if there is one; choices: ranks by word, the most frequent first.
 
     >>> corrected("elefant", {"element": 0, "elephant": 1, "infant": 2})
     'elephant'
@@ -130,7 +130,7 @@ _WORD = r"[^\W\d_]+"
 
 
 def _one_edit_away(word: str) -> set[str]:
-    """All that one letter deleted, swapped with the next, replaced or inserted makes of a word."""
+    """All words made by deleting, transposing, replacing or inserting one letter."""
     parts = [(word[:place], word[place:]) for place in range(len(word) + 1)]
     return (
         {left + right[1:] for left, right in parts if right}
@@ -145,7 +145,7 @@ def _script(letter: str) -> str:
 
 
 def _listed(languages: Sequence[str]) -> str:
-    """English names of languages, as far as they are known here; nothing for a model of many."""
+    """English names of known languages; empty for a model of many languages."""
     if _MANY_LANGUAGES in languages:
         return ""
     return ", ".join(_NAMES.get(language, language) for language in languages)

@@ -11,21 +11,20 @@ from sightline.errors import ModelError
 from sightline.training.distributed import to_device
 
 _LUMA = (0.299, 0.587, 0.114)
-_DRAWS = 8  # random numbers per image, whatever is switched on, so that settings do not affect each other
+_DRAWS = 8  # random numbers per image, whatever is enabled, so that settings do not affect each other
 
 
 @dataclass(frozen=True, slots=True)
 class Augment:
-    """Random changes to a batch of images, each image on its own.
+    """Random changes to a batch of images, independent for each image.
 
-    flip: the probability of mirroring an image left to right. Set 0 where captions say "left" and "right".
-    crop: the smallest share of the area that a crop keeps; 1 switches cropping off. A crop is scaled back to full
-        size.
-    aspect: a crop is at most this much wider than high, or higher than wide, in proportion to the image.
-    colour: brightness, contrast and saturation are each multiplied by 1 - colour to 1 + colour; 0 switches it off.
-        Hue stays, since captions name colours.
-    views: for a frozen image tower, how many augmented versions of each image are encoded before training, to draw
-        from; 0 runs the tower on a new version at every step.
+    flip: the probability of mirroring an image left to right. Set 0 if captions say "left" and "right".
+    crop: the smallest fraction of the area that a crop keeps; 1 disables cropping. A crop is scaled back to full size.
+    aspect: the largest ratio of a crop's sides, in either direction, relative to the image.
+    colour: brightness, contrast and saturation are each multiplied by 1 - colour to 1 + colour; 0 disables this.
+        Hue is not changed, because captions name colours.
+        views: for a frozen image tower, the number of augmented versions of each image that are encoded before
+            training, to draw from; 0 runs the tower on a new version at every step.
 
     >>> pictures = torch.randint(256, (4, 3, 8, 8), dtype=torch.uint8)
     >>> seen = Augment(crop=0.5, colour=0.2)(pictures, torch.Generator().manual_seed(0))
@@ -52,11 +51,11 @@ class Augment:
             raise ModelError(f"augment colour {self.colour}", "Give a strength from 0 to 1.")
 
     def __call__(self, pixels: Tensor, generator: torch.Generator) -> Tensor:
-        """Change pixels [batch, 3, height, width]: float32, same shape, device and range of values.
+        """Augment pixels [batch, 3, height, width]: float32, same shape, device and value range.
 
-        pixels: uint8 from 0 to 255 or floats from 0 to 1; with `colour` off, any floats. The same generator state
-        gives the same changes on every device, and an image's changes depend on its place in the batch alone. With
-        all switched off the pixels come back as they are.
+        pixels: uint8 from 0 to 255 or floats from 0 to 1; without `colour`, any floats. The same generator state gives
+        the same changes on every device, and the changes of an image depend only on its index in the batch. With
+        everything disabled, the pixels are returned unchanged.
         """
         brightest = 1.0 if pixels.is_floating_point() else 255.0
         draws = torch.rand(len(pixels), _DRAWS, generator=generator, device=generator.device).cpu()
@@ -74,10 +73,10 @@ class Augment:
 
 
 def crop_boxes(draws: Tensor, smallest: float, aspect: float) -> Tensor:
-    """Boxes [batch, 4] as left, top, width, height in shares of the image, from uniform draws [batch, 4].
+    """Crop boxes [batch, 4] as left, top, width, height relative to the image, from uniform draws [batch, 4].
 
-    Areas are uniform from `smallest` to 1. Ratios are uniform in their logarithm, within `aspect` and within what fits
-    the image at that area, so that every box lies inside and has the area it drew.
+    Areas are uniform from `smallest` to 1. Aspect ratios are log-uniform, within `aspect` and within what fits the
+    image at that area, so that every box lies inside the image and has the area drawn for it.
     """
     area = smallest + (1 - smallest) * draws[:, 0]
     widest = (-area.log()).clamp(max=math.log(aspect))
@@ -87,9 +86,9 @@ def crop_boxes(draws: Tensor, smallest: float, aspect: float) -> Tensor:
 
 
 def cropped(pixels: Tensor, boxes: Tensor, mirrored: Tensor) -> Tensor:
-    """Scale the boxes [batch, 4] of pixels [batch, 3, height, width] up to full size; mirrored: [batch].
+    """Scale the boxes [batch, 4] of pixels [batch, 3, height, width] to full size; mirrored: [batch].
 
-    Bilinear, in one pass for the batch; a crop is only ever enlarged, so there is nothing to smooth.
+    Bilinear, in one pass for the batch; crops are only ever enlarged, so no smoothing is needed.
     """
     corner, sides = boxes[:, :2], boxes[:, 2:]
     across, down = sides.unbind(1)
@@ -101,7 +100,7 @@ def cropped(pixels: Tensor, boxes: Tensor, mirrored: Tensor) -> Tensor:
 
 
 def coloured(pixels: Tensor, factors: Tensor, brightest: float) -> Tensor:
-    """Multiply brightness, contrast and saturation of pixels [batch, 3, …] by factors [batch, 3], kept in range.
+    """Multiply brightness, contrast and saturation of pixels [batch, 3, …] by factors [batch, 3], clamped to the range.
 
     Contrast is the distance from the image's mean grey, saturation that of each pixel from its own grey.
     """

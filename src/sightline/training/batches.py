@@ -17,10 +17,10 @@ from sightline.training.region_images import RegionImages
 
 
 class BatchInputs:
-    """Makes the inputs of a model's encoders, batch by batch.
+    """Builds the inputs of a model's encoders, batch by batch.
 
-    regions: of the images, for a model that reads them. seen: cached features of a frozen image tower. Without either,
-    images are pixels of the corpus, augmented by `augment` if given.
+    regions: those of the images, for a model that reads regions. seen: cached features of a frozen image tower. Without
+    either, images are pixels of the corpus, augmented by `augment` if given.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class BatchInputs:
         return self._augmented(self._corpus.pixels(batch.images[own]), own.start, seed)
 
     def texts(self, batch: DrawnBatch) -> Side:
-        """Give the texts to encode."""
+        """The texts to encode."""
         tokens = self._tokens(batch)
         return Side(
             lambda rows: self._model.encode_texts(Tokens(tokens.ids[rows], tokens.mask[rows])),
@@ -54,7 +54,7 @@ class BatchInputs:
         )
 
     def images(self, batch: DrawnBatch, pixels: Tensor) -> Side:
-        """Give the images to encode; `pixels` are those of the batch."""
+        """The images to encode; `pixels` are those of the batch."""
         pictures = self._pictures(batch, pixels)
         return Side(
             lambda rows: self._model.encode_images(pictures(rows)),
@@ -62,7 +62,7 @@ class BatchInputs:
         )
 
     def masks(self, batch: DrawnBatch) -> tuple[Tensor | None, Tensor | None]:
-        """Give [T, I] masks of further positives and of excluded pairs; None where there are none."""
+        """Masks [T, I] of additional positives and of excluded pairs; None if there are none."""
         positive, excluded = (self._mask(batch, pairs) for pairs in (batch.same.positive, batch.same.excluded))
         return positive, excluded
 
@@ -78,16 +78,16 @@ class BatchInputs:
         return Inputs(self._tokens(batch), self._pictures(batch, pixels)(slice(None)))
 
     def _tokens(self, batch: DrawnBatch) -> Tokens:
-        """Give this process's captions."""
+        """The captions of this process."""
         own = self._world.share(len(batch.text_images))
         return Tokens(*(to_device(field[own], self._device) for field in batch.tokens))
 
     def _pictures(self, batch: DrawnBatch, pixels: Tensor) -> Callable[[slice], Images]:
-        """Give the way to read some of this process's images, by their place in its share."""
+        """A function that reads some of this process's images, by their index in its share."""
         numbers = batch.images[self._world.share(len(batch.images))]
         if self._regions is not None:
             regions = self._regions
-            most = int(regions.counts[batch.images].max())  # over the whole batch, so that all processes pad alike
+            most = int(regions.counts[batch.images].max())  # over the whole batch, so that all processes pad equally
             return lambda rows: regions.of_images(numbers[rows], most)
         if self._seen is not None:
             seen = self._seen
@@ -96,7 +96,7 @@ class BatchInputs:
         return lambda rows: normalised(pixels[rows], preprocess)
 
     def _augmented(self, pixels: Tensor, before: int, seed: int) -> Tensor:
-        """Augment this process's images; random numbers of the `before` images of other processes are skipped."""
+        """Augment this process's images, skipping the random numbers of the `before` images of other processes."""
         if self._augment is None:
             return pixels
         generator = torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""The training data, ready to be drawn from: pictures as pixels, captions as tokens."""
+"""The training data in memory: images as pixels, captions as tokens."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -23,16 +23,16 @@ from sightline.training.distributed import to_device
 from sightline.training.same_rows import SamePairs, SameRows, SameRule
 
 PrepareReport = Callable[[str, int, int], None]
-"""Told what is done before the first step, how much of it is done, and how much there is."""
-_KEPT_BYTES = 6 << 30  # decoded images are kept in memory up to this size; more are decoded again each time
+"""Called before the first step with the name of a preparation, the amount done, and the total."""
+_KEPT_BYTES = 6 << 30  # decoded images are kept in memory up to this size; others are decoded every time
 _CHUNK = 512  # images decoded at once before training starts
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnBatch:
-    """A batch as drawn: the distinct images in it [I], and for each caption its image [T] and its tokens.
+    """A batch as drawn: its distinct images [I], and the image [T] and tokens of each caption.
 
-    captions: [T], the number of each caption among those of all images. same: pairs that are no negatives.
+    captions: [T], the index of each caption among those of all images. same: pairs that are not negatives.
     """
 
     images: Int64Array
@@ -43,14 +43,14 @@ class DrawnBatch:
 
 
 class Corpus:
-    """Captioned pictures with every caption tokenised once, and every picture decoded once, where memory allows.
+    """Captioned images with every caption tokenised once, and every image decoded once, memory permitting.
 
-    lang: the language of the captions, or several, whose captions are all the picture's own alike.
+    lang: the language of the captions, or several languages, whose captions are treated alike.
 
-    Decoded pictures stay on `device`, as copying a batch there takes as long as a small tower takes to read it.
+    Decoded images stay on `device`, because copying a batch there takes as long as a small tower takes to encode it.
 
-    A picture that cannot be opened is a `MediaError` when it is first asked for: looking at all of them beforehand
-    would hold up every run for the sake of the few that have a broken one.
+    An image that cannot be opened raises `MediaError` when it is first needed: checking all of them beforehand would
+    delay every run.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class Corpus:
 
     @property
     def preprocess(self) -> Preprocess:
-        """How pictures are sized and normalised; refused where the model reads regions."""
+        """How images are resized and normalised; an error if the model reads regions."""
         return require_pixels(self.input)
 
     def draw(self, pairs: Int64Array, rule: SameRule | None = None) -> DrawnBatch:
-        """Make a batch of pairs [n, 2] of (image, caption) numbers, padded to its own longest caption.
+        """Make a batch from pairs [n, 2] of image and caption indices, padded to its longest caption.
 
-        rule: which rows are no negatives of each other; by default only those of one image.
+        rule: which rows are not negatives of each other; by default only those of one image.
         """
         captions = self._first[pairs[:, 0]] + pairs[:, 1]
         tokens = self.tokens(captions)
@@ -102,14 +102,14 @@ class Corpus:
         return DrawnBatch(images, pairs[:, 0], short, captions, same)
 
     def tokens(self, captions: Int64Array) -> Tokens:
-        """Give the tokens of captions by number, padded to the longest of all."""
+        """The tokens of captions by index, padded to the longest of all captions."""
         rows = torch.from_numpy(captions)
         return Tokens(self._ids[rows], self._mask[rows])
 
     def pixels(self, images: Int64Array, *, keep: bool = True) -> Tensor:
-        """Pixels uint8 [n, 3, size, size] of images by number, on the device that trains.
+        """Pixels uint8 [n, 3, size, size] of images by index, on the training device.
 
-        keep: whether to keep what has to be decoded for the next time, where memory allows.
+        keep: whether to keep newly decoded images for the next time, memory permitting.
         """
         kept = self._memory() if keep else self._kept
         new = images[~self._is_kept[images]]
@@ -121,7 +121,7 @@ class Corpus:
         return kept[self._rows(images)]
 
     def decode_all(self, on_prepare: PrepareReport | None = None) -> None:
-        """Decode every image now, where memory allows to keep them all; otherwise do nothing."""
+        """Decode every image now if memory suffices to keep them all; otherwise do nothing."""
         kept = self._memory()
         if kept is None:
             return
@@ -136,7 +136,7 @@ class Corpus:
                 on_prepare("decoding images", int(chunk[-1]) + 1, len(self))
 
     def _memory(self) -> Tensor | None:
-        """The tensor that keeps decoded images; None where they are too many for it."""
+        """The tensor for decoded images; None if they do not fit in memory."""
         if self._kept is None and not self._too_many:
             side = self.preprocess.size
             self._too_many = len(self.records) * side * side * 3 > room(self._device, _KEPT_BYTES)
@@ -154,7 +154,7 @@ class Corpus:
         return to_device(torch.from_numpy(np.stack(arrays)), self._device).permute(0, 3, 1, 2)
 
     def _opened(self, image: int) -> npt.NDArray[np.uint8]:
-        """Open an image at the scale that `to_pixels` opens it at in evaluation and search."""
+        """Open an image at the same scale as `to_pixels` does in evaluation and search."""
         record = self.records[image]
         try:
             return fit(open_image(record.image, at_least=2 * self.preprocess.size), self.preprocess)
@@ -171,20 +171,20 @@ def normalised(pixels: Tensor, preprocess: Preprocess) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _mean_and_std(preprocess: Preprocess, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Keep these on the device: copying them for every batch would make the processor wait for it."""
+    """The mean and standard deviation, cached on the device: copying them for every batch would make the CPU wait."""
     mean, std = (torch.tensor(value, device=device).view(3, 1, 1) * 255 for value in (preprocess.mean, preprocess.std))
     return mean, std
 
 
 def room(device: torch.device, on_cpu: int) -> int:
-    """How many bytes to keep on a device: half of a GPU's free memory, or `on_cpu` bytes of main memory."""
+    """The number of bytes to use on a device: half of a GPU's free memory, or `on_cpu` bytes of main memory."""
     return torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else on_cpu
 
 
 class FeatureCache:
-    """What a frozen image tower sees in every image, computed once: training then runs without the tower.
+    """The features of a frozen image tower for every image, computed once, so that training need not run the tower.
 
-    views: how many versions of each image it saw. The first is the image itself, others are augmented.
+    views: the number of versions of each image. The first is the image itself, the others are augmented.
     """
 
     LIMIT = 16 << 30
@@ -204,7 +204,7 @@ class FeatureCache:
         seed: int = 0,
         batch: int = 128,
     ) -> "FeatureCache | None":
-        """Look at every image of the corpus, unless that takes more than 16 GiB (on a GPU, half of its free memory)."""
+        """Encode every image of the corpus, unless that takes more than 16 GiB (on a GPU, half of its free memory)."""
         views = max(1, augment.views) if augment is not None else 1
         if views > 1:
             corpus.decode_all(on_prepare)
@@ -233,13 +233,13 @@ class FeatureCache:
         return None if whole is None else cls(whole, views)
 
     def draw(self, count: int, seed: int) -> Tensor:
-        """Draw a view for each of `count` images of a batch, [count]; empty where there is only one."""
+        """Draw a view for each of `count` images of a batch, [count]; empty if there is only one view."""
         if self.views == 1:
             return torch.empty(0)
         return torch.randint(self.views, (count,), generator=torch.Generator().manual_seed(seed))
 
     def of_images(self, images: Int64Array, views: Tensor | None = None) -> TowerFeatures:
-        """Give what was seen in images by number, in the views [n] given or in themselves."""
+        """The features of images by index, in the given views [n] or of the images themselves."""
         rows = torch.from_numpy(images)
         if views is not None and len(views):
             rows = rows + views * (len(self._seen.pooled) // self.views)
@@ -248,6 +248,6 @@ class FeatureCache:
 
 
 def _room_for(seen: TowerFeatures, rows: int, kind: torch.dtype) -> TowerFeatures:
-    """Allocate `rows` rows of what was seen in a few images."""
+    """Allocate memory for the features of `rows` images, shaped like those of a few."""
     parts = (part if part is None else part.new_empty(rows, *part.shape[1:], dtype=kind) for part in seen)
     return TowerFeatures(*parts)  # type: ignore[arg-type]

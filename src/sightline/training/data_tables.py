@@ -14,11 +14,11 @@ SameBy = Literal["image", "caption", "label"]
 
 @dataclass(frozen=True, slots=True)
 class NeighbourRecipe:
-    """Batches of images that are alike (paper 2, section 3.4), in place of others, once the model can tell.
+    """Batches of similar images (paper 2, section 3.4), replacing others in later epochs.
 
-    begin: the share of the run after which whole epochs are drawn so.
-    clusters: how many clusters the images are put into by k-means on the model's own embeddings, anew each epoch.
-    per_cluster: how many images of one cluster are in a batch, which so has batch_size / per_cluster clusters.
+    begin: the fraction of the run after which whole epochs are drawn this way.
+    clusters: the number of clusters of images, by k-means on the model's own embeddings, recomputed each epoch.
+    per_cluster: the number of images from one cluster in a batch, which has batch_size / per_cluster clusters.
     """
 
     begin: float = 0.0
@@ -37,12 +37,12 @@ class SourceRecipe:
 
     name: for messages and the log.
     train: data sets, as in `DataRecipe`.
-    share: of the steps, relative to the other sources' shares. passes: instead, how often an epoch goes through the
+    share: its share of the steps, relative to the other sources. passes: instead, how often an epoch goes through the
     source. By default one pass.
-    draw, batch_size, same, positives: as in `DataRecipe`, whose values they replace.
-    limit: use this many images only; 0 is all.
-    prompts: for records with a label, further captions made of it, such as "a photo of a {}".
-    wordnet: for records with a label, a folder of WordNet, whose synonyms, kinds and glosses become captions too.
+    draw, batch_size, same, positives: as in `DataRecipe`; these override its values.
+    limit: use only this many images; 0 uses all.
+    prompts: for records with a label, additional captions made from it, such as "a photo of a {}".
+    wordnet: for records with a label, a folder of WordNet, whose synonyms, hypernyms and glosses become captions too.
     """
 
     name: str
@@ -74,9 +74,9 @@ class SourceRecipe:
 class ValidationSetRecipe:
     """One of several validation sets.
 
-    weight: in the mean by which checkpoints are compared.
-    kind: "captions", recalls, or "names", how often an image's label comes first among the labels of the set. In a mean
-    of rSum, the sum of six recalls, names count six times their top 1.
+    weight: its weight in the mean that compares checkpoints.
+    kind: "captions" measures recalls, "names" how often an image's label ranks first among the labels of the set. In a
+    mean of rSum, the sum of six recalls, names count as six times their top-1 accuracy.
     """
 
     name: str
@@ -94,21 +94,21 @@ class ValidationSetRecipe:
 class DataRecipe:
     """What to train on.
 
-    train: data sets, as `sightline eval` takes them. ${NAME} stands for an environment variable. Of a data set that
-    names its splits only that one is used, so that nobody trains on a test set by naming the whole file.
+    train: data sets, as `sightline eval` takes them. ${NAME} is replaced by an environment variable. If a data set has
+    named splits, only its train split is used, so that nobody trains on a test set by naming the whole file.
     sources: instead of `train`, several sources to draw batches from in turn; see `SourceRecipe`.
-    val: data sets, or several sets with names; see `ValidationSetRecipe`.
-    draw: "pairs" (every caption once an epoch), "unique" (the same, no image twice in a batch), "one" (every image once
-    an epoch, with one of its captions) or "all" (every image once, with all of its captions).
-    lang: the language of the captions, or several to train on at once: all captions of an image are its own alike.
+    val: data sets, or several named sets; see `ValidationSetRecipe`.
+    draw: "pairs" (every caption once per epoch), "unique" (the same, no image twice in a batch), "one" (every image
+    once per epoch, with one of its captions) or "all" (every image once, with all of its captions).
+    lang: the language of the captions, or several to train on at once, whose captions are treated alike.
     batch_size: captions in a batch; for "all", images.
-    batch_tokens: instead, how many tokens and image fragments a batch has at most, padding counted; for draw "pairs".
-    limit: train on this many images only, the first after a shuffle by `seed`; 0 is all.
-    same: what rows of a batch must not have in common to be negatives of each other: "image", "caption" (equal text) or
-    "label" (of records that have one). An image and its own captions are always positives.
-    positives: "image", only an image's own captions are right answers for it, or "label", those of all images with its
-    label.
-    neighbours: later epochs have like images in a batch, each with one caption, so for draw "unique" or "one".
+    batch_tokens: instead, the maximum number of tokens and image fragments in a batch, including padding; for draw
+        "pairs".
+    limit: train on only this many images, the first after a shuffle by `seed`; 0 uses all.
+    same: rows of a batch that share this are not negatives of each other: "image", "caption" (equal text) or "label"
+    (of records that have one). An image and its own captions are always positives.
+    positives: "image", only an image's own captions are positives, or "label", those of all images with its label.
+    neighbours: later epochs have similar images in a batch, each with one caption; only for draw "unique" or "one".
     """
 
     train: tuple[str, ...] = ()
@@ -147,7 +147,7 @@ class DataRecipe:
 
     @property
     def mixture(self) -> tuple[SourceRecipe, ...]:
-        """The sources with every setting filled in; `train` alone is a mixture of one."""
+        """The sources with all settings filled in; `train` alone is a mixture of one."""
         if not self.sources:
             return (
                 SourceRecipe(
@@ -174,7 +174,7 @@ class DataRecipe:
 
     @property
     def validation_sets(self) -> tuple[ValidationSetRecipe, ...]:
-        """The validation sets; plain data sets are one, named "val"."""
+        """The validation sets; unnamed data sets are one set called "val"."""
         named = tuple(one for one in self.val if isinstance(one, ValidationSetRecipe))
         paths = tuple(one for one in self.val if isinstance(one, str))
         return named or ((ValidationSetRecipe("val", paths),) if paths else ())
@@ -209,7 +209,7 @@ class DataRecipe:
 
 
 def _check_names(where: str, names: Sequence[str]) -> None:
-    """Refuse two of one name, which nobody could tell apart in the log."""
+    """Reject duplicate names, which would be indistinguishable in the log."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise RecipeError(f'{where}: two are named "{twice[0]}"', "Give each a name of its own.")

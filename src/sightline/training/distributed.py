@@ -1,7 +1,7 @@
 """Distributed training: the rows of each process, and sums over all processes.
 
-Started by torchrun, every process draws the same batch, encodes its share of the texts and images, and gathers what
-the others encoded. A single process is a world of one, at no cost.
+Started by torchrun, every process draws the same batch, encodes its share of the texts and images, and gathers the
+encodings of the others. A single process is a world of size one, without overhead.
 """
 
 import atexit
@@ -17,7 +17,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """How many processes train together, and which one this is."""
+    """The number of processes that train together, and the rank of this one."""
 
     rank: int = 0
     size: int = 1
@@ -32,7 +32,7 @@ class World:
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def gather(self, rows: Tensor, count: int) -> Tensor:
-        """Put together all `count` rows from the share that each process has of them."""
+        """Gather all `count` rows from the shares of all processes."""
         if self.size == 1:
             return rows
         kind = torch.uint8 if rows.dtype == torch.bool else rows.dtype
@@ -41,7 +41,7 @@ class World:
         return self.add(everything).to(rows.dtype)
 
     def add(self, tensor: Tensor) -> Tensor:
-        """Add up over all processes, in place."""
+        """Sum over all processes, in place."""
         if self.size > 1:
             dist.all_reduce(tensor)
         return tensor
@@ -51,10 +51,10 @@ class World:
         return is_so if self.size == 1 else bool(self.add(torch.tensor(float(is_so), device=device)))
 
     def add_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Add up the gradients of all processes, in one message.
+        """Sum the gradients of all processes, in one message.
 
-        A parameter without a gradient in any process is left without one: AdamW then skips it, where a gradient of
-        zeros would decay it and its moments.
+        A parameter without a gradient in every process keeps none: AdamW then skips it, while a gradient of zeros
+        would decay it and its moments.
         """
         if self.size == 1:
             return
@@ -83,11 +83,11 @@ class World:
 
 
 ALONE = World()
-"""A process of its own."""
+"""A single process."""
 
 
 def join() -> World:
-    """Join the other processes that torchrun started, if it did."""
+    """Join the other processes if torchrun started this one."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return ALONE
     if not dist.is_initialized():

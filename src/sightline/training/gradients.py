@@ -1,9 +1,9 @@
-"""Gradient caching for batches that do not fit into memory: encode in chunks, once for the loss and once for gradients.
+"""Gradient caching for batches that exceed memory: encode in chunks, once for the loss and once for gradients.
 
 The loss of a contrastive batch needs all of its embeddings at once, but not all of its activations. So every chunk is
-encoded without a graph, the loss is taken of the gathered results, and its gradient there is sent back through each
-chunk, encoded a second time with the same random numbers (Gao et al. 2021). Gradients equal those of the whole batch.
-The last chunk keeps its graph: there is room for one, and it need not be encoded again.
+encoded without a graph, the loss is computed on the gathered results, and its gradient is backpropagated through each
+chunk, encoded a second time with the same random numbers (Gao et al. 2021). The gradients equal those of the whole
+batch. The last chunk keeps its graph: memory suffices for one, and it need not be encoded again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ from sightline.models.retriever import EncodedTensors, Retriever
 from sightline.training.distributed import World
 
 Encode = Callable[[slice], EncodedTensors]
-"""Encodes some rows of this process's share, given by their place in it."""
+"""Encodes some rows of this process's share, given by their index in it."""
 
 _APART = 1_000_003  # between the seeds of two rows, so that seeds of adjacent steps do not collide
 
@@ -41,7 +41,7 @@ class Side:
 
     @staticmethod
     def chunks(own: slice, chunk: int) -> list[slice]:
-        """Cut this process's share into the pieces that it is encoded in."""
+        """Split this process's share into the chunks to encode."""
         rows = own.stop - own.start
         step = chunk or rows
         return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
@@ -63,11 +63,11 @@ def backward(
 ) -> dict[str, Tensor]:
     """Add the gradients of the weighted losses to the parameters; returns each loss's value, on the device.
 
-    seed: of everything random in this step. chunk: rows encoded at once; 0 is all of them. inputs: what this process's
-    share was encoded from. teacher_scores, also_positive, excluded: see `Pairs`.
+    seed: the random seed of this step. chunk: rows encoded at once; 0 encodes all of them. inputs: the encoder inputs
+    of this process's share. teacher_scores, also_positive, excluded: see `Pairs`.
 
-    A parameter that no loss of this step depends on gets no gradient at all, rather than one of zeros, so that
-    the optimiser leaves it alone: where losses take turns, a turn must not decay what only the others train.
+    A parameter that no loss of this step depends on gets no gradient, rather than one of zeros, so that the optimiser
+    skips it: if losses alternate, a step must not decay parameters that only other losses train.
     """
     world = world or World()
     sides = [(side, side.share(world)) for side in (texts, images)]
@@ -102,7 +102,7 @@ def _parameters(model: Retriever, losses: Mapping[str, tuple[Loss, float]]) -> I
 
 
 class _Encoding:
-    """One side, encoded: its gathered rows as leaves, and the way back into the encoder for this process's own."""
+    """One encoded side: its gathered rows as leaves, and the backward pass into the encoder for this process's rows."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class _Encoding:
 
 
 def _seeded(encode: Encode, rows: slice, seed: int) -> EncodedTensors:
-    """Encode with reproducible random numbers (dropout), different for other rows."""
+    """Encode with reproducible random numbers (dropout), different for different rows."""
     torch.manual_seed(seed + rows.start * _APART)
     return encode(rows)
 

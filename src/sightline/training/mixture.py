@@ -1,4 +1,4 @@
-"""The batches of a run: which source each step draws from, and what is no negative there."""
+"""The batches of a run: the source of each step, and the pairs that are not negatives."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -26,9 +26,9 @@ class StepBatch(NamedTuple):
 
 
 class TrainingBatches:
-    """The batches of every step, by seed and step alone; neighbours alone also depend on the model.
+    """The batches of every step, determined by seed and step; neighbours also depend on the model.
 
-    records: of each source, in the order of the corpus.
+    records: those of each source, in the order of the corpus.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class TrainingBatches:
         self.batches_per_epoch = max(1, round(sum(n * size for n, size in zip(passes, sizes, strict=True))))
 
     def between(self, start: int, end: int, neighbours: Neighbours | None = None) -> Iterator[StepBatch]:
-        """Yield the batches of steps `start` to `end` - 1; of epochs that have neighbours, those."""
+        """Yield the batches of steps `start` to `end` - 1; for epochs with neighbours, those of `neighbours`."""
         if neighbours is None:
             yield from (self._drawn(*one) for one in self._mixture.batches(start, end))
             return
@@ -88,7 +88,7 @@ def _by_budget(recipe: Recipe, corpus: Corpus, model: AnyRetriever, regions: Reg
 
 
 def _check_labels(source: SourceRecipe, records: Sequence[Record]) -> None:
-    """Refuse a rule about labels for data without any: it would do nothing, and nobody would know."""
+    """Reject a rule about labels for data without labels, where it would silently do nothing."""
     rule = SameRule.of(source)
     if (rule.label or rule.label_positive) and not any(record.label for record in records):
         raise RecipeError(

@@ -1,4 +1,4 @@
-"""Epochs in which a batch is made of images that the model finds alike (paper 2, section 3.4)."""
+"""Epochs whose batches consist of images that the model finds similar (paper 2, section 3.4)."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -21,7 +21,7 @@ from sightline.training.region_images import RegionImages
 from sightline.training.state import saved_tensors
 
 NAME = "neighbours"
-"""What the saved state calls the cluster of every image."""
+"""The name of the image clusters in the saved state."""
 _BATCH = 128
 _ROUNDS = 20  # of k-means; later ones change little
 
@@ -29,8 +29,8 @@ _ROUNDS = 20  # of k-means; later ones change little
 class Neighbours:
     """The clusters of the training images, and the batches that are drawn from them.
 
-    Clusters are found anew at the beginning of each epoch and saved with the state of the run, so that one that is
-    interrupted within an epoch goes on with the same batches.
+    Clusters are recomputed at the start of each epoch and saved with the state of the run, so that a run interrupted
+    within an epoch resumes with the same batches.
 
     seen: cached features of the image tower, or regions.
     """
@@ -62,7 +62,7 @@ class Neighbours:
         return epoch >= self._first_epoch
 
     def batches(self, epoch: int, start: int) -> Iterator[Int64Array]:
-        """The batches of an epoch without the first `start`; at the start of an epoch, clusters are computed first."""
+        """Yield the batches of an epoch, skipping the first `start`; clusters are computed at the start of an epoch."""
         if not start:
             self.cluster_of = self._clusters()
         counts, size, seed = self._corpus.captions_per_image, self._recipe.data.batch_size, self._recipe.seed
@@ -71,7 +71,7 @@ class Neighbours:
 
     @torch.no_grad()
     def _clusters(self) -> Int64Array:
-        """Assign every image to a cluster by its embedding; all processes use those of the leading one."""
+        """Assign every image to a cluster by its embedding; all processes use the result of the leading one."""
         corpus, model, seen, world = self._corpus, self._model, self._seen, self._world
         own = world.share(len(corpus))
         device = next(model.parameters()).device.type

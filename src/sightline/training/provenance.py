@@ -1,4 +1,4 @@
-"""Where a run's model comes from: code, machine, data, initial weights. Written into the run's folder by the run."""
+"""The provenance of a run's model: code, machine, data and initial weights, written to the run's folder."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ from sightline.training.recipe import Recipe
 def describe(
     recipe: Recipe, sources: Sequence[Sequence[Record]], validation: Mapping[str, Sequence[Record]], steps: int
 ) -> dict[str, Any]:
-    """Describe what a run starts from: JSON values, and names of files without their folders."""
+    """Describe the inputs of a run as JSON values; files are named without their folders."""
     return {
         "recipe": recipe.name,
         "seed": recipe.seed,
@@ -42,13 +42,13 @@ def describe(
 
 
 def machine() -> dict[str, Any]:
-    """Describe the code and the machine of a part of a run, which may be resumed elsewhere."""
+    """Describe the code and the machine of a part of a run, which may be resumed on another machine."""
     gpu = {"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
     return {"sightline": __version__, "commit": commit(), "torch": torch.__version__, **gpu}
 
 
 def commit() -> str:
-    """Return the commit of the checkout that runs; SIGHTLINE_COMMIT says it where there is no history."""
+    """Return the commit of the running checkout, or SIGHTLINE_COMMIT if there is no git history."""
     if "SIGHTLINE_COMMIT" in os.environ:
         return os.environ["SIGHTLINE_COMMIT"]
     folder = Path(__file__).parent
@@ -64,7 +64,7 @@ def _names(paths: Sequence[str]) -> list[str]:
 
 
 def _weights(recipe: Recipe) -> dict[str, str]:
-    """The initial checkpoints of a model by part: one to start from, or one of each encoder."""
+    """The initial checkpoints of a model by part: one for the whole model, or one for each encoder."""
     if recipe.start:
         return {"model": recipe.start}
     towers = {name: value for name, value in recipe.model.items() if isinstance(value, Mapping)}
@@ -72,6 +72,6 @@ def _weights(recipe: Recipe) -> dict[str, str]:
 
 
 def _hash(folder: Path) -> dict[str, str]:
-    """Return the hash of a folder's weights, where they are in one file here."""
+    """Return the hash of a folder's weights if they are in a single local file."""
     path = folder / "model.safetensors"
     return {"sha256": sha256(path)} if path.is_file() else {}

@@ -36,11 +36,11 @@ _EITHER = {  # alternatives: setting one replaces the other
 class Recipe:
     """A training run.
 
-    model: `start` (a checkpoint's folder to go on from; with `add`, settings of a matcher that it lacks), or `kind`
-    ("dual_stream", "single_stream") and the settings of that kind.
+    model: `start` (the folder of a checkpoint to continue from; with `add`, settings of a matcher that it lacks), or
+    `kind` ("dual_stream", "single_stream") and the settings of that kind.
     losses: by a name of your choice, each with its `loss` (triplet, contrastive, matching, listwise, distill,
-    relation, masked_words, masked_fragments), its `weight`, its `begin` and `end` if it takes part only between these
-    shares of all steps, its `sources` if it takes part only in batches of these, and that loss's own settings.
+    relation, masked_words, masked_fragments), its `weight`, its `begin` and `end` to be active only between these
+    fractions of all steps, its `sources` to be active only in batches of these, and that loss's own settings.
     teacher: for distill.
     """
 
@@ -89,11 +89,11 @@ class Recipe:
 
     @property
     def spans(self) -> dict[str, tuple[float, float]]:
-        """The begin and end of every loss, as shares of all steps."""
+        """The begin and end of every loss, as fractions of all steps."""
         return {name: (terms.get("begin", 0.0), terms.get("end", 1.0)) for name, terms in self.losses.items()}
 
     def _check_spans(self) -> None:
-        """Refuse losses that are never active, and parts of the run without any loss."""
+        """Reject losses that are never active, and parts of the run without any loss."""
         for name, span in self.spans.items():
             for key, share in zip(("begin", "end"), span, strict=True):
                 check_share(f"losses.{name}.{key}", share)
@@ -111,12 +111,12 @@ class Recipe:
 
     @property
     def sources(self) -> dict[str, tuple[str, ...]]:
-        """The sources in whose batches every loss takes part."""
+        """The sources in whose batches each loss is active."""
         every = tuple(source.name for source in self.data.mixture)
         return {name: tuple(terms.get("sources", every)) for name, terms in self.losses.items()}
 
     def _check_sources(self) -> None:
-        """Refuse sources that there are not, and a source whose batches no loss takes part in."""
+        """Reject unknown sources, and a source in whose batches no loss is active."""
         every = [source.name for source in self.data.mixture]
         for name, sources in self.sources.items():
             for source in sources:
@@ -128,7 +128,7 @@ class Recipe:
 
     @property
     def start(self) -> str:
-        """The checkpoint to go on from, or nothing."""
+        """The checkpoint to continue from; empty if there is none."""
         return str(self.model.get("start", ""))
 
     def model_config(self) -> Config:
@@ -146,8 +146,7 @@ class Recipe:
 def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
     """Read a recipe; each change is `dotted.key=value`, the value written as in TOML (or a bare word).
 
-    `data.train=…` takes the place of `data.sources`, and `schedule.steps=…` of `schedule.epochs`; and the other way
-    round.
+    `data.train=…` replaces `data.sources`, and `schedule.steps=…` replaces `schedule.epochs`; and vice versa.
     """
     data = read_toml(Path(path))
     for change in changes:
@@ -166,7 +165,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_recipe(data: Mapping[str, Any], where: str) -> Recipe:
-    """Check a recipe's contents, with ${NAME} replaced by environment variables."""
+    """Validate a recipe's contents, with ${NAME} replaced by environment variables."""
     if "objectives" in data:
         raise RecipeError(f"{where}: [objectives] is now called [losses]", "Rename the table to [losses.NAME].")
     return settings.parse(Recipe, expanded(data, where), where, RecipeError)
@@ -199,7 +198,7 @@ def _change(data: dict[str, Any], change: str) -> None:
 
 
 def expanded(value: Any, where: str) -> Any:
-    """Replace ${NAME} in every text by the environment variable of that name."""
+    """Replace ${NAME} in every string by the environment variable of that name."""
 
     def variable(found: re.Match[str]) -> str:
         name = found.group(1)

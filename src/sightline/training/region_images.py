@@ -1,4 +1,4 @@
-"""The regions of the training images: what a model of regions reads instead of pixels."""
+"""The regions of the training images, which a region-based model reads instead of pixels."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,7 +18,7 @@ from sightline.training.recipe import Recipe
 class RegionImages:
     """Regions of the images of a corpus, read from their memory-mapped store when they are drawn.
 
-    counts: [images], how many regions each has.
+    counts: [images], the number of regions of each image.
     """
 
     def __init__(self, corpus: Corpus, config: RegionConfig, device: torch.device) -> None:
@@ -34,7 +34,7 @@ class RegionImages:
 
     @classmethod
     def of(cls, recipe: Recipe, corpus: Corpus, device: torch.device) -> "RegionImages | None":
-        """Make it for a model that reads regions; None for one that reads pixels."""
+        """Create it for a model that reads regions; None for one that reads pixels."""
         if not isinstance(corpus.input, RegionConfig):
             _refuse_regions(corpus)
             return None
@@ -44,7 +44,7 @@ class RegionImages:
         return cls(corpus, corpus.input, device)
 
     def of_images(self, images: Int64Array, most: int = 0) -> Regions:
-        """Give the regions of images by number, padded to `most` of them, or to as many as one of these has."""
+        """The regions of images by index, padded to `most` regions or to the largest number among these images."""
         try:
             sources = [self._records[image].image for image in images]
             rows = list(self._pool.map(lambda source: to_input(source, self._config), sources))
@@ -59,7 +59,7 @@ class RegionImages:
 
 
 def _check_stores(recipe: Recipe, corpus: Corpus, config: RegionConfig) -> None:
-    """Refuse regions of another width than the model reads, or without the boxes that it reads."""
+    """Reject regions of a width that the model does not read, or without the boxes that it needs."""
     for folder in sorted({one.image.store for one in corpus.records if isinstance(one.image, RegionSlice)}):
         spec = RegionStore.open(folder).spec
         if spec.feature_dim != config.feature_dim:
@@ -74,7 +74,7 @@ def _check_stores(recipe: Recipe, corpus: Corpus, config: RegionConfig) -> None:
 
 
 def _refuse_regions(corpus: Corpus) -> None:
-    """Refuse regions in place of images."""
+    """Reject regions in place of images."""
     for record in corpus.records:
         if isinstance(record.image, RegionSlice):
             raise DataError(

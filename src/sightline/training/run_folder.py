@@ -24,7 +24,7 @@ from sightline.training.validation import Validated
 
 VALIDATION_FILE = "validation.json"
 PROVENANCE_FILE = "provenance.json"
-_SHOWN = 5  # differences between two recipes that are shown
+_SHOWN = 5  # differences between two recipes to show
 
 
 class RunFolder:
@@ -36,7 +36,7 @@ class RunFolder:
         self._log, self._recipe = path / "log.jsonl", path / "recipe.json"
 
     def check(self, recipe: Recipe, resume: bool) -> None:
-        """Refuse to overwrite a run, and to resume a run with another recipe."""
+        """Reject overwriting a run, and resuming a run with another recipe."""
         state = find_state(self.last)
         if not resume and (state or find_whole(self.best)):
             raise SightlineError(
@@ -46,7 +46,7 @@ class RunFolder:
             self._check_recipe(recipe)
 
     def _check_recipe(self, recipe: Recipe) -> None:
-        """Refuse a recipe that differs from that of the run."""
+        """Reject a recipe that differs from that of the run."""
         try:
             begun = json.loads(self._recipe.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -87,7 +87,7 @@ class RunFolder:
         return made_of is not None and saved_step(self.last) >= made_of["steps"] and self.best.exists()
 
     def log(self, entry: Mapping[str, Any]) -> None:
-        """Add one step's line."""
+        """Append one step's line."""
         with self._log.open("a", encoding="utf-8") as log:
             log.write(json.dumps(entry) + "\n")
 

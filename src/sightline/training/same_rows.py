@@ -1,4 +1,4 @@
-"""Rows of a batch that are no negatives of each other although they belong to different images."""
+"""Rows of a batch that are not negatives of each other although they belong to different images."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ _NONE = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class SameRule:
-    """Which rows are never negatives: those with an equal caption, or of the same label.
+    """Which rows are never negatives: those with an equal caption, or with the same label.
 
-    label_positive: captions of the same label are right answers, too.
+    label_positive: captions with the same label are positives too.
     """
 
     caption: bool = False
@@ -32,7 +32,7 @@ class SameRule:
 class SameRows:
     """Finds the pairs of a batch that share a caption or a label.
 
-    captions: of all images, image after image; first: [images + 1], where each image's captions begin.
+    captions: those of all images, image after image; first: [images + 1], the index of each image's first caption.
     labels: [images], None for an image without one.
     """
 
@@ -46,10 +46,10 @@ class SameRows:
         self._shared = np.bincount(distinct, minlength=1) > 1
 
     def pairs(self, rule: SameRule, images: Int64Array, text_images: Int64Array, captions: Int64Array) -> "SamePairs":
-        """Find the pairs of a batch under a rule.
+        """Find the pairs of a batch by a rule.
 
         images: [I], sorted, the images of the batch; text_images: [T], the image of each text; captions: [T], the
-        number of each text among all captions.
+        index of each text among all captions.
         """
         excluded, positive = _NONE, _NONE
         own = np.searchsorted(images, text_images) + np.arange(len(text_images)) * len(images)
@@ -72,7 +72,7 @@ class SameRows:
 class SamePairs:
     """Pairs of a batch, each as text row * number of images + image row.
 
-    excluded: neither positives nor negatives. positive: right answers besides an image's own captions.
+    excluded: neither positives nor negatives. positive: positives besides an image's own captions.
     """
 
     excluded: Int64Array
@@ -80,7 +80,7 @@ class SamePairs:
 
 
 def _join(text_groups: Int64Array, image_groups: Int64Array, image_rows: Int64Array, images: int) -> Int64Array:
-    """Pair every text with the images that have its group; groups below 0 pair with nothing."""
+    """Pair every text with the images in its group; groups below 0 pair with nothing."""
     order = np.argsort(text_groups, kind="stable")
     ordered = text_groups[order]
     known = image_groups >= 0
@@ -98,5 +98,5 @@ def _numbered(values: Iterable[str | None]) -> Int64Array:
 
 
 def _normalised(caption: str) -> str:
-    """Ignore what does not tell two captions apart: case, spaces, the full stop at the end."""
+    """Normalise case, spaces and the final full stop, which do not distinguish captions."""
     return " ".join(caption.casefold().split()).rstrip(" .!")

@@ -15,7 +15,7 @@ def seed_at(step: int, recipe: Recipe) -> int:
 
 
 def rate_at(step: int, steps: int, schedule: ScheduleRecipe) -> float:
-    """Give the share of its learning rate that a group has at `step` of `steps`."""
+    """The factor of a group's learning rate at `step` of `steps`."""
     warm = round(schedule.warmup * steps)
     if step < warm:
         return (step + 1) / warm
@@ -28,9 +28,9 @@ def rate_at(step: int, steps: int, schedule: ScheduleRecipe) -> float:
 
 
 def weights_at(step: int, recipe: Recipe) -> dict[str, float]:
-    """Give the losses of a step by name, with their weights.
+    """The losses of a step by name, with their weights.
 
-    A loss drawn at random by its weight then has weight 1.
+    A loss drawn at random in proportion to its weight has weight 1 in that step.
     """
     schedule, weights = recipe.schedule, recipe.weights
     if schedule.run == "together":
@@ -43,7 +43,7 @@ def weights_at(step: int, recipe: Recipe) -> dict[str, float]:
 
 
 def takes_part(name: str, step: int, steps: int, recipe: Recipe, source: str | None = None) -> bool:
-    """Whether a loss takes part in `step` of `steps`, with a batch of `source`."""
+    """Whether a loss is active in `step` of `steps`, with a batch of `source`."""
     begin, end = recipe.spans[name]
     if source is not None and source not in recipe.sources[name]:
         return False

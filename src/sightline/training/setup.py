@@ -27,7 +27,7 @@ _OF_ANY_LOSS = ("loss", "weight", "begin", "end", "sources")
 
 
 def training_records(recipe: Recipe) -> list[list[Record]]:
-    """Read the captioned images of each source to train on, or as many of them as the recipe asks for."""
+    """Read the captioned images of each training source, up to the recipe's limit."""
     sources = [[one for one in _of_split(source.train, "train") if one.captions] for source in recipe.data.mixture]
     _check_languages(recipe, [record for records in sources for record in records])
     mixture = zip(recipe.data.mixture, sources, strict=True)
@@ -35,7 +35,7 @@ def training_records(recipe: Recipe) -> list[list[Record]]:
 
 
 def _captioned(source: SourceRecipe, records: list[Record]) -> list[Record]:
-    """Add the captions that a source's prompts and WordNet make of labels, to those in the first language."""
+    """Add captions made from labels by a source's prompts and WordNet to those in the first language."""
     if not source.prompts and not source.wordnet:
         return records
     if not any(record.label for record in records):
@@ -66,7 +66,7 @@ def _limited(source: SourceRecipe, records: list[Record], recipe: Recipe) -> lis
 
 
 def _check_languages(recipe: Recipe, records: Sequence[Record]) -> None:
-    """Refuse a language without any training caption."""
+    """Reject a language without any training caption."""
     there = {lang for record in records for lang, captions in record.captions.items() if captions}
     lacking = [lang for lang in recipe.data.languages if lang not in there]
     if there and lacking:
@@ -77,12 +77,12 @@ def _check_languages(recipe: Recipe, records: Sequence[Record]) -> None:
 
 
 def validation_records(recipe: Recipe) -> dict[str, list[Record]]:
-    """Read the captioned images of each validation set, by its name."""
+    """Read the captioned images of each validation set, by name."""
     return {one.name: _of_split(one.data, "val") for one in recipe.data.validation_sets}
 
 
 def check_validation_records(recipe: Recipe, records: Sequence[Record], reads: ImageInput) -> None:
-    """Refuse captions that lack a language of the run, and images none of which the model can read.
+    """Reject captions that lack a language of the run, and images of which the model can read none.
 
     Validation would also fail, but hours later. Single unreadable images count as missed.
     """
@@ -96,7 +96,7 @@ def check_validation_records(recipe: Recipe, records: Sequence[Record], reads: I
 
 
 def _check_readable(records: Sequence[Record], reads: ImageInput) -> None:
-    """Open images until one can be read."""
+    """Open images until one is readable."""
     reason: MediaError | None = None
     for record in records:
         try:
@@ -110,7 +110,7 @@ def _check_readable(records: Sequence[Record], reads: ImageInput) -> None:
 
 
 def _of_split(paths: Sequence[str], split: str) -> list[Record]:
-    """Read data sets; of each that names its splits and has this one, only this one."""
+    """Read data sets; if one has named splits including this one, read only this split."""
     found: list[Record] = []
     for path in paths:
         records = read_all(path)
@@ -121,7 +121,7 @@ def _of_split(paths: Sequence[str], split: str) -> list[Record]:
 def make_model(
     recipe: Recipe, saved: Path | None, records: Sequence[Record]
 ) -> tuple[checkpoint.AnyRetriever, Tokenizer]:
-    """Take the model of a resumed run, or of the checkpoint that the recipe starts from, or make a new one.
+    """Load the model of a resumed run or of the recipe's `start` checkpoint, or make a new one.
 
     A new text encoder with random weights gets a tokenizer learned from the captions.
     """
@@ -142,7 +142,7 @@ def make_model(
 
 
 def make_losses(recipe: Recipe, model: Retriever | None = None) -> nn.ModuleDict:
-    """Make the losses of a recipe, by its names for them, and fit them to the model they are to train."""
+    """Make the losses of a recipe, by their names in it, and attach them to the model."""
     made = nn.ModuleDict()
     for name, terms in recipe.losses.items():
         kind = terms.get("loss")
@@ -160,9 +160,9 @@ def make_losses(recipe: Recipe, model: Retriever | None = None) -> nn.ModuleDict
 
 
 def _record_trained(model: Retriever, losses: Sequence[Loss], recipe: Recipe) -> None:
-    """Note which abilities the model has after the run: those that it starts with, and those that losses train."""
+    """Record the abilities of the model after the run: those that it starts with, and those that losses train."""
     if model.trained is None and recipe.start:
-        return  # a checkpoint of an older version, which does not say what was trained
+        return  # a checkpoint of an older version, which does not record what was trained
     before = model.initially_trained if model.trained is None else model.trained
     model.trained = before.union(*(loss.trains for loss in losses))
 
@@ -178,7 +178,7 @@ def _weighted(recipe: Recipe, losses: nn.ModuleDict) -> list[Loss]:
 
 
 def _check_teacher(recipe: Recipe, asking: Sequence[str]) -> None:
-    """Refuse losses without the teacher they need, and a teacher that no loss uses."""
+    """Reject losses without the teacher they need, and a teacher that no loss uses."""
     if asking and recipe.teacher is None:
         raise RecipeError(
             f"losses.{asking[0]}: {recipe.losses[asking[0]]['loss']} learns from a teacher, and there is none",

@@ -1,7 +1,7 @@
 """The saved state of a run, replaced atomically, so that a run killed at any moment resumes from the last save.
 
-Of processes that train together, each writes its part of the optimiser's moments, which are most of a state, and the
-leading one all else. Any number of processes can go on from it: every one reads all parts.
+In distributed training, each process writes its part of the optimiser's moments, which are most of a state, and the
+leading one everything else. Any number of processes can resume from it: each reads all parts.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _PATIENCE = 30.0  # seconds until a network disk shows a folder that another mac
 
 @dataclass(frozen=True, slots=True)
 class TrainingProgress:
-    """Where a run stands: steps done, the best validation result so far and the step it was seen at."""
+    """The progress of a run: steps done, the best validation result so far and its step."""
 
     step: int = 0
     best: float | None = None
@@ -75,7 +75,7 @@ def save_state(
     more: Mapping[str, Tensor] | None = None,
     world: World = ALONE,
 ) -> None:
-    """Replace the saved state by this one, with `more` by name. It is written to another folder first, then renamed.
+    """Replace the saved state, with `more` tensors by name. It is written to another folder first, then renamed.
 
     Every process of `world` calls this, and none returns before the state is complete.
     """
@@ -105,14 +105,14 @@ def saved_step(folder: Path) -> int:
 
 
 def saved_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
-    """Return what a saved state has among its `more` whose name begins with `prefix`, by the rest of its name."""
+    """The tensors of a saved state's `more` whose names begin with `prefix`, by the rest of their names."""
     with safe_open(str(_parts(folder)[0]), framework="pt") as tensors:
         names = [name for name in tensors.keys() if name.startswith(prefix)]  # noqa: SIM118
         return {name.removeprefix(prefix): tensors.get_tensor(name) for name in names}
 
 
 def load_state(folder: Path, optimizer: torch.optim.Optimizer, losses: nn.ModuleDict) -> TrainingProgress:
-    """Restore the optimiser and the losses; the model is loaded as any checkpoint."""
+    """Restore the optimiser and the losses; the model is loaded like any checkpoint."""
     try:
         tensors = {name: value for part in _parts(folder) for name, value in load_file(part).items()}
         progress = TrainingProgress(**json.loads((folder / STATE_FILE).read_text(encoding="utf-8")))
@@ -121,7 +121,7 @@ def load_state(folder: Path, optimizer: torch.optim.Optimizer, losses: nn.Module
     except Exception as error:  # damaged files raise many kinds of exceptions
         raise SightlineError(f"{folder}: the saved state cannot be read: {error}", "Start the run again.") from error
     losses.load_state_dict(_below("losses/", tensors))
-    counts_there = bool(optimizer.defaults.get("fused"))  # a fused step reads its count where the parameter is
+    counts_there = bool(optimizer.defaults.get("fused"))  # a fused step reads its count on the parameter's device
     for index, parameter in enumerate(_parameters(optimizer)):
         state = _below(f"optimizer/{index}/", tensors)
         if state:
@@ -135,12 +135,12 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _weights(losses: nn.ModuleDict) -> dict[str, Tensor]:
-    """The losses' own weights, by name."""
+    """The weights of the losses, by name."""
     return {f"losses/{name}": value.detach().clone() for name, value in losses.state_dict().items()}
 
 
 def _moments(optimizer: torch.optim.Optimizer, world: World) -> dict[str, Tensor]:
-    """The part of the optimiser's moments that this process writes, named by the place of their parameter."""
+    """The part of the optimiser's moments that this process writes, named by the index of their parameter."""
     tensors = {}
     for index, parameter in enumerate(_parameters(optimizer)):
         if index % world.size == world.rank:
@@ -155,7 +155,7 @@ def _part(rank: int, size: int) -> str:
 
 
 def _parts(folder: Path) -> list[Path]:
-    """The files of a state, that of the leading process first; an error where one is missing."""
+    """The files of a state, that of the leading process first; an error if one is missing."""
     found = {path.name for path in folder.glob("optimizer*.safetensors")}
     size = max(
         (int(name.removesuffix(".safetensors").rpartition("-")[2]) for name in found if "-of-" in name), default=1
@@ -170,7 +170,7 @@ def _parts(folder: Path) -> list[Path]:
 
 
 def _check_seen(folder: Path) -> None:
-    """Refuse a folder that the leading process created but this one does not see."""
+    """Reject a folder that the leading process created but this one does not see."""
     deadline = time.monotonic() + _PATIENCE
     while not folder.is_dir():
         if time.monotonic() > deadline:

@@ -12,14 +12,14 @@ from sightline.errors import SightlineError
 from sightline.training.run_folder import RunFolder
 
 StepReport = Callable[[dict[str, Any]], None]
-"""Called with every logged step: step, steps, loss by name and its parts, rate, source, seconds, validation results."""
+"""Called with every logged step: step, steps, losses and their components, rate, source, seconds, validation."""
 
 
 class StepValues:
-    """Losses, their parts and the gradient's norm of a step, on their way from the device.
+    """The losses, their components and the gradient norm of a step, being copied from the device.
 
     Reading them waits for the step to end, so read them after the next one was launched. Numbers that are not finite
-    are an error then, and must be read before the weights are saved.
+    raise an error then, so read them before the weights are saved.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class StepValues:
             self._event.record()
 
     def read(self) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-        """Return the losses by name, and the parts of those that have some."""
+        """Return the losses by name, and the components of those that report them."""
         if self._event is not None:
             self._event.synchronize()
         values = self._numbers.tolist()
@@ -58,7 +58,7 @@ class StepValues:
 
 
 class StepLog:
-    """Entries of the log whose numbers may still be on their way: each is written and reported once they are read."""
+    """Log entries whose numbers may not have arrived yet: each is written and reported once they are read."""
 
     def __init__(self, folder: RunFolder | None, report: StepReport | None) -> None:
         self._folder, self._report = folder, report
@@ -68,7 +68,7 @@ class StepLog:
         self._started = time.monotonic()
 
     def add(self, entry: dict[str, Any], values: StepValues) -> None:
-        """Add a launched step, and read the one before it."""
+        """Add a launched step, and read the previous one."""
         self.read()
         self._waiting.append((entry, values))
 

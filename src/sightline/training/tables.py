@@ -12,11 +12,11 @@ from sightline.errors import RecipeError
 class ScheduleRecipe:
     """How long to train, and which losses a step has.
 
-    run: "together" (the weighted sum of all), "pattern" (the names in `pattern`, one a step, over and over) or "random"
-    (one a step, drawn in proportion to its weight).
-    steps, epochs: one of them.
-    warmup: the share of steps in which the learning rate rises from zero; then it falls to zero as `decay` says, or
-    with decay = "drops" to a tenth at each of `drops`, shares of all steps.
+    run: "together" (the weighted sum of all), "pattern" (the names in `pattern`, one per step, repeated) or "random"
+    (one per step, drawn in proportion to its weight).
+    steps, epochs: set one of them.
+    warmup: the fraction of steps in which the learning rate rises from zero; then it falls to zero as `decay` says, or
+    with decay = "drops" to a tenth at each of `drops`, fractions of all steps.
     """
 
     epochs: float = 0
@@ -47,14 +47,14 @@ class OptimizerRecipe:
     """AdamW.
 
     lr: the learning rate of everything not named in `rates`.
-    rates: learning rates of parts: image, text, matcher, transformer (the encoders that there are), heads (the rest of
-    the model; or one of them by name, such as image_embedding), losses (such as a learned temperature). A part at 0 is
-    frozen.
-    frozen_layers: for an encoder, how many of its first layers stay as they are, with the embeddings below them.
-    layer_decay: for an encoder, how much lower the rate of each layer is than that of the layer above it, such as 0.75.
-    dropout: for an encoder, its dropout; other encoders keep their own.
-    clip: the gradient's greatest norm; 0 leaves it alone.
-    chunk: items encoded at once, with gradients cached, so that a large batch fits a small GPU; 0 encodes the whole
+    rates: learning rates of parts: image, text, matcher, transformer (the encoders that exist), heads (the rest of
+    the model; or one of them by name, such as image_embedding), losses (such as a learned temperature). A part with
+    rate 0 is frozen.
+    frozen_layers: per encoder, how many of its first layers are frozen, with the embeddings below them.
+    layer_decay: per encoder, the ratio of each layer's rate to that of the layer above it, such as 0.75.
+    dropout: per encoder, its dropout; other encoders keep their own.
+    clip: the maximum gradient norm; 0 disables clipping.
+    chunk: items encoded at once, with gradient caching, so that a large batch fits a small GPU; 0 encodes the whole
     batch at once. The gradients are the same.
     """
 
@@ -88,8 +88,8 @@ class ValidationRecipe:
     """When and how to validate; the checkpoint with the best `metric` is kept.
 
     every: steps between validations; 0 validates only at the end.
-    metric: "rSum" (all six recalls) or "R@1" (of finding a caption's image).
-    late, rerank: how many of the best are rescored by late interaction, and then by matching; 0 is none. At least as
+    metric: "rSum" (all six recalls) or "R@1" (text to image).
+    late, rerank: how many of the top candidates late interaction and then matching rescore; 0 for none. At least as
     many as there are images and captions measures late interaction alone. Without either, the embeddings are measured.
     A run that trains only a matcher reranks 20, or everything if the embeddings are not trained.
     """
@@ -115,9 +115,9 @@ class TeacherRecipe:
     """The teacher of losses that need one (distill).
 
     model: a checkpoint's folder.
-    by: what it compares texts and images by: "embedding", "fragments" (late interaction) or "match", which matches
+    by: how it compares texts and images: by "embedding", "fragments" (late interaction) or "match", which matches
     every text of a batch with every image, and so needs small batches.
-    chunk: how many pairs "match" scores at once.
+    chunk: the number of pairs that "match" scores at once.
     """
 
     model: str
@@ -130,10 +130,10 @@ class TeacherRecipe:
 
 @dataclass(frozen=True, slots=True)
 class AverageRecipe:
-    """A mean of the weights over the last part of training, which is what is validated and kept.
+    """A mean of the weights over the last part of training, which is validated and kept.
 
-    begin: the share of all steps after which it begins.
-    kind: "uniform", all steps alike, or "exponential", recent steps more, by `decay` a step.
+    begin: the fraction of all steps after which it begins.
+    kind: "uniform", all steps equally, or "exponential", recent steps more, by `decay` per step.
     """
 
     begin: float = 0.5
@@ -157,12 +157,12 @@ class BlendRecipe:
 
 
 def at_least(least: int, key: str, value: float) -> None:
-    """Refuse a number below `least`."""
+    """Reject a number below `least`."""
     if not least <= value < float("inf"):
         raise RecipeError(f"{key} is {value}", f"Give a number from {least} up.")
 
 
 def check_share(key: str, value: object) -> None:
-    """Refuse what is no share of all steps."""
+    """Reject a value that is not a fraction of all steps."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise RecipeError(f"{key} is {value!r}", "Give a share of all steps, from 0 to 1.")

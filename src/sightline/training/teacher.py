@@ -34,7 +34,7 @@ def find_teacher(
     world: World,
     on_prepare: PrepareReport | None = None,
 ) -> "Teacher | None":
-    """Open the teacher of a recipe, if it has one; `corpus` is the student's."""
+    """Open the teacher of a recipe, if it has one; `corpus` is that of the student."""
     asked = recipe.teacher
     if asked is None:
         return None
@@ -62,10 +62,10 @@ class Teacher:
     """Scores batches, without gradients or dropout.
 
     It reads captions with its own tokenizer and normalises images in its own way. Captions are encoded once, before
-    the first batch, and so are images unless they are augmented; then it reads the same crops as the student. What
-    would take more than 16 GiB is encoded again each time.
+    the first batch, and so are images unless they are augmented; then it reads the same crops as the student. Encodings
+    that would take more than 16 GiB are recomputed each time.
 
-    corpus: its captions. images: where its images are decoded, the student's corpus if both frame them alike.
+    corpus: its captions. images: its decoded images, the student's corpus if both resize images in the same way.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Teacher:
     def scores(self, batch: DrawnBatch, pixels: Tensor | None = None) -> Tensor:
         """Score every text of a batch with every image: [T, I], float32, the same in every process.
 
-        pixels: augmented images of this process's share, on the scale 0 to 255; None where nothing augments.
+        pixels: augmented images of this process's share, on the scale 0 to 255; None without augmentation.
         """
         texts = self._gathered(batch.captions, self._texts, self._read)
         look = self._look if pixels is None else lambda _: self._seen(pixels)
@@ -105,32 +105,32 @@ class Teacher:
     def _gathered(
         self, numbers: Int64Array, kept: "EncodingCache | None", encode: Callable[[Int64Array], EncodedTensors]
     ) -> EncodedTensors:
-        """Take items from memory; or encode this process's share, and gather what the others encoded."""
+        """Take items from memory; or encode this process's share, and gather those of the others."""
         if kept is not None:
             return kept.of_items(numbers)
         own = encode(numbers[self._world.share(len(numbers))])
         return EncodedTensors(*(None if part is None else self._world.gather(part, len(numbers)) for part in own))  # type: ignore[arg-type]
 
     def _read(self, captions: Int64Array) -> EncodedTensors:
-        """Encode captions by number, all at the same length."""
+        """Encode captions by index, all padded to the same length."""
         tokens = self._corpus.tokens(captions)
         device = next(self.model.parameters()).device
         return self._needed(self.model.encode_texts(Tokens(tokens.ids.to(device), tokens.mask.to(device))))
 
     def _look(self, images: Int64Array) -> EncodedTensors:
-        """Encode images by number."""
+        """Encode images by index."""
         return self._seen(self._pictures.pixels(images))
 
     def _seen(self, pixels: Tensor) -> EncodedTensors:
         return self._needed(self.model.encode_images(normalised(pixels, self._corpus.preprocess)))
 
     def _needed(self, encoded: EncodedTensors) -> EncodedTensors:
-        """Drop what this teacher does not compare by."""
+        """Drop the fields that this teacher does not use."""
         fragments = encoded.fragments if self._by == "fragments" else encoded.fragments[..., :0]
         return encoded._replace(fragments=fragments, states=encoded.states if self._by == "match" else None)
 
     def _matched(self, pairs: Pairs) -> Tensor:
-        """Judge every pair, `chunk` at a time; each process judges its share of the texts."""
+        """Score every pair, `chunk` at a time; each process scores its share of the texts."""
         texts, images = len(pairs.text_ids), len(pairs.image_ids)
         own = self._world.share(texts)
         numbers = torch.arange(own.start * images, own.stop * images, device=pairs.text_ids.device)
@@ -168,7 +168,7 @@ class EncodingCache:
         return cls(EncodedTensors(*(None if some[0] is None else torch.cat(some) for some in zip(*parts, strict=True))))  # type: ignore[arg-type]
 
     def of_items(self, numbers: Int64Array) -> EncodedTensors:
-        """Give items by number, in float32."""
+        """The encodings of items by index, in float32."""
         rows = torch.from_numpy(numbers).to(self._encoded.mask.device)
         taken = (None if part is None else part[rows] for part in self._encoded)
         return EncodedTensors(*(part if part is None or part.dtype == torch.bool else part.float() for part in taken))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Train a model by a recipe: draw, encode, step, look at the validation data, save; and go on where a run stopped."""
+"""Training a model by a recipe: draw, encode, step, validate, save; and resume an interrupted run."""
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -36,10 +36,10 @@ Weighted = tuple[Loss, float]
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a run left: the folder of its best checkpoint, how it did on the validation data, and the steps taken.
+    """The result of a run: the folder of its best checkpoint, its validation result, and the number of steps.
 
     evaluation: of the best checkpoint, unless an earlier, interrupted part of the run found it; validation: the same
-    as JSON with the step it was seen at, in any case. Both are None without validation data.
+    as JSON, with its step, in any case. Both are None without validation data.
     """
 
     folder: Path
@@ -59,16 +59,16 @@ def train(
     stop_after: int | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Trained:
-    """Run a recipe; the best checkpoint is left in `out/best`, the last state in `out/last`.
+    """Run a recipe; the best checkpoint is saved to `out/best`, the last state to `out/last`.
 
-    resume: go on from `out/last`, or begin if there is nothing yet. On a CPU the weights end up the same, bit by bit,
-    as those of a run that was never interrupted; a GPU adds up in an order of its own each time.
-    on_prepare: told how far it is while frozen encoders and a teacher look at all there is, which can take long.
-    stop_after: leave off after this many steps in all, saved, as if interrupted.
-    stop: asked after every step; where it says so in any process, the run is saved and a KeyboardInterrupt raised.
+    resume: continue from `out/last`, or start if it does not exist. On a CPU the resulting weights are identical, bit
+        for bit, to those of an uninterrupted run; on a GPU, sums are not deterministic.
+    on_prepare: called with the progress while frozen encoders and a teacher encode all data, which can take long.
+    stop_after: stop after this many steps in total and save, as if interrupted.
+    stop: called after every step; if it returns true in any process, the run is saved and KeyboardInterrupt raised.
 
-    A training picture that cannot be opened ends the run with a `MediaError` that names it, when it is first drawn: a
-    set with pictures missing is another set, and whoever trains should know. Evaluation, in contrast, counts them.
+    A training image that cannot be opened ends the run with a `MediaError` that names it, when it is first drawn:
+    training would otherwise silently use other data. Evaluation, in contrast, counts unreadable images as missed.
     """
     world = distributed.join()
     run = _Run(recipe, Path(out), world, distributed.device(), resume, on_prepare if world.leads else None)
@@ -76,7 +76,7 @@ def train(
 
 
 class _Run:
-    """One run: everything it holds, and its loop."""
+    """One run: its objects, and its loop."""
 
     def __init__(
         self,
@@ -210,43 +210,43 @@ class _Run:
             norm = nn.utils.clip_grad_norm_(trained, self.recipe.optimizer.clip)
         values = StepValues(step, found, self._parts(losses), norm)
         if self.device.type == "cpu":
-            values.read()  # nothing to gain from waiting, and no step with a gradient that is not finite
+            values.read()  # deferring gains nothing, and no step may use a gradient that is not finite
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return values, share * self.recipe.optimizer.lr
 
     def _image_tower_is_frozen(self) -> bool:
-        """Whether nothing in the image tower is trained, its codes included."""
+        """Whether the image tower, including its codes, is completely frozen."""
         tower = self.model.image
         return tower is not None and not any(p.requires_grad for p in tower.parameters())
 
     def _training_mode(self) -> None:
-        """Dropout on, except in towers that are frozen."""
+        """Enable dropout, except in frozen towers."""
         self.model.train()
         for part in self.model.parts().values():
             if not any(p.requires_grad for p in part.parameters()):
                 part.eval()
 
     def _active(self, step: int, source: str) -> dict[str, Weighted]:
-        """Choose the losses of a step with a batch of `source`, with their weights."""
+        """The losses of a step with a batch of `source`, with their weights."""
         weights = weights_at(step, self.recipe).items()
         named = [(name, weight) for name, weight in weights if takes_part(name, step, self.steps, self.recipe, source)]
         return {name: (self.losses[name], weight) for name, weight in named}  # type: ignore[misc]
 
     def _parts(self, losses: Mapping[str, Weighted]) -> dict[str, dict[str, Tensor]]:
-        """Return what the losses of a step were made of, for losses that tell."""
+        """Return the components of a step's losses, for losses that report them."""
         found = {name: loss.parts for name, (loss, _) in losses.items() if loss.parts}
         added = {name: self.world.add(torch.stack([*parts.values()])).unbind() for name, parts in found.items()}
         return {name: dict(zip(found[name], values, strict=True)) for name, values in added.items()}
 
     def _teacher_scores(self, losses: Mapping[str, Weighted], batch: DrawnBatch, pixels: Tensor) -> Tensor | None:
-        """Ask the teacher for its scores, if a loss of this step wants them."""
+        """The scores of the teacher, if a loss of this step needs them."""
         if self.teacher is None or not any(loss.needs_teacher for loss, _ in losses.values()):
             return None
         return self.teacher.scores(batch, pixels if self.recipe.augment is not None else None)
 
     def _inputs(self, losses: Mapping[str, Weighted], batch: DrawnBatch, pixels: Tensor) -> Inputs | None:
-        """Give what the batch is encoded from, if a loss of this step wants it."""
+        """The encoder inputs of the batch, if a loss of this step needs them."""
         wanted = any(loss.needs_inputs for loss, _ in losses.values())
         return self.inputs.inputs(batch, pixels) if wanted else None
 
@@ -260,7 +260,7 @@ class _Run:
         return entry
 
     def _validate_weights(self) -> dict[str, Any]:
-        """Evaluate the weights that the model has now, and keep them if they are the best."""
+        """Evaluate the current weights of the model, and keep them if they are the best."""
         with self._half_precision():
             found = self.validation.evaluate()
         score = 0.0 if found is None else self.validation.score(found)

@@ -1,4 +1,4 @@
-"""Validation of a run: results, and the number that selects the best checkpoint."""
+"""Validation of a run: results, and the score that selects the best checkpoint."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,36 +18,36 @@ from sightline.training.recipe import Recipe
 from sightline.training.setup import check_validation_records, trained_by, validation_records
 
 MATCHED = 20
-"""How many candidates are reranked to validate a run that trains a matcher alone."""
+"""The number of candidates to rerank when validating a run that trains only a matcher."""
 
 OneSet = Evaluation | Languages | NamesEvaluation
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationResults:
-    """The results on several validation sets. All numbers of the whole are means over the sets by their weights."""
+    """The results on several validation sets. The combined numbers are weighted means over the sets."""
 
     sets: Mapping[str, OneSet]
     weights: Mapping[str, float]
 
     @property
     def text_to_image(self) -> dict[str, float]:
-        """R@1, R@5, R@10 and medR of finding a caption's image, over the sets that have captions."""
+        """R@1, R@5, R@10 and medR from captions to images, over the sets that have captions."""
         return self._recalls([(name, found.text_to_image) for name, found in self._captioned()])
 
     @property
     def image_to_text(self) -> dict[str, float]:
-        """R@1, R@5, R@10 and medR of finding any caption of an image, over the sets that have captions."""
+        """R@1, R@5, R@10 and medR from images to any of their captions, over the sets that have captions."""
         return self._recalls([(name, found.image_to_text) for name, found in self._captioned()])
 
     @property
     def r_sum(self) -> float:
-        """Sum of the six recalls; of names, six times their top 1."""
+        """Sum of the six recalls; for names, six times their top-1 accuracy."""
         return self._mean([(name, r_sum_of(found)) for name, found in self.sets.items()])
 
     @property
     def r_at_1(self) -> float:
-        """R@1 of finding a caption's image; of names, their top 1."""
+        """Text-to-image R@1; for names, their top-1 accuracy."""
         return self._mean([(name, r_at_1_of(found)) for name, found in self.sets.items()])
 
     def _captioned(self) -> list[tuple[str, Evaluation | Languages]]:
@@ -62,7 +62,7 @@ class ValidationResults:
         return sum(self.weights[name] * value for name, value in found) / total if total else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the means under the names of a single result, and every result whole."""
+        """Return the means under the names of a single result, and every full result."""
         return {
             "text_to_image": self.text_to_image,
             "image_to_text": self.image_to_text,
@@ -76,12 +76,12 @@ Validated = Evaluation | Languages | ValidationResults
 
 
 def r_sum_of(found: Validated | NamesEvaluation) -> float:
-    """Return the sum of six recalls of a result; of names, six times their top 1."""
+    """Return the sum of the six recalls of a result; for names, six times their top-1 accuracy."""
     return 6 * found.top1 if isinstance(found, NamesEvaluation) else found.r_sum
 
 
 def r_at_1_of(found: Validated | NamesEvaluation) -> float:
-    """Return R@1 of finding a caption's image; of names, their top 1."""
+    """Return text-to-image R@1; for names, their top-1 accuracy."""
     if isinstance(found, NamesEvaluation):
         return found.top1
     return found.r_at_1 if isinstance(found, ValidationResults) else found.text_to_image["R@1"]
@@ -90,7 +90,7 @@ def r_at_1_of(found: Validated | NamesEvaluation) -> float:
 class Validation:
     """Evaluates the model on the validation sets of a recipe, if it has any.
 
-    Raises at construction if the model cannot be validated as the recipe asks, not after hours of training.
+    Raises at construction if the model cannot be validated as the recipe says, not after hours of training.
     """
 
     def __init__(self, recipe: Recipe, model: Retriever, tokenizer: Tokenizer, device: torch.device) -> None:
@@ -118,7 +118,7 @@ class Validation:
                 check_validation_records(recipe, records, model.preprocess)
 
     def evaluate(self) -> Validated | None:
-        """Evaluate on every set, in the language of the run or in each of several; None without data."""
+        """Evaluate on every set, in the language of the run or in each of several; None without validation data."""
         found = {name: self._evaluate(name, records) for name, records in self.sets.items()}
         only = next(iter(found.values()), None)
         if len(found) > 1 or isinstance(only, NamesEvaluation):
@@ -140,7 +140,7 @@ class Validation:
         return evaluate_languages(self._runnable(), records, lang, **options)
 
     def score(self, found: Validated) -> float:
-        """Return the number by which checkpoints are compared; the higher, the better."""
+        """Return the score by which checkpoints are compared; higher is better."""
         return r_sum_of(found) if self._recipe.validation.metric == "rSum" else r_at_1_of(found)
 
     def _runnable(self) -> TorchModel:
@@ -149,11 +149,11 @@ class Validation:
 
 
 class _Ranked(TorchModel):
-    """A model whose embeddings rank candidates even if they are not trained: a matcher alone is shown all of them."""
+    """A model whose embeddings rank candidates even if untrained: a lone matcher then rescores all of them."""
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What is trained, and `embed`."""
+        """The trained abilities, and `embed`."""
         return super().abilities | {"embed"}
 
 
@@ -163,7 +163,7 @@ def _size(records: Sequence[Record]) -> int:
 
 
 def log_entry(found: Validated | NamesEvaluation) -> dict[str, Any]:
-    """Return what the log says of a validation: the recalls, and of several sets those of each."""
+    """Return the log entry of a validation: the recalls, for several sets also those of each."""
     if isinstance(found, NamesEvaluation):
         return found.names
     entry: dict[str, Any] = {"t2i": found.text_to_image, "i2t": found.image_to_text, "rSum": found.r_sum}

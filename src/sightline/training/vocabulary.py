@@ -10,16 +10,16 @@ from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import RecipeError
 
 PAD, UNKNOWN, START, END = SPECIAL = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
-INSIDE = "##"  # begins a piece that does not begin a word
-_FIRST = "\x01"  # marks the beginning of a word while learning; no caption has it, as control characters are removed
+INSIDE = "##"  # prefix of a piece that does not begin a word
+_FIRST = "\x01"  # marks the beginning of a word while learning; captions never contain control characters
 _LONGEST_WORD = 1000  # scripts without spaces have whole sentences as words
 
 
 def learn_tokenizer(captions: Iterable[str], vocabulary: int, max_length: int) -> Tokenizer:
     """Learn a WordPiece vocabulary of at most `vocabulary` pieces, in any script, case folded.
 
-    Accents stay: in Hindi or Thai, what looks like one is a vowel. The same captions give the same vocabulary, in the
-    same order, in every process.
+    Accents are kept: in Hindi or Thai, what looks like an accent is a vowel. The same captions give the same
+    vocabulary, in the same order, in every process.
 
     >>> tokenizer = learn_tokenizer(["a red dog", "a blue dog"], vocabulary=50, max_length=8)
     >>> tokenizer.tokens("a red dog")
@@ -44,10 +44,11 @@ def learn_tokenizer(captions: Iterable[str], vocabulary: int, max_length: int) -
 
 
 def _pieces(words: Counter[str], most: int) -> list[str]:
-    """Every letter, as it begins a word and as it goes on, the most frequent first; then what is learned from words.
+    """Every letter, at the start of a word and inside it, the most frequent first; then pieces learned from words.
 
-    With all letters in, no word of the captions is unknown; where there are more than `most`, the rare ones are.
-    The library's own WordPiece trainer is not used: it numbers pieces in an order that differs between processes.
+    With all letters included, no word of the captions is unknown; if there are more than `most`, rare letters are
+    dropped. The library's own WordPiece trainer is not used: it numbers pieces in an order that differs between
+    processes.
     """
     letters: Counter[str] = Counter()
     for word, count in words.items():

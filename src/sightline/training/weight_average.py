@@ -15,14 +15,14 @@ from sightline.training.state import saved_tensors
 from sightline.training.tables import AverageRecipe
 
 PREFIX = "average/"
-"""What the saved state calls the means, with the names of their parameters."""
+"""The prefix of the means in the saved state, followed by the names of their parameters."""
 
 
 class WeightAverage:
     """The mean of a model's trained weights since a step.
 
-    "uniform": of all steps alike (Izmailov et al. 2018, stochastic weight averaging). "exponential": recent steps weigh
-    more, each step `decay` times as much as the one after it; begins as a uniform mean.
+    "uniform": of all steps equally (Izmailov et al. 2018, stochastic weight averaging). "exponential": recent steps
+    weigh more, each step `decay` times as much as the one after it; starts as a uniform mean.
     """
 
     def __init__(self, recipe: AverageRecipe, model: nn.Module, steps: int) -> None:
@@ -46,7 +46,7 @@ class WeightAverage:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Use the means as weights within a `with` block; nothing happens before the first update."""
+        """Use the means as weights within a `with` block; no effect before the first update."""
         trained = {name: self._weights[name].detach().clone() for name in self._means}
         try:
             self._put(self._means)
@@ -73,7 +73,7 @@ class WeightAverage:
 def blend(model: Retriever, part: str, source: str, share: float) -> None:
     """Set the encoder `part` of a model to share x its weights + (1 - share) x those of `source`, a folder or hub name.
 
-    The projection that `source` carries, if the model began with it, is left as it is: it belongs to the heads.
+    The projection of `source`, if the model started with it, is not changed: it belongs to the heads.
     """
     if not 0 <= share <= 1:
         raise ModelError(f"a blend of {share}", "Give a share from 0 (all source) to 1 (all trained).")

@@ -1,4 +1,4 @@
-"""Regions of images that a detector found: readers of the formats they are published in, and a store for all."""
+"""Detected regions of images: readers for the published feature formats, and a common store."""
 
 from sightline.datasets.regions.detections import Found, Keep
 from sightline.datasets.regions.formats import read_regions

@@ -1,4 +1,4 @@
-"""Features as NumPy files: one `.npz` for each image, or those of VSE++ and SCAN, one `.npy` for each split."""
+"""Features as NumPy files: an `.npz` per image, or an `.npy` per split as published for VSE++ and SCAN."""
 
 import io
 import zipfile
@@ -19,12 +19,12 @@ from sightline.errors import DataError
 
 _Array = npt.NDArray[Any]
 _IMAGES, _CAPTIONS, _IDS = "_ims.npy", "_caps.txt", "_ids.txt"
-_REPEATED = 5  # VSE++ repeats the features of an image for each of its captions, of which all have five
-_FAULTS = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)  # all that a damaged file raises
+_REPEATED = 5  # VSE++ repeats the features of an image for each of its five captions
+_FAULTS = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)  # all that a damaged file may raise
 
 
 def read_npz_folder(path: Path, report: OnProblem) -> Iterator[Found]:
-    """Read a folder in which every image has an `.npz` of its own; see `found_in_arrays`."""
+    """Read a folder with an `.npz` file per image; see `found_in_arrays`."""
     for file in entries_of(path):
         if file.suffix == ".npz":
             try:
@@ -36,7 +36,7 @@ def read_npz_folder(path: Path, report: OnProblem) -> Iterator[Found]:
 
 
 def found_in_npz(name: str, data: bytes) -> Found:
-    """Read the bytes of an `.npz`. What was pickled into it, as some do with class names, is ignored."""
+    """Read the bytes of an `.npz`. Pickled arrays, such as class names in some files, are ignored."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             wanted = {"features", "norm_bb", "conf", "x", "feat", "bbox", "image_w", "image_h"}
@@ -48,8 +48,8 @@ def found_in_npz(name: str, data: bytes) -> Found:
 def found_in_arrays(name: str, arrays: Mapping[str, _Array]) -> Found:
     """Detect the layout by the names of the arrays.
 
-    UNITER: features, norm_bb (six numbers, as shares), conf. Bottom-up attention under torch: x, bbox (in pixels),
-    image_w, image_h; some have x transposed. For captioning: feat alone.
+    UNITER: features, norm_bb (six numbers, relative to the image size), conf. Bottom-up attention in torch: x, bbox (in
+    pixels), image_w, image_h; in some files x is transposed. For captioning: only feat.
     """
     features = next((arrays[key] for key in ("features", "x", "feat") if key in arrays), None)
     if features is None:
@@ -72,9 +72,9 @@ def found_in_arrays(name: str, arrays: Mapping[str, _Array]) -> Found:
 def read_precomputed(path: Path, report: OnProblem) -> Iterator[Found]:
     """Read a folder of `train_ims.npy`, `train_caps.txt` and the like: features without boxes, and captions.
 
-    Features are [images, regions, dim], or [images, dim] where each has one vector. Captions stand one on a line,
-    five for each image, in the order of the images; where there are as many features as captions, each image is
-    there five times. Its name is that of `train_ids.txt`, if there is one, and otherwise its split and number.
+    Features are [images, regions, dim], or [images, dim] with one vector per image. Captions are one per line, five
+    for each image, in the order of the images; if there are as many features as captions, each image occurs five
+    times. Names come from `train_ids.txt` if it exists, and are otherwise made of the split and the index.
     """
     for file in entries_of(path):
         if file.name.endswith(_IMAGES):
@@ -82,7 +82,7 @@ def read_precomputed(path: Path, report: OnProblem) -> Iterator[Found]:
 
 
 def is_precomputed(path: Path) -> bool:
-    """Whether a folder is one of VSE++ or SCAN, by its files."""
+    """Whether a folder has the layout of VSE++ or SCAN, by its files."""
     return any(file.name.endswith(_IMAGES) for file in entries_of(path))
 
 

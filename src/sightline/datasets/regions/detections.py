@@ -1,4 +1,4 @@
-"""What a detector found in one image, as a reader gives it, and which of it is kept."""
+"""The detections in one image, as a reader yields them, and the choice of which to keep."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,10 +18,10 @@ Floats = npt.NDArray[np.floating[Any]]
 class Found:
     """The regions of an image.
 
-    name: the image's, as the features are called after it: a file's name, or a number.
-    features: [n, dim]. boxes: [n, 4], left, top, right and bottom as shares of the image's sides; None where they
-    were not published. confidence: [n], how sure the detector was, where it says.
-    captions, split: as in `Record`, where the features come with captions.
+    name: the name of the image in the features: a file name, or a number.
+    features: [n, dim]. boxes: [n, 4], left, top, right and bottom relative to the image size; None if they
+    were not published. confidence: [n], the detector's confidence; None if unknown.
+    captions, split: as in `Record`, if the features come with captions.
     """
 
     name: str
@@ -49,10 +49,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Which regions of an image are kept: those surer than `confidence`, at least `fewest`, and at most `most`.
+    """Selects regions: those with a confidence above `confidence`, but at least `fewest` and at most `most`.
 
-    Surer ones go before others, and stay in the order they were in; UNITER's rule, with its numbers. Where the detector
-    does not say how sure it was, all are kept, or the first.
+    The most confident regions are kept, in their original order; this is UNITER's rule, with its numbers. Without
+    confidences, the first `most` regions are kept.
     """
 
     confidence: float = 0.2
@@ -68,7 +68,7 @@ class Keep:
             raise DataError(f"a confidence of {self.confidence:g}", "Give a probability, from 0 to 1.")
 
     def __call__(self, found: Found) -> Found:
-        """Drop the other regions."""
+        """Return the image with only the selected regions."""
         if found.confidence is None:
             chosen = np.arange(min(len(found.features), self.most))
         else:
@@ -84,11 +84,11 @@ class Keep:
 
 
 RegionReader = Callable[[Path, OnProblem], Iterator[Found]]
-"""Reads the regions of all images in a file or folder; a broken row is reported and passed over."""
+"""Reads the regions of all images in a file or folder; a broken row is reported and skipped."""
 
 
 def relative(boxes: Floats, width: float, height: float) -> npt.NDArray[np.float32]:
-    """Turn boxes in pixels, [n, 4] or more columns, into shares of the image's sides."""
+    """Convert boxes in pixels, [n, 4] or with more columns, to coordinates relative to the image size."""
     if not (width > 0 and height > 0):
         raise BrokenRecordError(f"an image of {width:g} x {height:g} pixels")
     sides = np.array([width, height, width, height], dtype=np.float32)

@@ -1,4 +1,4 @@
-"""The formats of published region features, and how to tell them apart."""
+"""The formats of published region features, and their detection."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +19,10 @@ _BOTTOM_UP_FIELDS = 6
 
 
 def read_regions(path: str | Path, on_problem: OnProblem | None = None) -> Iterator[Found]:
-    """Read the regions of all images at `path`, one image after the other.
+    """Yield the regions of all images at `path`, image by image.
 
-    on_problem: called for each broken row, which is then skipped; without it the first one is a `DataError`. A path
-    that is missing or not recognised is one at once.
+    on_problem: called for each broken row, which is then skipped; by default the first one raises `DataError`. So does,
+    at once, a path that is missing or not recognised.
     """
     place = Path(path)
     if not place.exists():
@@ -60,7 +60,7 @@ def _reader_of_file(path: Path) -> RegionReader | None:
 
 
 def _fields(path: Path) -> int:
-    """How many fields the first line has that has any."""
+    """The number of fields in the first non-empty line."""
     for _, line in numbered_lines(path):
         if line.strip():
             try:

@@ -1,4 +1,4 @@
-"""Features in UNITER's databases: an LMDB with an `.npz` for each image, or its arrays packed by msgpack."""
+"""Features in UNITER's databases: an LMDB with an `.npz` per image, or its arrays packed by msgpack."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def read_uniter(path: Path, report: OnProblem) -> Iterator[Found]:
     """Read a database such as `feat_th0.2_max100_min10`, compressed or not, in the order of its keys."""
     try:
         import lmdb
-        import msgpack  # noqa: F401  # asked for now, lest every row be taken for broken
+        import msgpack  # noqa: F401  # imported early: otherwise every row would look broken
     except ImportError as error:
         raise SightlineError(
             f"UNITER's features need packages: {error}", "pip install 'sightline-search[regions]'"
@@ -41,7 +41,7 @@ def read_uniter(path: Path, report: OnProblem) -> Iterator[Found]:
 
 
 def _names(transaction: Any) -> Iterator[bytes]:
-    """The images that the database lists or, where it does not, that it has."""
+    """The images that the database lists, otherwise its keys."""
     listed = transaction.get(_KEYS)
     if listed is None:
         yield from (key for key in transaction.cursor().iternext(values=False) if key != _KEYS)
@@ -62,7 +62,7 @@ def _found(key: bytes, data: bytes | None) -> Found:
 
 
 def _unpacked(data: bytes) -> dict[str, npt.NDArray[Any]]:
-    """Unpack arrays as msgpack_numpy writes them; pickled ones, which could run code, are left out."""
+    """Unpack arrays as written by msgpack_numpy; skip pickled ones, which could run code."""
     import msgpack
 
     try:

@@ -1,4 +1,4 @@
-"""Finding the record of a name: every publisher of features names the same images differently."""
+"""Matching region features to records by image name: every publisher names the same images differently."""
 
 import re
 from collections import Counter
@@ -15,8 +15,8 @@ T = TypeVar("T")
 class Names:
     """Records by the names of images.
 
-    An image's name is that of its file, without folders and suffix. Where no record is called the same, that one is
-    meant whose name ends in the same number, if there is only one: both 9 and coco_train2014_000000000009 mean
+    The name of an image is that of its file, without folders and suffix. If no record has that name, the record whose
+    name ends in the same number is used, if there is only one: both 9 and coco_train2014_000000000009 match
     COCO_train2014_000000000009.jpg.
     """
 
@@ -26,7 +26,7 @@ class Names:
         self._by_number = _unique((number, record) for number, record in numbered if number is not None)
 
     def find(self, name: str) -> Record | None:
-        """The record of the image that features are called after."""
+        """The record for the name of an image in the features."""
         return self._by_name.get(key_of(name)) or self._by_number.get(_number(name))
 
 

@@ -1,6 +1,6 @@
 """Resuming an interrupted store from its complete part.
 
-Beside the files of a store, its folder has `begun.json`: what it is made of, and what its regions are like.
+Beside the files of a store, its folder has `begun.json`: the source of the store, and the shape of its regions.
 """
 
 import json
@@ -27,7 +27,7 @@ def building_of(out: Path) -> Path:
 
 
 def begin(building: Path, made_of: str, spec: StoreSpec) -> None:
-    """Write the source and the shape of a store's regions."""
+    """Write down the source and the shape of a store's regions."""
     told = {"made_of": made_of, "spec": settings.plain(replace(spec, images=0, regions=0))}
     (building / BEGUN_FILE).write_text(json.dumps(told) + "\n", encoding="utf-8")
 
@@ -39,9 +39,9 @@ def names_in(out: Path, made_of: str) -> frozenset[str]:
 
 
 def whole_part(building: Path, made_of: str) -> tuple[StoreSpec, Lines] | None:
-    """Truncate an interrupted store to its complete part, and return that; None if there is none.
+    """Truncate an interrupted store to its complete part and return that; None if there is none.
 
-    Files are written one after another, and each in blocks: an image is complete if all files have all of it.
+    Files are written one after another, each in blocks: an image is complete if all files contain all of it.
     """
     if not (building / BEGUN_FILE).is_file():
         return None
@@ -67,7 +67,7 @@ def whole_part(building: Path, made_of: str) -> tuple[StoreSpec, Lines] | None:
 
 
 def _whole_lines(path: Path, rows: int) -> Iterator[dict[str, Any]]:
-    """The lines of complete images, up to the first that is not."""
+    """The lines of complete images, up to the first incomplete one."""
     for _, line in numbered_lines(path):
         try:
             fields = json.loads(line)

@@ -1,8 +1,8 @@
-"""A store of region features: memory-mapped, whatever format they were published in.
+"""A store of region features: memory-mapped, independent of the format they were published in.
 
-A folder with `regions.json` (what is in it), `features.bin` [regions, dim], `boxes.bin` [regions, 4] in float32, where
-there are any, and `images.jsonl`: a line for each image with its name, its regions (the first and how many), its
-captions and its split. A store is a data set like any other: to train on, to evaluate on and to index.
+A folder with `regions.json` (its contents), `features.bin` [regions, dim], `boxes.bin` [regions, 4] in float32, if
+there are boxes, and `images.jsonl`: a line per image with its name, its regions (the first and the number), its
+captions and its split. A store is a data set like any other: you can train on it, evaluate on it and index it.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ SPEC_FILE, FEATURES_FILE, BOXES_FILE, IMAGES_FILE = "regions.json", "features.bi
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """The contents of `regions.json`: how many images and regions, and what the regions are like."""
+    """The contents of `regions.json`: the number of images and regions, and the shape and type of the regions."""
 
     format: int
     images: int
@@ -38,7 +38,7 @@ class StoreSpec:
 
 
 class RegionStore:
-    """A store, opened: features [regions, dim] and boxes [regions, 4] of all images, one after the other."""
+    """An open store: features [regions, dim] and boxes [regions, 4] of all images, one after the other."""
 
     def __init__(self, folder: Path, spec: StoreSpec) -> None:
         self.folder, self.spec = folder, spec
@@ -47,7 +47,7 @@ class RegionStore:
 
     @classmethod
     def open(cls, folder: str | Path) -> "RegionStore":
-        """Open a store's folder; its files must be as long as it says."""
+        """Open a store's folder and check the sizes of its files."""
         folder = Path(folder)
         try:
             spec = settings.read(StoreSpec, folder / SPEC_FILE, "region store", FORMAT, DataError, "Make it again.")
@@ -56,7 +56,7 @@ class RegionStore:
         return cls(folder, spec)
 
     def records(self, report: OnProblem) -> Iterator[Record]:
-        """Every image, in the store's order; broken lines are reported and skipped."""
+        """Yield every image, in store order; broken lines are reported and skipped."""
         path = self.folder / IMAGES_FILE
         for number, line in numbered_lines(path):
             place = f"{path}:{number}"
@@ -79,7 +79,7 @@ class RegionStore:
 
 @dataclass(frozen=True, slots=True)
 class RegionSlice:
-    """The regions of one image: `count` of a store's, from `first` on. An image source, like a file."""
+    """The regions of one image: `count` regions of a store, starting at `first`. An image source, like a file."""
 
     store: Path
     image: str
@@ -109,13 +109,13 @@ def is_region_store(path: Path) -> bool:
 
 
 def read_region_store(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
-    """Read the records of a store in its order; `images` is not used."""
+    """Read the records of a store in order; `images` is not used."""
     return RegionStore.open(path).records(report)
 
 
 @lru_cache(maxsize=16)
 def _opened(folder: Path, *_: int) -> RegionStore:
-    """An opened store, cached by the time stamp of its file."""
+    """An open store, cached by the modification time of its file."""
     return RegionStore.open(folder)
 
 

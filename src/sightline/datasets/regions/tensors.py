@@ -1,4 +1,4 @@
-"""Features as the tensors of torch (Oscar) and of HDF5 (M3P)."""
+"""Features as torch tensors (Oscar) and HDF5 files (M3P)."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _COPY = "Copy or download it again."
 
 
 def read_oscar_tensors(path: Path, report: OnProblem) -> Iterator[Found]:
-    """Read a `test_img_frcnn_feats.pt` of Oscar: tensors [n, dim + 6] by image; and `test_captions.pt` beside it."""
+    """Read Oscar's `test_img_frcnn_feats.pt`, tensors [n, dim + 6] by image, and `test_captions.pt` beside it."""
     captions = _oscar_captions(path)
     split = split_in_name(path.name)
     for name, tensor in _loaded(path).items():
@@ -34,9 +34,9 @@ def read_oscar_tensors(path: Path, report: OnProblem) -> Iterator[Found]:
 
 
 def read_m3p(path: Path, report: OnProblem) -> Iterator[Found]:
-    """Read an `.h5` of M3P: image_id, wh, num_boxes, bbox and features, a row for each image.
+    """Read an `.h5` file of M3P: image_id, wh, num_boxes, bbox and features, with a row per image.
 
-    Boxes are in pixels. What the file calls `wh` is the height and then the width: M3P itself reads it so.
+    Boxes are in pixels. Despite its name, `wh` is the height and then the width: M3P reads it that way.
     """
     try:
         import h5py
@@ -71,7 +71,7 @@ def _m3p(file: Any, boxes: Any, row: int) -> Found:
 
 
 def _loaded(path: Path) -> Mapping[Any, Any]:
-    """Load tensors, and nothing that could run code."""
+    """Load tensors, without running pickled code."""
     try:
         import torch
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""Features as tab-separated lines, with arrays in base64: those of bottom-up attention, and Oscar's.
+"""Features as tab-separated lines with base64 arrays: bottom-up attention and Oscar.
 
 Bottom-up attention (Anderson et al. 2018) has six fields: image_id, image_w, image_h, num_boxes, boxes, features; boxes
-are in pixels. Oscar has the image's id, the number of boxes and the features; or, as VinVL has it, the id and the
-other two as JSON. The last six numbers of Oscar's features are the box: its corners, width and height, as shares.
+are in pixels. Oscar has the image id, the number of boxes and the features; VinVL has the id and then the other two as
+JSON. The last six numbers of Oscar's features are the box: its corners, width and height, relative to the image size.
 """
 
 import base64
@@ -27,14 +27,14 @@ def read_bottom_up(path: Path, report: OnProblem) -> Iterator[Found]:
 
 
 def read_oscar_lines(path: Path, report: OnProblem) -> Iterator[Found]:
-    """Read a `features.tsv` of Oscar or VinVL; where `imageid2idx.json` is beside it, that says how rows are called."""
+    """Read a `features.tsv` of Oscar or VinVL; `imageid2idx.json`, if it is beside it, gives the names of the rows."""
     index = path.with_name(_NAMES_OF_ROWS)
     names = {row: name for name, row in json_document(index).items()} if index.is_file() else {}
     return _rows(path, report, lambda number, fields: _oscar(str(names.get(number - 1, fields[0])), fields))
 
 
 def with_boxes_at_the_end(name: str, both: Floats) -> Found:
-    """Take Oscar's features and boxes apart, [n, dim + 6]."""
+    """Split Oscar's features [n, dim + 6] into features and boxes."""
     if both.ndim != 2 or both.shape[1] <= OSCAR_BOX:
         raise BrokenRecordError(f"features {list(both.shape)}, not [regions, numbers and six of a box]")
     return Found(name, both[:, :-OSCAR_BOX], both[:, -OSCAR_BOX:-2])

@@ -1,4 +1,4 @@
-"""Write regions into a store, image by image, and give them the captions of a data set."""
+"""Writing regions to a store, image by image, with the captions of a data set."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ WriteProgress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What is in a new store: `captioned` of its images have captions; `lacking` are records without regions."""
+    """Counts for a new store: `captioned` of its images have captions; `lacking` records have no regions."""
 
     spec: StoreSpec
     captioned: int
@@ -41,15 +41,14 @@ def write_regions(
     made_of: str = "",
     progress: WriteProgress | None = None,
 ) -> Written:
-    """Write the regions of images into a new store, which appears when it is complete.
+    """Write the regions of images to a new store, which appears only when it is complete.
 
-    captions: records that lend their captions and splits to the images of the same name; see `Names`.
-    keep: which regions of an image; by default all.
-    on_problem: called for each image that does not fit the others, which is then skipped; without it the first one is a
-        `DataError`.
+    captions: records whose captions and splits are copied to the images of the same name; see `Names`.
+    keep: selects the regions of an image; by default all.
+    on_problem: called for each image that does not match the others, which is then skipped; by default the first one
+        raises `DataError`.
     made_of: the source of `found`. If given, an interrupted store is kept, and the next call with the same value
-    resumes
-        it: images that it has are skipped (see `names_in`).
+        resumes it, skipping the images that it has (see `names_in`).
     progress: called with the number of images written so far.
     """
     out, report = Path(out), on_problem or stop_at
@@ -83,12 +82,12 @@ def write_regions(
         building.rename(out)
     finally:
         if not made_of or not (building / BEGUN_FILE).exists():
-            shutil.rmtree(building, ignore_errors=True)  # it does not exist if all went well
+            shutil.rmtree(building, ignore_errors=True)  # does not exist after success
     return Written(spec, writer.captioned, tuple(record for record in captions if record.key not in writer.matched))
 
 
 def _finish(folder: Path, spec: StoreSpec | None) -> StoreSpec:
-    """Write the spec of the store, last of all."""
+    """Write the spec of the store, as its last file."""
     if spec is None:
         raise DataError("there are no regions to write", "Check that it is the right file and complete.")
     if not spec.boxes:
@@ -99,7 +98,7 @@ def _finish(folder: Path, spec: StoreSpec | None) -> StoreSpec:
 
 
 class _Writer:
-    """A store that is being written; `spec` is what is in it so far."""
+    """A store that is being written; `spec` describes what it contains so far."""
 
     def __init__(self, features: IO[bytes], boxes: IO[bytes], images: IO[bytes], names: Names) -> None:
         self._features, self._boxes, self._images, self._names = features, boxes, images, names
@@ -118,7 +117,7 @@ class _Writer:
         self._passed_over = set(self._seen)
 
     def add(self, found: Found) -> None:
-        """Add an image, whose regions must be like those before; one that an earlier run wrote is skipped."""
+        """Add an image, whose regions must have the shape of those before; skip one that an earlier run wrote."""
         if found.name in self._passed_over:
             self._passed_over.remove(found.name)
             return
@@ -153,7 +152,7 @@ class _Writer:
 
 
 def _alone(found: Found) -> StoreSpec:
-    """What a store of one image would be."""
+    """The spec of a store with only this image."""
     count, dim = found.features.shape
     is_half = found.features.dtype == np.float16
     return StoreSpec(FORMAT, 1, count, dim, "float16" if is_half else "float32", found.boxes is not None)

@@ -33,7 +33,7 @@ def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
     model: `default` (the one that ships with Sightline), the folder of a bundle, of a checkpoint or of a published
         model such as CLIP (the latter two need the extra `train`), or `hf:NAME` (any of these on the Hugging Face
         hub, downloaded once).
-    prefer_gpu: run a bundle on the GPU, if there is one and torch is installed; pays off for jobs of minutes.
+    prefer_gpu: run a bundle on the GPU, if there is one and torch is installed; worthwhile for jobs that take minutes.
 
     >>> import sightline
     >>> model = sightline.load()

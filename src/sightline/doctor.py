@@ -116,7 +116,7 @@ def _extras() -> Iterator[Finding]:
 
 
 def _requirements() -> dict[str, dict[str, str]]:
-    """The packages that Sightline requires, with their oldest versions, by extra; "" for those always needed."""
+    """The packages that Sightline requires, with their minimum versions, by extra; "" for those always required."""
     found: dict[str, dict[str, str]] = {"": {}}
     for line in metadata.requires("sightline-search") or ():
         name, oldest = re.match(r"([\w.-]+)(?:\[.*?\])?(?:>=([\w.]+))?", line).groups()  # type: ignore[union-attr]

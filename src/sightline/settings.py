@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def parse(kind: type[T], data: object, where: str, error: type[SightlineError]) -> T:
-    """Convert a mapping to a dataclass `kind`; messages begin with `where`, and `error` is raised.
+    """Convert a mapping to a dataclass `kind`; raises `error`, with a message that begins with `where`, if invalid.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Size:

@@ -26,7 +26,7 @@ def tell(message: str) -> None:
 def tell_at_once(message: str) -> None:
     """Print a message from a signal handler, bypassing Python's buffers."""
     show_cursor = "\x1b[?25h" if os.isatty(_STDERR) else ""  # the progress bar hides it and cannot restore it
-    with suppress(OSError):  # closed
+    with suppress(OSError):  # stderr is closed
         os.write(_STDERR, f"{show_cursor}\nsightline: {message}\n".encode())
 
 

@@ -28,7 +28,7 @@ def printable(text: str) -> str:
 
 
 def percent(chance: float) -> str:
-    """A percentage, at least <1%.
+    """Format a probability as a percentage; small ones as <1%.
 
     >>> percent(0.934), percent(0.001)
     ('93%', '<1%')

@@ -124,7 +124,7 @@ def check_model(at: Path | str, manifest: Manifest, model: Model) -> None:
 
 
 def check_kind(at: Path, manifest: Manifest, kind: ItemKind) -> None:
-    """Refuse texts in a collection of images, and images in one of texts."""
+    """Refuse to mix images and texts in one collection."""
     if manifest.kind != kind:
         raise CollectionError(
             f"{at}: a collection of {manifest.kind}, which takes no {kind}",

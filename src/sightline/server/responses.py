@@ -79,7 +79,7 @@ class ItemAnswer(BaseModel):
 
 
 class ItemsAnswer(BaseModel):
-    """Some items, and the total number."""
+    """A selection of items, and the total number of matches."""
 
     total: int
     items: list[ItemAnswer]

@@ -1,4 +1,4 @@
-"""Running the server: open a collection, bind, and serve until interrupted."""
+"""Run the server: open a collection, bind, and serve until interrupted."""
 
 import os
 import socket

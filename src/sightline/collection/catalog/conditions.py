@@ -40,7 +40,7 @@ class Test:
 
     @property
     def kind(self) -> ColumnKind:
-        """What the column holds."""
+        """The kind of values in the column."""
         return COLUMNS[self.column][0]
 
 
@@ -53,7 +53,7 @@ class Negated:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Several conditions joined by and, or by or."""
+    """Several conditions joined by AND or OR."""
 
     word: Literal["and", "or"]
     parts: tuple["Node", ...]

@@ -138,11 +138,11 @@ class Catalog:
         return self._number("SELECT count(content) - count(DISTINCT content) FROM files")
 
     def ids(self) -> list[int]:
-        """The id of every content, in ascending order."""
+        """The ids of all contents, in ascending order."""
         return [id for (id,) in self._all("SELECT id FROM contents ORDER BY id")]
 
     def hashes(self) -> Iterator[bytes]:
-        """The hash of every content."""
+        """The hashes of all contents."""
         return (found for (found,) in self._all("SELECT hash FROM contents"))
 
     def items(self, ids: Sequence[int]) -> dict[int, Item]:

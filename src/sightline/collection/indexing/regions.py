@@ -14,7 +14,7 @@ from sightline.errors import DataError
 def scan_regions(catalog: Catalog, root: int, path: Path, *, retry: bool = False) -> FolderScan:
     """Compare the images of a region store with the catalog; each is identified by its name.
 
-    A store is written as a whole: while its `regions.json` is unchanged, so are its images. If a store cannot be
+    A store is always written completely: if its `regions.json` is unchanged, so are its images. If a store cannot be
     opened, its images are kept.
     """
     scan = FolderScan()

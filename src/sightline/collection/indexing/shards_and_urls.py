@@ -40,7 +40,7 @@ class Span(NamedTuple):
 
     @classmethod
     def parse(cls, key: str | None) -> "Span | None":
-        """Parse what `str` returns."""
+        """Parse the output of `str`."""
         found = re.fullmatch(r"(\d+)\+(\d+) of (\d+)", key or "")
         return cls(*(int(number) for number in found.groups())) if found else None
 
@@ -53,7 +53,7 @@ def is_container(place: Path) -> bool:
 
 
 def source_of(file: File) -> ImageSource:
-    """Where the bytes of an image of a collection are read from."""
+    """The source of the bytes of an image in a collection."""
     if not file.is_trusted:
         return _Refused(str(file.where))
     span = Span.parse(file.key)

@@ -122,7 +122,7 @@ def _blocks(
     folder, sha256 = model
     shares = _shares(ray, folder)
     task = ray.remote(encode_block).options(max_retries=-1, scheduling_strategy="SPREAD", **shares)
-    packed = [ray.put(_files(folder))]  # in a list, so that only processes that need it fetch it
+    packed = [ray.put(_files(folder))]  # in a list, so that Ray fetches it only when needed
     hashes = ray.put(np.sort(np.frombuffer(b"".join(known), dtype=_HASH)))
     sent: deque[Any] = deque()
     try:

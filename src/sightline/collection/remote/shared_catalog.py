@@ -41,7 +41,7 @@ class SharedCatalog(Catalog):
         return self.store.stats().items
 
     def ids(self) -> list[int]:
-        """The id of every content, in ascending order."""
+        """The ids of all contents, in ascending order."""
         found: list[int] = self.store.ids().tolist()
         return found
 

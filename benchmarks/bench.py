@@ -2,9 +2,9 @@
 
     python -m benchmarks.bench
 
-Uses photos of SIGHTLINE_DATA where it has Flickr8k's test set, and made-up ones otherwise. Each benchmark has its own
-process and time limit; one that fails is named at the end. A missed target is no failure. Results are written to
-benchmarks/results/quick.
+Uses the photos of Flickr8k's test set if SIGHTLINE_DATA has it, and synthetic ones otherwise. Each benchmark runs in
+its own process with a time limit; failures are listed at the end. A missed target is not a failure. Results are written
+to benchmarks/results/quick.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def run(script: str, results: Path, limit: float = LIMIT, root: Path = ROOT) -> 
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """Every ratio, and its target where it has one, as in `2.81x (target ≥ 3x)`."""
+    """Every ratio, with its target if it has one, such as `2.81x (target ≥ 3x)`."""
     targets = {(target.experiment, target.ratio): target for target in TARGETS}
     lines = []
     for outcome in outcomes:

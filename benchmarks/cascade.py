@@ -1,10 +1,10 @@
-"""Which cascade finds most in the same time: embed -> late@K -> match@k, or embed -> match@k alone.
+"""Which cascade has the highest recall in the same time: embed -> late@K -> match@k, or embed -> match@k alone.
 
     python -m benchmarks.cascade --work runs/cascade                  measure; continues an interrupted run
     python -m benchmarks.cascade --write bundles/default              write the chosen cascade into a bundle
 
-Needs SIGHTLINE_DATA. The gallery is Flickr8k's test images and distractors of COCO, indexed once below --work. Every
-cascade of the grid searches for the same captions; its ranks and times are kept below --work.
+Needs SIGHTLINE_DATA. The gallery consists of Flickr8k's test images and distractors from COCO, indexed once under
+--work. Every cascade of the grid searches for the same captions; its ranks and times are saved under --work.
 """
 
 import argparse
@@ -33,11 +33,11 @@ from sightline.registry.loader import locate
 Numbers = npt.NDArray[Any]
 LATES, RERANKS = (0, 25, 50, 100, 200), (5, 10, 20, 30)
 RESAMPLES = 1000
-EQUAL = 1.02  # two times that differ by less are the same
+EQUAL = 1.02  # times that differ by less are considered equal
 
 
 def gallery(asked: Sequence[Record], others: Sequence[Record], model: Bundle, work: Path) -> Path:
-    """Index the images of records below a folder; gives the collection's place."""
+    """Index the images of records in a folder; returns the collection's path."""
     for kind, records in (("asked", asked), ("others", others)):
         (work / "images" / kind).mkdir(parents=True, exist_ok=True)
         for number, record in enumerate(records):
@@ -60,7 +60,7 @@ def measure(collection: Collection, model: Bundle, captions: Sequence[str], late
 
 
 def rows(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What each cascade finds and takes, against matching alone, and against the default."""
+    """The recall and time of each cascade, compared with matching alone, and with the default."""
     ranks = {(one["late"], one["rerank"]): np.array(one["ranks"]) for one in found}
     usual, made = ranks[0, Defaults().rerank], []
     for one in found:
@@ -73,7 +73,7 @@ def rows(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def gain(before: Numbers, after: Numbers) -> dict[str, dict[str, float]]:
-    """How much higher recalls and their sum are after than before, with 95 % intervals of drawing captions."""
+    """The gain in recalls and their sum from before to after, with 95 % intervals from resampling captions."""
     more = {f"R@{k}": (after <= k) * 1.0 - (before <= k) for k in CUTOFFS}
     more["sum"] = np.sum(list(more.values()), axis=0)
     count = len(before)
@@ -87,7 +87,7 @@ def gain(before: Numbers, after: Numbers) -> dict[str, dict[str, float]]:
 
 
 def chosen(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
-    """The cascade that a bundle should have, late and rerank.
+    """The cascade to use in a bundle: late and rerank.
 
     Of those that take no longer than the default, the best on the first half of the images is chosen if it is better
     on the second half too, with an interval above zero.

@@ -1,9 +1,9 @@
-"""Whether indexing and searching are slower than at another commit: both checkouts take turns on this machine.
+"""Compare the speed of indexing and search with another commit: both checkouts run in turns on this machine.
 
     python -m benchmarks.commits ba4ded0
 
-Each indexes the same made-up photos with the other commit's bundled model, then answers the same queries as a server,
-without a rerank and with one. Prints the ratio of the medians, this checkout over the other: 1.05 is 5 % slower.
+Each indexes the same synthetic photos with the other commit's bundled model, then answers the same queries as a server,
+without and with reranking. Prints the ratio of the medians, this checkout over the other: 1.05 is 5 % slower.
 """
 
 import http.client
@@ -41,12 +41,12 @@ def photos(folder: Path, count: int) -> None:
 
 
 def command(checkout: Path, *arguments: str | Path) -> list[str]:
-    """A command of a checkout's own Sightline."""
+    """The command line of a checkout's own Sightline."""
     return ["env", f"PYTHONPATH={checkout / 'src'}", sys.executable, "-P", "-m", "sightline", *map(str, arguments)]
 
 
 def index(checkout: Path, folder: Path, model: Path) -> float:
-    """Seconds that indexing takes, from the start of the command to its end."""
+    """Seconds that indexing takes, from the start of the command to its exit."""
     with tempfile.TemporaryDirectory() as at:
         began = time.perf_counter()
         subprocess.run(
@@ -74,7 +74,7 @@ def serving(checkout: Path, at: Path, model: Path) -> Iterator[http.client.HTTPC
 
 
 def search_next(connection: http.client.HTTPConnection, texts: Iterator[str], rerank: int) -> float:
-    """Seconds until the next query is answered."""
+    """Seconds to answer the next query."""
     text = next(texts)
     began = time.perf_counter()
     connection.request("GET", f"/v1/search?q={quote(text)}&k=20&rerank={rerank}&duplicates=show")

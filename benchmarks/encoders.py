@@ -1,9 +1,9 @@
-"""Sightline and its alternatives encoding photos or texts, each as it is usually used, with all cores.
+"""Encoding photos or texts with Sightline and its alternatives, each in its usual way, with all cores.
 
     python -m benchmarks.encoders TASK
 
-is the process that `encoding.py` starts for each: for every line on stdin it encodes everything once, and prints the
-seconds and its peak memory. So several can be loaded at once, timed in turns, and still have their own memory.
+`encoding.py` starts this process for each task: for every line on stdin it encodes everything once, and prints the
+seconds and its peak memory. So several can be loaded at once and timed in turns, each with its own memory.
 """
 
 import json
@@ -34,13 +34,13 @@ TEXT_TOWER = {"hidden_size": 384, "intermediate_size": 1536, "num_hidden_layers"
 IMAGE_TOWER = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
 IMAGE_TOWER |= {"image_size": 224, "patch_size": 16, "projection_dim": 512}
 """The shape of the bundled model's image tower, and of CLIP ViT-B/16's."""
-BATCH: dict[Kind, int] = {"images": 4, "texts": 32}  # of Sightline, as in indexing
+BATCH: dict[Kind, int] = {"images": 4, "texts": 32}  # Sightline's batch sizes, as in indexing
 PEER_BATCH: dict[Kind, int] = {"images": 8, "texts": 32}
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What to encode, and with what.
+    """What to encode, and with which engine.
 
     items: a folder of photos, or a file with one text per line. bundle: the model, or for the alternatives its
     tokenizer. shape: of an alternative's tower, which has random weights.
@@ -53,13 +53,13 @@ class Task:
     shape: dict[str, Any]
 
     def batches(self, count: int) -> list[Any]:
-        """Paths of photos, or texts, so many at a time."""
+        """Yield paths of photos, or texts, `count` at a time."""
         path = Path(self.items)
         items: list[Any] = sorted(path.glob("*.jpg")) if self.kind == "images" else path.read_text().splitlines()
         return [items[start : start + count] for start in range(0, len(items), count)]
 
     def tokenizer(self) -> Any:
-        """The bundle's tokenizer, as transformers wants it."""
+        """The bundle's tokenizer as a transformers tokenizer."""
         from transformers import PreTrainedTokenizerFast
 
         text = Bundle.open(self.bundle).spec.text
@@ -68,7 +68,7 @@ class Task:
         return PreTrainedTokenizerFast(tokenizer_file=file, model_max_length=text.max_length, **marks)
 
     def tower(self) -> Any:
-        """A tower of transformers with random weights."""
+        """A transformers tower with random weights."""
         from transformers import BertConfig, BertModel, CLIPVisionConfig, CLIPVisionModel
 
         if self.kind == "images":
@@ -82,7 +82,7 @@ def ready(task: Task) -> Run:
 
 
 def _sightline(task: Task) -> Run:
-    """One graph for all threads; every thread reads, decodes and encodes its own batches."""
+    """One graph for all threads; each thread reads, decodes and encodes its own batches."""
     bundle = Bundle.open(task.bundle, threads=1)
 
     def images(paths: Sequence[Path]) -> Vectors:
@@ -101,7 +101,7 @@ def _sightline(task: Task) -> Run:
 
 
 def _peer(task: Task) -> Run:
-    """A sentence-transformers model made of the tower."""
+    """A sentence-transformers model with the tower."""
     from PIL import Image
     from sentence_transformers import SentenceTransformer
     from transformers import CLIPImageProcessor
@@ -126,7 +126,7 @@ def _peer(task: Task) -> Run:
 
 
 def _loop(task: Task) -> Run:
-    """A plain loop: pixels by Pillow or padded tokens, the tower under torch, and the mean over real words."""
+    """A plain loop: pixels from Pillow or padded tokens, the tower in torch, and the mean over real words."""
     import torch
     from PIL import Image
 

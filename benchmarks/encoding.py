@@ -1,11 +1,11 @@
-"""How many photos and texts a second are encoded, against sentence-transformers and a plain loop of transformers.
+"""Photos and texts encoded per second, compared with sentence-transformers and a plain transformers loop.
 
     python -m benchmarks.encoding
 
 For the alternatives: `pip install 'sightline-search[train,bench]'`. A photo is read from its file, decoded, resized and
-encoded. Each runs in its own process with all cores, taking turns over the same photos; medians count. The alternatives
-have towers of the bundled model's shape with random weights, in float32 under torch. Then come the stages of a photo on
-one core, for ordinary photos and for 12 megapixels.
+encoded. Each runs in its own process with all cores, in turns over the same photos; medians are reported. The
+alternatives have towers of the bundled model's shape with random weights, in float32 in torch. Then the stages of a
+photo are timed on one core, for ordinary photos and for 12 megapixels.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ LARGE = (4000, 3000)
 
 
 class Worker:
-    """A process that carries out a task each time it is called, and returns the seconds."""
+    """A process that runs a task each time it is called, and returns the seconds."""
 
     def __init__(self, task: Task) -> None:
         self.peak_mb = 0.0
@@ -47,7 +47,7 @@ class Worker:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __call__(self) -> float:
-        """Carry out the task."""
+        """Run the task."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\n")
@@ -65,7 +65,7 @@ class Worker:
 
 
 def measure(kind: Kind, items: Path, count: int, bundle: Path, rounds: int) -> list[dict[str, Any]]:
-    """Items a second and peak memory of each engine; one that is not installed says so."""
+    """Items per second and peak memory of each engine; an engine that is not installed is reported as such."""
     shape = IMAGE_TOWER if kind == "images" else TEXT_TOWER
     there = [name for name in ENGINES if find_spec(PACKAGES[name]) is not None]
     workers = {name: Worker(Task(ENGINES[name], kind, str(items), str(bundle), shape)) for name in there}
@@ -82,7 +82,7 @@ def measure(kind: Kind, items: Path, count: int, bundle: Path, rounds: int) -> l
 
 
 def stages(photos: Sequence[Path], bundle: Bundle) -> dict[str, float]:
-    """Milliseconds that a photo spends in each stage, on one core."""
+    """Milliseconds of each stage of a photo, on one core."""
     wanted, spent = require_pixels(bundle.preprocess), []
     for photo in photos:
         clock = [time.perf_counter()]
@@ -100,7 +100,7 @@ def stages(photos: Sequence[Path], bundle: Bundle) -> dict[str, float]:
 
 
 def ratios(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """How many times as many items Sightline encodes, and the model's share in the time of a photo."""
+    """Sightline's speed relative to the others, and the model's fraction of the time of a photo."""
     rates = {(row["of"], row["way"]): row["per_second"] for row in rows if "per_second" in row}
     found = {
         f"{kind} a second, times {way}": rates[kind, OURS] / rate for (kind, way), rate in rates.items() if way != OURS
@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--photos", type=int)
     parser.add_argument("--rounds", type=int)
     arguments = parser.parse_args()
-    share = usable_cpus() * (1 if arguments.quick else 4)  # batches for each core
+    share = usable_cpus() * (1 if arguments.quick else 4)  # batches per core
     count, rounds = arguments.photos or share * BATCH["images"], arguments.rounds or (1 if arguments.quick else 3)
     records = samples.records(max(count, 1 + 4 * share * BATCH["texts"] // 5), distinct=1000)
     texts = samples.captions(records)[: 4 * share * BATCH["texts"]]

@@ -1,11 +1,11 @@
-"""How long an answer takes from end to end: as a command (cold), and from a running server (warm), stage by stage.
+"""The time of an answer from end to end: as a command (cold), and from a running server (warm), stage by stage.
 
     python -m benchmarks.end_to_end
 
-Needs the extras `serve` and `train`. Next to it runs what you would write instead, plain_search.py: a text tower of the
-bundled one's shape in float32 under torch, and a dot product in numpy over as many vectors. It is started for each
-answer, as the command is, or kept open, as the server is. It does not match, so Sightline is measured with and without
-matching 20. All take turns; no query is asked twice. `http` is what the server takes besides the stages of a search.
+Needs the extras `serve` and `train`. The baseline is what you would write instead, plain_search.py: a text tower of the
+bundled one's shape in float32 in torch, and a NumPy dot product over as many vectors. It is started for each answer,
+like the command, or kept running, like the server. It does not match, so Sightline is measured with and without
+matching 20. All take turns; no query is repeated. `http` is the server's time besides the stages of a search.
 """
 
 import http.client
@@ -40,7 +40,7 @@ STAGES = ("encode", "retrieve", "interact", "match", "http")
 
 
 def make_plain(folder: Path, bundle: Bundle, items: int) -> None:
-    """Write what the plain script reads: a tower with random weights, and random vectors."""
+    """Write the inputs of the plain script: a tower with random weights, and random vectors."""
     task = Task("transformers", "texts", "", str(bundle.folder), TOWER)
     task.tokenizer().save_pretrained(folder)
     task.tower().save_pretrained(folder)
@@ -57,7 +57,7 @@ def command(at: Path, model: str, text: str, rerank: int) -> list[str]:
 
 
 def cold(at: Path, plain: Path, model: str, texts: Iterator[str], runs: int) -> list[dict[str, Any]]:
-    """Seconds from the prompt to the answer, each in its own process."""
+    """Seconds from starting the command to the answer, each in its own process."""
 
     def started(words: Callable[[str], list[str]]) -> None:
         subprocess.run(words(next(texts)), check=True, capture_output=True)
@@ -69,7 +69,7 @@ def cold(at: Path, plain: Path, model: str, texts: Iterator[str], runs: int) -> 
 
 
 def answer(connection: http.client.HTTPConnection, text: str, rerank: int) -> dict[str, float]:
-    """Milliseconds of each stage of an answer, as the server reports them, and of everything around them."""
+    """Milliseconds of each stage of an answer, as reported by the server, and of everything else."""
     began = time.perf_counter()
     connection.request("GET", f"/v1/search?q={quote(text)}&k={K}&rerank={rerank}&duplicates=show")
     response = connection.getresponse()
@@ -82,7 +82,7 @@ def answer(connection: http.client.HTTPConnection, text: str, rerank: int) -> di
 
 
 def warm(server: Server, plain: Path, texts: Iterator[str], rounds: int) -> list[dict[str, Any]]:
-    """Milliseconds of a server's answers, by stage, and of the plain script kept open."""
+    """Milliseconds of a server's answers, by stage, and of the running plain script."""
     connection, opened = http.client.HTTPConnection("127.0.0.1", server.port), PlainSearch(plain)
     stages: dict[str, list[dict[str, float]]] = {name: [] for name in SIGHTLINE.values()}
 
@@ -104,7 +104,7 @@ def warm(server: Server, plain: Path, texts: Iterator[str], rounds: int) -> list
 
 
 def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Seconds of a command, and how it and the server compare with the plain script."""
+    """The seconds of a command, and the ratios of command and server to the plain script."""
     seconds = {row["way"]: row["p50_seconds"] for row in rows if row["start"] == "cold"}
     ms = {row["way"]: row["p50_ms"] for row in rows if row["start"] == "warm"}
     bare, matched = SIGHTLINE[0], SIGHTLINE[K]

@@ -1,8 +1,8 @@
-"""How long an evaluation takes: ranking against a bare matrix product, and Table 4 of paper 1.
+"""The time of an evaluation: ranking compared with a bare matrix product, and Table 4 of paper 1.
 
     python -m benchmarks.evaluation
 
-Ranking is of random embeddings, 5,000 images x 25,000 captions: CPU seconds of all ranks in both directions, their
+Ranking uses random embeddings, 5,000 images x 25,000 captions: CPU seconds of all ranks in both directions, and their
 ratio to the product of the same embeddings in the same blocks. Table 4 is calculated from the rates of
 `sightline.evaluate` on some photos; gpu.py measures it on a GPU.
 """
@@ -32,7 +32,7 @@ RERANK = 20
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How many images, captions and pairs a second, and how many of each that was measured on."""
+    """Images, captions and pairs per second, and how many of each were measured."""
 
     images: float
     captions: float
@@ -40,9 +40,9 @@ class Rates:
     measured_on: dict[str, int]
 
     def seconds(self, images: int, ranking: float) -> dict[str, float]:
-        """What each system takes for so many images with five captions each; ranking: by embedding, in seconds.
+        """Seconds of each system for this many images with five captions each; ranking: seconds to rank by embedding.
 
-        Reranking matches 20 for every caption and every image (a pair of both is counted twice); "match all" matches
+        Reranking matches 20 for every caption and every image (a pair in both is counted twice); "match all" matches
         every pair.
         """
         captions = 5 * images
@@ -55,7 +55,7 @@ class Rates:
 
 
 def measure_rates(model: Model, records: list[Record]) -> Rates:
-    """Evaluate on some images with reranking, and note how fast each part was."""
+    """Evaluate on some images with reranking, and compute the rate of each part."""
     counted: dict[str, int] = {}
 
     def note(part: str, _: int, whole: int) -> None:
@@ -69,7 +69,7 @@ def measure_rates(model: Model, records: list[Record]) -> Rates:
 
 
 def table4(rates: Rates, ranking: float) -> list[dict[str, Any]]:
-    """Table 4 by arithmetic; ranking: seconds for 5,000 images and 25,000 captions."""
+    """Table 4, calculated from rates; ranking: seconds for 5,000 images and 25,000 captions."""
     return [
         {"images": images, "seconds": rates.seconds(images, ranking * (images / 5_000) ** 2), "paper_seconds": paper}
         for images, paper in PAPER.items()

@@ -1,9 +1,9 @@
-"""How long a bundle takes on a GPU: one query, matching, encoding images, a whole search, and an evaluation.
+"""The speed of a bundle on a GPU: one query, matching, encoding images, a complete search, and an evaluation.
 
     python -m benchmarks.gpu             writes benchmarks/results/gpu.json
     python -m benchmarks.gpu --device cpu --vectors 1000 --images 8 --batches 4    only shows that it runs
 
-Needs torch and Triton, and neither ONNX Runtime nor FAISS. Timed from numbers in CPU memory to an answer there.
+Needs torch and Triton, but neither ONNX Runtime nor FAISS. Times include copies from and to CPU memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,19 +41,19 @@ class Bench:
         self.image = self.bundle.encode_images(blank(self.bundle.preprocess))
 
     def single(self) -> Rows:
-        """One query, and matching it with twenty candidates."""
+        """Time one query, and matching it with twenty candidates."""
         yield {"what": "encode a query", "p50_ms": self._median(lambda: self.bundle.encode_texts([TEXT]))}
         yield {"what": f"match {RERANK} pairs", "p50_ms": self._median(lambda: self.bundle.match(**self._pairs()))}
 
     def images(self, batches: list[int]) -> Rows:
-        """Images a second by the size of a batch, from pixels in CPU memory."""
+        """Images per second by batch size, from pixels in CPU memory."""
         for batch in batches:
             pixels = np.repeat(blank(self.bundle.preprocess), batch, 0)
             took = self._median(partial(self.bundle.encode_images, pixels))
             yield {"what": "encode pictures", "batch": batch, "pictures_per_second": 1000 * batch / took}
 
     def searches(self, count: int) -> Rows:
-        """A whole search: encode the query, compare all vectors with it, and match the best."""
+        """Time a complete search: encode the query, compare all vectors with it, and match the best."""
         scan = Scan(made_up(count, self.bundle.spec.embedding_dim, self.device)[0], device=self.device)
         assert self.image.states is not None
         states = np.repeat(self.image.states[:1], min(count, 10_000), 0).astype(np.float16)
@@ -70,9 +70,9 @@ class Bench:
         yield row | {"retrieve_p50_ms": self._median(retrieve)}
 
     def evaluations(self, sizes: list[int]) -> Rows:
-        """Whole evaluations with reranking, from JPEGs to ranks."""
+        """Time complete evaluations with reranking, from JPEGs to ranks."""
         records = samples.records(max(sizes), PHOTOS)
-        evaluate(self.bundle, records[:RERANK], rerank=RERANK)  # compiles
+        evaluate(self.bundle, records[:RERANK], rerank=RERANK)  # compiles kernels
         for size in sizes:
             parts = evaluate(self.bundle, records[:size], rerank=RERANK).seconds
             yield {"what": "evaluate", "images": size, "seconds": sum(parts.values()), "parts": parts}
@@ -84,12 +84,12 @@ class Bench:
         return {name: np.repeat(part, RERANK, 0) for name, part in found.items() if part is not None}
 
     def _median(self, run: Callable[[], object]) -> float:
-        """Milliseconds."""
+        """The median of a call, in milliseconds."""
         return float(np.median(times(run, self.calls, self.device)))
 
 
 def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """What the targets speak of, and images a second."""
+    """The ratios that have targets, and images per second."""
     found = {"pictures a second": max(row["pictures_per_second"] for row in rows if "batch" in row)}
     for row in rows:
         if row["what"] == "retrieve and rerank":

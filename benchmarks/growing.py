@@ -1,10 +1,10 @@
-"""How the time of each stage grows with its data: three sizes each, and the exponent that fits them.
+"""How the time of each stage grows with its data: three sizes each, and the fitted exponent.
 
     python -m benchmarks.growing
 
-An exponent of 1 is time in proportion to the data, 0 is constant time. Collections are made up (see samples.py). Images
-are indexed with the model's work left out after the first batch: it is the same for every image, and would hide how the
-rest grows. Ranking compares every caption with every image, so its data are pairs. The best of a few rounds counts.
+An exponent of 1 is linear time, 0 is constant time. Collections are synthetic (see samples.py). Images are indexed
+without running the model after the first batch: its time per image is constant, and would hide how the rest grows.
+Ranking compares every caption with every image, so its data are pairs. The best of a few rounds counts.
 """
 
 import shutil
@@ -28,11 +28,11 @@ from sightline.stores.local import LocalStore
 MATCHED, INTERACTED, ITEMS = (25, 50, 100), (100, 200, 400), 2_000
 TEST_SETS = (500, 1_000, 2_000)
 Timed = tuple[str, str, float, float]
-"""A stage, what its data are, how many of them, and seconds."""
+"""A stage, the kind of its data, their sizes, and seconds."""
 
 
 def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
-    """The power of the size that the time follows: the slope of the least-squares line through the logarithms."""
+    """The exponent of time as a power of size: the slope of the least-squares line through the logarithms."""
     if len(sizes) != len(seconds) or len(set(sizes)) < 2 or min(*sizes, *seconds) <= 0:
         raise ValueError(f"no growth can be fitted to sizes {list(sizes)} and times {list(seconds)}")
     x, y = np.log(sizes), np.log(seconds)
@@ -41,7 +41,7 @@ def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
 
 
 def indexing(bundle: Bundle, sizes: Sequence[int], folder: Path) -> Iterator[Timed]:
-    """Index images; then again, when nothing has changed."""
+    """Index images; then index again with nothing changed."""
     repeating: Any = samples.Repeating(bundle, np.repeat(blank(bundle.preprocess), 32, axis=0))
     for count in sizes:
         images, at = folder / f"images-{count}", folder / f"indexed-{count}"
@@ -69,7 +69,7 @@ def searching(bundle: Bundle, photos: Encoded, sizes: Sequence[int], text: str, 
 
 
 def reranking(bundle: Bundle, photos: Encoded, text: str, folder: Path) -> Iterator[Timed]:
-    """Match candidates, and compare them by late interaction."""
+    """Rescore candidates by matching, and by late interaction."""
     at = folder / "whole" / ".sightline"
     samples.make_collection(at, bundle, photos, ITEMS)
     stages = {"match": ("rerank", MATCHED), "interact": ("late", INTERACTED)}

@@ -1,8 +1,8 @@
-"""How fast a folder is indexed: with all cores, with one, and by a plain loop of transformers and torch.
+"""The speed of indexing a folder: with all cores, with one, and with a plain loop of transformers and torch.
 
     python -m benchmarks.indexing --photos 64
 
-The loop runs an image tower of the bundled model's shape in float32 under torch, with pixels by Pillow, in batches of
+The loop runs an image tower of the bundled model's shape in float32 in torch, with pixels from Pillow, in batches of
 eight: what you would write yourself. Each runs in its own process, in turns, twice (once with --quick); the best time
 counts, without loading the model.
 """
@@ -31,7 +31,7 @@ def loop(folder: Path, model: str) -> dict[str, float]:
 
 
 def indexed(folder: Path, model: str) -> dict[str, float]:
-    """Index the folder into a new collection; the seconds, and the most memory of this process."""
+    """Index the folder into a new collection; returns the seconds, and the peak memory of this process."""
     bundle = Bundle.open(locate(model), threads=1)
     bundle.prepare("image")
     with tempfile.TemporaryDirectory() as at:
@@ -40,7 +40,7 @@ def indexed(folder: Path, model: str) -> dict[str, float]:
 
 
 def in_a_process(way: str, folder: Path, model: str, cores: int) -> dict[str, float]:
-    """Run one way in its own process, on so many cores."""
+    """Run one way in its own process, on this many cores."""
     command = [sys.executable, "-m", "benchmarks.indexing", "--way", way, "--folder", str(folder), "--model", model]
     chosen = sorted(os.sched_getaffinity(0))[:cores]
     environment = {**os.environ, "OMP_NUM_THREADS": str(cores)}

@@ -1,4 +1,4 @@
-"""How long late interaction takes over a few hundred candidates, with random fragments.
+"""The time of late interaction over a few hundred candidates, with random fragments.
 
 python -m benchmarks.late
 """
@@ -22,12 +22,12 @@ from sightline.stores.local import LocalStore
 
 Vectors = npt.NDArray[np.float32]
 PATCHES, DIM, EMBEDDING = 49, 128, 512
-POOL = 512  # different items in a made-up collection
+POOL = 512  # distinct items in a synthetic collection
 BATCH = 5_000
 
 
 def filled(folder: Path, count: int, rng: np.random.Generator) -> LocalStore:
-    """A store of so many items, each with the fragments of one of a few."""
+    """A store with `count` items, each with the fragments of one of a few distinct items."""
     store = LocalStore.open(folder, Shape(EMBEDDING, DIM), write=True)
     fragments = units(rng, POOL, PATCHES, DIM)
     for start in range(0, count, BATCH):
@@ -39,18 +39,18 @@ def filled(folder: Path, count: int, rng: np.random.Generator) -> LocalStore:
 
 
 def query(rng: np.random.Generator, words: int) -> Encoded:
-    """A text of so many words."""
+    """A text query of this many words."""
     return Encoded(units(rng, 1, EMBEDDING), np.ones((1, words), dtype=np.bool_), units(rng, 1, words, DIM))
 
 
 def einsum(words: Any, fragments: Any) -> Vectors:
-    """Late interaction as you would write it first: every cosine at once, in float32."""
+    """Late interaction in its simplest form: every cosine at once, in float32."""
     found: Vectors = np.einsum("wd,npd->nwp", words, fragments, optimize=True).max(axis=2).sum(axis=1)
     return found
 
 
 def over_candidates(count: int, rounds: int, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Milliseconds over some candidates of 10,000 items, from the memory map, against plain numpy."""
+    """Milliseconds for some candidates of 10,000 items, from the memory map, compared with plain NumPy."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         store = filled(Path(folder), 10_000, rng)

@@ -9,7 +9,7 @@ MISSING = "–"
 
 
 def fill(template: Path, values: Mapping[str, str]) -> str:
-    """Replace every `{{name}}` of a template; a name without a value, or a value without a place, is an error."""
+    """Replace every `{{name}}` of a template; a name without a value, or an unused value, is an error."""
     text = template.read_text(encoding="utf-8")
     wanted = set(re.findall(r"\{\{(.+?)\}\}", text))
     if wanted != set(values):
@@ -18,7 +18,7 @@ def fill(template: Path, values: Mapping[str, str]) -> str:
 
 
 def replace_block(page: str, name: str, block: str) -> str:
-    """Replace what stands between `<!-- name -->` and `<!-- /name -->`."""
+    """Replace the text between `<!-- name -->` and `<!-- /name -->`."""
     marks = re.compile(rf"(<!-- {name} -->\n).*(<!-- /{name} -->)", re.DOTALL)
     made, places = marks.subn(lambda found: f"{found[1]}{block.rstrip()}\n{found[2]}", page)
     if places != 1:
@@ -33,25 +33,25 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -
 
 
 def number(value: float) -> str:
-    """With one decimal, and never a negative zero."""
+    """Format with one decimal, and never as a negative zero."""
     return f"{round(value, 1) + 0.0:.1f}"
 
 
 def signed(value: float) -> str:
-    """With its sign and one decimal."""
+    """Format with a sign and one decimal."""
     return f"{round(value, 1) + 0.0:+.1f}"
 
 
 def machine_of(result: Mapping[str, Any]) -> str:
-    """The GPU that a result was measured on, or else the CPU's cores."""
+    """The GPU that a result was measured on, otherwise the CPU's cores."""
     machine = result["machine"]
     return machine.get("gpu") or f"{machine['cores']} cores, {machine['processor']}"
 
 
 def sources(results: Iterable[Mapping[str, Any]], where: str) -> str:
-    """The line below a table: the file or folder it was made from, the machines, the commits and the scripts.
+    """The line below a table: its source file or folder, the machines, the commits and the scripts.
 
-    where: path below benchmarks/results, whose files have the whole commands.
+    where: path below benchmarks/results, whose files have the complete commands.
     """
     found = list(results)
     origins = " and ".join(dict.fromkeys(f"{machine_of(one)} at commit {one['commit'][:7]}" for one in found))

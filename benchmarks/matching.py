@@ -1,12 +1,12 @@
-"""How many pairs a second the matcher scores, against a CrossEncoder of sentence-transformers of the same shape.
+"""Pairs scored per second by the matcher, compared with a sentence-transformers CrossEncoder of the same shape.
 
     python -m benchmarks.matching
 
-For the alternative: `pip install 'sightline-search[bench]'`. Sightline is measured as the stage of a search: read the
+For the alternative: `pip install 'sightline-search[bench]'`. Sightline is measured as a stage of a search: read the
 stored states of the candidates, and match each with the query. The CrossEncoder is a BERT with random weights, in
-float32 under torch, of the bundled matcher's shape. It reads as many positions: the same words, and one token for each
-part of the image that the matcher reads. It tokenizes its texts, as it always has to. Both have all cores and take
-turns in one process; medians count.
+float32 in torch, of the bundled matcher's shape. It reads as many positions: the same words, and one token for each
+part of the image that the matcher reads. Its time includes tokenizing, which it always has to do. Both use all cores
+and take turns in one process; medians are reported.
 """
 
 import tempfile
@@ -26,7 +26,7 @@ PAIRS, ITEMS = (20, 100), 200
 
 
 class Peer:
-    """A CrossEncoder with random weights, and a text as long as an image has parts."""
+    """A CrossEncoder with random weights, and a text with as many tokens as an image has parts."""
 
     def __init__(self, folder: Path, bundle: Bundle, fragments: int) -> None:
         from sentence_transformers import CrossEncoder
@@ -42,16 +42,16 @@ class Peer:
         self.image = " ".join(["dog"] * (fragments - mark))
 
     def positions(self, *texts: str) -> int:
-        """How many tokens it reads of one or two texts."""
+        """The number of tokens it reads of one or two texts."""
         return len(self.tokenizer(*texts)["input_ids"])
 
     def score(self, text: str, pairs: int) -> None:
-        """Score a text with so many images."""
+        """Score a text with this many images."""
         self.model.predict([(text, self.image)] * pairs, show_progress_bar=False)
 
 
 def measure(collection: Collection, bundle: Bundle, peer: Peer | None, text: str, rounds: int) -> list[dict[str, Any]]:
-    """Pairs a second for one caption with 20 and 100 images, of both."""
+    """Pairs per second for one caption with 20 and 100 images, for both."""
     rows = []
     for pairs in PAIRS:
 

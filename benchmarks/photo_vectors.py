@@ -1,4 +1,4 @@
-"""As many vectors as needed around those of photos, captions that ask for them, and the exact answers."""
+"""Any number of vectors around those of photos, captions as queries, and the exact answers."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Real:
 
 
 def real(file: Path, model: str, photos: int) -> Real:
-    """The embeddings of so many photos and their captions; encoded once, then read from the file."""
+    """The embeddings of `photos` photos and their captions; encoded once, then read from the file."""
     if not file.exists():
         from sightline.bundle import Bundle
         from sightline.registry.loader import locate
@@ -38,7 +38,7 @@ def real(file: Path, model: str, photos: int) -> Real:
 
 
 def around(real: Real, count: int, seed: int = 0) -> Iterator[Vectors]:
-    """Vectors between two images each, in blocks, with noise that varies as the images do, at half their spread."""
+    """Vectors between two images each, in blocks, with noise of the images' covariance at half their spread."""
     rng = np.random.default_rng(seed)
     images, dim = real.images, real.images.shape[1]
     spread = np.cov(images.T) + 1e-6 * np.eye(dim)
@@ -52,18 +52,18 @@ def around(real: Real, count: int, seed: int = 0) -> Iterator[Vectors]:
 
 
 def unit(vectors: Vectors) -> Vectors:
-    """Scaled to unit length."""
+    """Normalise to unit length."""
     units: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return units
 
 
 def blocks(vectors: Halves) -> Iterator[Vectors]:
-    """The vectors in float32, some at a time."""
+    """Yield the vectors in float32, block by block."""
     return (vectors[start : start + BLOCK].astype(np.float32) for start in range(0, len(vectors), BLOCK))
 
 
 def truth(vectors: Halves, queries: Vectors) -> Ids:
-    """The TOP nearest rows [queries, TOP] by comparing everything in float32, block by block."""
+    """The TOP nearest rows [queries, TOP] by exact comparison in float32, block by block."""
     rows, scores = np.full((len(queries), TOP), -1), np.full((len(queries), TOP), -np.inf, dtype=np.float32)
     for number, some in enumerate(blocks(vectors)):
         here = np.broadcast_to(np.arange(len(some)) + number * BLOCK, (len(queries), len(some)))
@@ -74,6 +74,6 @@ def truth(vectors: Halves, queries: Vectors) -> Ids:
 
 
 def recall(found: Iterable[Ids], right: Iterable[Ids]) -> float:
-    """The share of the right rows that were found, over all queries."""
+    """The fraction of the right rows that were found, over all queries."""
     pairs = zip(found, right, strict=True)
     return float(np.mean([len(np.intersect1d(got, wanted)) / len(wanted) for got, wanted in pairs]))

@@ -1,8 +1,8 @@
-"""What you would write instead of Sightline: a text tower of transformers under torch, and a dot product in numpy.
+"""What you would write instead of Sightline: a transformers text tower in torch, and a dot product in NumPy.
 
     python -m benchmarks.plain_search FOLDER "a dog on a beach"
 
-FOLDER holds a model and its tokenizer as transformers saves them, `vectors.npy` and `names.txt` (see end_to_end.py).
+FOLDER contains a model and its tokenizer as saved by transformers, `vectors.npy` and `names.txt` (see end_to_end.py).
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Result files: what each says of where it came from, and reading and writing them."""
+"""Result files: their provenance, and reading and writing them."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def provenance(seed: int, data: list[str]) -> dict[str, Any]:
 
 
 def command() -> str:
-    """What was typed: `python -m benchmarks.NAME …` for a script of this checkout."""
+    """The command line: `python -m benchmarks.NAME …` for a script of this checkout."""
     script = Path(sys.argv[0]).resolve()
     if script.is_relative_to(ROOT) and script.suffix == ".py":
         module = ".".join(script.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
@@ -28,7 +28,7 @@ def command() -> str:
 
 
 def _commit() -> str:
-    """Of the checkout, or, where that has no history, as the environment says."""
+    """The commit of the checkout, or from the environment if there is no git history."""
     if "SIGHTLINE_COMMIT" in os.environ:
         return os.environ["SIGHTLINE_COMMIT"]
     found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -48,23 +48,23 @@ def _machine() -> dict[str, Any]:
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """One result file."""
+    """Read one result file."""
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
-    """All result files of a folder, sorted by name."""
+    """Read all result files of a folder, sorted by name."""
     return [read_result(path) for path in sorted(folder.glob("*.json"))]
 
 
 def write_result(path: Path, result: Mapping[str, Any]) -> None:
-    """Write a result file, whole or not at all."""
+    """Write a result file atomically."""
     write_whole(path, (json.dumps(result, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file, whole or not at all; makes its folder."""
+    """Write a file atomically, creating its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.{os.getpid()}")
     new.write_bytes(content)

@@ -2,9 +2,9 @@
 
     python -m benchmarks.relevance --write
 
-Needs the shards of SETS in SIGHTLINE_DATA; sets that are missing are left out. Images are encoded once: --embeddings
-names a folder with a file SET.npz for each set, `keys` [n] of its records and their `embeddings` [n, dim].
---write puts the fitted relevance into the bundle's spec; its words must be there (see `export`).
+Needs the shards of SETS in SIGHTLINE_DATA; missing sets are skipped. Images are encoded once: --embeddings names a
+folder with a file SET.npz for each set, `keys` [n] of its records and their `embeddings` [n, dim].
+--write stores the fitted relevance in the bundle's spec, which must have words (see `export`).
 `python -m replication.results_page` shows the results.
 """
 
@@ -41,11 +41,11 @@ from sightline.onnx_export.relevance_truth import SHOWN, Captions, noun_queries,
 
 FITTED = ("flickr8k-val", "coco-val", "names-val", "web-val")
 MORE = ("coco-distractors", "coco72k-000", "coco72k-001")
-"""Images that make a collection of 10,000."""
+"""Images in a collection of 10,000."""
 
 SETS = (*FITTED, "flickr8k-test", *MORE)
 SMALL, DRAWS = 300, 5
-COMMON, ENOUGH = 60, 3  # nouns of the sample collection, and how many of its photos show each at least
+COMMON, ENOUGH = 60, 3  # nouns of the sample collection, and the minimum number of its photos that show each
 BINS = 10
 ABSENT = (
     *("an X-ray", "a receipt", "a penguin", "a whale", "a volcano", "a submarine", "a microscope", "a violin"),
@@ -65,24 +65,24 @@ class Images:
     embeddings: Float32Array
 
     def taken(self, places: Iterable[int]) -> "Images":
-        """Those at some places."""
+        """The images at these indices."""
         chosen = list(places)
         return Images([self.records[place] for place in chosen], self.embeddings[chosen])
 
     def joined(self, *others: "Images") -> "Images":
-        """These and others."""
+        """These images and others."""
         records = [record for one in (self, *others) for record in one.records]
         return Images(records, np.concatenate([self.embeddings, *(one.embeddings for one in others)]))
 
     def half(self, part: int) -> "Images":
-        """Every second name of labelled images, all others of the other part."""
+        """The images with every second label, or key if there is no label, starting at `part`."""
         names = {label: place for place, label in enumerate(sorted({one.label or one.key for one in self.records}))}
         return self.taken(n for n, one in enumerate(self.records) if names[one.label or one.key] % 2 == part)
 
 
 @dataclass(slots=True)
 class Lab:
-    """A bundle, what it made of texts so far, and the words that are familiar to it."""
+    """A bundle, the texts that it has encoded so far, and its words."""
 
     bundle: Bundle
     words: Words
@@ -91,7 +91,7 @@ class Lab:
     def judged(
         self, images: Images, galleries: Sequence[Int64Array | slice] = (slice(None),), asked: int | None = None
     ) -> list[JudgedQuery]:
-        """Ask each gallery (places of images) all that the truth gives; sentences only of the first `asked` images."""
+        """Judge all queries with known truth in each gallery (indices); sentences only of the first `asked` images."""
         queries = truth_queries(images.records, asked=asked)
         texts = self.texts([query.text for query in queries])
         found = []
@@ -110,7 +110,7 @@ class Lab:
 
 
 def load(name: str, folder: Path, bundle: Bundle, cache: Path, cached: bool) -> Images | None:
-    """The images of a set, encoded or from the cache; None where there are none. cached: only those in the cache."""
+    """The images of a set, encoded or from the cache; None if there are none. cached: only those in the cache."""
     if not (folder / f"{name}.tar").is_file():
         return None
     records = read_all([folder / f"{name}.tar"])
@@ -173,7 +173,7 @@ def _figures(lab: Lab, fitted: PairRelevance, judged: list[JudgedQuery]) -> dict
 
 
 def collection_of_300(lab: Lab, fitted: PairRelevance, images: Images) -> dict[str, Any]:
-    """Common nouns that say that nothing was found, and absent things that show a match."""
+    """The common nouns for which nothing was found, and the absent things with a match."""
     captions = Captions(images.records)
     shown = {query.text: int((query.truth == SHOWN).sum()) for query in noun_queries(captions)}
     common = [noun for noun, count in sorted(shown.items(), key=lambda one: -one[1]) if count >= ENOUGH][:COMMON]

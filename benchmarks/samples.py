@@ -1,4 +1,4 @@
-"""What to measure with: photos of Flickr8k's test set where SIGHTLINE_DATA has it, else made up; and collections."""
+"""Data for benchmarks: photos of Flickr8k's test set if SIGHTLINE_DATA has it, otherwise synthetic; and collections."""
 
 import dataclasses
 import io
@@ -23,13 +23,13 @@ BATCH = 5_000  # items added to a collection at a time
 
 
 def data() -> str:
-    """The name of the photos that `records` gives."""
+    """The name of the photos that `records` returns."""
     there = Path(os.environ.get("SIGHTLINE_DATA", "nowhere"), f"{SHARD}.tar").is_file()
     return SHARD if there else MADE_UP
 
 
 def records(count: int, distinct: int | None = None) -> list[Record]:
-    """So many captioned photos, each with its own key; repeated where there are fewer, or from `distinct` on."""
+    """`count` captioned photos, each with its own key; repeated if there are fewer, or after `distinct`."""
     if data() == MADE_UP:
         found = made_up(min(count, distinct or count))
     else:
@@ -39,7 +39,7 @@ def records(count: int, distinct: int | None = None) -> list[Record]:
 
 
 def made_up(count: int) -> list[Record]:
-    """JPEGs of 500 x 375 with as much detail as photos have, and five captions of 6 to 14 words each."""
+    """Synthetic JPEGs of 500 x 375 with as much detail as photos, and five captions of 6 to 14 words each."""
     rng = np.random.default_rng(0)
     found = []
     for number in range(count):
@@ -66,7 +66,7 @@ def write_photos(records: list[Record], folder: Path, size: tuple[int, int] | No
 
 
 def write_thumbnails(folder: Path, count: int) -> None:
-    """Write JPEGs of 96 x 96, no two alike, a thousand in a folder."""
+    """Write distinct JPEGs of 96 x 96, a thousand per folder."""
     rng = np.random.default_rng(0)
     for number in range(count):
         at = folder / f"{number // 1000:04}"
@@ -76,7 +76,7 @@ def write_thumbnails(folder: Path, count: int) -> None:
 
 
 class Repeating:
-    """A bundle that encodes the first batch of images, and returns copies of that for all others."""
+    """A bundle that encodes the first batch of images, and returns copies of it for all others."""
 
     def __init__(self, bundle: Bundle, pixels: Any) -> None:
         self._bundle, self._first = bundle, bundle.encode_images(pixels)
@@ -85,13 +85,13 @@ class Repeating:
         return getattr(self._bundle, name)
 
     def with_threads(self, threads: int = 1) -> "Repeating":
-        """The same."""
+        """The same bundle."""
         return self
 
     prefer_gpu = with_threads
 
     def encode_images(self, pixels: Any) -> Encoded:
-        """As many copies as there are images."""
+        """Return as many copies as there are images."""
         count, first = len(pixels), self._first
         fragments, states = (None if part is None else part[:count] for part in (first.fragments, first.states))
         return Encoded(first.embedding[:count].copy(), first.mask[:count], fragments, states)
@@ -129,13 +129,13 @@ def around(photos: Encoded, count: int, rng: np.random.Generator, bare: bool) ->
 
 
 def shape_of(photos: Encoded, bare: bool = False) -> Shape:
-    """Of a store of such items."""
+    """The shape of a store for such items."""
     widths = (0, 0) if bare else tuple(0 if p is None else p.shape[-1] for p in (photos.fragments, photos.states))
     return Shape(photos.embedding.shape[1], *widths)
 
 
 def make_collection(at: Path, bundle: Bundle, photos: Encoded, count: int, bare: bool = False) -> float:
-    """Make a collection of so many items around photos, without files; returns the seconds it took."""
+    """Make a collection of `count` items around photos, without files; returns the seconds it took."""
     from sightline.collection.catalog.database import Catalog
     from sightline.collection.catalog.files import Facts, PendingFile, Stamp
     from sightline.collection.collection import VECTORS_FOLDER

@@ -1,4 +1,4 @@
-"""What docs/scale.md needs beyond other benchmarks: the time of one core per query, and the size of an item.
+"""Measurements for docs/scale.md beyond other benchmarks: the time of one core per query, and the size of an item.
 
     python -m benchmarks.scale
 
@@ -28,7 +28,7 @@ K = 20
 
 
 def service_times(photos: Encoded, queries: Any, items: int) -> dict[str, Any]:
-    """Milliseconds that one core works on each query over so many items, after a warm-up."""
+    """Milliseconds of one core for each query over this many items, after a warm-up."""
     rng, wall, cpu = np.random.default_rng(0), [], []
     with tempfile.TemporaryDirectory(prefix="sightline-scale-") as folder:
         store = LocalStore.open(Path(folder), samples.shape_of(photos, bare=True), write=True)
@@ -46,7 +46,7 @@ def service_times(photos: Encoded, queries: Any, items: int) -> dict[str, Any]:
 
 
 def collection(bundle: Bundle, photos: Encoded, items: int) -> dict[str, Any]:
-    """Seconds to write so many items with fragments and states, and their bytes."""
+    """The seconds to write this many items with fragments and states, and their size in bytes."""
     with tempfile.TemporaryDirectory(prefix="sightline-scale-") as folder:
         at = Path(folder) / "photos" / ".sightline"
         seconds = samples.make_collection(at, bundle, photos, items)

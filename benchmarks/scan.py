@@ -1,10 +1,10 @@
-"""How long an exact search on a GPU takes, against reading the vectors once, and against plain torch.
+"""The time of an exact search on a GPU, compared with reading the vectors once, and with plain torch.
 
     python -m benchmarks.scan --gpu                   writes benchmarks/results/scan-gpu.json
 
-Needs torch and Triton. Timed from queries in CPU memory to an answer there. Vectors are made up: a few thousand
-directions with others scattered around them; queries lie around the same directions. The first answers of every batch
-must equal those of comparing all vectors in float64.
+Needs torch and Triton. Times include copies from and to CPU memory. Vectors are synthetic: a few thousand directions
+with others scattered around them; queries are near the same directions. The first answers of every batch must equal
+those of an exact comparison in float64.
 """
 
 import time
@@ -22,11 +22,11 @@ from sightline.kernels.scan import Dtype, Scan
 from sightline.kernels.scan_plain import every_score
 
 SIZES = {"cuda": [10_000, 100_000, 1_000_000, 10_000_000], "cpu": [1_000]}
-SIZE = 1_000_000  # that the targets speak of
+SIZE = 1_000_000  # vectors in the targets
 BATCHES = 1, 8, 64
 K, CHECKED, CENTRES = 20, 4, 4096
 units = partial(torch.nn.functional.normalize, dim=-1)
-SECONDS = 2.0  # that one measurement takes at most
+SECONDS = 2.0  # per measurement, at most
 
 
 def made_up(count: int, dim: int, device: str) -> tuple[Tensor, Any]:
@@ -45,7 +45,7 @@ def made_up(count: int, dim: int, device: str) -> tuple[Tensor, Any]:
 
 
 def times(run: Callable[[], object], calls: int, device: str) -> list[float]:
-    """Milliseconds of each call, to its end on the device; three calls of warm-up do not count."""
+    """Milliseconds of each call, until it ends on the device; without three warm-up calls."""
     took: list[float] = []
     for number in range(-3, calls):
         began = time.perf_counter()
@@ -60,13 +60,13 @@ def times(run: Callable[[], object], calls: int, device: str) -> list[float]:
 
 
 def measured_bandwidth(device: str) -> float:
-    """Bytes a second that a sum of far more than fits into caches reads."""
+    """Bytes per second of a sum over much more than fits in caches."""
     array = torch.ones((1 << 30) if device == "cuda" else (1 << 22), device=device)
     return array.nbytes / (min(times(lambda: array.sum(), 20, device)) / 1000)
 
 
 def searches(vectors: Tensor, queries: Any, bandwidth: float, calls: int) -> Iterator[dict[str, Any]]:
-    """Searches for batches of queries in both types, with and without a filter, and plain torch."""
+    """Time searches for batches of queries in both dtypes, with and without a filter, and plain torch."""
     rows = np.flatnonzero(np.random.default_rng(0).random(len(vectors)) < 0.1)
 
     def measured(run: Callable[[], object]) -> dict[str, float]:
@@ -83,21 +83,21 @@ def searches(vectors: Tensor, queries: Any, bandwidth: float, calls: int) -> Ite
             row["times_as_quick"] = plain[batch]["p50_ms"] / row["p50_ms"]
             yield row | {"is_right": is_right(scan, vectors, queries[:batch])}
         for given, some in (("anew", (rows, rows.copy())), ("again", (rows,))):
-            turns = cycle(some)  # a filter that differs from the last one is sent again
+            turns = cycle(some)  # a new filter is sent to the device again
             row = {"vectors": len(vectors), "dtype": dtype, "batch": 1, "k": K, "filter": 0.1, "given": given}
             row |= measured(lambda scan=scan, turns=turns: scan.search(queries[:1], K, next(turns)))  # type: ignore[misc]
             yield row | {"is_right": is_right(scan, vectors, queries[:1], rows)}
 
 
 def plain_search(vectors: Tensor, queries: Any) -> object:
-    """A search as you would write it first in torch: every product in float16, and the highest of them."""
+    """A search in its simplest form in torch: every product in float16, and the highest of them."""
     asked = torch.from_numpy(queries).to(vectors.device).half()
     found = torch.topk(asked @ vectors.T, min(K, len(vectors)))
     return found.values.cpu(), found.indices.cpu()
 
 
 def is_right(scan: Scan, vectors: Tensor, queries: Any, allowed: Any = None) -> bool:
-    """Whether the first few answers equal those of comparing everything, rows and cosines."""
+    """Whether the first few answers equal those of an exact comparison, rows and cosines."""
     mask = torch.zeros(len(vectors), dtype=torch.bool)
     mask[slice(None) if allowed is None else torch.from_numpy(allowed)] = True
     scores, rows = scan.search(queries, K, allowed)
@@ -111,7 +111,7 @@ def is_right(scan: Scan, vectors: Tensor, queries: Any, allowed: Any = None) -> 
 
 
 def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """What the targets speak of, at the size that is nearest to theirs."""
+    """The ratios that have targets, at the size nearest to theirs."""
     checked = [row["is_right"] for row in rows]
     found = {"share of the searches that were right": sum(checked) / len(checked)}
     size = min({row["vectors"] for row in rows}, key=lambda size: abs(size - SIZE))

@@ -1,12 +1,13 @@
-"""How the server copes with many clients, and what encoding waiting queries together gains.
+"""The server under load from many clients, and the gain of encoding waiting queries in one batch.
 
     python -m benchmarks.serve
 
-Serves a made-up collection (see samples.py) and asks over as many connections as there are clients, each with one
-request under way; clients share the machine with the server. Queries are made up, of 2 to 15 words, none asked twice.
-What encoding together gains is measured in short blocks that take turns: waiting queries together (as the server
-does), each alone on as many threads, and one at a time. Then come the long runs: without a rerank, with one, and both
-at once. benchmarks/pages/serve.py writes the results into docs/serve.md.
+Serves a synthetic collection (see samples.py) and sends queries over one connection per client, each with one request
+in flight; clients share the machine with the server. Queries are synthetic, of 2 to 15 words, none repeated. The gain
+of
+batching is measured in short blocks that alternate between: waiting queries in one batch (as the server does), each
+alone on as many threads, and one at a time. Then come the long runs: without reranking, with it, and both at once.
+benchmarks/pages/serve.py writes the results to docs/serve.md.
 """
 
 import argparse
@@ -37,14 +38,14 @@ from sightline.registry.loader import locate
 from sightline.server.limits import Limits
 from sightline.server.run import serve
 
-WARM_UP, LONG_WARM_UP = 1.0, 5.0  # seconds of load at the beginning of a block, and of a long run, that do not count
-EDGE = 10.0  # seconds at either end of a long run whose memory is compared
+WARM_UP, LONG_WARM_UP = 1.0, 5.0  # seconds of load at the start of a block, and of a long run, that do not count
+EDGE = 10.0  # seconds at each end of a long run whose memory is compared
 TOGETHER, ALONE, ONE = "together", "each alone", "one at a time"
 WAYS: dict[str, dict[str, int]] = {TOGETHER: {}, ALONE: {"batch": 1}, ONE: {"batch": 1, "encoders": 1}}
 
 
 def queries(seed: int) -> Iterator[str]:
-    """Queries of 2 to 15 words without end, no two the same."""
+    """Yield distinct queries of 2 to 15 words without end."""
     chosen, asked = random.Random(seed), set()
     while True:
         text = " ".join(chosen.choices(samples.WORDS, k=chosen.randint(2, 15)))
@@ -55,7 +56,7 @@ def queries(seed: int) -> Iterator[str]:
 
 @dataclass
 class Load:
-    """Answers that clients got, failures, and what the server used meanwhile, each with its time."""
+    """The answers that clients got, failures, and the server's resource use, each with its time."""
 
     seconds: float
     warm_up: float
@@ -65,11 +66,11 @@ class Load:
     usage: list[tuple[float, float, float]] = field(default_factory=list)
 
     def now(self) -> float:
-        """Seconds since it began."""
+        """Seconds since the start."""
         return time.perf_counter() - self.began
 
     def is_over(self) -> bool:
-        """Whether no more is asked."""
+        """Whether the time is over."""
         return self.now() >= self.warm_up + self.seconds
 
     def row(self) -> dict[str, Any]:
@@ -100,7 +101,7 @@ class Server:
     pid: int
 
     def usage(self) -> tuple[float, float]:
-        """CPU seconds so far, and bytes in use, with pages of the collection's files."""
+        """CPU seconds so far, and bytes in use, including pages of the collection's files."""
         ticks = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE")
@@ -108,7 +109,7 @@ class Server:
 
 @contextmanager
 def running(at: Path, model: str, changes: dict[str, int]) -> Iterator[Server]:
-    """Serve a collection while the block runs, with some limits changed."""
+    """Serve a collection within a `with` block, with some limits changed."""
     command = [sys.executable, "-m", "benchmarks.serve", "--serve", str(at), "--model", model]
     command += ["--limits", json.dumps(changes)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -125,7 +126,7 @@ def running(at: Path, model: str, changes: dict[str, int]) -> Iterator[Server]:
 
 
 async def get(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> tuple[int, bytes]:
-    """One request over a connection that stays open."""
+    """Send one request over a keep-alive connection."""
     writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
     head = await reader.readuntil(b"\r\n\r\n")
     length = re.search(rb"(?i)content-length: (\d+)", head)
@@ -158,7 +159,7 @@ async def watch(server: Server, load: Load) -> None:
 async def put_under_load(
     server: Server, texts: Iterator[str], seconds: float, clients: dict[int, int], warm_up: float = WARM_UP
 ) -> list[Load]:
-    """Ask for so long; clients: how many there are for each rerank. One load for each of these."""
+    """Send queries for this long; clients: the number of clients for each rerank. Returns a load for each of these."""
     loads = [Load(seconds, warm_up) for _ in clients]
     groups = zip(clients.items(), loads, strict=True)
     asking = [client(server, texts, rerank, load) for (rerank, count), load in groups for _ in range(count)]
@@ -167,11 +168,11 @@ async def put_under_load(
 
 
 def in_turns(at: Path, model: str, clients: int, blocks: int, seconds: float) -> list[dict[str, Any]]:
-    """Blocks of load on servers of every way, in turns."""
+    """Run blocks of load on a server of each kind, in turns."""
     texts, rows = queries(0), []
     with ExitStack() as stack:
         servers = {way: stack.enter_context(running(at, model, changes)) for way, changes in WAYS.items()}
-        for number in range(-1, blocks):  # the first round loads what the others need
+        for number in range(-1, blocks):  # the first round is a warm-up
             for way in WAYS if number % 2 else reversed(WAYS):
                 (load,) = asyncio.run(put_under_load(servers[way], texts, seconds, {0: clients}))
                 rows.append({"block": number, "way": way, **load.row()})
@@ -180,7 +181,7 @@ def in_turns(at: Path, model: str, clients: int, blocks: int, seconds: float) ->
 
 
 def gains(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """How many times as many answers a second there are together: the median over the blocks, and its spread."""
+    """The gain in answers per second from batching: the median over the blocks, and its spread."""
     rates = {way: np.array([row["queries_per_second"] for row in rows if row["way"] == way]) for way in WAYS}
     ratios = {way: rates[TOGETHER] / rates[way] for way in (ALONE, ONE)}
     return {
@@ -190,7 +191,7 @@ def gains(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def long_runs(at: Path, model: str, clients: int, seconds: float, reranks: list[int]) -> Iterator[dict[str, Any]]:
-    """With each rerank, and with the first and last at once; every run with a server and queries of its own."""
+    """Run with each rerank, and with the first and last at once; every run has its own server and queries."""
     runs = [{rerank: clients} for rerank in reranks]
     if len(reranks) > 1:
         runs.append({reranks[0]: clients - clients // 4, reranks[-1]: clients // 4})
@@ -201,7 +202,7 @@ def long_runs(at: Path, model: str, clients: int, seconds: float, reranks: list[
             run = {"rerank": rerank, "clients": count, "other_clients": clients - count, "seconds": seconds}
             row = {**run, **load.row()}
             if count < clients:
-                del row["server_cpu_ms_per_query"]  # it cannot be told what was spent on whom
+                del row["server_cpu_ms_per_query"]  # cannot be attributed
             print(row, flush=True)
             yield row
 

@@ -1,4 +1,4 @@
-"""What speed benchmarks share: their options, alternatives timed in turns, and the result file."""
+"""Common parts of speed benchmarks: their options, alternatives timed in turns, and the result file."""
 
 import argparse
 import time
@@ -22,15 +22,15 @@ def options(description: str | None, model: bool = True) -> argparse.ArgumentPar
 
 
 def numbers(text: str) -> list[int]:
-    """`1000,5000` as a list, for options."""
+    """Parse `1000,5000` as a list, for options."""
     return [int(part) for part in text.split(",")]
 
 
 def in_turns(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each alternative in so many rounds, taking turns so that noise hits all alike.
+    """Seconds of each alternative in each of `rounds` rounds, in turns so that noise affects all equally.
 
-    An alternative may return the seconds that count; otherwise the whole call counts. Every other round runs backwards;
-    a warm-up round does not count.
+    An alternative may return the seconds that count; otherwise the whole call counts. Every other round runs in reverse
+    order; a warm-up round does not count.
     """
     names = list(ways)
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -44,7 +44,7 @@ def in_turns(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str,
 
 
 def best(run: Callable[[], object], rounds: int) -> float:
-    """The least seconds of a few calls, after a warm-up."""
+    """The minimum seconds of a few calls, after a warm-up."""
     return min(in_turns({"": run}, rounds)[""])
 
 
@@ -71,7 +71,7 @@ def save(
 ) -> None:
     """Write the result file of a benchmark, and print its ratios in one line.
 
-    rows: what was measured. ratios: what follows from it, described in words.
+    rows: the measurements. ratios: numbers derived from them, by description.
     """
     quick = bool(getattr(arguments, "quick", False))
     path: Path = arguments.json or (RESULTS / "quick" if quick else RESULTS) / f"{name}.json"

@@ -1,12 +1,12 @@
-"""Steps a second and memory of training, with a batch encoded at once and in chunks.
+"""Steps per second and memory of training, with a batch encoded at once and in chunks.
 
     python -m benchmarks.training           a small model, on the CPU
     python -m benchmarks.training --gpu     one of the bundled model's shape, on a GPU (writes training-gpu.json)
 
-A step is what the trainer does with a batch: encode texts and images, take the contrastive loss of all pairs, go back,
-update. Chunks (`optimizer.chunk`) give the same gradients for a second forward pass of all chunks but the last, so
-about three quarters of the steps a second are to be expected. Inputs are random. Each way runs in its own process, in
-turns; memory is what the steps add to the peak of the process, or of torch's allocations on a GPU.
+A step is what the trainer does with a batch: encode texts and images, compute the contrastive loss of all pairs,
+backpropagate, update. Chunks (`optimizer.chunk`) give the same gradients at the cost of a second forward pass of all
+chunks but the last, so about three quarters of the steps per second are expected. Inputs are random. Each way runs in
+its own process, in turns; memory is what the steps add to the peak of the process, or of torch's allocations on a GPU.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from benchmarks.timing import options, save
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A model's shape, and how much of it is trained on at once."""
+    """A model's shape, and its batch sizes."""
 
     name: str
     vision: dict[str, int]
@@ -45,7 +45,7 @@ WAYS = {"at once": False, "in chunks": True}
 
 
 def run(case: Case, batch: int, chunked: bool, steps: int, device: str) -> dict[str, float]:
-    """Median seconds of a step, and the megabytes that steps take beyond the model and the batch."""
+    """Median seconds of a step, and the megabytes that steps use beyond the model and the batch."""
     import torch
 
     from sightline.losses import Contrastive
@@ -92,7 +92,7 @@ def _model(case: Case) -> Any:
 
 
 def in_processes(device: str, batch: int, steps: int, rounds: int) -> dict[str, list[dict[str, float]]]:
-    """Both ways, each time in its own process; one that does not fit into memory is left out."""
+    """Both ways, each time in its own process; one that does not fit in memory is skipped."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in WAYS}
     for number in range(rounds):
         for name in WAYS if number % 2 else reversed(WAYS):
@@ -104,7 +104,7 @@ def in_processes(device: str, batch: int, steps: int, rounds: int) -> dict[str, 
 
 
 def summary(case: Case, batch: int, found: dict[str, list[dict[str, float]]]) -> tuple[list[Any], dict[str, float]]:
-    """Rows, and what chunks cost in steps a second and gain in memory."""
+    """Rows, and the cost of chunks in steps per second and their gain in memory."""
     rows = []
     for name in WAYS:
         row: dict[str, Any] = {"model": case.name, "batch": batch, "encoded": name}

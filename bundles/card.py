@@ -100,7 +100,7 @@ def _calibration(spec: BundleSpec) -> str:
 
 
 def _outline(value: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
-    """Nested facts as a nested list."""
+    """Format nested facts as a nested list."""
     for name, inner in value.items():
         start = f"{'  ' * depth}- **{str(name).replace('_', ' ')}**"
         if isinstance(inner, Mapping):

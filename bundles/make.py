@@ -1,10 +1,10 @@
-"""Make the bundle that ships, from nothing: train by its recipes, export, calibrate, measure.
+"""Build the default bundle from scratch: train by its recipes, export, calibrate, measure.
 
     python -m bundles.make recipes/default.model.toml --out bundles/default --minutes 9
 
 `make model` runs this. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and, for the training, a GPU. Finished stages are
-skipped and an interrupted one goes on, so repeat the command until it says that the bundle is done; --minutes stops it
-cleanly before then. What the bundle says of itself comes from the runs' own folders.
+skipped and an interrupted one continues, so repeat the command until it reports that the bundle is done; --minutes
+stops it cleanly before then. The bundle's provenance comes from the folders of the runs.
 """
 
 import argparse
@@ -39,7 +39,7 @@ RESULTS = Path("benchmarks/results/default")
 
 @dataclass(frozen=True, slots=True)
 class TestRecipe:
-    """A set to measure the bundle on: by its embeddings, and reranked where `rerank` says how many.
+    """A data set to measure the bundle on: by its embeddings, and reranked if `rerank` is set.
 
     kind: "captions" for recalls, "names" for zero-shot names.
     """
@@ -52,10 +52,10 @@ class TestRecipe:
 
 @dataclass(frozen=True, slots=True)
 class ModelRecipe:
-    """How to make a bundle: recipes in order, held-out data to finish it by, tests, and everybody's terms.
+    """How to build a bundle: recipes in order, held-out data to calibrate it, tests, and licence terms.
 
     licences: of the model and of initial weights, by the name of their folder. terms: of every source of the recipes.
-    four_bits: a pattern; with int8, modules whose path it matches take four bits a weight.
+    four_bits: a pattern; with int8, modules whose path it matches get four bits per weight.
     """
 
     name: str
@@ -70,14 +70,15 @@ class ModelRecipe:
 
 
 class OutOfTimeError(Exception):
-    """The time is up, and there is more to do."""
+    """The time is up before all stages are finished."""
 
 
 @dataclass(slots=True)
 class ModelBuild:
-    """The making of one bundle, stage by stage.
+    """The build of one bundle, stage by stage.
 
-    file: the model recipe; its recipes are beside it. expired: says when to stop. report: told what is done.
+    file: the model recipe; its recipes are beside it. expired: returns whether to stop. report: called with the
+        progress.
     """
 
     file: Path
@@ -92,7 +93,7 @@ class ModelBuild:
         self.asked = settings.parse(ModelRecipe, data, str(self.file), RecipeError)
 
     def make(self) -> None:
-        """Run every stage that is not finished; `OutOfTimeError` where the time did not do for all."""
+        """Run every unfinished stage; raises `OutOfTimeError` if the time does not suffice for all."""
         recipes = {path: read_recipe(path) for path in (self.file.parent / name for name in self.asked.recipes)}
         runs = {path: RunFolder(Path(self.asked.runs) / recipe.name) for path, recipe in recipes.items()}
         for path, recipe in recipes.items():
@@ -121,7 +122,7 @@ class ModelBuild:
             raise OutOfTimeError(f"{path.name} stopped, saved") from None
 
     def _terms(self, described: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """Give the terms of everything that the runs used; one that nobody wrote down is an error."""
+        """The terms of everything that the runs used; missing terms are an error."""
         sources = {name for run in described.values() for name in run["sources"]}
         weights = {one["name"] for run in described.values() for one in run["initial_weights"].values()} - {"best"}
         for kind, used, known in (("terms", sources, self.asked.terms), ("licences", weights, self.asked.licences)):
@@ -157,7 +158,7 @@ class ModelBuild:
         )
 
     def _measure(self, built: Path, test: TestRecipe) -> list[dict[str, Any]]:
-        """Measure the bundle on one test, or take what was measured of this very bundle before."""
+        """Measure the bundle on one test, or return the saved result for this exact bundle."""
         path = built.with_name(f"{built.name}-{test.name}.json")
         identity = _fingerprint(built)
         if path.is_file() and (found := json.loads(path.read_text(encoding="utf-8")))["bundle"] == identity:
@@ -181,7 +182,7 @@ class ModelBuild:
         return rows
 
     def _publish(self, built: Path, measured: list[dict[str, Any]]) -> None:
-        """Put the bundle with its results in place; files beside it, such as licences, stay."""
+        """Publish the bundle with its results; other files beside it, such as licences, are kept."""
         self.out.mkdir(parents=True, exist_ok=True)
         spec: BundleSpec = dataclasses.replace(read_spec(built), results=tuple(measured))
         if isinstance(spec.relevance, PairRelevance):
@@ -208,7 +209,7 @@ def _captions(recipes: Sequence[Recipe]) -> Iterator[str]:
 
 
 def _described(path: Path, run: RunFolder) -> dict[str, Any]:
-    """Give what a run says of itself, with the hash of its recipe and how it did on the validation data."""
+    """The provenance of a run, with the hash of its recipe and its validation result."""
     found = run.validation() or {}
     sets = {name: one.get("rSum", one.get("names")) for name, one in found.get("sets", {}).items()}
     recipe = {"file": f"{path.parent.name}/{path.name}", "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}

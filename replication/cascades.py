@@ -1,7 +1,7 @@
-"""Many cascades of one test set at the price of one: everything is encoded once, every pair scored once, on the device.
+"""Measure many cascades of one test set: everything is encoded once, and every pair scored once, on the device.
 
 `sightline eval` measures one cascade at a time and fits any machine; a table of a paper has dozens of rows that differ
-in k, in the fusion, or in the gallery alone. The ranks and intervals come from `sightline.evaluation` all the same.
+only in k, in the fusion, or in the gallery. Ranks and intervals are still computed by `sightline.evaluation`.
 """
 
 from collections.abc import Callable
@@ -52,7 +52,7 @@ class Cascades:
         self._logits = PairScores(self._match)
 
     def embed(self, distractors: int = 0) -> Evaluation:
-        """By embedding alone."""
+        """Rank by embedding alone."""
         images, count = self._gallery(distractors)
         to_image, to_text = ranks_from_embeddings(self.texts.embedding, images, self.questions.image_of)
         return self._evaluation(("embed",), to_image, to_text, distractors=count)
@@ -60,7 +60,7 @@ class Cascades:
     def rerank(
         self, k: int, fusion: FusionRule = "ce", weight: float = 0.5, distractors: int = 0, most: int = 50
     ) -> Evaluation:
-        """The k of the `most` best by embedding, reranked by match; every pair is matched once."""
+        """Rerank the top k of the `most` best by embedding; every pair is matched once."""
         image_of = self.questions.image_of
         texts, asked = np.arange(len(image_of)), query_images(image_of)
         images, count = self._gallery(distractors)
@@ -77,7 +77,7 @@ class Cascades:
         )
 
     def match_everything(self) -> Evaluation:
-        """Every pair by match, without a first stage: what paper 1 calls CE."""
+        """Rank by matching every pair, without a first stage: paper 1's CE."""
         texts, images = len(self.texts.embedding), len(self.questions.images)
         pairs = np.arange(texts * images)
         scores = self._match(pairs // images, pairs % images).reshape(texts, images)
@@ -100,7 +100,7 @@ class Cascades:
 
     @torch.inference_mode()
     def _match(self, text: Ids, image: Ids, batch: int = 4096) -> Scores:
-        """Logits of pairs by number, short texts first so that little is padding."""
+        """Logits of pairs by index, short texts first to keep padding low."""
         words, seen = self.texts, self.images
         if self.matcher is None or words.states is None or seen.states is None:
             raise ValueError("no matcher was given")

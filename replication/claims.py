@@ -1,14 +1,14 @@
-"""What a paper claims, and whether our runs support it.
+"""The claims of a paper, and whether our runs support them.
 
 claims.toml holds the claims and the paper's own numbers. A claim compares systems of one table:
 
-- `better` above `worse`, each a name or a list: every pair must hold, so "best" is against each of the others;
+- `better` above `worse`, each a name or a list: every pair must hold, so "best" is compared with each of the others;
 - with `on_par`, `better` and `worse` differ by no more than that in either direction;
 - `better = ["BE half / BE"]` with `at_least = 85` compares a percentage with a constant.
 
 A comparison is decided by its 95 % interval: held if all of it is on the claim's side, not held if all of it is on the
-other, undecided otherwise. A claim holds if all its comparisons do, and fails if one fails. It is not testable where
-its `premise`, the id of another claim, does not hold here, or where `not_testable` says why.
+other side, undecided otherwise. A claim holds if all its comparisons hold, and fails if one fails. It is not testable
+if its `premise`, the id of another claim, does not hold here, or if `not_testable` gives a reason.
 """
 
 import tomllib
@@ -29,7 +29,7 @@ CLAIMS = Path(__file__).with_name("claims.toml")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A claim with what came of it; gain: of the comparison that speaks most against it; reported: the paper's."""
+    """The verdict on a claim; gain: of the comparison least in favour of it; reported: the paper's gain."""
 
     claim: Mapping[str, Any]
     verdict: str
@@ -45,7 +45,7 @@ def read_papers(path: Path = CLAIMS) -> list[dict[str, Any]]:
 
 
 def judge(paper: Mapping[str, Any], systems: Systems) -> list[Verdict]:
-    """The verdict on each claim of a paper; a premise is to stand before the claims that need it."""
+    """The verdict on each claim of a paper; a premise must come before the claims that need it."""
     verdicts: dict[str, Verdict] = {}
     for claim in paper["claims"]:
         verdicts[claim.get("id", claim["text"])] = _judged(claim, paper, systems, verdicts)
@@ -87,7 +87,7 @@ def decide(gain: Estimate, on_par: float = 0.0) -> str:
 
 
 def tally(verdicts: Iterable[Verdict]) -> list[int]:
-    """Claims tested, and of these: held, not held, undecided, not testable."""
+    """The number of claims tested, and of these: held, not held, undecided, not testable."""
     counts = Counter(one.verdict for one in verdicts)
     found = [counts[verdict] for verdict in (HELD, NOT_HELD, UNDECIDED, NOT_TESTABLE)]
     return [sum(found), *found]
@@ -98,7 +98,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _gain(systems: Systems, better: str, worse: str | float, metric: str) -> Estimate:
-    """How much more `better` has than a system or, in per cent of another (`A / B`), than a system or a constant."""
+    """The gain of `better` over a system or, for a percentage (`A / B`), over a system or a constant."""
     if not isinstance(worse, str):
         share = _percent(systems, better, metric)
         return share.minus(Estimate(dict.fromkeys(share.by_seed, worse), dict.fromkeys(share.by_seed, (worse, worse))))
@@ -113,7 +113,7 @@ def _percent(systems: Systems, pair: str, metric: str) -> Estimate:
 
 
 def _reported(paper: Mapping[str, Any], better: str, worse: Any, metric: str) -> float | None:
-    """The paper's own gain, in the sum of the recalls that it gives, or in one recall of six."""
+    """The paper's own gain, in the sum of its reported recalls, or in one of six recalls."""
     rows = paper.get("reported", {})
     if better not in rows or worse not in rows:
         return None

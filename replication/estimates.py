@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 
 Interval = tuple[float, float]
 
-# 97.5 % quantiles of Student's t, by degrees of freedom; beyond, the normal one is near enough.
+# 97.5 % quantiles of Student's t, by degrees of freedom; beyond these, the normal quantile is close enough.
 _STUDENT = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 _NORMAL = 1.96
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number by seed, with its bootstrap interval by seed where there is one. Without seeds, it was not measured."""
+    """A number by seed, with its bootstrap interval by seed if there is one. Without seeds, it was not measured."""
 
     by_seed: Mapping[int, float]
     intervals: Mapping[int, Interval] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
-        """Over seeds."""
+        """The mean over seeds."""
         return statistics.fmean(self.by_seed.values())
 
     @property
@@ -40,11 +40,11 @@ class Estimate:
         return self.mean - half, self.mean + half
 
     def minus(self, other: "Estimate") -> "Estimate":
-        """The difference on every seed that both have; bootstrap intervals are combined from worst to worst."""
+        """The difference for every seed that both have; bootstrap intervals are combined for the worst case."""
         return self._with(other, lambda own, rival: own - rival)
 
     def percent_of(self, other: "Estimate") -> "Estimate":
-        """The quotient of positive numbers, times 100, in the same way."""
+        """The ratio of positive numbers in percent, computed in the same way."""
         return self._with(other, lambda own, rival: 100 * own / rival if rival else math.inf)
 
     def times(self, factor: float) -> "Estimate":
@@ -53,7 +53,7 @@ class Estimate:
         return Estimate({seed: value * factor for seed, value in self.by_seed.items()}, scaled)
 
     def _with(self, other: "Estimate", combine: Callable[[float, float], float]) -> "Estimate":
-        """Combine seed by seed; `combine` rises with the first and falls with the second."""
+        """Combine seed by seed; `combine` increases with the first and decreases with the second."""
         seeds = sorted(self.by_seed.keys() & other.by_seed.keys())
         values = {seed: combine(self.by_seed[seed], other.by_seed[seed]) for seed in seeds}
         intervals = {}

@@ -1,8 +1,8 @@
-"""Recalls of special queries: those that are like many wrong answers, and those that are like few (paper 2, Table 4).
+"""Recalls of special queries: those similar to many wrong answers, and those similar to few (paper 2, Table 4).
 
-A query's average similarity is that of its embedding with all wrong items of the other kind. The queries with the
-highest are the hardest: many answers come close. Those with the lowest are the most infrequent: hardly anything like
-them is there. (The paper says of both that their average is high, which for the infrequent cannot be meant.)
+The average similarity of a query is that of its embedding with all wrong items of the other modality. Queries with the
+highest average are the hardest: many answers are close. Those with the lowest are the most infrequent: hardly anything
+is similar to them. (The paper says of both that their average is high, which cannot be meant for the infrequent ones.)
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ PERCENT = (5, 10, 20)
 def average_similarities(
     texts: FloatArray, images: FloatArray, image_of: Int64Array
 ) -> tuple[Float64Array, Float64Array]:
-    """Average of each caption with the images it does not belong to, and of each query image with others' captions.
+    """Average similarity of each caption with other images, and of each query image with other images' captions.
 
     texts: [captions, dim]; images: [images, dim]; image_of: [captions], as in `metrics`. Since similarities are dot
     products, each average is one product with a sum of vectors.
@@ -38,8 +38,8 @@ def average_similarities(
 def special_recalls(evaluation: Evaluation, of_texts: Float64Array, of_images: Float64Array) -> dict[str, Recalls]:
     """R@K of the hardest and the most infrequent 5, 10 and 20 % of queries, in both directions.
 
-    of_texts: [captions], of_images: [query images], in the order of `Evaluation.ranks`. To compare two models, choose
-    by the averages of one of them, so that both are asked the same.
+    of_texts: [captions], of_images: [query images], in the order of `Evaluation.ranks`. To compare two models, use the
+    averages of one of them for both, so that the queries are the same.
     """
     to_image, _, to_text, _ = evaluation.ranks()
     return {"text_to_image": _recalls(to_image, of_texts), "image_to_text": _recalls(to_text, of_images)}

@@ -1,9 +1,9 @@
-"""The tables and figures of paper 1 at our scale: train its models, measure them, one JSON file a run.
+"""The tables and figures of paper 1 at our scale: train its models, measure them, one JSON file per run.
 
     python -m replication.paper1 --runs be,ce,joint --seeds 0,1,2 --out benchmarks/results/paper1
 
-starts from --work/pretrain/best (`sightline train recipes/pretrain.toml --out …/pretrain`) and
-needs SIGHTLINE_DATA (shards) and SIGHTLINE_PRETRAINED (a CLIP image tower and MiniLM), and a GPU to be quick.
+Starts from --work/pretrain/best (`sightline train recipes/pretrain.toml --out …/pretrain`). Needs SIGHTLINE_DATA
+(shards), SIGHTLINE_PRETRAINED (a CLIP image tower and MiniLM), and preferably a GPU.
 """
 
 import argparse
@@ -25,7 +25,7 @@ VARIANTS |= {"1k": ["data.limit=1000"], "3k": ["data.limit=3000"]}
 
 
 def trained(recipe: str, variant: str, seed: int, work: Path) -> tuple[TorchModel, dict[str, Any]]:
-    """Train a recipe's variant, or take what an earlier call left, on the device there is."""
+    """Train a recipe's variant on the available device, or load the result of an earlier call."""
     start = halved(work / "pretrain" / "best") if variant == "half" else work / "pretrain" / "best"
     changes = [*VARIANTS[variant], f"seed={seed}", f'model.start="{start}"']
     out = work / f"{recipe}-{variant}-{seed}"
@@ -46,7 +46,7 @@ def halved(folder: Path) -> Path:
 
 
 def measure(cascades: Cascades, what: str) -> list[Evaluation]:
-    """The rows that a run gives: by embedding; reranked by k and by fusion; with distractors; everything matched."""
+    """The rows of a run: by embedding; reranked by k and by fusion; with distractors; every pair matched."""
     if what == "embed":
         return [cascades.embed(), cascades.embed(distractors=10**6)]
     if what == "match":

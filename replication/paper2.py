@@ -6,11 +6,11 @@
     python -m replication.paper2 --runs lambda-0.5,lambda-2,k-1,k-5,k-20,tau-0.1,tau-0.25,tau-0.75        Figure 6
     python -m replication.paper2 --runs bigru-base,bigru --seeds 0,1,2                                    BiGRU
 
-Tables 3 and Figure 6 want --out benchmarks/results/paper2-parts and their own --work, so that runs are compared with
-ones trained beside them. Every run takes the same steps over the same data. A file has the recalls, the gains over all
-runs of its seed that exist, the recalls of the hardest and most infrequent queries (Table 4), and the losses of initial
-and enhanced embeddings (Figure 7). Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same call
-continues an interrupted run, and adds the gains over runs trained since.
+Use --out benchmarks/results/paper2-parts and a separate --work for Tables 3 and Figure 6, so that runs are compared
+with ones trained under the same conditions. Every run takes the same steps over the same data. A file has the recalls,
+the gains over all existing runs of its seed, the recalls of the hardest and most infrequent queries (Table 4), and the
+losses of initial and enhanced embeddings (Figure 7). Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU.
+The same command continues an interrupted run, and adds the gains over runs trained since.
 """
 
 import json
@@ -40,7 +40,7 @@ SIDES = ("texts", "images")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A model of the paper: its recipe, what is changed in it, and what is added to the seed."""
+    """A model of the paper: its recipe, the changes to it, and an offset of the seed."""
 
     recipe: str
     changes: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Run:
 
 
 def _relation(**settings: float | str) -> Run:
-    """The fusion model with other settings of its loss."""
+    """The fusion model with other loss settings."""
     return Run("hrem-fusion", tuple(f"losses.relation.{key}={json.dumps(value)}" for key, value in settings.items()))
 
 
@@ -85,31 +85,31 @@ RUNS: dict[str, Run] = {
     "bigru": Run("hrem-bigru"),
 }
 ENSEMBLES = {"full": ("fusion", "standalone"), "base-twice": ("base", "base-again")}
-"""Two trained runs that are measured together: the paper's, and what two models without relations make."""
+"""Pairs of trained runs that are ensembled: the paper's, and two models without relations for comparison."""
 
 
 class Bench:
-    """A test set, and where models and results are kept."""
+    """A test set, and the folders of models and results."""
 
     def __init__(self, split: str, changes: Sequence[str], work: Path) -> None:
         self.changes, self.work, self.data = tuple(changes), work, f"flickr8k-{split}"
         self.questions = Questions.of(read_all([f"{os.environ['SIGHTLINE_DATA']}/{self.data}.tar"]), "en")
 
     def folder(self, name: str, seed: int) -> Path:
-        """Where a run's checkpoint, log and cost are kept."""
+        """The folder of a run's checkpoint, log and cost."""
         return self.work / f"{name}-{seed}"
 
     def exists(self, name: str, seed: int) -> bool:
-        """Whether a run, or both of an ensemble, were trained."""
+        """Whether a run, or both runs of an ensemble, are trained."""
         return all((self.folder(part, seed) / NOTE).exists() for part in ENSEMBLES.get(name, (name,)))
 
     def trained(self, name: str, seed: int) -> dict[str, Any]:
-        """Train a run unless that was done, without validation; gives its cost."""
+        """Train a run, without validation, unless it is trained already; returns its cost."""
         run, out = RUNS[name], self.folder(name, seed)
         return train_once(run.recipe, [*run.changes, f"seed={seed + run.more_seed}", "data.val=[]", *self.changes], out)
 
     def encoded(self, name: str, seed: int) -> Measured:
-        """The embeddings of the test set by a run, encoded once; an ensemble's cosine is the mean of both."""
+        """The test set's embeddings by a run, encoded once; an ensemble's cosine is the mean of both."""
         if name in ENSEMBLES:
             first, second = (self.encoded(part, seed) for part in ENSEMBLES[name])
             joined = {side: np.concatenate([first.arrays[side], second.arrays[side]], 1) / 2**0.5 for side in SIDES}
@@ -130,7 +130,7 @@ class Bench:
         return ranked(self.questions, ranks, f"hrem-{name}-{seed}", self.data)
 
     def special(self, name: str, seed: int) -> dict[str, Any] | None:
-        """Recalls of special queries by a run and by the base model, whose averages choose them; None without it."""
+        """Recalls of special queries for a run and for the base model, whose averages select them; None without it."""
         if not self.exists("base", seed):
             return None
         base = self.encoded("base", seed).arrays
@@ -140,7 +140,7 @@ class Bench:
 
 
 def curve(log: Path) -> list[dict[str, float]]:
-    """The losses of initial and of enhanced embeddings over a run's steps, averaged over equal parts of them."""
+    """The losses of initial and of enhanced embeddings over a run's steps, averaged over equal intervals."""
     entries = [json.loads(line) for line in log.read_text().splitlines()]
     told = [(entry["step"], entry["parts"]["relation"]) for entry in entries if "parts" in entry]
     points = []
@@ -151,7 +151,7 @@ def curve(log: Path) -> list[dict[str, float]]:
 
 
 def result_of(bench: Bench, name: str, seed: int) -> dict[str, Any]:
-    """Train what a run needs, measure it, and put together its result file."""
+    """Train what a run needs, measure it, and build its result file."""
     parts = ENSEMBLES.get(name, (name,))
     cost = {part: bench.trained(part, seed) for part in parts}
     found = bench.measured(name, seed)

@@ -5,8 +5,9 @@
     python -m replication.paper3 --runs L1,L2,L4,L8,L16,B,B-L1,B-L2,B-L4,B-L8,B-L16  Table 6, Figure 3
 
 A run trains its teacher first. --variant factors multiplies by the temperatures of shrinking where equation 6 divides;
-tuned has a contrastive loss instead of the triplet loss, and temperatures that fit it. Choose between variants with
---split val. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same call continues a stopped run.
+tuned uses a contrastive loss instead of the triplet loss, and matching temperatures. Choose between variants with
+--split val. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same command continues an interrupted
+run.
 """
 
 import os
@@ -35,9 +36,9 @@ Kind = Literal["fast", "late", "shrink-fast", "shrink-late"]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A model of the paper: its recipe, what is changed in its model, and the run that teaches it.
+    """A model of the paper: its recipe, the changes to its model, and the run that is its teacher.
 
-    codes, fragments: how many codes each side has, and how many fragments each side is scored by (1 is one vector).
+    codes, fragments: the number of codes of each side, and of fragments that each side is scored by (1 is one vector).
     """
 
     recipe: str
@@ -49,7 +50,7 @@ class Run:
 
     @property
     def by_embedding(self) -> bool:
-        """Whether it scores by one vector an item."""
+        """Whether it scores by one vector per item."""
         return self.kind.endswith("fast")
 
 
@@ -76,15 +77,16 @@ RUNS: dict[str, Run] = {
     **{f"L{count}": _first(count) for count in (1, 2, 4, 8, 16)},
     **{f"B-L{count}": _first(count, "B") for count in (1, 2, 4, 8, 16)},
 }
-"""By the paper's names; L8 is the base model of the first 8 fragments, B-L8 the same shrunken from the base model."""
+"""By the paper's names; L8 is the base model of the first 8 fragments, B-L8 the same shrunk from the base model."""
 
 VARIANTS = ("paper", "factors", "tuned")
 
 
 def loss_of(run: Run, variant: str) -> str:
-    """What is changed in the loss of a run's recipe; empty where nothing is.
+    """The changes to the loss of a run's recipe; may be empty.
 
-    One fragment a side takes from the fast model its margin and temperatures: in the paper they are one model.
+    A run with one fragment per side uses the margin and temperatures of the fast model: in the paper they are one
+        model.
     """
     shrinks = run.kind.startswith("shrink")
     on = "fragments" if run.kind.endswith("late") else "embedding"
@@ -99,7 +101,7 @@ def loss_of(run: Run, variant: str) -> str:
 
 
 def temperatures(fragments: int, variant: str) -> tuple[float, float]:
-    """What a teacher's scores, and those of a student of so many fragments, are divided by."""
+    """The temperatures of a teacher's scores, and of the scores of a student with this many fragments."""
     if variant == "tuned":
         return of_a_sum(32), 0.08 if fragments == 1 else of_a_sum(fragments)
     printed = (2.0 if fragments == 1 else 12.0), 12.0
@@ -112,49 +114,49 @@ def of_a_sum(fragments: int) -> float:
 
 
 class Bench:
-    """A test set, and where models and results are kept."""
+    """A test set, and the folders of models and results."""
 
     def __init__(self, variant: str, split: str, changes: Sequence[str], work: Path) -> None:
         self.variant, self.changes, self.work, self.data = variant, tuple(changes), work, f"flickr8k-{split}"
         self.questions = Questions.of(read_all([f"{os.environ['SIGHTLINE_DATA']}/{self.data}.tar"]), "en")
 
     def folder(self, name: str, seed: int) -> Path:
-        """Where a run's checkpoint and cost are kept."""
+        """The folder of a run's checkpoint and cost."""
         return self.work / f"{self.label(name)}-{seed}"
 
     def file(self, name: str, seed: int) -> Path:
-        """Where the ranks of a run are kept."""
+        """The file of a run's ranks."""
         return self.folder(name, seed) / f"{self.data}.npz"
 
     def label(self, name: str) -> str:
-        """What to call a run: by the variant, unless neither it nor its teachers differ from the paper's."""
+        """The name of a run: with the variant, unless it and its teachers are the same as the paper's."""
         asked = name
         while asked and loss_of(RUNS[asked], self.variant) == loss_of(RUNS[asked], "paper"):
             asked = RUNS[asked].teacher
         return f"{name}-{self.variant if asked else 'paper'}"
 
     def trained(self, name: str, seed: int) -> dict[str, Any]:
-        """Train a run, and its teacher before it, unless that was done; gives what it took."""
+        """Train a run, and its teacher before it, unless they are trained already; returns the cost."""
         run, out = RUNS[name], self.folder(name, seed)
         if run.teacher:
             self.trained(run.teacher, seed)
         return train_once(run.recipe, self.changes_of(run, seed), out)
 
     def changes_of(self, run: Run, seed: int) -> list[str]:
-        """What is changed in the recipe of a run; nothing is validated on the way, but all measured at the end."""
+        """The changes to the recipe of a run; runs are not validated, but all are measured at the end."""
         losses = filter(None, [loss_of(run, self.variant)])
         teacher = [f'teacher.model="{self.folder(run.teacher, seed) / "best"}"'] if run.teacher else []
         return [*losses, *run.model, *teacher, f"seed={seed}", "data.val=[]", "validation.late=0", *self.changes]
 
     def measured(self, name: str, seed: int) -> Evaluation:
-        """How a trained run ranks the test set, by what it was trained for."""
+        """The evaluation of a trained run on the test set, by the scores it was trained for."""
         found = self.kept(name, seed).arrays
         stage = "embed" if RUNS[name].by_embedding else "late@all"
         ranks = found["to_image"], found["to_text"]
         return ranked(self.questions, ranks, f"{self.label(name)}-{seed}", self.data, stage)
 
     def kept(self, name: str, seed: int) -> Measured:
-        """The ranks of the test set by a trained run, found once: by one vector an item, or by late interaction."""
+        """The test-set ranks of a trained run, computed once: by one vector per item, or by late interaction."""
 
         def rank() -> Measured:
             model, by_embedding = TorchModel.open(self.folder(name, seed) / "best"), RUNS[name].by_embedding
@@ -170,7 +172,7 @@ class Bench:
 
 @torch.inference_mode()
 def rank_by_fragments(texts: Encodings, images: Encodings, image_of: Any) -> tuple[Any, Any]:
-    """Rank by late interaction of every text with every image, on the device there is."""
+    """Rank by late interaction of every text with every image, on the available device."""
     device, sides = "cuda" if torch.cuda.is_available() else "cpu", []
     for side in (texts, images):
         if side.fragments is None:
@@ -182,7 +184,7 @@ def rank_by_fragments(texts: Encodings, images: Encodings, image_of: Any) -> tup
 
 
 def result_of(bench: Bench, name: str, seed: int) -> dict[str, Any]:
-    """Train what a run needs, measure it, and put together its result file."""
+    """Train what a run needs, measure it, and build its result file."""
     cost, run = bench.trained(name, seed), RUNS[name]
     found = bench.measured(name, seed)
     others = [other for other in RUNS if other != name and bench.file(other, seed).exists()]

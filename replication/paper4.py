@@ -3,10 +3,10 @@
     python -m replication.paper4 --runs none,cmr,mlm-mrm,vmlm-smrm --seeds 0,1,2     Tables 2 and 5
     python -m replication.paper4 --runs languages                                    mR by language
 
-Runs are fine-tuned on Flickr8k and measured on its test images: by themselves, among all splits (Table 2), and among
-COCO's images too. --start minilm begins both transformers with MiniLM's six layers. --translate COMMAND measures other
-languages through a translator (Table 6). Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same call
-continues an interrupted run, and adds the gains over runs trained since.
+Runs are fine-tuned on Flickr8k and measured on its test images: alone, among all splits (Table 2), and among COCO's
+images too. --start minilm initialises both transformers with MiniLM's six layers. --translate COMMAND measures other
+languages through a translator (Table 6). Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same
+command continues an interrupted run, and adds the gains over runs trained since.
 """
 
 import os
@@ -43,7 +43,7 @@ RUNS: dict[str, list[str] | None] = {
     "mlm-mrm": _plain(*_WORDS, *_REGIONS),
     "vmlm-smrm": [],
 }
-"""What is changed in the pre-training of each run, all of which have CMR; nothing is pre-trained for `none`."""
+"""The changes to the pre-training of each run, all of which have CMR; `none` is not pre-trained."""
 
 DATA = {**{name: ["flickr8k", "coco"] for name in RUNS}, "languages": ["flickr8k"]}
 
@@ -56,17 +56,17 @@ _TWO_STEPS = ["schedule.epochs=0", "schedule.steps=2", "data.batch_size=4"]
 
 
 class Bench:
-    """Where models are kept, and how runs are trained."""
+    """The folder of models, and the training settings."""
 
     def __init__(self, start: str, changes: Sequence[str], brief: bool, work: Path) -> None:
         self.start, self.changes, self.brief, self.work = start, list(changes), brief, work
 
     def folder(self, name: str, seed: int) -> Path:
-        """Where a run's checkpoint and cost are kept."""
+        """The folder of a run's checkpoint and cost."""
         return self.work / f"{name}-{self.start}-{seed}"
 
     def trained(self, name: str, seed: int) -> list[dict[str, Any]]:
-        """Train a run, pre-training first, unless that was done; gives what each took."""
+        """Train a run, pre-training first, unless it is trained already; returns the cost of each."""
         if name == "languages":
             return [self._train("languages", [], self.folder(name, seed), seed)]
         changes = RUNS[name]
@@ -88,7 +88,7 @@ class Bench:
 
 
 class Galleries:
-    """The test set by itself, among all splits, and among all images at hand; and in other languages."""
+    """The test set alone, among all splits, and among all available images; and in other languages."""
 
     def __init__(self) -> None:
         data = os.environ["SIGHTLINE_DATA"]
@@ -108,13 +108,13 @@ class Galleries:
         }
 
     def in_languages(self, model: TorchModel, languages: Sequence[str], translate: str = "") -> dict[str, Any]:
-        """Measure on the test set in several languages, as they are or through a translator."""
+        """Measure on the test set in several languages, directly or through a translator."""
         options: dict[str, Any] = {"translate": command_translator(translate)} if translate else {}
         return evaluate_languages(model, self.test, languages, data="flickr8k", batch_size=_BATCH, **options).to_json()
 
 
 def kept(bench: Bench, galleries: Galleries, name: str, seed: int) -> Measured:
-    """What was measured of a trained run, measured once; arrays are its ranks of the test set by itself."""
+    """The measurements of a trained run, made once; arrays are its ranks on the test set alone."""
 
     def measure() -> Measured:
         model, about = bench.opened(name, seed), provenance(seed, DATA[name])
@@ -129,12 +129,12 @@ def kept(bench: Bench, galleries: Galleries, name: str, seed: int) -> Measured:
 
 
 def by_itself(galleries: Galleries, found: Measured) -> Evaluation:
-    """The evaluation on the test set by itself that a run's kept ranks stand for."""
+    """The evaluation on the test set alone, from a run's saved ranks."""
     return ranked(Questions.of(galleries.test, "en"), (found.arrays["to_image"], found.arrays["to_text"]), "")
 
 
 def result_of(bench: Bench, galleries: Galleries, name: str, seed: int, translate: str) -> dict[str, Any]:
-    """Train what a run needs, measure it, and put together its result file."""
+    """Train what a run needs, measure it, and build its result file."""
     costs = bench.trained(name, seed)
     found = kept(bench, galleries, name, seed)
     result = {"experiment": "paper4", "run": name, "start": bench.start, **found.about, "training": costs}

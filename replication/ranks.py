@@ -1,4 +1,4 @@
-"""Encoding a test set, its ranks as an evaluation, and what one evaluation gains over another."""
+"""Encoding a test set, making an evaluation from ranks, and the gain of one evaluation over another."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ RESAMPLES = 1000
 
 
 def encode_test_set(model: TorchModel, questions: Questions, needs: Needs) -> tuple[Encodings, Encodings]:
-    """Texts and images of a test set, all of which must be readable."""
+    """Encode the texts and images of a test set, all of which must be readable."""
     images, readable = encode_images(model, questions.images, needs, 256)
     if len(readable) < len(questions.images):
         raise SystemExit("some test images cannot be read")
@@ -23,7 +23,7 @@ def encode_test_set(model: TorchModel, questions: Questions, needs: Needs) -> tu
 def ranked(
     questions: Questions, ranks: tuple[Ranks, Ranks], model: str, data: str = "flickr8k", stage: str = "embed"
 ) -> Evaluation:
-    """Make an evaluation of the ranks of all captions' images, and of all images' captions."""
+    """Make an evaluation from the ranks of all captions' images, and of all images' captions."""
     to_image, to_text = ranks
     image_of = questions.image_of
     return Evaluation(
@@ -34,7 +34,7 @@ def ranked(
 
 
 def gain(before: Evaluation, after: Evaluation, seed: int = 0) -> dict[str, float]:
-    """How much higher rSum is after than before, with the 95 % interval of drawing images with all their captions."""
+    """The gain in rSum from before to after, with the 95 % interval of resampling images with all their captions."""
     texts, caption_of, images, image = before.ranks()
     other_texts, _, other_images, _ = after.ranks()
     count = int(image.max()) + 1

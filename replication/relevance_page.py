@@ -15,7 +15,7 @@ _COLOURS = {"noun": "#0072b2", "phrase": "#e69f00", "sentence": "#009e73", "name
 
 
 def relevance_values(result: Mapping[str, Any]) -> dict[str, str]:
-    """What the template of the page asks for."""
+    """The values for the page's template."""
     return {
         "relevance errors": _errors(result),
         "relevance matches": _matches(result),
@@ -60,7 +60,7 @@ def _collection(found: Mapping[str, Any] | None) -> str:
 
 
 def _points(figures: Mapping[str, Any] | None) -> str:
-    """The error of all queries, and of those that something in the collection answers."""
+    """The error for all queries, and for those with an answer in the collection."""
     if figures is None:
         return MISSING
     both = (figures["error"], figures["error_of_present"])
@@ -68,7 +68,7 @@ def _points(figures: Mapping[str, Any] | None) -> str:
 
 
 def draw(result: Mapping[str, Any], path: Path) -> None:
-    """Draw how often images of each stated relevance show what was asked for, all held-out tests together."""
+    """Plot how often images of each stated relevance show what was asked for, over all held-out tests."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -88,7 +88,7 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
 
 
 def _pooled(result: Mapping[str, Any], kind: str, least: int = 20) -> tuple[list[float], list[float]]:
-    """Mean stated and observed probability of each bin over all tests; bins of few pairs are left out."""
+    """Mean stated and observed probability of each bin over all tests; bins with few pairs are left out."""
     bins: dict[int, list[list[float]]] = {}
     for test in result["tests"]:
         for one in test["kinds"].get(kind, {}).get("bins", ()):

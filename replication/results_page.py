@@ -22,7 +22,7 @@ RERANKERS, SYSTEMS = ("SEP+COOP", "JOINT+COOP"), ("CE", "BE", "SEP+COOP", "JOINT
 
 
 def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -> str:
-    """The whole page."""
+    """The complete page."""
     papers = {paper["name"]: paper for paper in read_papers()}
     systems = {name: read_systems(results, name) for name in papers}
     verdicts = {name: judge(paper, systems[name]) for name, paper in papers.items()}
@@ -64,7 +64,7 @@ def _sources(results: Path, paper: str) -> str:
 
 
 def _recalls(systems: Systems, names: Iterable[str], reported: Mapping[str, Sequence[float]]) -> str:
-    """Six recalls and rSum of each system, and the paper's rSum where it gives six recalls."""
+    """Six recalls and rSum of each system, and the paper's rSum if it gives six recalls."""
     rows = []
     for name in names:
         theirs = number(sum(reported[name])) if len(reported.get(name, ())) == len(RECALLS) else MISSING
@@ -73,7 +73,7 @@ def _recalls(systems: Systems, names: Iterable[str], reported: Mapping[str, Sequ
 
 
 def _grid(systems: Systems, names: Iterable[str], columns: Mapping[str, str], head: str = "system") -> str:
-    """The rSum of each system, by the suffix of its name; columns: head of the column by suffix."""
+    """The rSum of each system, by the suffix of its name; columns: column heads by suffix."""
     rows = [
         [name, *(with_deviation(systems.estimate(f"{name} {suffix}".strip())) for suffix in columns)] for name in names
     ]
@@ -171,7 +171,7 @@ def _cascade(results: Path) -> dict[str, str]:
 
 
 def with_deviation(estimate: Estimate) -> str:
-    """The mean over seeds, ± their standard deviation where there are several."""
+    """The mean over seeds, with ± their standard deviation if there are several."""
     if not estimate.by_seed:
         return MISSING
     return number(estimate.mean) + ("" if estimate.deviation is None else f" ± {number(estimate.deviation)}")

@@ -1,4 +1,4 @@
-"""The systems that a paper's result files hold, by name and seed, and how they compare."""
+"""The systems in a paper's result files, by name and seed, and comparisons between them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,26 +15,26 @@ RECALLS = tuple(f"{way} R@{k}" for way in WAYS for k in (1, 5, 10))
 
 @dataclass
 class Systems:
-    """Rows of results by system and seed, and intervals of the rSum that one system gains over another."""
+    """Rows of results by system and seed, and intervals of the gain in rSum of one system over another."""
 
     rows: dict[str, dict[int, Row]] = field(default_factory=dict)
     gains: dict[tuple[str, str], dict[int, Interval]] = field(default_factory=dict)
 
     def add(self, name: str, seed: int, row: Row) -> None:
-        """Two files that disagree about a system are refused."""
+        """Add a row; files that disagree about a system are an error."""
         known = self.rows.setdefault(name, {}).setdefault(seed, row)
         if known.get("rSum") != row.get("rSum"):
             raise SystemExit(f"two result files disagree about {name}, seed {seed}: remove one of them")
 
     def estimate(self, name: str, metric: str = "rSum") -> Estimate:
-        """One number of a system, such as `rSum`, `mR` or `t2i R@1`; empty where it was not measured."""
+        """One number of a system, such as `rSum`, `mR` or `t2i R@1`; empty if it was not measured."""
         rows = self.rows.get(name, {})
         bounds = {seed: value(row["ci95"], metric) for seed, row in rows.items() if "ci95" in row}
         return Estimate({seed: float(value(row, metric)) for seed, row in rows.items()},
                         {seed: (low, high) for seed, (low, high) in bounds.items()})  # fmt: skip
 
     def gain(self, better: str, worse: str, metric: str = "rSum") -> Estimate:
-        """How much more one system has; its bootstrap interval is the paired one, where that was measured."""
+        """The gain of one system over another; its bootstrap interval is the paired one, if that was measured."""
         apart = self.estimate(better, metric).minus(self.estimate(worse, metric))
         if metric not in ("rSum", "mR"):
             return apart
@@ -46,7 +46,7 @@ class Systems:
 
 
 def value(row: Row, metric: str) -> Any:
-    """A number of a row, or its interval below `ci95`."""
+    """A number of a row, or its interval from `ci95`."""
     way, _, recall = metric.partition(" ")
     return row[WAYS[way]][recall] if recall else row[metric]
 
@@ -69,7 +69,7 @@ def read_systems(results: Path, paper: str) -> Systems:
 def named_rows(content: Row) -> Iterator[tuple[str, Row]]:
     """The systems of a result file, that of the file first.
 
-    Paper 1: the paper's names with what differs from k = 20, matcher alone, trained on Flickr8k: `SEP+COOP add 0.5`,
+    Paper 1: the paper's names with differences from k = 20, matcher alone, trained on Flickr8k: `SEP+COOP add 0.5`,
     `BE coco`, `BE enlarged` (a larger gallery). The others: the script's names of runs, with the variant or start.
     """
     if "rows" in content:
@@ -98,9 +98,9 @@ def _differences(row: Row, variant: str) -> Iterator[str]:
 
 
 def name_of(run: str, content: Row) -> str:
-    """The name of a run of papers 2 to 4, with its variant or start where that is not the paper's.
+    """The name of a run of papers 2 to 4, with its variant or start if that is not the paper's.
 
-    Read as factors, temperatures change only runs with a teacher (`B-F`): the others are those of the paper's variant.
+    The variant `factors` changes only runs with a teacher (`B-F`): the others are those of the paper's variant.
     """
     other = content.get("variant", "paper"), content.get("start", "scratch")
     shared = {"paper", "scratch"} | ({"factors"} if "-" not in run else set())

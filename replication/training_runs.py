@@ -1,4 +1,4 @@
-"""Training runs and measurements that are kept: the same call again continues where it stopped, and repeats nothing."""
+"""Cached training runs and measurements: repeating a call continues where it stopped, and repeats no work."""
 
 import argparse
 import io
@@ -20,20 +20,20 @@ from sightline.training.trainer import train
 
 RECIPES = ROOT / "recipes"
 NOTE = "done"
-SAVE_EVERY = 2000  # steps that are lost at most; on a GPU about a minute, and saving takes a second
+SAVE_EVERY = 2000  # steps lost at most; on a GPU about a minute, and saving takes a second
 
 
 class Measured(NamedTuple):
-    """What was measured of a run: JSON values, with where they come from, and arrays by name."""
+    """The measurements of a run: JSON values with their provenance, and arrays by name."""
 
     about: dict[str, Any]
     arrays: dict[str, npt.NDArray[Any]]
 
 
 def train_once(recipe: str, changes: Sequence[str], out: Path) -> dict[str, Any]:
-    """Train by a recipe into a folder, or go on with that, unless it was done; gives what it took.
+    """Train by a recipe in a folder, or resume it, unless it is finished; returns the cost.
 
-    Of what a run leaves, only its checkpoint and its log remain: dozens of runs share a disk.
+    Only the checkpoint and the log of a run are kept, because dozens of runs share a disk.
     """
     note = out / NOTE
     if not note.exists():
@@ -52,14 +52,14 @@ def train_once(recipe: str, changes: Sequence[str], out: Path) -> dict[str, Any]
 
 
 def _seconds_before(log: Path) -> float:
-    """How long the earlier parts of a run took, by its log, whose clock begins anew with every part."""
+    """The duration of the earlier parts of a run, from its log, whose clock restarts with every part."""
     lines = log.read_text().split("\n")[:-1] if log.exists() else []
     seconds = [json.loads(line)["seconds"] for line in lines]
     return float(sum(one for one, after in pairwise([*seconds, 0.0]) if after < one))
 
 
 def measure_once(path: Path, measure: Callable[[], Measured]) -> Measured:
-    """Measure, unless that was done and is kept in a file."""
+    """Measure, unless the result is already saved in the file."""
     if not path.exists():
         found = measure()
         content = io.BytesIO()
@@ -71,7 +71,7 @@ def measure_once(path: Path, measure: Callable[[], Measured]) -> Measured:
 
 
 def options(description: str | None, paper: str, runs: str, every: Sequence[str]) -> argparse.ArgumentParser:
-    """The options that the scripts of all papers have."""
+    """The command-line options of all papers' scripts."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", default=runs, help=f"among {', '.join(every)}")
     parser.add_argument("--seeds", default="0")
@@ -83,9 +83,9 @@ def options(description: str | None, paper: str, runs: str, every: Sequence[str]
 
 
 def write_results(arguments: argparse.Namespace, result_of: Callable[[str, int], tuple[str, dict[str, Any]]]) -> None:
-    """Make the result of every run and seed asked for, and write each to a file.
+    """Compute the result of every requested run and seed, and write each to a file.
 
-    result_of: gives the name of the file and the result, for a run and a seed.
+    result_of: returns the name of the file and the result, for a run and a seed.
     """
     runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in arguments.runs.split(",")]
     longest, began = 0.0, time.perf_counter()

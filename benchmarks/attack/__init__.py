@@ -1,1 +1,1 @@
-"""Attacks on a server and on bundles, which print how many were tried and how many were survived."""
+"""Attacks on a server and on bundles; reports how many were tried and how many were survived."""

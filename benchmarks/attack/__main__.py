@@ -1,11 +1,11 @@
-"""Attack a server on this machine, over loopback only, and bundles; print what was tried and survived.
+"""Attack bundles and a server on this machine, over loopback only; print what was tried and survived.
 
     python -m benchmarks.attack
 
-Writes benchmarks/results/attack.json, from which `make results` makes the table in docs/security.md.
+Writes benchmarks/results/attack.json, from which `make results` generates the table in docs/security.md.
 
-Serves 40 made-up images with the bundled model. Survived means: refused or answered, the server's processes stay
-under 1.5 GB together, searches of others take at most four times as long as before, and the server is up afterwards.
+Serves 40 synthetic images with the bundled model. Survived means: rejected or answered, the server's processes use
+less than 1.5 GB together, other clients' searches take at most four times as long as before, and the server stays up.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ def attack_bundles(folder: Path) -> Row:
 
 
 def attack_server(at: Path, count: int) -> list[Row]:
-    """Attack a server with so many uploads at once, and in proportion otherwise."""
+    """Attack a server with this many concurrent uploads, and other attacks in proportion."""
     command = [sys.executable, "-m", "sightline", "serve", "--at", str(at), "--port", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -96,7 +96,7 @@ class Attacks:
         self.address, self.process = address, process
 
     async def all(self, count: int) -> list[Row]:
-        """Make all attacks, with so many uploads at once; the last ends the server."""
+        """Run all attacks, with this many concurrent uploads; the last one stops the server."""
         transparent, allowed, slow = bomb(7000), bomb(4400), many_scans(400)
         return [
             await self.measured("requests that must be refused", self._refused),
@@ -110,7 +110,7 @@ class Attacks:
         ]
 
     async def search(self) -> float:
-        """How long a search takes, in ms; infinite where it fails."""
+        """The duration of a search, in ms; infinite if it fails."""
         began = time.perf_counter()
         try:
             async with httpx.AsyncClient(base_url=self.address, timeout=60, verify=False) as client:
@@ -120,7 +120,7 @@ class Attacks:
         return 1000 * (time.perf_counter() - began) if answer.status_code == 200 else float("inf")
 
     async def measured(self, name: str, attack: Callable[[], Awaitable[tuple[int, int]]]) -> Row:
-        """Make an attack while another client searches; without its conditions, nothing counts as survived."""
+        """Run an attack while another client searches; if a condition is violated, nothing counts as survived."""
         usual = float(np.median([await self.search() for _ in range(20)]))
         peak, times = 0.0, []
         attacking = asyncio.ensure_future(attack())
@@ -189,7 +189,7 @@ class Attacks:
         return connection
 
     async def _ended(self, data: bytes) -> Row:
-        """Whether the server ends when it is told to, while it decodes slow images."""
+        """Whether the server stops on request while it decodes slow images."""
         attacking = asyncio.ensure_future(self._uploads(data, 34))
         await asyncio.sleep(1)
         self.process.send_signal(signal.SIGTERM)
@@ -202,7 +202,7 @@ class Attacks:
 
 
 def memory(pid: int) -> float:
-    """The bytes that a process and its children have in use together."""
+    """The memory in use by a process and its children, in bytes."""
     pids = [pid]
     for task in Path(f"/proc/{pid}/task").iterdir():
         pids += map(int, (task / "children").read_text().split())
@@ -211,7 +211,7 @@ def memory(pid: int) -> float:
     for one in pids:
         try:
             total += int(Path(f"/proc/{one}/statm").read_text().split()[1]) * page
-        except OSError:  # ended meanwhile
+        except OSError:  # has exited meanwhile
             continue
     return total
 

@@ -1,4 +1,4 @@
-"""What is sent: images that are small as files and large or slow to decode, and requests that must be refused."""
+"""Payloads: images that are small as files and large or slow to decode, and requests that must be rejected."""
 
 import io
 import json
@@ -35,7 +35,7 @@ def bomb(side: int, mode: str = "RGBA") -> bytes:
 
 
 def many_scans(scans: int, side: int = 6000) -> bytes:
-    """A progressive JPEG whose last scan is repeated: small as a file, and each scan is decoded over all its pixels."""
+    """A progressive JPEG with its last scan repeated: a small file in which each scan is decoded over all pixels."""
     file = io.BytesIO()
     Image.new("RGB", (side, side), "teal").save(file, "JPEG", progressive=True, quality=20)
     data = file.getvalue()
@@ -80,4 +80,4 @@ BUNDLES: tuple[Callable[[Path], None], ...] = (
     _replaced("image.onnx", lambda path: path.symlink_to("/dev/zero")),
     lambda folder: os.truncate(folder / "match.onnx", 1000),
 )
-"""What is done to copies of a bundle, none of which may be opened."""
+"""Modifications of a bundle, after which it must not open."""

@@ -27,7 +27,7 @@ def read(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
 
 
 def page(results: Results, drawn: Mapping[str, str]) -> str:
-    """The whole page; drawn: what each plot shows, by the name of its file."""
+    """The complete page; drawn: descriptions of the plots, by file name."""
     rates = results["evaluation"]["rates"]
     values = {
         "targets": _targets(results),

@@ -1,4 +1,4 @@
-"""The plots of speed in README.md and docs/performance.md, as reproducible SVG files."""
+"""The speed plots in README.md and docs/performance.md, as reproducible SVG files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 Result = Mapping[str, Any]
 OURS, PEER = "#0072b2", "#b0b0b0"
 _STAGES = {"encode": "#0072b2", "retrieve": "#009e73", "match": "#e69f00", "http": "#cc79a7"}
-# Okabe and Ito: colours that colour-blind readers can tell apart. White background, for dark pages.
+# Okabe and Ito: colours that colour-blind readers can distinguish. White background, for dark pages.
 _STYLE: dict[Any, Any] = {"svg.hashsalt": "sightline", "svg.fonttype": "none"}  # the same file every time
 _STYLE |= {"font.family": "sans-serif", "font.size": 10, "figure.facecolor": "white", "legend.frameon": False}
 _STYLE |= {f"axes.spines.{side}": False for side in ("top", "right", "left")}
@@ -15,12 +15,12 @@ _STYLE |= {"axes.titlesize": 10, "axes.titlelocation": "left", "ytick.major.size
 
 
 def style() -> dict[Any, Any]:
-    """Settings of matplotlib for every plot."""
+    """Matplotlib settings for every plot."""
     return dict(_STYLE)
 
 
 def draw(results: Mapping[str, Result], folder: Path) -> dict[str, str]:
-    """Draw all plots; gives what each shows, by the name of its file."""
+    """Draw all plots; returns their descriptions, by file name."""
     import matplotlib as mpl
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def _figure(columns: int = 1, bars: int = 3) -> tuple[Any, Any]:
 
 
 def _bars(axes: Any, title: str, values: Mapping[str, float], form: str) -> None:
-    """One bar each, the first on top, with its number beside it; ours are coloured."""
+    """One bar per value, the first on top, with its number beside it; Sightline's are coloured."""
     colours = [OURS if name.startswith("Sightline") else PEER for name in values]
     drawn = axes.barh(list(values), list(values.values()), color=colours, height=0.62)
     axes.bar_label(drawn, [form.format(value) for value in values.values()], padding=4)
@@ -85,7 +85,7 @@ def _end_to_end(result: Result) -> Any:
 
 
 def _stacked(axes: Any, rows: Sequence[Result]) -> None:
-    """Bars of what each stage takes; one bar where stages are not known."""
+    """Stacked bars of the stages; a single bar if stages are unknown."""
     for place, row in enumerate(rows):
         left = 0.0
         for stage, colour in _STAGES.items():
@@ -101,7 +101,7 @@ def _stacked(axes: Any, rows: Sequence[Result]) -> None:
 
 
 def _retrieval(result: Result) -> Any:
-    """Every way that finds as much as Sightline does, over the most vectors that peers were asked over."""
+    """Every index with Sightline's recall, at the largest number of vectors that all were measured with."""
     asked = [row for row in result["rows"] if "cores" in row]
     peers = [row["items"] for row in asked if not row["way"].startswith("Sightline")]
     items = max(peers or [row["items"] for row in asked])
@@ -112,7 +112,7 @@ def _retrieval(result: Result) -> Any:
 
 
 def retrieval_ms(row: Result) -> float:
-    """Milliseconds of the median query, with all cores, of a way that finds as much as Sightline."""
+    """The median milliseconds of a query, with all cores, at Sightline's recall."""
     most = max(row["cores"], key=int)
     return float(row["cores"][most]["finding as much as Sightline"]["p50_ms"])
 

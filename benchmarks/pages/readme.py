@@ -1,4 +1,4 @@
-"""Write the generated parts of README.md: what the demo prints, and the plots of speed.
+"""Write the generated parts of README.md: the output of the demo, and the speed plots.
 
 python -m benchmarks.pages.readme
 """
@@ -20,7 +20,7 @@ def with_demo(page: str, output: str) -> str:
 
 
 def with_plots(page: str, drawn: Mapping[str, str]) -> str:
-    """The page with the plots; drawn: what each shows, by the name of its file."""
+    """The page with the plots; drawn: descriptions of the plots, by file name."""
     folder = (Path("docs") / PLOTS).as_posix()
     return replace_block(
         page, "speed", "\n\n".join(f"{title}:\n\n![{title}]({folder}/{name})" for name, title in drawn.items())

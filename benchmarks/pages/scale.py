@@ -1,4 +1,4 @@
-"""Write docs/scale.md, the arithmetic of a billion images, from its template, scale.md, and benchmarks/results.
+"""Write docs/scale.md, the estimate for a billion images, from its template, scale.md, and benchmarks/results.
 
 python -m benchmarks.pages.scale
 """
@@ -14,17 +14,17 @@ from benchmarks.provenance import RESULTS, ROOT, read_result
 TEMPLATE, PAGE = Path(__file__).with_name("scale.md"), ROOT / "docs" / "scale.md"
 IMAGES, SHARD = 1_000_000_000, 1_000_000
 LOAD = 0.5
-CORES, MEMORY_GB, IMAGE_BYTES = 64, 512, 1e5  # of a machine, and of an image file: assumed
+CORES, MEMORY_GB, IMAGE_BYTES = 64, 512, 1e5  # assumed: of a machine, and of an image file
 PRECISIONS = {"float32": (4, 0), "float16": (2, 0), "int8": (1, 4)}  # bytes of a number, and of each vector's scale
 STORED = {"embedding": ("float16", "1 bit"), "fragments": ("int8",), "states": ("int8",)}
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Every measured number that the page uses; see `_inputs` for what they are.
+    """The measured numbers that the page uses; see `_inputs` for their meaning.
 
-    pair_rate: photos a second, indexed by two cores. scan_ms_small: of a query over a tenth of a shard. store_bytes: of
-    an item in a store of embeddings alone.
+    pair_rate: photos indexed per second by two cores. scan_ms_small: a query over a tenth of a shard. store_bytes: per
+    item in a store of only embeddings.
     """
 
     widths: dict[str, tuple[int, int]]
@@ -41,7 +41,7 @@ class Measured:
 
     @classmethod
     def read(cls, results: Path) -> "Measured":
-        """Take the numbers out of the result files."""
+        """Read the numbers from the result files."""
         scale, indexing, late, served, choice = (
             read_result(results / f"{name}.json") for name in ("scale", "indexing", "late", "serve", "index_choice")
         )
@@ -62,7 +62,7 @@ class Measured:
         )
 
     def bytes_of(self, part: str, precision: str) -> float:
-        """Of one item: vectors x (numbers x bytes of a number + bytes of a scale)."""
+        """The bytes of one item: vectors x (numbers x bytes of a number + bytes of a scale)."""
         count, width = self.widths[part]
         if precision == "1 bit":
             return count * width / 8
@@ -71,27 +71,27 @@ class Measured:
 
     @property
     def core_hours(self) -> float:
-        """To encode everything."""
+        """The core hours to encode everything."""
         return IMAGES / self.core_rate / 3600
 
     @property
     def query_core_seconds(self) -> float:
-        """To scan every shard for one query."""
+        """The core seconds to scan every shard for one query."""
         return IMAGES / SHARD * self.scan_ms / 1000
 
     @property
     def memory_gb(self) -> float:
-        """Of embeddings and their signs, which a scan reads."""
+        """The memory of embeddings and their signs, which a scan reads."""
         return IMAGES * sum(self.bytes_of("embedding", kind) for kind in STORED["embedding"]) / 1e9
 
     def machines(self, rate: float) -> tuple[int, int, int]:
-        """Cores that scan, cores that match, and machines for so many queries a second."""
+        """Cores for scanning, cores for matching, and machines for this many queries per second."""
         scan, match = (math.ceil(rate * seconds / LOAD) for seconds in (self.query_core_seconds, self.rerank_ms / 1000))
         return scan, match, math.ceil(max((scan + match) / CORES, self.memory_gb / (0.8 * MEMORY_GB)))
 
 
 def page(results: Path = RESULTS) -> str:
-    """The whole page."""
+    """The complete page."""
     m, scale = Measured.read(results), read_result(results / "scale.json")
     hours = {count: IMAGES / (m.core_rate * count) / 3600 for count in (64, 512, 4096)}
     writing = IMAGES / m.written / 3600

@@ -1,4 +1,4 @@
-"""Write what benchmarks/attack measured into docs/security.md, between `<!-- attacks -->` and `<!-- /attacks -->`.
+"""Write the results of benchmarks/attack to docs/security.md, between `<!-- attacks -->` and `<!-- /attacks -->`.
 
 python -m benchmarks.pages.security
 """
@@ -18,7 +18,7 @@ def page(text: str, result: Mapping[str, Any]) -> str:
 
 
 def rows(found: Sequence[Mapping[str, Any]]) -> str:
-    """The attacks as a table: tried, survived, the server's peak memory, and how long searches of others took."""
+    """The attacks as a table: tried, survived, the server's peak memory, and the time of other clients' searches."""
     lines = []
     for row in found:
         peak = f"{row['peak'] / 1e6:.0f}" if "peak" in row else ""

@@ -1,4 +1,4 @@
-"""Write what benchmarks/serve.py measured into docs/serve.md, between `<!-- load -->` and `<!-- /load -->`.
+"""Write the results of benchmarks/serve.py to docs/serve.md, between `<!-- load -->` and `<!-- /load -->`.
 
 python -m benchmarks.pages.serve
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A ratio of a result file, and the bound it must reach (`at_least`) or stay within (`at_most`)."""
+    """A ratio in a result file, and its lower (`at_least`) or upper (`at_most`) bound."""
 
     what: str
     experiment: str
@@ -19,7 +19,7 @@ class Target:
 
     @property
     def bound(self) -> str:
-        """As in `≥ 3x`."""
+        """The bound as text, such as `≥ 3x`."""
         return f"≥ {self.at_least:g}{self.unit}" if self.at_least is not None else f"≤ {self.at_most:g}{self.unit}"
 
     def is_met(self, value: float) -> bool:
@@ -29,7 +29,7 @@ class Target:
         return self.at_most is not None and value <= self.at_most
 
     def value_in(self, ratios: Mapping[str, Mapping[str, float]]) -> float | None:
-        """The measured value, in the ratios of every experiment; None where it was not measured."""
+        """The measured value, from the ratios of every experiment; None if it was not measured."""
         return ratios.get(self.experiment, {}).get(self.ratio)
 
 

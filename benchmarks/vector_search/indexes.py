@@ -1,4 +1,4 @@
-"""Indexes for nearest neighbours, as a user would have each: built into a folder, opened, and searched."""
+"""Nearest-neighbour indexes in their usual configuration: built in a folder, opened, and searched."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -17,15 +17,15 @@ from sightline.stores.local import LocalStore
 from sightline.stores.local_search import Effort
 
 LINKS, FILE = 16, "index"
-"""Links of a vector on each layer of a graph but the lowest, which has twice as many; the file of FAISS and usearch."""
+"""Links per vector on each layer of a graph but the lowest, which has twice as many; the file of FAISS and usearch."""
 MOST_EFFORT = 2_048
 
 
 class Index(Protocol):
-    """An opened index. Effort is an integer: the more, the more is found, and the slower."""
+    """An open index. Effort is an integer: more effort gives a higher recall, and is slower."""
 
     def efforts(self) -> tuple[int, int] | None:
-        """The least and the greatest effort; None where everything is compared."""
+        """The minimum and maximum effort; None if the search is exhaustive."""
 
     def search(self, query: Vectors, effort: int | None = None) -> Ids:
         """The ids of the TOP best for a query [dim]."""
@@ -36,10 +36,10 @@ class Index(Protocol):
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of index. `build` makes it in a folder, from vectors in blocks, with so much care for a graph.
+    """A kind of index. `build` makes it in a folder, from blocks of vectors; `care` is the build effort of a graph.
 
-    key: a short name for files. folder: where it is built, shared by kinds that differ in searching only. package: what
-    must be installed. up_to: with more vectors it is left out, and `why`.
+    key: a short name for files. folder: where it is built, shared by kinds that differ only in searching. package: the
+    required package. up_to: with more vectors it is skipped, for the reason `why`.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Kind:
 
 
 class Store:
-    """Sightline's local store; its effort is the number of candidates, None its own choice of that."""
+    """Sightline's local store; its effort is the number of candidates, None for the store's own choice."""
 
     def __init__(self, folder: Path, effort: Effort) -> None:
         self._folder, self._own, self._shape = folder, effort, Shape(vectors_of(folder).shape[1])
@@ -86,13 +86,13 @@ class Store:
 
 
 class Faiss:
-    """An index of FAISS; only its graph, HNSW, has an effort: how many neighbours are kept in sight."""
+    """A FAISS index; only its graph, HNSW, has an effort: the size of the candidate list (efSearch)."""
 
     def __init__(self, folder: Path, cores: int) -> None:
         import faiss
 
         faiss.omp_set_num_threads(cores)
-        self._faiss: Any = faiss  # whose stubs leave much out
+        self._faiss: Any = faiss  # its stubs are incomplete
         self._index = self._faiss.read_index(str(folder / FILE))
 
     def efforts(self) -> tuple[int, int] | None:
@@ -106,11 +106,11 @@ class Faiss:
         return found[found >= 0]
 
     def close(self) -> None:
-        """Everything is in memory."""
+        """Do nothing: everything is in memory."""
 
 
 class Usearch:
-    """A graph of usearch."""
+    """A usearch graph."""
 
     def __init__(self, folder: Path, cores: int) -> None:
         import usearch.index
@@ -128,11 +128,11 @@ class Usearch:
         return found
 
     def close(self) -> None:
-        """Everything is in memory."""
+        """Do nothing: everything is in memory."""
 
 
 def vectors_of(folder: Path) -> Halves:
-    """The vectors of a local store [rows, dim], as they lie on disk."""
+    """The vectors of a local store [rows, dim], as stored on disk."""
     rows = (folder / "ids.0").stat().st_size // 8
     return np.memmap(folder / "embeddings.0", np.float16, "r").reshape(rows, -1)
 
@@ -152,7 +152,7 @@ def _faiss(parts: Iterator[Vectors], folder: Path, care: int, graph: bool) -> No
     first = next(parts)
     index: Any = faiss.IndexFlatIP(first.shape[1])
     if graph:
-        make: Any = faiss.IndexHNSWSQ  # whose stubs are wrong
+        make: Any = faiss.IndexHNSWSQ  # its stubs are wrong
         index = make(first.shape[1], faiss.ScalarQuantizer.QT_fp16, LINKS, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction = care
     for some in chain([first], parts):
@@ -180,4 +180,4 @@ KINDS = (
     Kind("FAISS HNSW", "hnsw", "hnsw", HNSW, Faiss, "faiss", MILLION, HOURS),
     Kind("usearch HNSW", "usearch", "usearch", _usearch, Usearch, "usearch", MILLION, HOURS),
 )
-"""Sightline comes first: the others read its vectors, and are tuned to find as much."""
+"""Sightline comes first: the others read its vectors, and are tuned to its recall."""

@@ -1,4 +1,4 @@
-"""The steps of measuring an index, each in its own process: build it, tune it, search it. Results are kept in files."""
+"""The steps of measuring an index, each in its own process: build, tune, search. Results are saved in files."""
 
 import json
 import shutil
@@ -17,13 +17,13 @@ from benchmarks.provenance import write_whole
 from benchmarks.timing import percentiles
 from benchmarks.vector_search.indexes import OURS, Index, Kind, vectors_of
 
-LEAST_RECALL, ALL = 0.97, 0.999  # more than ALL is not asked of anyone
+LEAST_RECALL, ALL = 0.97, 0.999  # recall above ALL is not required of any index
 EQUAL, LEAST = "finding as much as Sightline", f"at a recall of {LEAST_RECALL}"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Of a run: photos and queries, the care that graphs take when built, seconds for a figure, cores."""
+    """Settings of a run: photos and queries, the build effort of graphs, seconds per measurement, cores."""
 
     model: str
     photos: int
@@ -35,7 +35,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Case:
-    """So many vectors, in a work folder."""
+    """A number of vectors, in a work folder."""
 
     work: Path
     size: int
@@ -43,7 +43,7 @@ class Case:
 
     @property
     def at(self) -> Path:
-        """Where what was built lies."""
+        """The folder of built indexes."""
         return self.work / f"{self.size}"
 
     def real(self) -> Real:
@@ -51,13 +51,13 @@ class Case:
         return real(self.work / "embeddings.npz", self.settings.model, self.settings.photos)
 
     def queries(self) -> Vectors:
-        """Captions [queries, dim], taken evenly out of all."""
+        """Captions [queries, dim], evenly spaced among all."""
         captions = self.real().captions
         evenly: Vectors = captions[np.linspace(0, len(captions) - 1, self.settings.queries).astype(int)]
         return evenly
 
     def right(self) -> Ids:
-        """The right answers [queries, TOP], found once by comparing everything."""
+        """The right answers [queries, TOP], computed once by exhaustive search."""
         file = self.at / "right.npy"
         if not file.exists():
             np.save(file, truth(vectors_of(self.at / OURS.folder), self.queries()))
@@ -65,12 +65,12 @@ class Case:
         return found
 
     def note(self, name: str) -> Path:
-        """The file of a result of this case."""
+        """The file for a result of this case."""
         return self.work / "notes" / f"{self.size}-{name}.json"
 
 
 def open_case(work: Path, size: int, settings: Settings | None = None) -> Case:
-    """A case in a work folder; a new folder keeps the settings, and one with other settings or files is refused."""
+    """A case in a work folder; a new folder records the settings, and one with other settings or files is rejected."""
     file = work / "settings.json"
     if settings is None:
         return Case(work, size, Settings(**json.loads(file.read_text())))
@@ -85,13 +85,13 @@ def open_case(work: Path, size: int, settings: Settings | None = None) -> Case:
 
 
 def run_step(case: Case, step: str, kind: Kind, cores: int, name: str) -> None:
-    """Build or search an index, and keep the result."""
+    """Build or search an index, and save the result."""
     result = build(case, kind) if step == "build" else search(case, kind, cores)
     write_whole(case.note(name), json.dumps(result).encode())
 
 
 def build(case: Case, kind: Kind) -> dict[str, float]:
-    """Build an index; the seconds, without those in which vectors were made or read, and its size on disk."""
+    """Build an index; returns the seconds, without those for making or reading vectors, and its size on disk."""
     begun, done = case.at / f"{kind.folder}-begun", case.at / kind.folder
     for left_behind in (begun, done):
         shutil.rmtree(left_behind, ignore_errors=True)
@@ -107,7 +107,7 @@ def build(case: Case, kind: Kind) -> dict[str, float]:
 
 
 class Waiting:
-    """Blocks of vectors, and the seconds that they were waited for."""
+    """Blocks of vectors, and the seconds spent waiting for them."""
 
     def __init__(self, parts: Iterable[Vectors]) -> None:
         self._parts, self.seconds = parts, 0.0
@@ -124,7 +124,7 @@ class Waiting:
 
 
 def search(case: Case, kind: Kind, cores: int) -> dict[str, Any]:
-    """What an index finds and how long it takes, tuned on every other query for each aim, measured on the rest."""
+    """The recall and time of an index, tuned on every other query for each target recall, measured on the rest."""
     with closing(kind.open(case.at / kind.folder, cores)) as index:
         return measure_aims(case, kind, index, cores)
 
@@ -147,7 +147,7 @@ def measure_aims(case: Case, kind: Kind, index: Index, cores: int) -> dict[str, 
 
 
 def least_effort(index: Index, queries: Vectors, right: Ids, target: float) -> int:
-    """The least effort that reaches a recall, within a sixteenth, or the greatest there is."""
+    """The minimum effort that reaches a recall, to within a sixteenth, or the maximum effort."""
     limits = index.efforts()
     assert limits is not None
 
@@ -164,9 +164,9 @@ def least_effort(index: Index, queries: Vectors, right: Ids, target: float) -> i
 
 
 def measure(queries: Vectors, seconds: float, one: Callable[[Vectors], Ids], right: Ids) -> dict[str, float]:
-    """Recall, and milliseconds a query over as many rounds as there is time for.
+    """Recall, and milliseconds per query over as many rounds as time permits.
 
-    The first round may take four times as long; after that it stops early, if it has asked ten.
+    The first round may take four times as long; after that it stops early, if it has run ten queries.
     """
     one(queries[0])
     answers: list[Ids] = []

@@ -1,4 +1,4 @@
-"""What follows from the rows of retrieval.py: ratios, growth, and the distance from the floor of the memory."""
+"""Numbers derived from the rows of retrieval.py: ratios, growth, and the distance from the memory-bandwidth bound."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,15 +15,15 @@ from sightline.stores.local_search import Effort
 from sightline.stores.sign_codes import code_bytes
 
 PAPER_1_MS = 1_600.0
-"""The bi-encoder of paper 1 over a million images, on a processor: its Table 3."""
-SLACK = 0.01  # of recall, within which two ways find as much
+"""The bi-encoder of paper 1 over a million images, on a CPU: its Table 3."""
+SLACK = 0.01  # of recall; differences below this count as equal
 Row = Mapping[str, Any]
 
 
 def ratios(rows: Sequence[Row], cores: int, floors: Mapping[int, float]) -> dict[str, float]:
-    """Sightline beside each way at the largest size that it was measured at, with all cores, and how each grows.
+    """Sightline compared with each index at the largest size it was measured at, with all cores, and how each grows.
 
-    floors: by size, the least milliseconds of Sightline's search.
+    floors: by size, the minimum milliseconds of Sightline's search.
     """
     measured = {
         way.name: {row["items"]: row for row in rows if row["way"] == way.name and "cores" in row} for way in KINDS
@@ -44,7 +44,7 @@ def ratios(rows: Sequence[Row], cores: int, floors: Mapping[int, float]) -> dict
 
 
 def beside(ours: Row, other: Row, way: Kind, cores: int) -> dict[str, float]:
-    """How much quicker Sightline is than another way of the same size, at each aim that the other reaches."""
+    """How much faster Sightline is than another index of the same size, at each target recall the other reaches."""
     found, where = {}, f"at {other['items']:,}"
     for aim in (EQUAL, LEAST):
         own, its = at(ours, aim, cores) or at(ours, EQUAL, cores), at(other, aim, cores)
@@ -57,12 +57,12 @@ def beside(ours: Row, other: Row, way: Kind, cores: int) -> dict[str, float]:
 
 
 def at(row: Row, aim: str, cores: int) -> Any:
-    """What a row says of an aim, if it does."""
+    """The measurement of a row at a target recall, if there is one."""
     return row["cores"][f"{cores}"].get(aim, {})
 
 
 def growth(measured: Mapping[str, Mapping[int, Row]], cores: int) -> dict[str, float]:
-    """The exponent of each way over all sizes; of Sightline, which compares all of a few, also over the last two."""
+    """The growth exponent of each index over all sizes; for Sightline, exhaustive at first, also over the last two."""
     found = {}
     for name, rows in measured.items():
         took = {size: at(row, EQUAL, cores)["p50_ms"] for size, row in sorted(rows.items())}
@@ -84,7 +84,7 @@ def bytes_read(size: int, dim: int) -> float:
 
 
 def bandwidth(cores: int, megabytes: int = 400, rounds: int = 9) -> float:
-    """Bytes a second that so many threads read from memory together: the best of a few rounds of dot products."""
+    """Memory bandwidth of this many threads together, in bytes per second: the best of a few rounds of dot products."""
     parts = np.ones((cores, 2, megabytes * 125_000 // cores), dtype=np.float32)
     with ThreadPoolExecutor(cores) as pool:
         return parts.nbytes / best(lambda: list(pool.map(lambda part: float(part[0] @ part[1]), parts)), rounds)

@@ -20,8 +20,8 @@ Field = Literal["embedding", "fragments", "states"]
 Sides = Literal["texts", "images"]
 _ABILITY_OF: dict[Field, Ability] = {"embedding": "embed", "fragments": "fragments"}
 Scores = Literal["embedding", "fragments", "states"]
-"""What a text and an image are compared by: the cosine of one vector each, late interaction of their fragments, or the
-cosine of the means of what the matcher reads."""
+"""How a text and an image are compared: the cosine of one vector each, late interaction of their fragments, or the
+cosine of the means of the matcher's inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +39,17 @@ class Inputs:
 class Pairs:
     """A batch: texts [T, …] and images [I, …], and which belong together.
 
-    text_ids [T] and image_ids [I] name the image behind each row: a text and an image with the same id are a
-    positive pair, and never negatives of each other, however often an image is in the batch. Numbers of texts and
-    images may differ (five captions for each image, say).
+    text_ids [T] and image_ids [I] are the image of each row: a text and an image with the same id are a positive pair,
+    and never negatives of each other, however often an image is in the batch. The numbers of texts and images may
+    differ, for example with five captions for each image.
 
-    Where several processes train together, the batch is that of all of them, and `own_texts` and `own_images` are the
-    rows that this process answers for. In a single process they are all rows.
+    In distributed training, the batch is that of all processes, and `own_texts` and `own_images` are the rows that this
+    process computes the loss for. In a single process they are all rows.
 
-    also_positive: [T, I], bool: more right answers, such as another image of the same label; None for no others.
+    also_positive: [T, I], bool: additional positives, such as another image of the same label; None for no others.
     excluded: [T, I], bool: pairs that are neither positives nor negatives, such as an image with the same caption.
-    teacher_scores: [T, I], float32, the scores that a teacher gives every text with every image, where there is one.
-    inputs: of this process's own rows, where a loss asks for them.
+    teacher_scores: [T, I], float32, the teacher's score of every text with every image, if there is a teacher.
+    inputs: of this process's own rows, if a loss needs them.
     """
 
     texts: EncodedTensors
@@ -65,17 +65,17 @@ class Pairs:
 
     @property
     def own(self) -> Tensor:
-        """[T, I], true where a text was written for that very image."""
+        """[T, I], true where a text was written for that image."""
         return self.text_ids[:, None] == self.image_ids[None, :]
 
     @property
     def positive(self) -> Tensor:
-        """[T, I], true where text and image belong together."""
+        """[T, I], true where a text and an image belong together."""
         return self.own if self.also_positive is None else self.own | self.also_positive
 
     @property
     def negative(self) -> Tensor:
-        """[T, I], true where the image is a wrong answer for the text, and the text for the image."""
+        """[T, I], true where the image is a negative of the text, and the text of the image."""
         return ~self.positive if self.excluded is None else ~(self.positive | self.excluded)
 
     def cosines(self) -> Tensor:
@@ -101,7 +101,7 @@ class Pairs:
         return maxsim(texts.fragments, texts.mask, images.fragments, images.mask, chunk)
 
     def scores(self, on: Scores) -> Tensor:
-        """[T, I], float32: how similar every text is to every image, see `Scores`."""
+        """[T, I], float32: the similarity of every text and every image, see `Scores`."""
         if on == "states":
             return self.state_cosines()
         return self.cosines() if on == "embedding" else self.late()
@@ -110,15 +110,15 @@ class Pairs:
 class Loss(nn.Module, ABC):
     """A loss over a batch.
 
-    It returns the share of this process's own rows: a sum over them divided by the count of all rows, so that the
-    shares of all processes add up to the loss of one process that had the whole batch. Random numbers are drawn from
+    It returns the contribution of this process's own rows: their sum divided by the count of all rows, so that the
+    contributions of all processes add up to the loss of the whole batch in one process. Random numbers are drawn from
     `generator` for the whole batch, the same in every process, before own rows are selected.
     """
 
     needs: frozenset[Field]
-    """Fields of `EncodedTensors` that it sends gradients into, and so into the encoders. Others it reads detached."""
+    """Fields of `EncodedTensors` that receive gradients, and pass them on to the encoders. Others are read detached."""
     sends_to: frozenset[Sides] = frozenset({"texts", "images"})
-    """The sides whose fields it sends those gradients into."""
+    """The sides whose fields receive these gradients."""
     needs_teacher: bool = False
     """Whether it reads `Pairs.teacher_scores`, so that a teacher must score the batch."""
     needs_inputs: bool = False
@@ -126,11 +126,11 @@ class Loss(nn.Module, ABC):
     needs_features: bool = False
     """Whether `init_from_features` must be called, once and before the first step."""
     trains_ability: bool = True
-    """Whether what it needs can be searched with afterwards; not if it only prepares a model for another loss."""
+    """Whether the abilities it needs can be used for search afterwards; false if it only prepares for another loss."""
     trains_matcher: bool = False
     """Whether it trains `match`."""
     parts: Mapping[str, Tensor] = MappingProxyType({})
-    """What the last loss was made of, for the log: this process's shares, without gradients."""
+    """The components of the last loss, for the log: this process's contributions, without gradients."""
 
     @property
     def trains(self) -> frozenset[Ability]:
@@ -152,14 +152,14 @@ class Loss(nn.Module, ABC):
 
 
 def check_scores(loss: str, on: str) -> frozenset[Field]:
-    """Check what a loss compares by; returns the field that it needs."""
+    """Validate how a loss compares; returns the field that it needs."""
     if on not in get_args(Scores):
         raise ModelError(f"{loss} on {on!r}", f"Give one of {', '.join(get_args(Scores))}.")
     return frozenset({on})  # type: ignore[arg-type]
 
 
 def check_chunk(chunk: int) -> int:
-    """Refuse a negative number of pairs."""
+    """Reject a negative number of pairs."""
     if chunk < 0:
         raise ModelError(f"chunk {chunk}", "Give a number of pairs, or 0 for all at once.")
     return chunk

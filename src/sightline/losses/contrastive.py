@@ -20,23 +20,24 @@ class Contrastive(Loss):
     where s is the scale, one over the temperature, c runs over texts with an image in the batch and i over images with
     a text.
 
-    Each positive competes with the negatives alone, not with the anchor's other positives (SINCERE, Feeney and Hughes
+    Each positive competes with the negatives only, not with the anchor's other positives (SINCERE, Feeney and Hughes
     2024). SupCon's form, with all positives in Z, cannot reach zero, and pushes a positive away as soon as it is
-    closer than its siblings: an image would be pushed from its best caption. Here one positive gives plain InfoNCE,
+    closer than the others: an image would be pushed from its best caption. Here one positive gives plain InfoNCE,
     zero means solved, and a batch of one image gives zero.
 
-    on: what stands for cos: "embedding", the cosine of one vector each; "fragments", late interaction, whose scores
-        are sums over words and so ask for a temperature about ten times as high; or "states", the cosine of the means
-        of what a matcher reads.
-    temperature: where it starts; CLIP starts at 0.07.
-    learn_temperature: whether log s is a parameter that the optimiser moves, or stays where it is.
+    on: what is used for cos: "embedding", the cosine of one vector each; "fragments", late interaction, whose scores
+        are sums over words and so need a temperature about ten times as high; or "states", the cosine of the means
+        of the matcher's inputs.
+    temperature: the initial value; CLIP starts at 0.07.
+    learn_temperature: whether log s is a trained parameter or fixed.
     max_scale: upper bound of s. As in CLIP the parameter is clamped before each use, so that gradients can still
         lower it.
-    label_smoothing: how much of each target goes to all of p and the negatives alike, as in `F.cross_entropy`.
+    label_smoothing: the part of each target that is spread evenly over p and the negatives, as in `F.cross_entropy`.
 
     Reads the embeddings, the fragments or the states of both sides. The term of an anchor without negatives is zero.
 
-    Shares: a direction is a sum over own anchors divided by the number of anchors with a positive in the whole batch.
+    Distributed: a direction is a sum over own anchors divided by the number of anchors with a positive in the whole
+        batch.
 
     >>> from sightline.models import EncodedTensors
     >>> def encoded(vectors):
@@ -48,8 +49,8 @@ class Contrastive(Loss):
     >>> round(loss.item(), 4)
     0.3728
 
-    Every text has one rival to pick from and loses log(1 + e⁻¹), and so does the first image, either way; the second
-    has two rivals and loses log(1 + 2e⁻¹).
+    Every text has one negative and so a loss of log(1 + e⁻¹), and so has the first image; the second image has two
+    negatives and a loss of log(1 + 2e⁻¹).
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Contrastive(Loss):
         return self.log_scale.exp()
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
-        """Give this process's share of the mean of both directions."""
+        """Return this process's contribution to the mean of both directions."""
         logits, positive, negative = self.scale() * pairs.scores(self.on), pairs.positive, pairs.negative
         texts, images = pairs.own_texts, pairs.own_images
         of_texts = info_nce(logits[texts], positive[texts], self.label_smoothing, negative[texts]).sum()
@@ -97,9 +98,9 @@ class Contrastive(Loss):
 def info_nce(logits: Tensor, positive: Tensor, label_smoothing: float = 0.0, negative: Tensor | None = None) -> Tensor:
     """L(a) for every anchor: [anchors], zero for those without a positive or without a negative.
 
-    logits, positive, negative: [anchors, items]; by default all that is not positive is negative. With N the log of
-    the negatives' sum of exponentials, the term of positive p is log(e^p + e^N) - p = softplus(N - p); smoothing adds
-    its share of p's lead over the mean of p and the negatives.
+    logits, positive, negative: [anchors, items]; by default all that is not positive is negative. With N the logsumexp
+    of the negatives, the term of positive p is log(e^p + e^N) - p = softplus(N - p); smoothing adds its fraction of the
+    difference between p and the mean of p and the negatives.
     """
     negative = ~positive if negative is None else negative
     lowest = torch.finfo(logits.dtype).min

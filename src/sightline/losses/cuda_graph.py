@@ -1,6 +1,6 @@
 """CUDA graphs of a loss: its forward and backward pass are captured once and replayed.
 
-A loss of hundreds of small operations is bound by launching them. A CUDA graph launches all of them at once.
+A loss of hundreds of small operations is bound by launch overhead. A CUDA graph launches all of them at once.
 """
 
 import warnings
@@ -18,9 +18,9 @@ from sightline.errors import SightlineError
 
 Function = Callable[..., tuple[Tensor, ...]]
 MOST = 8
-"""How many recordings are kept: one for each combination of shapes. What comes after them is computed as ever."""
+"""The number of graphs to keep, one for each combination of shapes. Further shapes are computed without a graph."""
 SIGHTS = 3
-"""How often a combination is met before it is recorded: that takes as long as many steps, and keeps memory."""
+"""How often a combination occurs before it is captured: capturing takes as long as many steps, and keeps memory."""
 _WARM_UP = 3
 
 
@@ -55,7 +55,7 @@ class CapturedFunction:
         return type(self), (self._function,)
 
     def __call__(self, owner: nn.Module, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Call the function, through a CUDA graph if there is one or room for one."""
+        """Call the function, through a CUDA graph if one exists or can be captured."""
         weights = tuple(owner.parameters())
         places = tuple((one.data_ptr(), one.requires_grad) for one in weights)
         if places != self._kept.places:
@@ -68,7 +68,7 @@ class CapturedFunction:
         return tuple(one.clone() for one in self._kept.by_key[key](*tensors))
 
     def _record(self, key: Any, owner: nn.Module, inputs: tuple[Tensor, ...]) -> bool:
-        """Capture the function for inputs of these shapes, if due and there is room; returns whether it was."""
+        """Capture the function for inputs of these shapes, if due and within the limit; returns whether it was."""
         kept = self._kept
         kept.sights[key] += 1
         if kept.sights[key] < SIGHTS or len(kept.by_key) >= kept.most:
@@ -82,7 +82,7 @@ class CapturedFunction:
         return True
 
     def _recording(self, owner: nn.Module, inputs: tuple[Tensor, ...]) -> Function:
-        """Capture the function; all graphs share memory, because they run in turns."""
+        """Capture the function; all graphs share memory, because only one runs at a time."""
         if self._kept.memory is None:
             self._kept.memory = torch.cuda.graph_pool_handle()
         names = [f"owner.{name}" for name, _ in owner.named_parameters()]

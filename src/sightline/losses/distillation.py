@@ -19,24 +19,24 @@ class Distill(Loss):
         p(a) = softmax(t(a, ·) / τt),    q(a) = softmax(s(a, ·) / τs)
 
     t are the teacher's scores and s the student's, c runs over texts and compares with all images of the batch, i over
-    images and compares with all texts. Any scores will do for t: a teacher may compare by embedding, by late
+    images and compares with all texts. t may be any scores: a teacher may compare by embedding, by late
     interaction or by matching, and the student by embedding or late interaction.
 
-    on: what the student compares by.
+    on: how the student compares.
     teacher_temperature, student_temperature: τt and τs. Paper 3 prints 12 and 12 to shrink to fragments, 2 and 12 to
         shrink to embeddings; what works is to multiply by them (1/12 and 1/12, 1/2 and 1/12). At temperatures far above
-        the scores, distributions are nearly even, and the loss asks that s = t · τs / τt but for a constant (Hinton et
-        al. 2015, section 2.1): 12 and 12 makes two sums of cosines equal, but 2 and 12 asks of one cosine to be six
-        times such a sum, which is impossible: the loss never stops pulling.
-    over: "all", the whole distributions; or "positives", equation 6 to the letter, which has only the term of the pair
-        itself: -p(a)_j log q(a)_j for each positive j, the teacher's confidence weighing an ordinary contrastive loss.
+        the scores, distributions are nearly uniform, and the loss requires s = t · τs / τt up to a constant (Hinton et
+        al. 2015, section 2.1): 12 and 12 makes two sums of cosines equal, but 2 and 12 requires one cosine to be six
+        times such a sum, which is impossible, so that the loss never converges.
+    over: "all", the whole distributions; or "positives", equation 6 as printed, which has only the term of the pair
+        itself: -p(a)_j log q(a)_j for each positive j, a contrastive loss weighted by the teacher's confidence.
 
     The paper trains a student by this loss alone. A recipe may add other losses with their own weights.
 
-    Reads the embeddings, or the fragments, of both sides, and the teacher's scores. A text or image without a partner
-    or without a rival in the batch is left out.
+    Reads the embeddings, or the fragments, of both sides, and the teacher's scores. A text or image without a positive
+    or without a negative in the batch is ignored.
 
-    Shares: a direction is a sum over own anchors divided by the number of anchors that count in the whole batch.
+    Distributed: a direction is a sum over own anchors divided by the number of anchors that count in the whole batch.
 
     >>> from sightline.models import EncodedTensors
     >>> sides = EncodedTensors(torch.eye(2), torch.eye(2)[:, None], torch.ones(2, 1, dtype=torch.bool), None)
@@ -71,7 +71,7 @@ class Distill(Loss):
         self.over = over
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
-        """Give this process's share of the mean of both directions."""
+        """Return this process's contribution to the mean of both directions."""
         if pairs.teacher_scores is None:
             raise ModelError("distill needs a teacher", "Add a [teacher] to the recipe.")
         teacher = pairs.teacher_scores.detach().float() / self.teacher_temperature
@@ -82,7 +82,7 @@ class Distill(Loss):
         return 0.5 * (of_texts + of_images)
 
     def _direction(self, teacher: Tensor, student: Tensor, positive: Tensor, negative: Tensor, own: slice) -> Tensor:
-        """One direction, [anchors, items]: own anchors' share of the mean over those that count."""
+        """One direction, [anchors, items]: own anchors' contribution to the mean over those that count."""
         counts = positive.any(1) & negative.any(1)
         rule = divergence if self.over == "all" else confidence
         hidden = ~(positive | negative)[own]
@@ -93,12 +93,12 @@ class Distill(Loss):
 
 
 def divergence(teacher: Tensor, student: Tensor, positive: Tensor) -> Tensor:
-    """KL of softmax(student) from softmax(teacher) for every anchor: [anchors]. All: [anchors, items]."""
+    """KL of softmax(student) from softmax(teacher) for every anchor: [anchors]. Arguments: [anchors, items]."""
     expected, found = teacher.log_softmax(1), student.log_softmax(1)
     return (expected.exp() * (expected - found)).sum(1)
 
 
 def confidence(teacher: Tensor, student: Tensor, positive: Tensor) -> Tensor:
-    """Equation 6 as it is printed, for every anchor: [anchors]; the mean over its positives. All: [anchors, items]."""
+    """Equation 6 as printed, for every anchor: [anchors]; the mean over its positives. Arguments: [anchors, items]."""
     terms = -teacher.softmax(1) * student.log_softmax(1)
     return (terms * positive).sum(1) / positive.sum(1).clamp(min=1)

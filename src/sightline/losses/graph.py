@@ -1,7 +1,7 @@
 """The association graph of a batch: which texts and images are connected, and their relevance (paper 2, 3.3.1).
 
-Images and texts are its nodes. Blocks [from, to] say what an image is to the others, and a text: image to image, image
-to text, text to image, text to text (equation 4). Numbers of images [I] and texts [T] may differ.
+Its nodes are images and texts. Relations are stored in blocks [from, to]: image to image, image to text, text to image,
+text to text (equation 4). The numbers of images [I] and texts [T] may differ.
 """
 
 from typing import NamedTuple
@@ -15,12 +15,12 @@ from sightline.losses.base import Pairs
 
 _NEVER = -2.0  # lower than any cosine
 _MULTIPLIED = {"cuda": torch.bfloat16}
-"""What fragments are multiplied in, by device, where that is not float32. A GPU is many times as fast in bfloat16: it
-adds up in float32 and rounds the cosines to two or three digits, enough to tell who is relevant to whom."""
+"""The dtype of fragment products by device, where it is not float32. A GPU is many times faster in bfloat16: it
+accumulates in float32 and rounds the cosines to two or three digits, which suffices to find relevant pairs."""
 
 
 class Blocks(NamedTuple):
-    """Of one relation: image_image [I, I], image_text [I, T], text_image [T, I] and text_text [T, T]."""
+    """The blocks of one relation: image_image [I, I], image_text [I, T], text_image [T, I] and text_text [T, T]."""
 
     image_image: Tensor
     image_text: Tensor
@@ -28,7 +28,7 @@ class Blocks(NamedTuple):
     text_text: Tensor
 
     def joined(self) -> Tensor:
-        """All of it as one matrix, images first: [I + T, I + T]."""
+        """All blocks as one matrix, images first: [I + T, I + T]."""
         rows = ((self.image_image, self.image_text), (self.text_image, self.text_text))
         return torch.cat([torch.cat(row, 1) for row in rows])
 
@@ -44,7 +44,7 @@ class Matched(NamedTuple):
     """How well the fragments of images and texts match, in one direction.
 
     overall: p, [from, to], the mean over fragments of their best match (equation 7).
-    best: q, [from, to, K], the K best of those matches, best first; zeros where there are fewer (equation 8).
+    best: q, [from, to, K], the K best of those matches, best first; zero-padded (equation 8).
     """
 
     overall: Tensor
@@ -55,7 +55,7 @@ def matched(pairs: Pairs, k: int, chunk: int = 0) -> tuple[Matched, Matched]:
     """Match every image's fragments with every text's: image to text, and text to image.
 
     `chunk` texts at a time, recomputed in the backward pass, so that the cosines of all fragments are never in memory
-    at once; 0 takes all.
+    at once; 0 processes all at once.
     """
     kind = _MULTIPLIED.get(pairs.text_ids.device.type, torch.float32)
     patches, patch_mask = pairs.images.fragments.to(kind), pairs.images.mask
@@ -72,7 +72,7 @@ def matched(pairs: Pairs, k: int, chunk: int = 0) -> tuple[Matched, Matched]:
 
 
 def _matched(words: Tensor, word_mask: Tensor, patches: Tensor, patch_mask: Tensor, k: int) -> tuple[Matched, Matched]:
-    """Images to some texts, and these texts to images."""
+    """Match images with some texts, and these texts with images."""
     cosines = (words.flatten(0, 1) @ patches.flatten(0, 1).T).view(*words.shape[:2], *patches.shape[:2])
     cosines = cosines.masked_fill(~word_mask[:, :, None, None] | ~patch_mask, _NEVER)
     of_patches = cosines.max(1).values.transpose(0, 1)
@@ -81,9 +81,9 @@ def _matched(words: Tensor, word_mask: Tensor, patches: Tensor, patch_mask: Tens
 
 
 def _summed_up(best: Tensor, mask: Tensor, k: int) -> Matched:
-    """Sum up the best match of every fragment of one item with another: [from, to, n], of which mask [from, n] is real.
+    """Summarise the best match of every fragment of one item with another: [from, to, n], where mask [from, n] is real.
 
-    Those of padding are `_NEVER`, and the threshold makes zeros of them.
+    Matches of padding are `_NEVER`, which the threshold turns into zeros.
     """
     best = best.float()
     overall = F.threshold(best, _NEVER, 0.0).sum(2) / mask.sum(1, keepdim=True).clamp(min=1)
@@ -101,18 +101,18 @@ def nearest(scores: Tensor, share: float) -> Tensor:
 
 
 def closeness(cosines: Tensor) -> Tensor:
-    """e^(-‖a - b‖²) of unit vectors, by their cosines: equation 10, σ = 1."""
+    """e^(-‖a - b‖²) of unit vectors, from their cosines: equation 10, σ = 1."""
     return (2 * (cosines - 1)).exp()
 
 
 class AssociationGraph(nn.Module):
     """Builds the graph of a batch.
 
-    share: τ, the share of a block's columns that a row is connected to.
-    k: K, how many matches make a matching vector.
+    share: τ, the fraction of a block's columns that a row is connected to.
+    k: K, the number of matches in a matching vector.
     chunk: see `matched`.
 
-    Gradients flow into the relevance, and from there into embeddings, fragments and the two networks, one for either
+    Gradients flow into the relevance, and from there into embeddings, fragments and the two networks, one for each
     direction (equation 9). Connections are chosen without gradients.
     """
 
@@ -122,7 +122,7 @@ class AssociationGraph(nn.Module):
         self.to_text, self.to_image = (nn.Sequential(nn.Linear(k, k), nn.ReLU(), nn.Linear(k, 1)) for _ in range(2))
 
     def forward(self, pairs: Pairs) -> BatchGraph:
-        """Connect and weigh the images and texts of a batch."""
+        """Compute the connections and the relevance of the images and texts of a batch."""
         images, texts = pairs.images.embedding.float(), pairs.texts.embedding.float()
         to_text, to_image = matched(pairs, self.k, self.chunk)
         alike = Blocks(images @ images.T, to_text.overall, to_image.overall, texts @ texts.T)
@@ -147,9 +147,9 @@ def _connected(alike: Blocks, share: float) -> Blocks:
 
 
 def relevance_loss(pairs: Pairs, relevance: Blocks) -> Tensor:
-    """Equation 11: how far the learned relevance is from that of the embeddings, which it does not move.
+    """Equation 11: the divergence of the learned relevance from that of the embeddings, which get no gradient.
 
-    The divergence of two softmaxes, averaged over images and over texts; this process's share of each.
+    The divergence of two softmaxes, averaged over images and over texts; this process's contribution to each.
     """
     images, texts = pairs.images.embedding.detach().float(), pairs.texts.embedding.detach().float()
     expected = closeness(images @ texts.T)
@@ -158,6 +158,6 @@ def relevance_loss(pairs: Pairs, relevance: Blocks) -> Tensor:
 
 
 def _divergence(found: Tensor, expected: Tensor, own: slice) -> Tensor:
-    """KL of softmax(found) from softmax(expected), added up over own rows and divided by the number of all."""
+    """KL of softmax(found) from softmax(expected), summed over own rows and divided by the number of all rows."""
     rows = found[own, :].log_softmax(1), expected[own, :].log_softmax(1)
     return F.kl_div(*rows, reduction="sum", log_target=True) / len(found)

@@ -9,13 +9,13 @@ from sightline.errors import ModelError
 def maxsim(words: Tensor, words_mask: Tensor, patches: Tensor, patches_mask: Tensor, chunk: int = 256) -> Tensor:
     """[T, I], float32 even under autocast: each word's best cosine with a patch, summed over the words of a text.
 
-    words: [T, n, dim] and patches: [I, m, dim], unit length; masks: [T, n] and [I, m], true where one is real.
+    words: [T, n, dim] and patches: [I, m, dim], unit length; masks: [T, n] and [I, m], true for real ones.
 
-    Equation 5 sums over the words. Given images first and texts second, this is the other way round: each patch's best
-    word, summed over the patches. The paper has no use for it, as its equation 4 takes the same score both ways.
+    Equation 5 sums over the words. With images first and texts second, this is the reverse: each patch's best word,
+    summed over the patches. The paper does not use it, as its equation 4 uses the same score in both directions.
 
-    `chunk` texts at a time, so that the cosines of all words and patches are never in memory at once; the backward pass
-    needs only the index of the best patch.
+    Processes `chunk` texts at a time, so that the cosines of all words and patches are never in memory at once; the
+    backward pass needs only the index of the best patch.
 
     >>> words, patches = torch.eye(2)[None], torch.tensor([[[1.0, 0.0], [0.6, 0.8]]])
     >>> real = torch.ones(1, 2, dtype=torch.bool)
@@ -38,7 +38,7 @@ def maxsim(words: Tensor, words_mask: Tensor, patches: Tensor, patches_mask: Ten
 
 
 def _refuse_empty(mask: Tensor) -> None:
-    """Refuse an item without a real fragment."""
+    """Reject an item without a real fragment."""
     empty = ~mask.any(1)
     if bool(empty.any()):
         raise ModelError(

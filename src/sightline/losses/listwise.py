@@ -15,22 +15,23 @@ class Listwise(Loss):
 
         L = 1/2 mean_c [ log sum_{j in {i} + N(c)} e^s(j,c) - s(i,c)  +  log sum_{d in {c} + N(i)} e^s(i,d) - s(i,c) ]
 
-    s is the logit of `model.match`, i the image of text c (the first in the batch, where that is there twice), N(c) are
-    images and N(i) texts of other images, drawn without repetition in proportion to the softmax of the bi-encoder's
-    cosines over `temperature`. Reranking asks which candidate is best, and so does this loss; `Matching` asks of each
-    pair whether it fits, and does not separate two that both score high.
+    s is the logit of `model.match`, i the image of text c (the first in the batch, if it occurs twice), N(c) are images
+    and N(i) texts of other images, drawn without replacement in proportion to the softmax of the bi-encoder's cosines
+    over `temperature`. Like reranking, this loss compares candidates; `Matching` classifies each pair on its own, and
+    does not separate two that both score high.
 
-    negatives: how many images and how many texts each text competes with; each step judges 1 + 2 negatives pairs a
-        text. Where a batch has fewer, those there are.
+    negatives: how many images and how many texts each text competes with; each step scores 1 + 2 negatives pairs per
+        text. If a batch has fewer, all of them are used.
     temperature, chunk: as in `Matching`.
-    cosine: how many times the cosine of the embeddings is added to s, so that the matcher learns what they miss; best
+    cosine: the factor of the embeddings' cosine that is added to s, so that the matcher learns what they miss; best
         one over the temperature that the embeddings were trained with. 0 adds nothing.
     alone: with `cosine`, the weight of the same loss without it, so that the matcher learns to choose by itself too.
-    texts: lists for this many texts of a batch only, those in its first rows; 0 is all of them.
+    texts: use only this many texts of a batch, those in its first rows; 0 uses all of them.
 
     Sends gradients into the states of both sides; reads the embeddings too, but sends none there.
 
-    Shares: a list belongs to the process that owns its text; the mean is over all texts whose image is in the batch.
+    Distributed: a list belongs to the process that owns its text; the mean is over all texts whose image is in the
+        batch.
 
     >>> from types import SimpleNamespace
     >>> from sightline.models import EncodedTensors
@@ -69,7 +70,7 @@ class Listwise(Loss):
         self.cosine, self.alone, self.texts = cosine, alone, texts
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
-        """Give this process's share of the mean."""
+        """Return this process's contribution to the mean."""
         positive = pairs.own
         everyone = torch.arange(len(positive), device=positive.device)
         listed = positive.any(1) & (everyone < self.texts if self.texts else True)
@@ -96,7 +97,7 @@ class Listwise(Loss):
     def _drawn(
         self, pairs: Pairs, own: Tensor, images: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Draw images [n, k] for own texts and texts [n, k] for their images; and where too few left some absent."""
+        """Draw images [n, k] for own texts and texts [n, k] for their images; and masks of draws that lack an item."""
         negative, likely = pairs.negative, pairs.cosines() / self.temperature
         texts, count = len(negative), self.negatives
         for_images = uniform((texts, negative.shape[1]), generator, likely.device)
@@ -107,6 +108,6 @@ class Listwise(Loss):
 
 
 def _surprise(right: Tensor, wrong: Tensor, absent: Tensor) -> Tensor:
-    """Minus the log-probability [n] of the right one [n] among itself and the wrong ones, [n * k], that are there."""
+    """The negative log-probability [n] of the right one [n] among itself and the wrong ones [n * k] not in `absent`."""
     there = wrong.view(absent.shape).masked_fill(absent, torch.finfo(wrong.dtype).min)
     return torch.cat([right[:, None], there], 1).logsumexp(1) - right

@@ -30,24 +30,23 @@ class MaskedFragments(Loss):
 
         L(i, t) = 1/M Σ_k D(v_k, h_k + z_0)        L(i) = 1/M Σ_k D(v_k, h_k)
 
-    v_k are the M hidden fragments of image i, regions or what frozen weights see of patches, h_k what the image side
-    makes of their places, and z_0 the embedding of i's text t (the first in the batch). Like `MaskedWords`, h_k and z_0
-    are taken where embeddings are compared. See `models.masking` for what a fragment is, and where it is hidden.
+    v_k are the M hidden fragments of image i, regions or the frozen features of patches, h_k the outputs of the image
+    side at their positions, and z_0 the embedding of i's text t (the first in the batch). As in `MaskedWords`, h_k and
+    z_0 are in the embedding space. See `models.masking` for what a fragment is, and where it is hidden.
 
-    target: "features" (SMRFR): D is the squared L2 distance of v_k from g(h_k + z_0), over its width, so that to guess
-        nothing costs 1; g is a linear layer, GELU, a norm and a linear layer.
+    target: "features" (SMRFR): D is the squared L2 distance of v_k from g(h_k + z_0), divided by its width, so that
+        predicting zero costs 1; g is a linear layer, GELU, a norm and a linear layer.
         "classes" (SMRC-kl): D is KL(c(v_k) ‖ g(h_k + z_0)). The paper's c is the class distribution of its detector;
-        features that come without classes are given some: `classes` clusters of the fragments of some training images
-        by spherical k-means, c(v) the softmax over the cosines with them, once the mean is taken off, over
-        `temperature`.
+        for features without classes, `classes` clusters of the fragments of some training images are computed by
+        spherical k-means, and c(v) is the softmax over the mean-centred cosines with them, divided by `temperature`.
     fused: whether z_0 is added.
-    share: how likely a fragment is hidden; at least one of an image is.
-    chunk: encode this many images at a time, again in the backward pass; 0 is all at once.
+    share: the probability of hiding a fragment; at least one of each image is hidden.
+    chunk: encode this many images at a time, again in the backward pass; 0 encodes all at once.
 
-    Asks for two towers, and weights that stay frozen. Runs the image side itself; where fused, it sends gradients into
-    the texts' embeddings. An image without its text, where that is to be added, adds nothing.
+    Needs two towers, and weights that stay frozen. Runs the image side itself; if fused, it sends gradients into the
+    texts' embeddings. An image whose text is needed but missing contributes nothing.
 
-    Shares: an image belongs to the process that owns it; the mean is over all images of the batch.
+    Distributed: an image belongs to the process that owns it; the mean is over all images of the batch.
     """
 
     needs_inputs = True
@@ -83,7 +82,7 @@ class MaskedFragments(Loss):
         self.needs_features = target == "classes"
 
     def fit(self, model: Retriever) -> None:
-        """Make the layers that guess, and room for the classes."""
+        """Create the prediction head, and allocate the classes."""
         dual = two_towers(model, "masked_fragments")
         dim, width = dual.config.embedding_dim, feature_width(dual)
         out = width if self.target == "features" else self.classes
@@ -94,7 +93,7 @@ class MaskedFragments(Loss):
 
     @torch.no_grad()
     def init_from_features(self, features: Tensor) -> None:
-        """Find the classes: clusters of features [fragments, width]."""
+        """Compute the classes: clusters of features [fragments, width]."""
         if len(features) < self.classes:
             raise ModelError(
                 f"{self.classes} classes cannot be told apart by {len(features)} fragments",
@@ -106,7 +105,7 @@ class MaskedFragments(Loss):
         self.centres.copy_(F.normalize(shares[0] @ F.normalize(around, dim=-1), dim=-1))
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
-        """Give this process's share of the mean over images."""
+        """Return this process's contribution to the mean over images."""
         dual, images = two_towers(model, "masked_fragments"), own_inputs("masked_fragments", pairs).images
         count = len(pairs.image_ids)
         device = pairs.image_ids.device
@@ -128,7 +127,7 @@ class MaskedFragments(Loss):
         return in_chunks(share, len(hidden), self.chunk, device)
 
     def _distance(self, features: Tensor, guess: Tensor) -> Tensor:
-        """D [n] of guesses [n, width or classes] from the features of what was hidden [n, width]."""
+        """D [n] of predictions [n, width or classes] from the features of the hidden fragments [n, width]."""
         if self.target == "features":
             return (features - guess).square().mean(1)
         with torch.autocast(features.device.type, enabled=False):

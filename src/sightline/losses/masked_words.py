@@ -24,22 +24,22 @@ class MaskedWords(Loss):
 
         L(t, i) = -1/M Σ_k log P(w_k | z_k + h_0)        L(t) = -1/M Σ_k log P(w_k | z_k)
 
-    w_k are the M hidden words of text t, z_k what the text tower makes of their places, and h_0 the embedding of t's
-    image i (the first in the batch, where that is there twice). The image is added, not attended to: what helps to
-    guess a word must be in its embedding.
+    w_k are the M hidden words of text t, z_k the outputs of the text tower at their positions, and h_0 the embedding of
+    t's image i (the first in the batch, if it occurs twice). The image is added, not attended to: what helps to predict
+    a word must be in its embedding.
 
-    z_k and h_0 are taken where embeddings are compared, projected and of unit length: the paper's towers are of one
-    width, any others are not. P is a linear layer, GELU, a norm and the word vectors themselves, as in BERT.
+    z_k and h_0 are in the embedding space, projected and of unit length: the paper's towers have the same width, others
+    may not. P is a linear layer, GELU, a norm and the word vectors themselves, as in BERT.
 
     fused: whether h_0 is added.
-    share: how likely a word is hidden; at least one of a text is. BERT leaves a tenth of them as they were and swaps
+    share: the probability of hiding a word; at least one of each text is hidden. BERT keeps a tenth of them and swaps
         another tenth; here all are replaced by one learned vector, so that none can be read off its own input.
-    chunk: encode this many texts at a time, again in the backward pass; 0 is all at once.
+    chunk: encode this many texts at a time, again in the backward pass; 0 encodes all at once.
 
-    Asks for two towers with a BERT-type text encoder. Runs the text tower itself; where fused, it sends gradients into
-    the images' embeddings. A text without words, or without its image where that is to be added, adds nothing.
+    Needs two towers with a BERT-type text encoder. Runs the text tower itself; if fused, it sends gradients into the
+    images' embeddings. A text without words, or whose image is needed but missing, contributes nothing.
 
-    Shares: a text belongs to the process that owns it; the mean is over all texts of the batch.
+    Distributed: a text belongs to the process that owns it; the mean is over all texts of the batch.
     """
 
     needs_inputs = True
@@ -54,7 +54,7 @@ class MaskedWords(Loss):
         self.chunk = check_chunk(chunk)
 
     def fit(self, model: Retriever) -> None:
-        """Make the vector that stands for a hidden word, and the layers that guess."""
+        """Create the vector that replaces a hidden word, and the prediction head."""
         dual = two_towers(model, "masked_words")
         dual.text.check_reads_images()
         words = dual.text.encoder.get_input_embeddings().weight
@@ -63,7 +63,7 @@ class MaskedWords(Loss):
         self.bias = nn.Parameter(torch.zeros(len(words)))
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
-        """Give this process's share of the mean over texts."""
+        """Return this process's contribution to the mean over texts."""
         dual, tokens = two_towers(model, "masked_words"), own_inputs("masked_words", pairs).tokens
         texts = len(pairs.text_ids)
         numbers = uniform((texts, tokens.ids.shape[1]), generator, tokens.ids.device)[pairs.own_texts]

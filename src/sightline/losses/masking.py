@@ -1,4 +1,4 @@
-"""What the masked losses share: choosing hidden parts, and the prediction head."""
+"""Common parts of the masked losses: choosing hidden parts, and the prediction head."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from sightline.losses.base import Inputs, Pairs
 
 
 def check_share(loss: str, share: float) -> float:
-    """Refuse a share of 0 or above 1."""
+    """Reject a fraction of 0 or above 1."""
     if not 0 < share <= 1:
         raise ModelError(f"{loss} share {share}", "Give the share of an item that is hidden, above 0 and up to 1.")
     return share
@@ -27,7 +27,7 @@ def own_inputs(loss: str, pairs: Pairs) -> Inputs:
 
 @torch.no_grad()
 def hide(there: Tensor, numbers: Tensor, share: float) -> Tensor:
-    """Choose what to hide, [items, n]: each part that is there with probability `share`, and at least one of an item.
+    """Choose what to hide, [items, n]: each existing part with probability `share`, and at least one of each item.
 
     there: [items, n], true where a part may be hidden; numbers: [items, n], uniform from 0 to 1.
 
@@ -39,7 +39,7 @@ def hide(there: Tensor, numbers: Tensor, share: float) -> Tensor:
 
 
 def between_ends(mask: Tensor) -> Tensor:
-    """The words of tokens [texts, n]: all that are real but the first and the last, which a tokenizer adds.
+    """The words of tokens [texts, n]: all real ones but the first and the last, which a tokenizer adds.
 
     >>> between_ends(torch.tensor([[True, True, True, True, False], [True, True, False, False, False]])).int().tolist()
     [[0, 1, 1, 0, 0], [0, 0, 0, 0, 0]]
@@ -49,16 +49,16 @@ def between_ends(mask: Tensor) -> Tensor:
 
 
 def mean_of_items(losses: Tensor, hidden: Tensor, counts: Tensor, items: int) -> Tensor:
-    """Add up this process's share: the mean over an item's hidden parts, then over all `items` of the whole batch.
+    """Compute this process's contribution: the mean over an item's hidden parts, then over all `items` of the batch.
 
-    losses: [hidden parts], in the order of hidden [own items, n]; counts: [own items], false for items left out.
+    losses: [hidden parts], in the order of hidden [own items, n]; counts: [own items], false for ignored items.
     """
     weights = counts / hidden.sum(1).clamp(min=1)
     return (losses * weights[hidden.nonzero()[:, 0]]).sum() / items
 
 
 def in_chunks(share: Callable[[Tensor], Tensor], rows: int, chunk: int, device: torch.device) -> Tensor:
-    """Add up `share` of rows 0 to `rows`, `chunk` at a time, again in the backward pass; 0 is all at once."""
+    """Sum `share` over rows 0 to `rows`, `chunk` at a time, recomputed in the backward pass; 0 takes all at once."""
     numbers = torch.arange(rows, device=device)
     if not 0 < chunk < rows:
         return share(numbers)
@@ -67,7 +67,7 @@ def in_chunks(share: Callable[[Tensor], Tensor], rows: int, chunk: int, device: 
 
 
 class PredictionHead(nn.Module):
-    """What BERT puts before its words: a linear layer, GELU and a norm."""
+    """The layers before BERT's word predictions: a linear layer, GELU and a norm."""
 
     def __init__(self, width: int, out: int) -> None:
         super().__init__()

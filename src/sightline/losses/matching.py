@@ -16,7 +16,7 @@ from sightline.models.retriever import Retriever
 def match_logits(pairs: Pairs, model: Retriever, texts: Tensor, images: Tensor, chunk: int = 0) -> Tensor:
     """Logits [n], float32, that texts and images of the batch, given by their rows [n], belong together.
 
-    chunk: this many pairs at a time, again in the backward pass; 0 is all at once.
+    chunk: match this many pairs at a time, recomputed in the backward pass; 0 matches all at once.
     """
     text_states, image_states = pairs.texts.states, pairs.images.states
     if text_states is None or image_states is None:
@@ -25,7 +25,7 @@ def match_logits(pairs: Pairs, model: Retriever, texts: Tensor, images: Tensor, 
         return (text_states[:0].sum() + image_states[:0].sum()).float().expand(0)
 
     def judged(texts: Tensor, images: Tensor) -> Tensor:
-        # A row is in many pairs: the backward pass of index_select adds up, where that of indexing sorts first.
+        # A row is in many pairs: the backward pass of index_select accumulates, while that of indexing sorts first.
         return model.match(
             text_states.index_select(0, texts),
             pairs.texts.mask[texts],
@@ -44,7 +44,7 @@ PerPositive = Literal["one", "both"]
 
 
 class SampledPairs(NamedTuple):
-    """Pairs to be matched: rows of texts [n] and images [n], whether they belong together [n], and weights [n]."""
+    """Pairs to match: rows of texts [n] and images [n], whether they belong together [n], and weights [n]."""
 
     texts: Tensor
     images: Tensor
@@ -57,23 +57,24 @@ class Matching(Loss):
 
         L(i, c) = -( y log p(i, c) + (1 - y) log(1 - p(i, c)) )
 
-    y is 1 for a text c with its image i (the first in the batch, where that is there twice), and 0 where the image or
+    y is 1 for a text c with its image i (the first in the batch, if it occurs twice), and 0 if the image or
     the text was replaced by another of the batch. p is the sigmoid of `model.match`.
 
-    negatives: what replaces it: "random", any of another image, equally likely; or "hard", likely in proportion to
+    negatives: the replacements: "random", any of another image, equally likely; or "hard", drawn in proportion to
         the softmax of the bi-encoder's cosines over `temperature` (as in ALBEF), which the matcher will meet when it
         reranks what the bi-encoder retrieved.
     per_positive: "one", as many negatives as positives, as in paper 1: texts in even rows of the batch have the image
-        replaced, those in odd rows the text; or "both", two negatives for each positive, which then weighs twice.
-    temperature: of "hard". Lower is harder; far below 0.01 it is always the hardest, captions that fit both included.
+        replaced, those in odd rows the text; or "both", two negatives for each positive, which then has twice the
+        weight.
+    temperature: of "hard". Lower is harder; far below 0.01 it is always the hardest, including captions that fit both.
     chunk: match this many pairs at a time, again in the backward pass, which takes a third more time and only one
-        chunk's memory; 0 is all at once. The loss and its gradients are the same, except for a matcher's dropout.
+        chunk's memory; 0 matches all at once. The loss and its gradients are the same, except for a matcher's dropout.
 
     Sends gradients into the states of both sides; "hard" reads the embeddings too, but only to choose.
 
-    A positive always weighs as much as its negatives: where the batch has no negative for it, it is left out as well.
+    A positive always weighs as much as its negatives: if the batch has no negative for it, it is ignored as well.
 
-    Shares: pairs belong to the process that owns the text which was (or, if replaced, should have been) there, and
+    Distributed: pairs belong to the process that owns the text which was (or, if replaced, should have been) there, and
     weights add up to one over the whole batch.
 
     >>> from types import SimpleNamespace
@@ -112,7 +113,7 @@ class Matching(Loss):
         self.chunk = check_chunk(chunk)
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
-        """Give this process's share of the weighted mean of the cross-entropy."""
+        """Return this process's contribution to the weighted mean of the cross-entropy."""
         chosen = self.choose(pairs, generator)
         logits = match_logits(pairs, model, chosen.texts, chosen.images, self.chunk)
         return F.binary_cross_entropy_with_logits(logits, chosen.labels, chosen.weights, reduction="sum")

@@ -1,8 +1,8 @@
 """Drawing negatives at random.
 
-A draw is a uniform number and a search in the cumulated weights of one row. The uniform numbers come from a generator
-that all processes share and are drawn for the whole batch, so a row meets the same negative whichever process answers
-for it, and however many there are.
+A draw is a uniform number and a search in the cumulative weights of one row. The uniform numbers come from a generator
+that all processes share and are drawn for the whole batch, so a row gets the same negative whichever process owns it,
+and however many there are.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def uniform(shape: tuple[int, ...], generator: torch.Generator, device: torch.device) -> Tensor:
-    """Numbers from 0 up to but not including 1, the same on every device: drawn where the generator lives.
+    """Numbers in [0, 1), the same on every device: drawn on the generator's device.
 
     Copied to a GPU through pinned memory, so that the CPU does not wait.
     """
@@ -21,7 +21,7 @@ def uniform(shape: tuple[int, ...], generator: torch.Generator, device: torch.de
 
 @torch.no_grad()
 def draw(log_weights: Tensor, allowed: Tensor, numbers: Tensor) -> Tensor:
-    """Draw one item a row in proportion to the exponential of its log-weight: [rows].
+    """Draw one item per row in proportion to the exponential of its log-weight: [rows].
 
     log_weights, allowed: [rows, items]; numbers: [rows], from 0 to 1. Items that are not allowed are never drawn; the
     result of a row without allowed items is undefined.
@@ -34,7 +34,7 @@ def draw(log_weights: Tensor, allowed: Tensor, numbers: Tensor) -> Tensor:
 
 @torch.no_grad()
 def draw_each(log_weights: Tensor, allowed: Tensor, numbers: Tensor) -> Tensor:
-    """As `draw`, but once for every number of a row, whatever the others drew: [..., rows, draws].
+    """Like `draw`, but once for every number of a row, with replacement: [..., rows, draws].
 
     log_weights, allowed: [..., rows, items]; numbers: [..., rows, draws].
     """
@@ -42,18 +42,18 @@ def draw_each(log_weights: Tensor, allowed: Tensor, numbers: Tensor) -> Tensor:
     cumulated = weights.cumsum(-1)
     last = weights.shape[-1] - 1
     drawn = torch.searchsorted(cumulated, numbers * cumulated[..., -1:], right=True).clamp(max=last)
-    # Rounding may carry a number past the last weight, or onto an item that has none.
+    # Rounding may move a number past the last weight, or onto an item of weight zero.
     sound = weights.gather(-1, drawn) > 0
     return torch.where(sound, drawn, weights.argmax(-1, keepdim=True))
 
 
 @torch.no_grad()
 def draw_several(log_weights: Tensor, allowed: Tensor, numbers: Tensor, count: int) -> Tensor:
-    """Draw `count` different items a row, one after another in proportion to the exponential of their log-weights.
+    """Draw `count` items per row without replacement, in proportion to the exponential of their log-weights.
 
-    log_weights, allowed, numbers: [rows, items]; gives [rows, count], or fewer columns where there are fewer items.
-    The items with the largest log-weight + Gumbel noise are such a draw (Kool et al. 2019). A row that allows fewer
-    than `count` ends in some that are not allowed.
+    log_weights, allowed, numbers: [rows, items]; returns [rows, count], or fewer columns if there are fewer items.
+    The items with the largest log-weight + Gumbel noise are such a draw (Kool et al. 2019). If a row allows fewer
+    than `count`, the last ones are not allowed items.
     """
     noise = -(-numbers.clamp(min=torch.finfo(numbers.dtype).tiny).log()).log()
     lowest = torch.finfo(log_weights.dtype).min
@@ -61,20 +61,20 @@ def draw_several(log_weights: Tensor, allowed: Tensor, numbers: Tensor, count: i
 
 
 def masked_softmax(log_weights: Tensor, allowed: Tensor) -> Tensor:
-    """Softmax of each row [..., rows, items] over what is allowed; zeros in a row that allows nothing."""
+    """Softmax of each row [..., rows, items] over the allowed items; zeros in a row without any."""
     lowest = torch.finfo(log_weights.dtype).min
     return log_weights.masked_fill(~allowed, lowest).softmax(-1) * allowed
 
 
 def inverse_density(cosines: Tensor, dim: int, nearest: float) -> Tensor:
-    """Log of one over the density, up to a constant, of the distance between random points on a sphere.
+    """Log of the inverse density, up to a constant, of the distance between random points on a sphere.
 
     Wu et al., Sampling Matters in Deep Embedding Learning (2017), equation 2: on the unit sphere in `dim` dimensions
     distances follow
 
         q(d) = c · d^(dim-2) · [1 - d²/4]^((dim-3)/2),        d² = 2 - 2 cos.
 
-    Weights of 1 / q(d) make every distance as likely as any other, where plain draws would nearly all be of about √2.
+    Weights of 1 / q(d) make every distance equally likely, while plain draws would nearly all be of about √2.
     Distances below `nearest` count as `nearest`, so that the few closest, often wrongly labelled, are not drawn all the
     time.
 

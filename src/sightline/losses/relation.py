@@ -16,33 +16,33 @@ from sightline.losses.triplet import Triplet, TripletNegatives
 from sightline.models.retriever import EncodedTensors, Retriever
 
 _WORDS = 8
-"""Texts are padded to a multiple of so many words before their batch is recorded: few lengths need few recordings."""
+"""Texts are padded to a multiple of this many words before capture: fewer lengths need fewer CUDA graphs."""
 
 
 class Relation(Loss):
-    """Paper 2, equations 4 to 14: embeddings enhanced by those related to them, and a loss that keeps both consistent.
+    """Paper 2, equations 4 to 14: embeddings enhanced by related ones, and a loss that keeps both consistent.
 
         L = L(v̄, ū) + [L(v, u) + L(v̄, u) + L(v, ū)] + weight · L_reg
 
     v and u are the embeddings of images and texts, v̄ and ū the same after the nodes of the batch's association graph
-    have attended to each other; L is the triplet loss, L_reg equation 11. Searching needs v and u alone: all weights of
-    the graph and of the attention are this loss's own, and no model has them.
+    have attended to each other; L is the triplet loss, L_reg equation 11. Search needs only v and u: all weights of
+    the graph and of the attention belong to this loss, not to the model.
 
     mechanism: "fusion", all nodes attend to all at once, or "standalone", across the modalities and then within.
     margin, negatives, nearest, farthest: of L, see `Triplet`.
-    connected: τ, the share of the batch that a node is connected to.
-    matches: K, how many of the best matching fragments tell how relevant a text and an image are to each other.
+    connected: τ, the fraction of the batch that a node is connected to.
+    matches: K, how many of the best matching fragments determine the relevance of a text and an image to each other.
     relevance: λ, the weight of the relevance in the attention.
     regularisation: the weight of L_reg.
     layers, heads, dropout: of the attention.
     among: "all", or only "intra"-modal or only "inter"-modal relations (Table 3a).
-    consistent: whether the terms in brackets are there (Table 3b).
-    chunk: match the fragments of this many texts at a time, again in the backward pass; 0 is all at once.
+    consistent: whether to include the terms in brackets (Table 3b).
+    chunk: match the fragments of this many texts at a time, again in the backward pass; 0 matches all at once.
 
     Reads embeddings and fragments of both sides. `parts` has the terms of the loss (Figure 7): "initial" is
     L(v, u), "enhanced" L(v̄, ū), "crossed" the two others, "regularisation" L_reg without its weight.
 
-    Shares: every process relates the whole batch, with the same dropout, and answers for the terms of its own rows.
+    Distributed: every process relates the whole batch, with the same dropout, and computes the terms of its own rows.
 
     >>> from types import SimpleNamespace
     >>> from sightline.models import EncodedTensors
@@ -99,16 +99,16 @@ class Relation(Loss):
 
     @property
     def trains(self) -> frozenset[Ability]:
-        """Embeddings: it reads fragments, but does not train late interaction of them."""
+        """`embed` only: it reads fragments, but does not train late interaction."""
         return frozenset({"embed"})
 
     def fit(self, model: Retriever) -> None:
-        """Make the attention as wide as the model's embeddings."""
+        """Create the attention with the width of the model's embeddings."""
         kind = MECHANISMS[self.mechanism]
         self.attention = kind(model.embedding_dim, self.heads, self.layers, self.dropout, self.relevance, self.among)
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
-        """Give this process's share of the loss."""
+        """Return this process's contribution to the loss."""
         seed = int(torch.randint(2**31, (), generator=generator))
         numbers = self.triplet.numbers(pairs, generator, (4,))
         device = pairs.text_ids.device
@@ -131,7 +131,7 @@ class Relation(Loss):
         return pairs.text_ids.is_cuda and torch.is_grad_enabled() and alone and steady
 
     def loss_of(self, pairs: Pairs, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss, and what it was made of: L(v, u), L(v̄, u), L(v, ū), L(v̄, ū) and L_reg."""
+        """The loss, and its components: L(v, u), L(v̄, u), L(v, ū), L(v̄, ū) and L_reg."""
         graph = self.graph(pairs)
         stray = relevance_loss(pairs, graph.relevance)
         losses = self.triplet.of(self._cosines(pairs, graph), pairs, numbers)
@@ -158,7 +158,7 @@ def _loss(relation: Relation, *tensors: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _tensors(pairs: Pairs) -> tuple[Tensor, ...]:
-    """The tensors of a batch that the loss reads, with texts padded."""
+    """The tensors of a batch that the loss reads, with padded texts."""
     texts, images = pairs.texts, pairs.images
     more = -texts.mask.shape[1] % _WORDS
     words, mask = F.pad(texts.fragments, (0, 0, 0, more)), F.pad(texts.mask, (0, more))
@@ -167,7 +167,7 @@ def _tensors(pairs: Pairs) -> tuple[Tensor, ...]:
 
 
 def _batch(*tensors: Tensor) -> Pairs:
-    """The batch of what `_tensors` returned."""
+    """Rebuild the batch from the result of `_tensors`."""
     text, words, word_mask, image, patches, patch_mask, text_ids, image_ids, positive, excluded = tensors
     texts, images = EncodedTensors(text, words, word_mask, None), EncodedTensors(image, patches, patch_mask, None)
     return Pairs(texts, images, text_ids, image_ids, also_positive=positive, excluded=excluded)

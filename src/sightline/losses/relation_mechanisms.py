@@ -10,11 +10,11 @@ from sightline.models.attention import Attending, FeedForward, hide
 
 Mechanism = Literal["fusion", "standalone"]
 Among = Literal["all", "intra", "inter"]
-"""Which relations there are: all, or only those within the images and within the texts, or only those across."""
+"""Which relations to use: all, only those within images and within texts, or only those between images and texts."""
 
 
 class Fusion(nn.Module):
-    """Images and texts attend to all of the batch at once, connected as A says and weighed by λS (equation 12)."""
+    """Images and texts attend to the whole batch, with connections A and relevance weighted by λ (equation 12)."""
 
     def __init__(self, dim: int, heads: int, layers: int, dropout: float, weight: float, among: Among) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Standalone(nn.Module):
 
 
 class _Branch(nn.Module):
-    """One layer of one kind of nodes: inter-modal attention, intra-modal attention, feed-forward."""
+    """One layer for one modality: inter-modal attention, intra-modal attention, feed-forward."""
 
     def __init__(self, dim: int, heads: int, dropout: float, among: Among) -> None:
         super().__init__()

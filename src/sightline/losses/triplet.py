@@ -21,22 +21,22 @@ class Triplet(Loss):
 
     c' is a text that does not belong to i, i' an image that does not belong to c, and [x]⁺ = max(0, x).
 
-    margin: α. Paper 1 takes 0.1, HREM 0.2, paper 3 0.2 for embeddings and 0.6 for fragments.
-    negatives: what c' and i' are, for each pair and direction:
+    margin: α. Paper 1 uses 0.1, HREM 0.2, paper 3 0.2 for embeddings and 0.6 for fragments.
+    negatives: the choice of c' and i', for each pair and direction:
         "hardest", the closest of the batch (paper 1's in-batch hard negatives; VSE++, HREM);
-        "mean" and "sum", all of the batch, their terms averaged or added (paper 3 adds). HREM begins with an epoch of
-        the mean: the hardest negatives of an untrained model can pull everything into one point;
+        "mean" and "sum", all of the batch, their terms averaged or summed (paper 3 sums). HREM starts with an epoch of
+        the mean: the hardest negatives of an untrained model can collapse all embeddings to one point;
         "distance", one drawn for each pair so that all distances are equally likely (`inverse_density`).
     nearest, farthest: bounds of "distance". Closer negatives are as likely as those at `nearest`; those at `farthest`
         or beyond, whose term is nearly always zero, are never drawn (2 = no bound). HREM's code has 0.5, and 1.7 for
         Flickr30k or 1.9 for COCO.
-    on: what stands for cos: "embedding", the cosine of one vector each, or "fragments", late interaction.
+    on: what is used for cos: "embedding", the cosine of one vector each, or "fragments", late interaction.
 
-    Reads the embeddings, or the fragments, of both sides. Where a text or an image has no negative, its term is zero.
+    Reads the embeddings, or the fragments, of both sides. If a text or an image has no negative, its term is zero.
 
-    Shares: the term of i' (a text looking among images) is answered for by the process that owns the text, that of c'
-    by the one that owns the image, and both are divided by the number of positive pairs in the whole batch. Every term
-    has one owner and one divisor, so shares add up; with one image for each text that divisor is the number of texts.
+    Distributed: the term of i' (a text against images) is computed by the process that owns the text, that of c' by the
+    one that owns the image, and both are divided by the number of positive pairs in the whole batch. Every term has one
+    owner and one divisor, so contributions add up; with one image for each text that divisor is the number of texts.
 
     >>> from sightline.models import EncodedTensors
     >>> def encoded(vectors):
@@ -48,7 +48,8 @@ class Triplet(Loss):
     >>> triplet(pairs, None, torch.Generator())  # it asks nothing of the model
     tensor(0.1000)
 
-    The second text is closer to the other image by 0.2, and so off by 0.3; the other terms are zero; three pairs.
+    The second text is closer to the other image by 0.2, and so violates the margin by 0.3; the other terms of the three
+    pairs are zero.
     """
 
     def __init__(
@@ -82,16 +83,16 @@ class Triplet(Loss):
         self.farthest = farthest
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
-        """Give this process's share of the mean of equation 2 over the positive pairs."""
+        """Return this process's contribution to the mean of equation 2 over the positive pairs."""
         cosines = pairs.scores(self.on)
         return self.of(cosines, pairs, self.numbers(pairs, generator))
 
     def numbers(self, pairs: Pairs, generator: torch.Generator, matrices: tuple[int, ...] = ()) -> Tensor:
-        """Draw what `of` draws negatives by, for as many matrices of cosines: [2, *matrices, texts, 1]."""
+        """Draw the random numbers that `of` needs, for this many matrices of cosines: [2, *matrices, texts, 1]."""
         return uniform((2, *matrices, len(pairs.text_ids), 1), generator, pairs.text_ids.device)
 
     def of(self, cosines: Tensor, pairs: Pairs, numbers: Tensor) -> Tensor:
-        """Give the same for other cosines than the batch's own, [..., texts, images]: a loss for each matrix, [...].
+        """The same loss for other cosines, [..., texts, images]: one value for each matrix, [...].
 
         Several at once cost a GPU little more than one.
         """
@@ -107,7 +108,7 @@ class Triplet(Loss):
         return (of_texts + of_images) / positive.sum().clamp(min=1)
 
     def _violations(self, cosines: Tensor, positive: Tensor, negative: Tensor, numbers: Tensor, dim: int) -> Tensor:
-        """One direction, [..., anchors, items], added up over its positive pairs; `numbers` draw for each of them."""
+        """One direction, [..., anchors, items], summed over its positive pairs; `numbers` has a draw for each."""
         if self.negatives == "distance":
             log_weights = inverse_density(cosines.detach(), dim, self.nearest)
             allowed = negative & (cosines.detach() > 1 - self.farthest**2 / 2)
@@ -117,22 +118,22 @@ class Triplet(Loss):
 
 
 def hardest(cosines: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
-    """One direction of equation 2, added up over positive pairs, each against its anchor's closest negative.
+    """One direction of equation 2, summed over positive pairs, each against its anchor's closest negative.
 
-    cosines: [..., anchors, items]; positive, negative: [anchors, items]; gives [...]. Anchors without positives or
-    without negatives add nothing.
+    cosines: [..., anchors, items]; positive, negative: [anchors, items]; returns [...]. Anchors without positives or
+    without negatives contribute nothing.
     """
     closest = cosines.masked_fill(~negative, -torch.inf).amax(-1, keepdim=True)
     return _over_pairs(F.relu(closest - cosines + margin), positive)
 
 
 def every(cosines: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
-    """As `hardest`, but against each of the anchor's negatives, added up."""
+    """Like `hardest`, but summed over all of the anchor's negatives."""
     return _terms(cosines, positive, negative, margin).sum((-2, -1))
 
 
 def mean(cosines: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
-    """As `hardest`, but against each of the anchor's negatives, averaged for each pair."""
+    """Like `hardest`, but averaged over all of the anchor's negatives for each pair."""
     negatives = negative.sum(1)[positive.nonzero(as_tuple=True)[0]]
     return (_terms(cosines, positive, negative, margin).sum(-1) / negatives.clamp(min=1)).sum(-1)
 
@@ -140,10 +141,10 @@ def mean(cosines: Tensor, positive: Tensor, negative: Tensor, margin: float) -> 
 def drawn(
     cosines: Tensor, positive: Tensor, margin: float, log_weights: Tensor, allowed: Tensor, numbers: Tensor
 ) -> Tensor:
-    """As `hardest`, but against one negative for each pair, drawn in proportion to exp(log_weights).
+    """Like `hardest`, but against one negative for each pair, drawn in proportion to exp(log_weights).
 
     log_weights, allowed, numbers: [..., anchors, items]; the number at (anchor, item) draws for that positive pair.
-    The other pairs draw too, unused: leaving them out would make the CPU wait for the GPU.
+    The other pairs draw too, unused: skipping them would make the CPU wait for the GPU.
     """
     rival = draw_each(log_weights, allowed, numbers)
     terms = F.relu(cosines.gather(-1, rival) - cosines + margin)
@@ -151,7 +152,7 @@ def drawn(
 
 
 def _over_pairs(terms: Tensor, counted: Tensor) -> Tensor:
-    """Add up the terms [..., anchors, items] that count: [...]."""
+    """Sum the terms [..., anchors, items] that count: [...]."""
     return (terms * counted).sum((-2, -1))
 
 

@@ -1,8 +1,8 @@
-"""A matcher that compares every word with the part of the image it is about, and then reads those comparisons.
+"""A matcher that compares every word with the part of the image it attends to, and then reads those comparisons.
 
 Word-to-region attention is that of SCAN (Lee et al. 2018); reasoning over the comparisons follows SGRAF (Diao et al.
-2021), with layers of the text tower as the reasoner. It starts from vectors that already share a space, so that it
-learns from the first step, where a transformer over [words ; image] has to find out first what belongs together.
+2021), with layers of the text tower as the reasoner. It starts from vectors that already share a space, so it learns
+from the first step, while a transformer over [words ; image] must first learn which words and parts correspond.
 """
 
 import torch
@@ -13,9 +13,9 @@ from sightline.models.heads import masked_mean
 
 
 class AlignedStates(nn.Module):
-    """Carries image fragments [batch, n, width] into the space of the text tower's states, [batch, n, hidden].
+    """Maps image fragments [batch, n, width] to the space of the text tower's states, [batch, n, hidden].
 
-    places: how many fragments an image has; each place gets a learned vector. 0 where they are no grid.
+    places: the number of fragments of an image; each position gets a learned vector. 0 if they form no grid.
     """
 
     def __init__(self, width: int, hidden: int, places: int) -> None:
@@ -29,7 +29,7 @@ class AlignedStates(nn.Module):
 
     @torch.no_grad()
     def align(self, image_projection: Tensor, text_projection: Tensor) -> None:
-        """Start where the embeddings agree: through the image's projection, and back through the text's.
+        """Initialise from the embedding space: the image's projection, then the pseudo-inverse of the text's.
 
         image_projection: [dim, width]; text_projection: [dim, hidden], both of one embedding space.
         """
@@ -41,7 +41,7 @@ class AlignedStates(nn.Module):
 class AlignedMatcher(nn.Module):
     """Compares words with what they attend to in an image, before and after the text tower's layers read them.
 
-    heads: how many ways to attend. Each has a temperature of its own.
+    heads: the number of attention heads, each with its own temperature.
     """
 
     def __init__(self, hidden: int, heads: int = 6) -> None:
@@ -49,7 +49,7 @@ class AlignedMatcher(nn.Module):
         self.heads = heads
         self.query, self.value = nn.Linear(hidden, hidden), nn.Linear(hidden, hidden)
         self.key = nn.Linear(hidden, hidden)
-        self.key.load_state_dict(self.query.state_dict())  # states share a space: what is alike attends to each other
+        self.key.load_state_dict(self.query.state_dict())  # states share a space: similar ones attend to each other
         self.sharpness = nn.Parameter(torch.full((heads, 1, 1), 10.0))
         self.word = nn.Linear(hidden, hidden)
         self.from_word, self.from_image = nn.Linear(hidden, hidden), nn.Linear(hidden, hidden)
@@ -85,6 +85,6 @@ class AlignedMatcher(nn.Module):
         return self.scale * F.cosine_similarity(*means)
 
     def _split(self, values: Tensor) -> Tensor:
-        """[batch, n, hidden] as [batch, heads, n, hidden / heads]."""
+        """Split [batch, n, hidden] into heads: [batch, heads, n, hidden / heads]."""
         batch, count, hidden = values.shape
         return values.view(batch, count, self.heads, hidden // self.heads).transpose(1, 2)

@@ -1,4 +1,4 @@
-"""Attention and feed-forward networks as paper 2 builds them: each with a residual connection, then normalised."""
+"""Attention and feed-forward networks as in paper 2: each with a residual connection, followed by a norm."""
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ class Attending(nn.Module):
 
         norm(X + Att(X, Y)),    Att = softmax(QKᵀ / √d + bias) V    (paper 2, equations 1 and 12)
 
-    Q comes from X, K and V from Y, d is the width of a head, and the bias is the same for every head. Where Y is X,
+    Q comes from X, K and V from Y, d is the width of a head, and the bias is the same for every head. If Y is X,
     this is self-attention.
     """
 
@@ -36,12 +36,12 @@ class Attending(nn.Module):
         return self.norm(items + self.dropout(self.out(found)))  # type: ignore[no-any-return]
 
     def _split(self, values: Tensor) -> Tensor:
-        """Part [..., n, dim] into heads: [..., heads, n, dim / heads]."""
+        """Split [..., n, dim] into heads: [..., heads, n, dim / heads]."""
         return values.reshape(*values.shape[:-1], self.heads, -1).transpose(-2, -3)
 
 
 class FeedForward(nn.Module):
-    """norm(X + MLP(X)), twice as wide in the middle."""
+    """norm(X + MLP(X)), with a hidden layer of twice the width."""
 
     def __init__(self, dim: int, dropout: float) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class FeedForward(nn.Module):
         self.norm = nn.LayerNorm(dim)
 
     def forward(self, items: Tensor) -> Tensor:
-        """Update each item of [..., dim] by itself."""
+        """Update each item of [..., dim] independently."""
         middle = self.dropout(torch.relu(self.inner(items)))
         return self.norm(items + self.dropout(self.outer(middle)))  # type: ignore[no-any-return]
 

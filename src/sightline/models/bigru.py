@@ -47,7 +47,7 @@ class BiGru(PreTrainedModel):  # type: ignore[misc]
             init.uniform_(module.weight, -0.1, 0.1)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> BaseModelOutput:
-        """Read ids [batch, n] whose real ones, those of the mask [batch, n], come first."""
+        """Encode ids [batch, n], where the real tokens, given by the mask [batch, n], come first."""
         words = self.embed_tokens(input_ids)
         counts = attention_mask.long().sum(1)
         if torch.onnx.is_in_onnx_export():

@@ -44,12 +44,12 @@ _TOWER_OF_PART = {
 
 
 def build(config: Config) -> AnyRetriever:
-    """Make a retriever from its configuration."""
+    """Build a retriever from its configuration."""
     return DualStream(config) if isinstance(config, DualStreamConfig) else SingleStream(config)
 
 
 def save(retriever: AnyRetriever, tokenizer: Tokenizer, folder: str | Path) -> None:
-    """Write a checkpoint into `folder`, creating it if needed."""
+    """Write a checkpoint to `folder`, creating it if needed."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     kind = next(name for name, (model, _) in KINDS.items() if type(retriever) is model)
@@ -58,7 +58,7 @@ def save(retriever: AnyRetriever, tokenizer: Tokenizer, folder: str | Path) -> N
     for name, part in parts.items():
         part.save_pretrained(folder / name)  # type: ignore[operator]
     named = [*retriever.named_parameters(remove_duplicate=False), *retriever.named_buffers(remove_duplicate=False)]
-    stored_names = retriever.state_dict().keys()  # without buffers that are made anew
+    stored_names = retriever.state_dict().keys()  # without buffers that are recomputed
     heads = {
         name: tensor.detach().contiguous()
         for name, tensor in named
@@ -75,9 +75,9 @@ def save(retriever: AnyRetriever, tokenizer: Tokenizer, folder: str | Path) -> N
 
 
 def load(folder: str | Path, add: Mapping[str, Any] | None = None) -> tuple[AnyRetriever, Tokenizer]:
-    """Read a checkpoint that `save` wrote.
+    """Read a checkpoint written by `save`.
 
-    add: settings of a matcher for a two-tower model that has none (`matcher`, `matcher_layers`, …); it is new.
+    add: settings of a new matcher for a two-tower model that has none (`matcher`, `matcher_layers`, …).
     """
     folder = Path(folder)
     path = folder / CHECKPOINT_FILE
@@ -111,7 +111,7 @@ def load(folder: str | Path, add: Mapping[str, Any] | None = None) -> tuple[AnyR
 
 
 def _not_one(folder: Path) -> ModelError:
-    """The error for a folder that is no checkpoint; suggests the folder that was probably meant."""
+    """The error for a folder that is not a checkpoint; suggests the folder that was probably meant."""
     if not folder.is_dir():
         return ModelError(f"{folder}: no such folder", "Give that of a checkpoint, such as runs/NAME/best.")
     best = folder / BEST_FOLDER
@@ -127,7 +127,7 @@ def _not_one(folder: Path) -> ModelError:
 
 
 def _check_added(add: Mapping[str, Any], description: Mapping[str, Any], path: Path) -> None:
-    """Refuse to add anything but a matcher, or to a model that has one."""
+    """Reject adding anything but a matcher, or adding a second one."""
     if unknown := [key for key in add if not key.startswith("matcher")]:
         raise ModelError(f"{path}: {', '.join(unknown)} cannot be added to a checkpoint: only a matcher can")
     if description["kind"] != "dual_stream" or description["config"].get("matcher", "shared") != "none":

@@ -1,4 +1,4 @@
-"""What codes attend to among the words and patches of an item (paper 3, section 5.6)."""
+"""The attention of codes to the words and patches of an item (paper 3, section 5.6)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from sightline.models.single_stream import SingleStream
 
 @torch.inference_mode()
 def code_attention(retriever: Retriever, tokens: Tokens, pixels: Tensor) -> CodeAttention:
-    """What each code of a model attends to, by the mean over the heads of the last layer.
+    """What each code of a model attends to, averaged over the heads of the last layer.
 
     tokens: of one text, [1, n]; pixels: of one image, [1, 3, size, size].
     """
@@ -38,7 +38,7 @@ def code_attention(retriever: Retriever, tokens: Tokens, pixels: Tensor) -> Code
 
 @contextmanager
 def overheard(encoder: PreTrainedModel) -> Iterator[list[Tensor]]:
-    """Record the attention [batch, n, n] of an encoder's last layer, mean of its heads, each time it runs.
+    """Record the attention [batch, n, n] of an encoder's last layer, averaged over its heads, each time it runs.
 
     Switches to the eager attention implementation, the only one that returns its weights.
     """
@@ -59,7 +59,7 @@ def _text_encoder(retriever: DualStream | SingleStream) -> PreTrainedModel:
 
 
 def _image_encoder(retriever: DualStream | SingleStream) -> PreTrainedModel:
-    """The encoder that the image codes enter: the image tower, or the transformer that reads its output."""
+    """The encoder that reads the image codes: the image tower, or the transformer after it."""
     if isinstance(retriever, SingleStream):
         return retriever.transformer.encoder
     if retriever.image_reader is not None:
@@ -74,9 +74,9 @@ def _reads_pooled(retriever: DualStream | SingleStream) -> bool:
 
 
 def _on_grid(attention: Tensor, tower: ImageTower, pixels: Tensor | None) -> Tensor:
-    """Attention [codes, n] to what is read before the codes, as [codes, rows, columns] of the image.
+    """Map attention [codes, n] to the inputs before the codes onto the image: [codes, rows, columns].
 
-    pixels: given where pooled patches are read; a cluster's attention is shared out evenly among its patches.
+    pixels: given if pooled patches are read; a cluster's attention is divided evenly among its patches.
     """
     rows = tower.rows
     if pixels is None:

@@ -1,4 +1,4 @@
-"""A detector in front of models that read regions: pixels in; boxes, classes and a vector for each region out."""
+"""Object detection for models that read regions: boxes, classes and a feature vector for each region of an image."""
 
 import inspect
 from collections.abc import Iterable, Iterator
@@ -16,15 +16,15 @@ from sightline.errors import MediaError, ModelError
 from sightline.media import open_image
 from sightline.models.towers import UNREADABLE, check_there, check_whole, lacking
 
-_COUNT = ".num_batches_tracked"  # a counter of batch normalisation that only training reads
+_COUNT = ".num_batches_tracked"  # a counter of batch normalisation that is only used in training
 
 
 class Detections(NamedTuple):
-    """What a detector found in an image, a region for each of its queries.
+    """The detections in an image, a region for each of the detector's queries.
 
-    boxes: [n, 4], left, top, right and bottom as shares of the image's sides. classes: [n, labels], how the region is
-    distributed over them, given that something is there. confidence: [n], the probability of the likeliest class, that
-    nothing is there considered. features: [n, dim], the vectors of the queries as the last layer left them.
+    boxes: [n, 4], left, top, right and bottom relative to the image size. classes: [n, labels], the class distribution
+    of the region, given that it contains an object. confidence: [n], the probability of the most likely class,
+    including the probability that there is no object. features: [n, dim], the query vectors after the last layer.
     """
 
     boxes: Tensor
@@ -43,7 +43,7 @@ class Detector:
 
     @classmethod
     def open(cls, source: str, device: str | None = None) -> "Detector":
-        """Open a folder in the layout of transformers, or `hf:NAME`; by default on the GPU, where there is one.
+        """Open a folder in the transformers layout, or `hf:NAME`; by default on the GPU, if there is one.
 
         Missing weights, or weights of other shapes, are an error that names them.
         """
@@ -65,7 +65,7 @@ class Detector:
 
     @torch.inference_mode()
     def detect(self, image: Image.Image) -> Detections:
-        """Detect the regions of one image; one at a time, so that nothing is padded."""
+        """Detect the regions of one image; one at a time, without padding."""
         prepared = self.processor(images=image, return_tensors="pt").to(self.model.device)
         inputs = {"pixel_values": prepared["pixel_values"]}
         if self._takes_mask and "pixel_mask" in prepared:
@@ -73,13 +73,14 @@ class Detector:
         out = self.model(**inputs)
         queries = out.logits.shape[1]
         classes, confidence = _classes(out.logits[0].float(), self.model.config.num_labels)
-        features = out.last_hidden_state[0, -queries:].float()  # YOLOS has its patches before them
+        features = out.last_hidden_state[0, -queries:].float()  # YOLOS has its patches before the queries
         return Detections(_corners(out.pred_boxes[0].float()), classes, confidence, features)
 
     def find(self, records: Iterable[Record], on_problem: OnProblem | None = None) -> Iterator[Found]:
         """Detect the regions of every image of a data set; records keep their captions, split and key.
 
-        on_problem: told of each that cannot be opened, which is then skipped; else the first one is a `DataError`.
+        on_problem: called for each unreadable image, which is then skipped; by default the first one raises
+            `DataError`.
         """
         for record in records:
             try:
@@ -94,13 +95,13 @@ class Detector:
 def _classes(logits: Tensor, labels: int) -> tuple[Tensor, Tensor]:
     """Distribution [n, labels] and confidence [n] from logits [n, labels], or [n, labels + 1] with "nothing" last.
 
-    Models without a class for nothing judge each class on its own.
+    Models without a class for "nothing" score each class independently.
     """
     each = logits.softmax(-1)[:, :labels] if logits.shape[1] > labels else logits.sigmoid()
     return each / each.sum(-1, keepdim=True).clamp(min=1e-12), each.amax(-1)
 
 
 def _corners(boxes: Tensor) -> Tensor:
-    """From the middle, width and height of boxes [n, 4] to their corners, within the image."""
+    """Convert boxes [n, 4] from centre, width and height to corners, clamped to the image."""
     middle, half = boxes[:, :2], boxes[:, 2:] / 2
     return torch.cat([middle - half, middle + half], 1).clamp(0, 1)

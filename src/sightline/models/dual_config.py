@@ -15,38 +15,38 @@ from sightline.models.towers import TowerConfig
 class DualStreamConfig:
     """The configuration of a two-tower model.
 
-    image: the vision encoder, of images sized as `preprocess` says; or regions: detected regions instead of a vision
-    encoder, what they are like. One of the two. Embeddings of regions are made of the mean of them all, unless there is
-    an image_reader (paper 4) or there are relations (paper 2).
+    image: the vision encoder, for images resized by `preprocess`; or regions: detected regions instead of a vision
+    encoder. Exactly one of the two. Embeddings of regions are computed from their mean, unless there is an image_reader
+    (paper 4) or there are relations (paper 2).
     matcher: "none"; "shared" (the text tower itself reads [words ; image]: the JOINT model of paper 1, section 3.4);
     "own" (a second text encoder, `matcher_tower`, by default a copy of the text tower); or "aligned" (the same, but it
     reads words already compared with what they attend to in the image: see `AlignedMatcher`).
-    matcher_layers: without a `matcher_tower`, how many of the text tower's last layers the matcher copies; 0 is all.
-    matcher_reads: the matcher's text input, "words" (word vectors, so that it reads from scratch) or "states" (what the
-    text tower made of them, so that it continues).
+    matcher_layers: without a `matcher_tower`, how many of the text tower's last layers the matcher copies; 0 copies
+        all.
+    matcher_reads: the matcher's text input, "words" (word vectors) or "states" (the output of the text tower).
     matcher_layer: the layer of the image tower, counted from 1, whose patches the matcher reads; 0 is the last. A tower
     fine-tuned on few images overfits to them, and so does a matcher that reads its last layer; a layer below the
     trained ones (`optimizer.frozen_layers`) does not.
     matcher_text_layer: the text tower's layer, counted from 1, whose states an aligned matcher reads; 0 is the last.
-    matcher_text_layers, matcher_image_layers: an aligned matcher's own layers over either side, before it compares
+    matcher_text_layers, matcher_image_layers: an aligned matcher's own layers over each side, before it compares
     them. Those over texts start as copies of the text tower's, from `matcher_text_layer` on; those over images are new.
-    With them it makes other mistakes than the embeddings, so that both together make fewer.
-    pool, pool_to: image fragments are pooled to a "grid" of so many rows, or by "kmeans" to so many clusters (paper 3,
-    section 5); 0 keeps the tower's own. Regions are no grid, and are pooled by "kmeans" alone.
-    pool_layer: the image tower pools to its grid after this many layers, and those above read fewer patches. 0
+    With them its errors differ from those of the embeddings, so that both combined make fewer.
+    pool, pool_to: image fragments are pooled to a "grid" with `pool_to` rows, or by "kmeans" to `pool_to` clusters
+    (paper 3, section 5); 0 does not pool. Regions form no grid, and can only be pooled by "kmeans".
+    pool_layer: the image tower pools to its grid after this many layers, so that later layers read fewer patches. 0
     pools at the end.
-    codes: learned vectors that enter each tower beside the patches or words, and come out as more fragments (paper 3,
-    section 4.1); an image_reader has them in place of the image tower, and no matcher then. Embeddings are pooled as
-    without them: from the class token, or over the words alone.
-    codes_layer: they enter the image tower after this many layers; below those that are trained they would cost much
+    codes: the number of learned vectors that each tower reads together with the patches or words, and outputs as
+    additional fragments (paper 3, section 4.1); with an image_reader, that reads them instead of the image tower, and
+    there is no matcher. Embeddings are pooled as without them: from the class token, or over the words alone.
+    codes_layer: codes enter the image tower after this many layers; below the trained layers they would cost much
     time and change little.
-    fragments: an item's fragments are only its first so many patches or words (paper 3, appendix); 0 is all. Codes then
-    work inside the towers only. Such a model has no matcher, which would need the others.
-    image_reader: a BERT-type encoder that reads regions, or what the image tower saw, [CLS] first: its [CLS] becomes
-    the embedding and its other outputs the fragments (paper 4, whose images are the regions of a frozen detector). The
-    matcher still reads the output of the image tower, or the regions.
-    relations: an embedding is made of its fragments after self-attention among them (paper 2, section 3.2), not of a
-    class token or a mean; fragments are then as wide as embeddings.
+    fragments: use only the first so many patches or words as an item's fragments (paper 3, appendix); 0 uses all. Codes
+    then work inside the towers only. Such a model has no matcher, which would need the others.
+    image_reader: a BERT-type encoder that reads regions, or the output of the image tower, after a [CLS] token: its
+    [CLS] becomes the embedding and its other outputs the fragments (paper 4, whose images are the regions of a frozen
+    detector). The matcher still reads the output of the image tower, or the regions.
+    relations: compute embeddings from fragments after self-attention among them (paper 2, section 3.2), not from a
+    class token or a mean; fragments then have the width of embeddings.
     """
 
     text: TowerConfig
@@ -122,7 +122,7 @@ class DualStreamConfig:
             )
 
     def _check_reader_of_codes(self) -> None:
-        """Refuse what belongs to codes of an image tower."""
+        """Reject settings for codes of an image tower."""
         if self.codes_layer:
             raise ModelError(
                 f"codes_layer is {self.codes_layer}, and codes enter the image_reader, not the image tower",
@@ -135,7 +135,7 @@ class DualStreamConfig:
             )
 
     def _check_regions(self) -> None:
-        """Refuse what belongs to an image tower."""
+        """Reject settings for an image tower."""
         if self.codes or self.pool_layer or self.matcher_layer:
             raise ModelError(
                 f"codes is {self.codes}, pool_layer {self.pool_layer} and matcher_layer {self.matcher_layer}, "

@@ -25,8 +25,8 @@ from sightline.models.towers import TowerConfig
 class _Given(NamedTuple):
     """The input of the image side: patches of the image tower, or regions.
 
-    pooled: [batch, width], each as a whole. fragments: [batch, n, width]. mask: [batch, n], true where one is real.
-    for_matcher: [batch, n, width], the same fragments as the matcher reads them.
+    pooled: [batch, width], one vector per image. fragments: [batch, n, width]. mask: [batch, n], true for real ones.
+    for_matcher: [batch, n, width], the same fragments as input of the matcher.
     """
 
     pooled: Tensor
@@ -109,7 +109,7 @@ class DualStream(Retriever):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """All three that were trained, unless there is no matcher."""
+        """The trained ones of all three, or of the first two without a matcher."""
         return self._offered("embed", "fragments", *(() if self.config.matcher == "none" else ("match",)))
 
     @property
@@ -119,12 +119,12 @@ class DualStream(Retriever):
 
     @property
     def embedding_dim(self) -> int:
-        """As configured."""
+        """The configured width of embeddings."""
         return self.config.embedding_dim
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of an image's first fragments; None where they are no grid."""
+        """Rows and columns of an image's first fragments; None if they form no grid."""
         if self.image is None or self.config.fragments not in (0, self.image.places):
             return None
         return self.image.grid
@@ -145,7 +145,7 @@ class DualStream(Retriever):
             states.align(image.linear.weight, text.linear.weight)
 
     def _own_layers(self, first: int, count: int) -> TextTower | None:
-        """Copy layers of the text tower for the matcher to read one side with."""
+        """Copy layers of the text tower, for the matcher to read one side with."""
         return TextTower(towers.copied_layers(self.text.encoder, first, count), self.text.max_length) if count else None
 
     @property
@@ -176,7 +176,7 @@ class DualStream(Retriever):
         return self._cut(EncodedTensors(*both, mask, states), fragments.shape[1] - self.config.codes)
 
     def _given(self, images: Tensor | TowerFeatures | Regions) -> _Given:
-        """Run the image tower unless its features are given, or take regions as they are."""
+        """Run the image tower unless its features are given; regions are used directly."""
         if isinstance(images, Regions):
             if self.image is not None:
                 raise ModelError("this model reads pixels, not regions")
@@ -232,7 +232,7 @@ class DualStream(Retriever):
         return self.match_score(self.matcher.read(text_states, text_mask, image_states, image_mask))  # type: ignore[no-any-return]
 
     def parts(self) -> dict[str, nn.Module]:
-        """The encoders inside, by their folder in a checkpoint."""
+        """The encoders, by their folder in a checkpoint."""
         found: dict[str, nn.Module] = {} if self.image is None else {"image": self.image.encoder}
         found["text"] = self.text.encoder
         if self.image_reader is not None:
@@ -245,7 +245,7 @@ class DualStream(Retriever):
 def _image_tower(
     config: DualStreamConfig, image: TowerConfig, preprocess: Preprocess
 ) -> tuple[ImageTower, Tensor | None]:
-    """Make the image tower; gives also the projection that its weights came with, if any."""
+    """Make the image tower; also returns the projection of its checkpoint, if any."""
     vision, weight = towers.build(image, "vision")
     tower = ImageTower(
         vision,
@@ -264,7 +264,7 @@ def _image_tower(
 def _projected(
     embed: UnitProjection | RelationPooling, project: UnitProjection, pooled: Tensor, values: Tensor, mask: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Embedding [batch, dim] and fragments [batch, n, dim]: of the pooled vector, or of the related fragments."""
+    """Embedding [batch, dim] and fragments [batch, n, dim], from the pooled vector or from the related fragments."""
     if isinstance(embed, UnitProjection):
         return embed(pooled), project(values)
     local = project.linear(values)

@@ -1,7 +1,7 @@
-"""Which fragments an item has: codes among them, fewer by clustering.
+"""The fragments of an item: appending codes, and pooling by clustering.
 
-Codes (paper 3, section 4.1) are learned vectors that enter an encoder beside the words or patches of an item, and come
-out as more fragments of it. They are always an item's last fragments.
+Codes (paper 3, section 4.1) are learned vectors that enter an encoder together with the words or patches of an item,
+and come out as additional fragments. They are always an item's last fragments.
 """
 
 import torch
@@ -12,7 +12,7 @@ from sightline.models.retriever import Regions
 
 
 def new_codes(count: int, dim: int, spread: float) -> nn.Parameter | None:
-    """Make codes [count, dim] with random numbers of this spread: that of what else enters the encoder. None of 0."""
+    """Make random codes [count, dim] with this standard deviation, that of the encoder's other inputs; None for 0."""
     return nn.Parameter(torch.randn(count, dim) * spread) if count else None
 
 
@@ -22,12 +22,12 @@ def with_codes(values: Tensor, codes: Tensor) -> Tensor:
 
 
 def mask_with_codes(mask: Tensor, count: int) -> Tensor:
-    """Append `count` true places to mask [batch, n]."""
+    """Append `count` true positions to mask [batch, n]."""
     return torch.cat([mask, mask.new_ones(mask.shape[0], count)], 1) if count else mask
 
 
 def mask_without_codes(mask: Tensor, count: int) -> Tensor:
-    """Hide the last `count` true places of each row of mask [batch, n], which are codes, wherever padding stands.
+    """Mask the last `count` true positions of each row of mask [batch, n], which are codes, wherever the padding is.
 
     >>> mask_without_codes(torch.tensor([[True, False, True, True], [True, True, True, False]]), 2).int().tolist()
     [[1, 0, 0, 0], [1, 0, 0, 0]]
@@ -39,14 +39,14 @@ def mask_without_codes(mask: Tensor, count: int) -> Tensor:
 
 
 def clusters(values: Tensor, count: int, mask: Tensor | None = None, rounds: int = 4) -> tuple[Tensor, Tensor]:
-    """Assign values to `count` clusters by k-means: shares [batch, count, n] that average, and mask [batch, count].
+    """Assign values to `count` clusters by k-means: averaging weights `shares` [batch, count, n], mask [batch, count].
 
-    values: [batch, n, dim]; mask: [batch, n], true where one is real; None where all are. `shares @ values` are the
-    clusters' means, and carry gradients into their members; who is a member is decided without gradients.
+    values: [batch, n, dim]; mask: [batch, n], true for real ones; None if all are. `shares @ values` are the means of
+    the clusters, with gradients to their members; membership is decided without gradients.
 
-    Spherical (by cosine) and deterministic: centres begin at values evenly spaced among the real ones and move in
-    `rounds` of Lloyd's algorithm. One that loses all members is its first value again. Of fewer real values than
-    clusters each is a cluster, and the mask hides the rest. Made of matrix products alone, so that ONNX can follow.
+    Spherical (by cosine) and deterministic: centres start at values evenly spaced among the real ones and move in
+    `rounds` of Lloyd's algorithm. A cluster that loses all members is reset to its first value. With fewer real values
+    than clusters, each is a cluster, and the mask hides the rest. Consists of matrix products, for export to ONNX.
     """
     with torch.no_grad():
         points = F.normalize(values.detach().float(), dim=-1)
@@ -61,9 +61,9 @@ def clusters(values: Tensor, count: int, mask: Tensor | None = None, rounds: int
 
 
 def pooled_regions(regions: Regions, count: int) -> tuple[Tensor, Tensor]:
-    """Features and boxes side by side, [batch, n, width], with their mask [batch, n].
+    """Features and boxes concatenated, [batch, n, width], with their mask [batch, n].
 
-    count: they are the means of so many clusters, whose members have like features; 0 takes every region by itself.
+    count: pool to the means of this many clusters of regions with similar features; 0 does not pool.
     """
     given = torch.cat([regions.features, regions.boxes], -1)
     if not count:
@@ -83,12 +83,12 @@ def _seeds(points: Tensor, count: int, mask: Tensor | None) -> tuple[Tensor, Ten
     there = mask.sum(1, keepdim=True)
     ranks = torch.minimum(steps * there.clamp(min=count) // count, (there - 1).clamp(min=0))
     places = torch.arange(n, device=points.device)
-    order = (mask.long() * n - places).argsort(dim=1, descending=True)  # the real ones first, in their order
+    order = (mask.long() * n - places).argsort(dim=1, descending=True)  # the real ones first, in order
     return (order.gather(1, ranks)[:, :, None] == places).to(points.dtype), steps < there
 
 
 def _members(points: Tensor, centres: Tensor, real: Tensor, mask: Tensor | None) -> Tensor:
-    """One-hot [batch, count, n]: each point with the centre that is nearest, the first of several."""
+    """One-hot [batch, count, n]: assign each point to the nearest centre, the first in a tie."""
     cosines = (centres @ points.transpose(1, 2)).masked_fill(~real[:, :, None], -2.0)
     nearest = F.one_hot(cosines.argmax(1), centres.shape[1]).to(points.dtype).transpose(1, 2)
     return nearest if mask is None else nearest * mask[:, None, :]

@@ -6,20 +6,20 @@ from torch.nn import functional as F
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean of values [batch, n, dim] over the true places of mask [batch, n]."""
+    """Mean of values [batch, n, dim] over the true positions of mask [batch, n]."""
     weights = mask.to(values.dtype).unsqueeze(-1)
     return (values * weights).sum(1) / weights.sum(1).clamp(min=1)
 
 
 def last_real(values: Tensor, mask: Tensor) -> Tensor:
-    """The value [batch, dim] at the last true place of mask [batch, n]: where CLIP's text encoder ends a text."""
+    """The value [batch, dim] at the last true position of mask [batch, n], where CLIP's text encoder ends a text."""
     places = torch.arange(mask.shape[1], device=mask.device)
     last = torch.where(mask, places, 0).amax(1)
     return values.gather(1, last[:, None, None].expand(-1, 1, values.shape[2])).squeeze(1)
 
 
 class UnitProjection(nn.Module):
-    """A linear map to unit length. Starts from `weight` [dim, hidden] where a checkpoint has one of that shape."""
+    """A linear map to unit length. Initialised from `weight` [dim, hidden] if a checkpoint has one of that shape."""
 
     def __init__(self, hidden: int, dim: int, weight: Tensor | None = None) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class UnitProjection(nn.Module):
 
 
 class ImageStates(nn.Module):
-    """Carries image fragments into the space of word vectors: an affine map, normalised (paper 1, section 3).
+    """Maps image fragments to the space of word vectors: an affine map, normalised (paper 1, section 3).
 
     The normalisation gives fragments the scale that the transformer expects of its inputs, set by `spread`: the
     root mean square of the word vectors it was trained on.

@@ -10,13 +10,13 @@ from sightline.models.text_tower import TextTower
 
 
 class ImageReader(nn.Module):
-    """Reads [CLS] and the fragments of an image: patches row by row, each at its own position; or a set of regions.
+    """Reads [CLS] and the fragments of an image: patches row by row, each with its own position; or a set of regions.
 
-    The image encoder of papers 3 and 4: three or twelve layers over the regions that a frozen detector found. Here any
-    BERT-type encoder, over regions or over the patches of an image tower, or clusters of them.
+    The image encoder of papers 3 and 4: there, three or twelve layers over the regions of a frozen detector; here, any
+    BERT-type encoder over regions, or over the patches of an image tower or clusters of them.
 
-    hidden: the width of a fragment. places: how many fragments an image has; 0 for regions, of which there may be any
-    number, and whose boxes say where they are. codes: how many learned vectors it reads behind patches (paper 3).
+    hidden: the width of a fragment. places: the number of fragments of an image; 0 for regions, whose number varies and
+    whose positions are given by their boxes. codes: the number of learned vectors it reads after patches (paper 3).
     """
 
     def __init__(self, encoder: PreTrainedModel, hidden: int, places: int, codes: int = 0) -> None:
@@ -29,9 +29,9 @@ class ImageReader(nn.Module):
         self.codes = new_codes(codes, self.tower.hidden, spread)
 
     def forward(self, fragments: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Read fragments [batch, n, hidden]: [batch, 1 + n + codes, width], [CLS] first.
+        """Encode fragments [batch, n, hidden] as [batch, 1 + n + codes, width], [CLS] first.
 
-        mask: [batch, n], true where a region is real; None for patches, which all are.
+        mask: [batch, n], true for real regions; None for patches, which are all real.
         """
         states = self.states(fragments)
         start = self.start.to(states.dtype).expand(states.shape[0], 1, -1)

@@ -1,4 +1,4 @@
-"""An image tower: pixels in, one pooled vector and the vectors of patches out, and of codes where it has them."""
+"""An image tower: encodes pixels as one pooled vector and the vectors of patches, and of codes if it has them."""
 
 from contextlib import ExitStack
 from typing import Literal
@@ -14,22 +14,22 @@ from sightline.models.fragments import clusters, new_codes, with_codes
 from sightline.models.retriever import TowerFeatures
 
 Pool = Literal["grid", "kmeans"]
-_SPREAD = 0.2  # of codes: the vectors between CLIP's layers have 0.1 below and 0.3 on top
+_SPREAD = 0.2  # standard deviation of codes: vectors between CLIP's layers have 0.1 in the first, 0.3 in the last
 
 
 class ImageTower(nn.Module):
     """Wraps any vision encoder of transformers: CLIP, SigLIP, ViT, DINOv2, Swin, ConvNeXt and others.
 
-    The pooled vector is the class token where there is one, the model's own attention pooling where it has that
-    (SigLIP), and otherwise the mean of the patches. Codes are not pooled.
+    The pooled vector is the class token if there is one, the model's own attention pooling if it has that (SigLIP), and
+    otherwise the mean of the patches. Codes are not pooled.
 
-    pool_to: how far patches are pooled, None not at all. "grid" averages them to a square grid of that many rows (7
-    turns 14 x 14 patches into 7 x 7), "kmeans" to that many clusters of like patches.
+    pool_to: the size to pool patches to, None for no pooling. "grid" averages them to a square grid of that many rows
+    (7 turns 14 x 14 patches into 7 x 7), "kmeans" to that many clusters of similar patches.
     pool_layer: "grid" pools after this many layers, so that those above read fewer patches; 0 after the last.
-    below: also return the patches of that layer, counted from 1, each normalised to mean 0 and variance 1; they are
-    pooled as the last layer's are.
-    codes: how many learned vectors join the patches after the first `codes_layer` layers. Earlier layers do not see
-    them, so if those are frozen, training does not backpropagate through them.
+    below: also return the patches of that layer, counted from 1, each normalised to mean 0 and variance 1, and pooled
+    in the same way as those of the last layer.
+    codes: the number of learned vectors that join the patches after the first `codes_layer` layers. Earlier layers do
+    not see them, so if those are frozen, training does not backpropagate through them.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ImageTower(nn.Module):
         self.codes = new_codes(codes, self.hidden, _SPREAD)
 
     def _check_pool_layer(self, codes: int) -> None:
-        """Refuse to pool between layers what cannot be pooled there."""
+        """Reject pooling between layers for an encoder that does not support it."""
         if self.pool_to is None or self.pool != "grid" or codes:
             raise ModelError(
                 "pool_layer pools patches to a grid between two layers, where there are no clusters and no codes",
@@ -88,7 +88,7 @@ class ImageTower(nn.Module):
         self._check_layer("pool_layer", self.pool_layer, "Give how many layers read every patch: 0 for all.")
 
     def _check_plain(self, cannot: str, instead: str) -> None:
-        """Refuse an encoder whose layers do not all read the same sequence."""
+        """Reject an encoder whose layers do not all read the same sequence."""
         config = self.encoder.config
         if hasattr(config, "depths") or hasattr(config, "hidden_sizes"):
             raise ModelError(
@@ -97,7 +97,7 @@ class ImageTower(nn.Module):
             )
 
     def _check_layer(self, key: str, layer: int, way_out: str) -> None:
-        """Refuse a layer number that the encoder does not have."""
+        """Reject a layer number that the encoder does not have."""
         count = len(towers.layers(self.encoder))
         if not 0 <= layer < count:
             raise ModelError(f"{key} is {layer}, and the image tower has {count} layers", way_out)
@@ -117,7 +117,7 @@ class ImageTower(nn.Module):
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of the patches given, which come before the codes; None for clusters."""
+        """Rows and columns of the returned patches, which come before the codes; None for clusters."""
         if self.pool_to is not None and self.pool == "kmeans":
             return None
         rows = self.pool_to or self.rows
@@ -125,13 +125,13 @@ class ImageTower(nn.Module):
 
     @property
     def places(self) -> int:
-        """How many patches, or clusters of them, are given, codes not counted."""
+        """The number of returned patches or clusters, without codes."""
         if self.pool_to is None:
             return self.rows**2
         return self.pool_to if self.pool == "kmeans" else self.pool_to**2
 
     def check_places(self, count: int) -> None:
-        """Refuse to give the first `count` patches of a tower that has fewer."""
+        """Reject a tower with fewer than `count` patches."""
         if count > self.places:
             raise ModelError(f"the first {count} fragments of an image were asked for, and it has {self.places}")
 
@@ -164,7 +164,8 @@ class ImageTower(nn.Module):
     def patches(self, pixels: Tensor, layer: int = 0) -> Tensor:
         """Vectors [batch, rows * rows, hidden] of all patches, not pooled, without codes.
 
-        layer: whose, counted from 1; 0 is the last. Those of an earlier one are brought to mean 0 and variance 1.
+        layer: the layer of the vectors, counted from 1; 0 is the last. Earlier ones are normalised to mean 0 and
+            variance 1.
         """
         self._check_plain("tell its patches apart: its layers merge what they read", "leave out what asks for them")
         heard: list[Tensor] = []
@@ -179,7 +180,7 @@ class ImageTower(nn.Module):
         if tokens.ndim == 4:  # convolutional: [batch, hidden, rows, columns]
             tokens = tokens.flatten(2).transpose(1, 2)
         if hasattr(self.encoder, "post_layernorm") and self.encoder.config.model_type == "clip_vision_model":
-            tokens = self.encoder.post_layernorm(tokens)  # CLIP normalises only the class token by itself
+            tokens = self.encoder.post_layernorm(tokens)  # CLIP itself normalises only the class token
         return tokens
 
     def _pool_between(self, hooks: ExitStack) -> None:
@@ -205,7 +206,7 @@ class ImageTower(nn.Module):
         hooks.callback(towers.layers(self.encoder)[self.codes_layer].register_forward_pre_hook(join).remove)
 
     def _listen(self, hooks: ExitStack, layer: int, into: list[Tensor]) -> None:
-        """Record the output of one layer, counted from 1, however the encoder calls it; 0 is none."""
+        """Record the output of one layer, counted from 1, under any name it has in the encoder; 0 records nothing."""
         if not layer:
             return
 
@@ -217,7 +218,7 @@ class ImageTower(nn.Module):
     def _apart(
         self, tokens: Tensor, extra: int, end: int, shares: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Split the output of an earlier layer into patches and codes; before `codes_layer`, codes are initial."""
+        """Split the output of an earlier layer into patches and codes; codes are initial before `codes_layer`."""
         if self.codes is not None and self.below <= self.codes_layer:
             tokens = with_codes(tokens, self.codes)
         if self.below <= self.pool_layer:

@@ -1,16 +1,16 @@
 """Encoding texts and images with hidden words and fragments, for the masked losses.
 
-What is hidden is replaced before any trained weight reads it. All answers are where embeddings are compared: projected
-as an item's embedding is, and of unit length, so that a word and an image can be added whatever the towers' widths.
+Hidden inputs are replaced before any trained weight reads them. All outputs are in the embedding space: projected like
+an item's embedding, and of unit length, so that a word and an image can be added whatever the widths of the towers.
 
-Fragments are hidden, and have features to be guessed, in one of three ways:
+Fragments are hidden, and their features predicted, in one of three ways:
 
-- A model of regions with an `image_reader`: fragments are regions, and their features are to be guessed. Those of a
-  hidden one are read as zeros, as in UNITER; its box remains.
-- A model of pixels with an `image_reader`: fragments are what the frozen image tower saw. They are hidden from the
-  reader in the same way.
-- A model without: fragments are all patches of the image tower, which has frozen lower layers. Hidden patches are zero
-  (the mean colour) in the image itself, and what the frozen layers make of the whole image is to be guessed.
+- A region-based model with an `image_reader`: fragments are regions, and their features are the targets. Features of
+  a hidden region are replaced by zeros, as in UNITER; its box remains.
+- A pixel-based model with an `image_reader`: fragments are the outputs of the frozen image tower. They are hidden from
+  the reader in the same way.
+- A model without one: fragments are all patches of the image tower, which has frozen lower layers. Hidden patches are
+  zero (the mean colour) in the image itself, and the targets are the frozen layers' outputs for the whole image.
 """
 
 from typing import TypeAlias
@@ -27,11 +27,11 @@ from sightline.models.image_tower import ImageTower
 from sightline.models.retriever import Regions, Retriever, Tokens, TowerFeatures
 
 Images: TypeAlias = Tensor | TowerFeatures | Regions
-"""Pictures before they are encoded: pixels, what an image tower saw in them, or regions."""
+"""Images before they are encoded: pixels, features of an image tower, or regions."""
 
 
 def two_towers(model: Retriever, asked: str) -> DualStream:
-    """Refuse a model without two towers, or whose embeddings are not projections."""
+    """Reject a model without two towers, or whose embeddings are not projections."""
     if not isinstance(model, DualStream):
         raise ModelError(
             f"{asked} needs a model with two towers, not a {type(model).__name__}",
@@ -67,16 +67,16 @@ def may_hide(model: DualStream, images: Images) -> Tensor:
 
 
 def read_with_gaps(model: DualStream, tokens: Tokens, hidden: Tensor, blank: Tensor) -> Tensor:
-    """Read texts whose hidden words [batch, n] are `blank` [width]: every word, [batch, n, embedding_dim]."""
+    """Encode texts whose hidden words [batch, n] are replaced by `blank` [width]: [batch, n, embedding_dim]."""
     words = torch.where(hidden[:, :, None], blank, model.text.words(tokens.ids))
     read = model.text.read(words, tokens.mask, None, None, model.text_codes)
     return model.text_embedding(read[:, : hidden.shape[1]])  # type: ignore[no-any-return]
 
 
 def see_with_gaps(model: DualStream, images: Images, hidden: Tensor) -> Tensor:
-    """Encode images with hidden fragments [batch, n]; gives every fragment, [batch, n, embedding_dim].
+    """Encode images with hidden fragments [batch, n]; returns every fragment, [batch, n, embedding_dim].
 
-    images: as `looked` gives them.
+    images: as returned by `looked`.
     """
     if isinstance(images, Regions):
         features = torch.where(hidden[:, :, None], 0.0, images.features)
@@ -90,7 +90,7 @@ def see_with_gaps(model: DualStream, images: Images, hidden: Tensor) -> Tensor:
 
 
 def _covered(tower: ImageTower, pixels: Tensor, hidden: Tensor) -> Tensor:
-    """All patches of images whose hidden patches have the mean colour, encoded by the tower."""
+    """Encode images whose hidden patches have the mean colour; returns all patches."""
     side = pixels.shape[-1] // tower.rows
     covered = hidden.view(-1, 1, tower.rows, tower.rows).repeat_interleave(side, 2).repeat_interleave(side, 3)
     rest = pixels.shape[-1] - tower.rows * side
@@ -99,10 +99,10 @@ def _covered(tower: ImageTower, pixels: Tensor, hidden: Tensor) -> Tensor:
 
 @torch.no_grad()
 def frozen_features(model: DualStream, images: Images) -> Tensor:
-    """The targets of every fragment: [batch, n, `feature_width`], mean 0 and variance 1 each.
+    """The targets of every fragment: [batch, n, `feature_width`], each normalised to mean 0 and variance 1.
 
-    The features of regions, or what frozen weights make of patches. Refused where they would change while the model
-    trains, and where nothing of what reads them does.
+    The features of regions, or the output of frozen weights for patches. Rejected if they would change during training,
+    or if nothing that reads them is trained.
     """
     if isinstance(images, Regions):
         _reader(model)

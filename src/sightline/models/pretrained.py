@@ -1,4 +1,4 @@
-"""Published models, by folder: each in the layout of its authors, opened as a retriever with the abilities it has."""
+"""Published models, by folder: each in its authors' layout, opened as a retriever with the abilities it has."""
 
 import json
 import pickle
@@ -28,8 +28,8 @@ Opened = tuple[Pretrained, Tokenizer]
 def load(folder: str | Path) -> Opened:
     """Open a published model: CLIP, SigLIP, SigLIP 2, BLIP, ViLT, a VisionTextDualEncoder, Oscar or UNITER.
 
-    The folder is as its authors publish it, and as the hub stores it: config.json, the weights, the tokenizer and, for
-    those that read pixels, preprocessor_config.json. What is not known, or not whole, is refused.
+    The folder has its authors' layout, as on the hub: config.json, the weights, the tokenizer and, for
+    models that read pixels, preprocessor_config.json. Unknown or incomplete models are rejected.
     """
     folder = Path(folder)
     config = _config(folder)

@@ -1,4 +1,4 @@
-"""How images and texts reach a published model: read off the files of its processor and tokenizer."""
+"""The image preprocessing and the tokenizer of a published model, from its processor and tokenizer files."""
 
 import json
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ _PUNCTUATION = r"[!-/:-@\[-`{-~]"
 
 
 def preprocess_of(folder: Path, square: int | None = None) -> Preprocess:
-    """How a model wants its images, as its processor's configuration says.
+    """The image preprocessing of a model, from its processor's configuration.
 
-    square: the side for a model whose processor keeps the shape of an image; ours are then squashed to this square.
+    square: the side for a model whose processor keeps an image's aspect ratio; images are then resized to this square.
     """
     said = _processor(folder)
     if said.get("resample") not in _INTERPOLATIONS:
@@ -46,13 +46,13 @@ def preprocess_of(folder: Path, square: int | None = None) -> Preprocess:
 
 
 def square_of_patches(folder: Path) -> int:
-    """The side of the square that a NaFlex processor makes of a square image."""
+    """The side of the square to which a NaFlex processor resizes a square image."""
     said = _processor(folder)
     return int(said["patch_size"]) * isqrt(int(said["max_num_patches"]))
 
 
 def _processor(folder: Path) -> dict[str, Any]:
-    """The settings of a model's image processor, with what its class adds to the file."""
+    """The settings of a model's image processor, including the defaults of its class."""
     try:
         return dict(AutoImageProcessor.from_pretrained(folder).to_dict())
     except (OSError, ValueError, KeyError) as error:
@@ -63,7 +63,7 @@ def _processor(folder: Path) -> dict[str, Any]:
 
 
 def _rule(folder: Path, said: dict[str, Any]) -> dict[str, Any]:
-    """Which of our resize rules a processor's settings are."""
+    """The resize rule that corresponds to a processor's settings."""
     size, crop = said["size"], said.get("crop_size") if said.get("do_center_crop") else None
     if crop and "shortest_edge" in size and crop["height"] == crop["width"] <= size["shortest_edge"]:
         short = size["shortest_edge"]
@@ -77,10 +77,10 @@ def _rule(folder: Path, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def tokenizer_of(folder: Path, positions: int, before: Sequence[normalizers.Normalizer] = ()) -> Tokenizer:
-    """The tokenizer of a model that has so many positions for the tokens of a text.
+    """The tokenizer of a model with this many positions for the tokens of a text.
 
-    That of a model's `tokenizer.json`, or else what transformers makes of older files: SentencePiece, or word lists.
-    before: what is done to a text before all else.
+    From the model's `tokenizer.json`, or converted by transformers from older files: SentencePiece, or word lists.
+    before: a normaliser to apply first.
     """
     try:
         found = _found(folder)
@@ -95,10 +95,10 @@ def tokenizer_of(folder: Path, positions: int, before: Sequence[normalizers.Norm
 
 
 def siglip_tokenizer_of(folder: Path, positions: int) -> Tokenizer:
-    """The tokenizer of a SigLIP, with what was done to texts in training.
+    """The tokenizer of a SigLIP, with the text normalisation used in training.
 
     That is lower case and, for the first SigLIP, no punctuation. Classes of transformers do it outside of
-    `tokenizer.json`; where it is in there as well, it does no harm twice.
+    `tokenizer.json`; if it is in there as well, doing it twice does no harm.
     """
     if _settings(folder).get("padding_side", "right") != "right":
         raise ModelError(
@@ -116,7 +116,7 @@ def siglip_tokenizer_of(folder: Path, positions: int) -> Tokenizer:
 
 
 def is_first_siglip(folder: Path) -> bool:
-    """Whether a SigLIP's tokenizer is that of the first SigLIP, and not Gemma's, which SigLIP 2 has."""
+    """Whether a SigLIP's tokenizer is that of the first SigLIP, and not Gemma's, which SigLIP 2 uses."""
     return str(_settings(folder).get("tokenizer_class", "")).startswith("SiglipTokenizer")
 
 
@@ -139,7 +139,7 @@ def _found(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def _is_lower_case(folder: Path) -> bool:
-    """Whether a BERT reads lower case: as its settings say, or else its word list, which then has no capitals."""
+    """Whether a BERT is uncased: by its settings, or else if its word list has no capitals."""
     listed = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
     capitals = any(piece != piece.lower() for piece in listed if not piece.startswith("["))
     return bool(_settings(folder).get("do_lower_case", not capitals))

@@ -23,7 +23,7 @@ class Blip(Pretrained):
         return TowerFeatures(seen[:, 0], seen)
 
     def encode_seen(self, seen: TowerFeatures) -> EncodedTensors:
-        """Embed the class token; keep everything for the matcher."""
+        """Embed the class token; keep all vectors for the matcher."""
         embedding = F.normalize(self.model.vision_proj(seen.pooled), dim=-1)
         return encoded(whole(seen.patches), embedding, seen.patches)
 
@@ -34,7 +34,7 @@ class Blip(Pretrained):
         return encoded(tokens.mask, F.normalize(self.model.text_proj(read[:, 0]), dim=-1), words)
 
     def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
-        """Logits [batch]: how much the head's "yes" exceeds its "no", whose sigmoid is its softmax."""
+        """Logits [batch]: the head's "yes" minus its "no", whose sigmoid equals the softmax of both."""
         read = self.model.text_encoder(
             encoder_embeds=text_states,
             attention_mask=text_mask.long(),
@@ -48,8 +48,8 @@ class Blip(Pretrained):
 class Vilt(Pretrained):
     """ViLT as a matcher (`ViltForImageAndTextRetrieval`): one transformer over words and raw patches.
 
-    States are what enters it: the embeddings of the words, and those of the patches with a class token before them.
-    Its own processor keeps the shape of an image; here every image is the square that it was pre-trained on.
+    States are its inputs: the embeddings of the words, and those of the patches after a class token.
+    Its own processor keeps an image's aspect ratio; here every image is resized to the square of its pre-training.
     """
 
     has = frozenset(("match",))

@@ -15,12 +15,12 @@ from sightline.models.towers import UNREADABLE, check_whole, lacking
 
 
 class Pretrained(Retriever):
-    """A published model behind the interface of a retriever, with the abilities that it was trained for and no others.
+    """A published model with the interface of a retriever, with only the abilities that it was trained for.
 
-    What it cannot do has no width: a model without `fragments` gives fragments [batch, n, 0], one without `embed`
+    Missing outputs have width zero: a model without `fragments` returns fragments [batch, n, 0], one without `embed`
     embeddings [batch, 0].
 
-    dim: how wide its embeddings are.
+    dim: the width of its embeddings.
     """
 
     has: ClassVar[frozenset[Ability]] = frozenset()
@@ -35,17 +35,17 @@ class Pretrained(Retriever):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What it was trained for."""
+        """The abilities it was trained for."""
         return self.has
 
     @property
     def embedding_dim(self) -> int:
-        """How wide its embeddings are; 0 where it has none."""
+        """The width of its embeddings; 0 if it has none."""
         return self._dim
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """None: it has no fragments to lay out."""
+        """None: it has no fragments."""
         return None
 
     def encode_images(self, images: Tensor | TowerFeatures | Regions) -> EncodedTensors:
@@ -68,7 +68,7 @@ class Pretrained(Retriever):
 
 
 def encoded(mask: Tensor, embedding: Tensor | None = None, states: Tensor | None = None) -> EncodedTensors:
-    """Items of a model without fragments: mask [batch, n], and an embedding [batch, dim], states, or both."""
+    """Encoded items of a model without fragments: mask [batch, n], and an embedding [batch, dim], states, or both."""
     fragments = torch.zeros(*mask.shape, 0, device=mask.device)
     if embedding is None:
         embedding = torch.zeros(mask.shape[0], 0, device=mask.device)
@@ -76,21 +76,21 @@ def encoded(mask: Tensor, embedding: Tensor | None = None, states: Tensor | None
 
 
 def whole(values: Tensor) -> Tensor:
-    """The mask of values [batch, n, dim] that are all real: [batch, n]."""
+    """A mask [batch, n] that is all true, for values [batch, n, dim]."""
     return torch.ones(values.shape[:2], dtype=torch.bool, device=values.device)
 
 
 def hiding(mask: Tensor, values: Tensor) -> Tensor:
-    """What attention adds to its scores [batch, heads, n, n] so that nothing is read where mask [batch, n] is false.
+    """The additive attention mask for scores [batch, heads, n, n] that hides positions where mask [batch, n] is false.
 
-    The mask has a row for every position, [batch, 1, n, n], although all rows are equal: ONNX Runtime requires it.
+    It has a row for every position, [batch, 1, n, n], although all rows are equal: ONNX Runtime requires it.
     """
     hidden = torch.zeros_like(mask, dtype=values.dtype).masked_fill(~mask, torch.finfo(values.dtype).min)
     return hidden[:, None, None, :].expand(-1, -1, mask.shape[1], -1)
 
 
 def read_model(kind: type[PreTrainedModel], folder: Path) -> PreTrainedModel:
-    """Load a model of transformers in float32; missing weights are an error that names them."""
+    """Load a transformers model in float32; the error for missing weights names them."""
     try:
         model, report = kind.from_pretrained(
             folder, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True

@@ -1,7 +1,7 @@
 """Published models that read words and detected regions in one transformer: Oscar (and VinVL), and UNITER.
 
 Neither is part of transformers. Their checkpoints are state dicts, read here by the names that their authors published:
-inside is a plain BERT, and around it an embedding of regions and a head that says whether text and image match.
+each has a plain BERT, an embedding of regions, and a head that classifies whether text and image match.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ _EPS = 1e-12
 
 
 class OscarRegions(nn.Module):
-    """Oscar's regions: an affine map of features and box side by side; normalised only where it was trained so."""
+    """Oscar's region embedding: an affine map of feature and box concatenated; normalised only if trained that way."""
 
     def __init__(self, regions: RegionConfig, hidden: int, eps: float | None) -> None:
         super().__init__()
@@ -34,12 +34,12 @@ class OscarRegions(nn.Module):
         self.LayerNorm = nn.Identity() if eps is None else nn.LayerNorm(hidden, eps=eps)
 
     def forward(self, regions: Regions, type_vector: Tensor) -> Tensor:
-        """Embed regions: [batch, n, hidden]. Oscar gives them neither a position nor a type."""
+        """Embed regions: [batch, n, hidden]. Oscar uses neither positions nor types for them."""
         return self.LayerNorm(self.img_embedding(torch.cat([regions.features, regions.boxes], -1)))  # type: ignore[no-any-return]
 
 
 class UniterRegions(nn.Module):
-    """UNITER's regions: feature and box each mapped and normalised, added to the type of an image, and normalised."""
+    """UNITER's region embedding: feature and box, each mapped and normalised, plus the image type, normalised."""
 
     def __init__(self, regions: RegionConfig, hidden: int) -> None:
         super().__init__()
@@ -55,9 +55,9 @@ class UniterRegions(nn.Module):
 
 
 class RegionMatcher(Pretrained):
-    """A BERT over words and regions, as a matcher. States are what enters it.
+    """A BERT over words and regions, as a matcher. States are its inputs.
 
-    embed: makes [batch, n, hidden] of regions. head: one logit, or two of which the second says "yes".
+    embed: maps regions to [batch, n, hidden]. head: one logit, or two of which the second means "yes".
     """
 
     has = frozenset(("match",))
@@ -76,7 +76,7 @@ class RegionMatcher(Pretrained):
         self.head = head
 
     def image_features(self, pixels: Tensor) -> TowerFeatures:
-        """Refuse: regions are detected elsewhere."""
+        """Raise an error: regions are detected elsewhere."""
         raise ModelError("this model reads regions, not pixels", "Give it the regions of a detector.")
 
     def encode_images(self, images: Tensor | TowerFeatures | Regions) -> EncodedTensors:
@@ -101,11 +101,11 @@ class RegionMatcher(Pretrained):
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """How a family calls its weights.
+    """The names of a family's weights.
 
-    regions: that of its region embedding, by which its checkpoints are known.
-    heads: its matching heads, the one for retrieval first; a checkpoint has one of them, or it cannot match.
-    parts: published beginnings of names, each with our own; the first that fits counts.
+    regions: the name of its region embedding, which identifies its checkpoints.
+    heads: the names of its matching heads, the one for retrieval first; a checkpoint without any of them cannot match.
+    parts: published prefixes of names, each with our own; the first that fits is used.
     """
 
     regions: str
@@ -113,11 +113,11 @@ class _Names:
     parts: tuple[tuple[str, str], ...]
 
     def ours(self, name: str) -> str:
-        """What we call `name` of a checkpoint."""
+        """Our name for `name` of a checkpoint."""
         return next((own + name.removeprefix(theirs) for theirs, own in self.parts if name.startswith(theirs)), name)
 
     def theirs(self, name: str) -> str:
-        """What a checkpoint should call our `name`."""
+        """The name in a checkpoint for our `name`."""
         return next((theirs + name.removeprefix(own) for theirs, own in self.parts if name.startswith(own)), name)
 
 
@@ -145,12 +145,12 @@ _BERT_KEYS = (
 
 
 def is_region_checkpoint(weights: Weights) -> bool:
-    """Whether a state dict is one of Oscar or UNITER, by its names."""
+    """Whether a state dict is from Oscar or UNITER, by its names."""
     return any(names.regions in weights for names in (_OSCAR, _UNITER))
 
 
 def region_matcher(folder: Path, config: Mapping[str, Any], weights: Weights) -> RegionMatcher:
-    """Make the model of a state dict of Oscar or UNITER; what it lacks is refused by its published name."""
+    """Build the model of an Oscar or UNITER state dict; the error for missing weights uses their published names."""
     weights = {_modern(name): tensor.float() for name, tensor in weights.items()}
     names = _OSCAR if _OSCAR.regions in weights else _UNITER
     bert = BertModel(BertConfig(**{key: config[key] for key in _BERT_KEYS if key in config}))

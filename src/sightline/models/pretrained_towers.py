@@ -1,4 +1,4 @@
-"""Two towers that meet in one space: CLIP, SigLIP, SigLIP 2, and pairs such as ViT or DINOv2 with BERT."""
+"""Two towers with a shared space: CLIP, SigLIP, SigLIP 2, and pairs such as ViT or DINOv2 with BERT."""
 
 from collections.abc import Mapping
 from math import isqrt
@@ -17,10 +17,10 @@ from sightline.models.retriever import EncodedTensors, TextInput, Tokens, TowerF
 class TwoTowers(Pretrained):
     """CLIP, and pairs of a vision and a BERT-type encoder that were trained together (VisionTextDualEncoder).
 
-    CLIP's learned temperature is left out: it is that of a softmax over a batch, and says how much closer one item is
-    than the others, not how likely any of them is right.
+    CLIP's learned temperature is not used: it belongs to a softmax over a batch, which compares items with each other
+    and does not give the probability that any of them is right.
 
-    pad_id: the token that stands where a text has none.
+    pad_id: the padding token.
     """
 
     has = frozenset(("embed",))
@@ -32,17 +32,17 @@ class TwoTowers(Pretrained):
         self.pad_id = pad_id
 
     def image_features(self, pixels: Tensor) -> TowerFeatures:
-        """Run the image tower: its projected vector is all that is kept of an image."""
+        """Run the image tower: only its projected vector is kept of an image."""
         pooled = self.model.get_image_features(pixel_values=pixels).pooler_output
         return TowerFeatures(pooled, pooled.new_zeros(pooled.shape[0], 0, 0))
 
     def encode_seen(self, seen: TowerFeatures) -> EncodedTensors:
-        """Bring what the tower gave to unit length."""
+        """Normalise the output of the tower to unit length."""
         nothing = seen.pooled.new_zeros(seen.pooled.shape[0], 0, dtype=torch.bool)
         return encoded(nothing, F.normalize(seen.pooled, dim=-1))
 
     def encode_texts(self, tokens: Tokens) -> EncodedTensors:
-        """Encode tokenised texts. Where CLIP ends a text is read off its ids, so padding is made what CLIP expects."""
+        """Encode tokenised texts. CLIP finds the end of a text by its ids, so padding is replaced to suit CLIP."""
         return encoded(tokens.mask, F.normalize(self.read(tokens), dim=-1))
 
     def read(self, tokens: Tokens) -> Tensor:
@@ -52,19 +52,19 @@ class TwoTowers(Pretrained):
 
 
 class SiglipTowers(TwoTowers):
-    """SigLIP, and SigLIP 2 of one resolution: texts were padded to `max_length` in training, and the padding was read.
+    """SigLIP, and SigLIP 2 of one resolution: in training, texts were padded to `max_length` without a mask.
 
-    So it is read here: every text is padded to the full length, without a mask.
+    So every text is padded to the full length here too, without a mask.
     """
 
     @property
     def calibration(self) -> Mapping[str, Calibration]:
-        """Its loss is a sigmoid of the scaled cosine, so its learned scale and bias make a probability of one."""
+        """Its loss is a sigmoid of the scaled cosine, so its learned scale and bias give a probability."""
         scale, bias = self.model.logit_scale, self.model.logit_bias
         return {"embed": Calibration(float(scale.detach().exp()), float(bias.detach()))}
 
     def read(self, tokens: Tokens) -> Tensor:
-        """The text tower's vectors [batch, dim], of texts with their padding."""
+        """The text tower's vectors [batch, dim], of texts including their padding."""
         ids = torch.where(tokens.mask, tokens.ids, self.pad_id)
         padding = ids.new_full((ids.shape[0], self.text_input.max_length), self.pad_id)
         padded = torch.cat([ids, padding], 1)[:, : self.text_input.max_length]
@@ -72,9 +72,9 @@ class SiglipTowers(TwoTowers):
 
 
 class NaFlexTowers(SiglipTowers):
-    """SigLIP 2 of any resolution (NaFlex), which reads an image as a row of patches, as many as its shape asks for.
+    """SigLIP 2 of any resolution (NaFlex), which reads an image as a sequence of patches that depends on its shape.
 
-    Here every image is a square of as many patches as the model's own processor makes of a square one.
+    Here every image is a square with as many patches as the model's own processor produces for a square image.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class NaFlexTowers(SiglipTowers):
         self.register_buffer("positions", positions, persistent=False)
 
     def image_features(self, pixels: Tensor) -> TowerFeatures:
-        """Cut images into patches, row by row, colours innermost, and run the image tower over them."""
+        """Cut images into patches, row by row, colour channels last, and run the image tower over them."""
         vision, side = self.model.vision_model, (self.rows, self.patch)
         squares = pixels.reshape(pixels.shape[0], 3, *side, *side).permute(0, 2, 4, 3, 5, 1)
         patches = vision.embeddings.patch_embedding(squares.reshape(pixels.shape[0], self.rows**2, -1))

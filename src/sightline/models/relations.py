@@ -1,4 +1,4 @@
-"""Relations among the fragments of one item, and an embedding made of them (paper 2, section 3.2)."""
+"""Relations among the fragments of one item, and an embedding computed from them (paper 2, section 3.2)."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,13 @@ from sightline.models.heads import masked_mean
 
 @dataclass(frozen=True, slots=True)
 class RelationConfig:
-    """How embeddings are made of fragments by self-attention.
+    """How embeddings are computed from fragments by self-attention.
 
-    image, text: whether that side's fragments attend to each other; otherwise they are pooled as they are.
-    beta: the share of the greatest of the initial fragments in the embedding; the rest is the mean of the enhanced.
+    image, text: whether that side's fragments attend to each other; otherwise they are pooled directly.
+    beta: the weight in the embedding of the maximum over the initial fragments; the rest is the mean of the enhanced
+        ones.
     heads, dropout: of the self-attention layer.
-    drop: the probability of leaving out each fragment of an image in training, so that the model does not rely on a
+    drop: the probability of dropping each fragment of an image in training, so that the model does not rely on a
     few of them.
     """
 
@@ -49,7 +50,7 @@ class RelationPooling(nn.Module):
         self.feed_forward = FeedForward(dim, config.dropout) if relates else None
 
     def forward(self, fragments: Tensor, mask: Tensor) -> Tensor:
-        """Pool fragments [batch, n, dim], of which those in mask [batch, n] are real, to [batch, dim]."""
+        """Pool fragments [batch, n, dim] with mask [batch, n], true for real ones, to [batch, dim]."""
         enhanced = fragments
         if self.attend is not None and self.feed_forward is not None:
             bias = hide(torch.zeros_like(mask, dtype=torch.float32), mask)[:, None]
@@ -59,7 +60,7 @@ class RelationPooling(nn.Module):
 
 
 def dropped(mask: Tensor, share: float) -> Tensor:
-    """Leave out each true place of mask [batch, n] with probability `share`, but never all of a row."""
+    """Drop each true position of mask [batch, n] with probability `share`, but never all of a row."""
     luck = torch.rand(mask.shape, device=mask.device).masked_fill(~mask, -1.0)
     best = luck >= luck.amax(1, keepdim=True)
     return mask & ((luck >= share) | best)

@@ -12,14 +12,14 @@ from sightline.media import ImageInput, RegionConfig
 
 
 class EncodedTensors(NamedTuple):
-    """A batch of encoded items, as `sightline.bundle.Encoded` but made of tensors that carry gradients.
+    """A batch of encoded items, like `sightline.bundle.Encoded` but with tensors that carry gradients.
 
     embedding: [batch, dim], unit length; [batch, 0] for a model without `embed`.
-    fragments: [batch, n, fragment_dim], unit length (padding included: a mask, not a length, says what is real);
+    fragments: [batch, n, fragment_dim], unit length, including padding (the mask tells which are real);
     [batch, n, 0] for a model without `fragments`.
-    mask: [batch, n], true where a fragment is real. The last true places of a model with codes are its codes.
-    states: [batch, n, hidden], what `match` needs of an item; None for a model without `match`. An item has as many
-    states as fragments; `match` leaves out those of codes.
+    mask: [batch, n], true for real fragments. In a model with codes, the last true positions are its codes.
+    states: [batch, n, hidden], the input of `match`; None for a model without `match`. An item has as many
+    states as fragments; `match` ignores those of codes.
     """
 
     embedding: Tensor
@@ -29,7 +29,7 @@ class EncodedTensors(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """A batch of tokenised texts: ids [batch, n] and mask [batch, n], true where a token is real."""
+    """A batch of tokenised texts: ids [batch, n] and mask [batch, n], true for real tokens."""
 
     ids: Tensor
     mask: Tensor
@@ -38,7 +38,7 @@ class Tokens(NamedTuple):
 class TowerFeatures(NamedTuple):
     """The output of an image tower: pooled [batch, hidden] and patches [batch, n, hidden].
 
-    Patches are those of the grid, row by row, or clusters of them; and after them the tower's codes, if it has any.
+    Patches are those of the grid, row by row, or clusters of them, followed by the tower's codes, if any.
     below: the same patches at an earlier layer of the tower, if the model needs them.
     """
 
@@ -59,7 +59,7 @@ class Regions(NamedTuple):
 
     @classmethod
     def of(cls, regions: Tensor, mask: Tensor, config: RegionConfig) -> "Regions":
-        """Split features and boxes side by side, [batch, n, width], as `media.stack_inputs` gives them."""
+        """Split concatenated features and boxes, [batch, n, width], as returned by `media.stack_inputs`."""
         return cls(regions[..., : config.feature_dim], regions[..., config.feature_dim :], mask)
 
 
@@ -74,47 +74,47 @@ class TextInput:
 class Retriever(nn.Module, ABC):
     """A model with up to three abilities: `embed`, `fragments` and `match`.
 
-    Whatever the architecture, an item is encoded on its own, once, and everything that later stages need of it is in
-    its `EncodedTensors`. Padding never changes an output.
+    In every architecture, an item is encoded on its own, once, and its `EncodedTensors` contain everything that later
+    stages need of it. Padding never changes an output.
     """
 
     preprocess: ImageInput
     text_input: TextInput
     trained: frozenset[Ability] | None = None
-    """The abilities that were trained; None if nothing says so, and all that the architecture has are offered."""
+    """The abilities that were trained; None if that is unknown, and all abilities of the architecture are offered."""
 
     @property
     @abstractmethod
     def abilities(self) -> frozenset[Ability]:
-        """What this model can do: what its architecture has, as far as it was trained."""
+        """The abilities of its architecture that were trained."""
 
     @property
     def initially_trained(self) -> frozenset[Ability]:
-        """The abilities that the weights it was built from bring with them."""
+        """The abilities of its initial weights."""
         return frozenset()
 
     def _offered(self, *abilities: Ability) -> frozenset[Ability]:
-        """Those of some abilities that were trained."""
+        """Those of these abilities that were trained."""
         return frozenset(abilities) if self.trained is None else self.trained.intersection(abilities)
 
     @property
     @abstractmethod
     def embedding_dim(self) -> int:
-        """How wide its embeddings are."""
+        """The width of its embeddings."""
 
     @property
     @abstractmethod
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of an image's first fragments, codes follow; None where they are no grid."""
+        """Rows and columns of an image's first fragments, before codes; None if they form no grid."""
 
     @property
     def calibration(self) -> Mapping[str, Calibration]:
-        """How scores become probabilities, by stage, where the model has learned that itself."""
+        """The mapping of scores to probabilities, by stage, if the model has learned it."""
         return {}
 
     @property
     def reads_pixels(self) -> bool:
-        """Whether its images are pixels, and not detected regions."""
+        """Whether it reads pixels, and not detected regions."""
         return True
 
     @abstractmethod
@@ -138,4 +138,4 @@ class Retriever(nn.Module, ABC):
 
     @abstractmethod
     def parts(self) -> dict[str, nn.Module]:
-        """The transformers encoders inside, by the name of the checkpoint folder that keeps each of them."""
+        """The transformers encoders, by their folder in a checkpoint."""

@@ -22,15 +22,15 @@ class SingleStreamConfig:
     """The configuration of a single-stream model.
 
     transformer: the BERT-type encoder that reads everything.
-    image: the vision encoder whose patch vectors are the image fragments, of images sized as `preprocess` says; or
-    regions: detected regions instead of a vision encoder, what they are like. One of the two.
-    embedding_dim: 0 takes the mean of the transformer's outputs as it is (paper 1, section 3.2).
-    pool, pool_to: image fragments are pooled before the transformer reads them, patches to a "grid" of so many rows,
-    patches or regions by "kmeans" to so many clusters (paper 3, section 5); 0 takes them as they are.
-    codes: learned vectors that the transformer reads beside the words or image fragments, others for each, and gives
-    back as more fragments (paper 3, section 4.1). The mean of the outputs leaves them out, and so does `match`.
-    fragments: an item's fragments are only its first so many, without codes (paper 3, appendix); 0 is all. Such a model
-    cannot match, for which it would need the others.
+    image: the vision encoder whose patch vectors are the image fragments, for images resized by `preprocess`; or
+    regions: detected regions instead of a vision encoder. Exactly one of the two.
+    embedding_dim: 0 uses the mean of the transformer's outputs without a projection (paper 1, section 3.2).
+    pool, pool_to: image fragments are pooled before the transformer reads them, patches to a "grid" with `pool_to`
+    rows, patches or regions by "kmeans" to `pool_to` clusters (paper 3, section 5); 0 does not pool.
+    codes: the number of learned vectors that the transformer reads after the words or image fragments, different for
+    each, and outputs as additional fragments (paper 3, section 4.1). The mean of the outputs and `match` ignore them.
+    fragments: use only the first so many fragments of an item, without codes (paper 3, appendix); 0 uses all. Such a
+    model cannot match, for which it would need the others.
     """
 
     transformer: TowerConfig
@@ -84,17 +84,17 @@ class SingleStream(Retriever):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """All three that were trained, unless fragments are left out."""
+        """The trained ones of all three, unless fragments are left out."""
         return self._offered("embed", "fragments", *(() if self.config.fragments else ("match",)))
 
     @property
     def embedding_dim(self) -> int:
-        """That of the projection, or, without one, of the transformer."""
+        """The width of the projection or, without one, of the transformer."""
         return self.config.embedding_dim or self.transformer.hidden
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of an image's first fragments; None for regions, and where they are no grid."""
+        """Rows and columns of an image's first fragments; None for regions, and if they form no grid."""
         if self.image is None or self.config.fragments not in (0, self.image.places):
             return None
         return self.image.grid
@@ -111,7 +111,7 @@ class SingleStream(Retriever):
         return self.image(pixels)  # type: ignore[no-any-return]
 
     def encode_images(self, images: Tensor | TowerFeatures | Regions) -> EncodedTensors:
-        """Encode pixels [batch, 3, size, size], what the tower saw in them, or regions."""
+        """Encode pixels [batch, 3, size, size], features of the image tower, or regions."""
         if isinstance(images, Regions):
             if self.image is not None:
                 raise ModelError("this model reads pixels, not regions")
@@ -150,7 +150,7 @@ class SingleStream(Retriever):
         return self.match_score(self.transformer.read(text_states, text_mask, image_states, image_mask))  # type: ignore[no-any-return]
 
     def parts(self) -> dict[str, nn.Module]:
-        """The encoders inside, by their folder in a checkpoint."""
+        """The encoders, by their folder in a checkpoint."""
         found: dict[str, nn.Module] = {"transformer": self.transformer.encoder}
         if self.image is not None:
             found["image"] = self.image.encoder

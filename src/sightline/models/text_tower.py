@@ -1,4 +1,4 @@
-"""A text tower: a transformer over words, and, where asked, over words and image fragments together."""
+"""A text tower: a transformer over words, and optionally over words and image fragments together."""
 
 import inspect
 
@@ -10,7 +10,7 @@ from sightline.errors import ModelError
 from sightline.models.fragments import mask_with_codes, with_codes
 from sightline.models.retriever import Tokens
 
-# Encoders whose position table starts behind the padding index.
+# Encoders whose position table starts after the padding index.
 _SHIFTED_POSITIONS = frozenset({"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "data2vec-text"})
 
 
@@ -32,8 +32,8 @@ class TextTower(nn.Module):
         self.max_length = max_length
         config = encoder.config
         self.first_position = first_position(config)
-        # One position stands for every image fragment and every code, the first that no word can have: they are a set,
-        # and what place they have in the image is in their vectors. So the length of a text never moves them.
+        # All image fragments and codes share one position, the first that no word can have: they are a set, and their
+        # vectors encode their position in the image. So the length of a text never changes their position.
         self.image_position = self.first_position + max_length
         positions = getattr(config, "max_position_embeddings", None)  # a recurrent encoder has none
         if positions is not None and self.image_position >= positions:
@@ -65,7 +65,7 @@ class TextTower(nn.Module):
         return out.last_hidden_state  # type: ignore[no-any-return]
 
     def with_layer(self, tokens: Tokens, layer: int, codes: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """What `forward` gives, and the vectors after this layer, counted from 1; 0 is the last."""
+        """The result of `forward`, and the vectors after this layer, counted from 1; 0 is the last."""
         if not layer:
             last = self(tokens, codes)
             return last, last
@@ -73,7 +73,7 @@ class TextTower(nn.Module):
         return out.last_hidden_state, out.hidden_states[layer]
 
     def check_reads_images(self) -> None:
-        """Refuse an encoder that takes only ids, and so cannot read image fragments."""
+        """Reject an encoder that reads only ids, and so cannot read image fragments."""
         if not {"inputs_embeds", "position_ids"} <= inspect.signature(self.encoder.forward).parameters.keys():
             raise ModelError(
                 f"{type(self.encoder).__name__} cannot read image fragments or codes: it does not take word vectors",
@@ -94,14 +94,14 @@ class TextTower(nn.Module):
     ) -> Tensor:
         """Run the transformer over word vectors, image fragments, or [words ; fragments].
 
-        text, image: [batch, n, hidden]; masks: [batch, n], bool; codes: [count, hidden], read after the words. Gives
+        text, image: [batch, n, hidden]; masks: [batch, n], bool; codes: [count, hidden], read after the words. Returns
         [batch, all n, hidden].
         """
         vectors, masks, positions, types = [], [], [], []
         if text is not None and text_mask is not None:
             count = 0 if codes is None else len(codes)
             span = torch.arange(self.first_position, self.first_position + text.shape[1], device=text.device)
-            span = span.clamp(max=self.image_position)  # what a matcher does not read may stand behind the last word
+            span = span.clamp(max=self.image_position)  # inputs that a matcher ignores may follow the last word
             span = torch.cat([span, span.new_full((count,), self.image_position)])
             vectors.append(text if codes is None else with_codes(text, codes))
             masks.append(mask_with_codes(text_mask, count))

@@ -1,4 +1,4 @@
-"""A checkpoint under torch, behind the same interface as an opened bundle."""
+"""A checkpoint in torch, with the same interface as an open bundle."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class TorchModel(Model):
-    """Runs a retriever without gradients, numpy in and numpy out, on the device its weights are on."""
+    """Runs a retriever without gradients on NumPy arrays, on the device of its weights."""
 
     def __init__(self, retriever: Retriever, tokenizer: Tokenizer, name: str) -> None:
         self.retriever = retriever
@@ -34,9 +34,9 @@ class TorchModel(Model):
 
     @classmethod
     def open(cls, folder: str | Path, device: str | None = None, *, name: str | None = None) -> "TorchModel":
-        """Open a checkpoint, or a published model, on `device`: by default the GPU, where there is one.
+        """Open a checkpoint or a published model on `device`: by default the GPU, if there is one.
 
-        name: what results call it; by default see `layout.name_of`.
+        name: its name in results; by default see `layout.name_of`.
         """
         retriever, tokenizer = read(folder)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -54,7 +54,7 @@ class TorchModel(Model):
 
     @property
     def calibration(self) -> Mapping[str, Calibration]:
-        """How scores become probabilities, if the model was trained with a calibrated loss."""
+        """The mapping of scores to probabilities, if the model was trained with a calibrated loss."""
         return self.retriever.calibration
 
     @property
@@ -64,17 +64,17 @@ class TorchModel(Model):
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of an image's first fragments; None where they form no grid."""
+        """Rows and columns of an image's first fragments; None if they form no grid."""
         return self.retriever.grid
 
     @property
     def device(self) -> Device:
-        """Where its weights are."""
+        """The device of its weights."""
         return "gpu" if next(self.retriever.parameters()).device.type == "cuda" else "cpu"
 
     @cached_property
     def sha256(self) -> str:
-        """A hash of its weights and of how images and texts are prepared."""
+        """A hash of its weights and of the preprocessing of images and texts."""
         digest = hashlib.sha256(repr((self.preprocess, self.tokenizer.max_length)).encode())
         for name, tensor in sorted(self.retriever.state_dict().items()):
             digest.update(name.encode())
@@ -83,12 +83,12 @@ class TorchModel(Model):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """Which of `embed`, `fragments` and `match` it has."""
+        """Those of `embed`, `fragments` and `match` that it supports."""
         return self.retriever.abilities
 
     @property
     def preprocess(self) -> ImageInput:
-        """How its images are sized and normalised; or the regions that it reads instead of pixels."""
+        """How its images are resized and normalised; or the regions that it reads instead of pixels."""
         return self.retriever.preprocess
 
     @torch.inference_mode()
@@ -102,7 +102,7 @@ class TorchModel(Model):
 
     @torch.inference_mode()
     def encode_texts(self, texts: Sequence[str]) -> bundle.Encoded:
-        """Encode a batch of texts; those longer than the model reads are cut, and marked in `truncated`."""
+        """Encode a batch of texts; texts above the length limit are cut, and marked in `truncated`."""
         tokens = self.tokenizer(texts)
         encoded = self.retriever.encode_texts(Tokens(self._tensor(tokens.ids), self._tensor(tokens.mask)))
         return _arrays(encoded, tokens.truncated)
@@ -121,7 +121,7 @@ class TorchModel(Model):
         return logits.float().cpu().numpy()
 
     def code_attention(self, text: str, pixels: npt.NDArray[np.float32]) -> CodeAttention:
-        """What the codes of a model that has some attend to in a text and in normalised pixels [1, 3, size, size]."""
+        """What the codes of a model attend to in a text and in normalised pixels [1, 3, size, size]."""
         tokens = self.tokenizer([text])
         ids, mask = self._tensor(tokens.ids), self._tensor(tokens.mask)
         return code_attention(self.retriever, Tokens(ids, mask), self._tensor(pixels))
@@ -131,7 +131,7 @@ class TorchModel(Model):
 
 
 def read(folder: str | Path) -> tuple[Retriever, Tokenizer]:
-    """Read a checkpoint of Sightline's own, or a published model in the layout of its authors."""
+    """Read a checkpoint of Sightline, or a published model in its authors' layout."""
     folder = Path(folder)
     if (folder / CHECKPOINT_FILE).is_file() or not (folder / PUBLISHED_FILE).is_file():
         return checkpoint.load(folder)

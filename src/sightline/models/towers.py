@@ -1,4 +1,4 @@
-"""Encoders of the transformers library as towers: found by config, folder or hub name, and shortened if asked."""
+"""Encoders of the transformers library as towers: loaded by config, folder or hub name, and optionally shortened."""
 
 import copy
 import pickle
@@ -29,11 +29,11 @@ from sightline.suggestions import closest
 
 Projection = Tensor | None
 UNREADABLE = (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError, SafetensorError)
-"""What transformers raises where a model is missing, of another kind, or damaged."""
+"""The exceptions of transformers for a model that is missing, of another kind, or damaged."""
 
 _NEW_WEIGHTS = 0.03  # standard deviation
 
-# Silence transformers while loading: missing weights are reported here, and its progress bars flash by.
+# Silence transformers while loading: missing weights are reported here, and its progress bars are too short-lived.
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
@@ -43,7 +43,7 @@ AutoModel.register(BiGruConfig, BiGru)
 
 @dataclass(frozen=True, slots=True)
 class TowerConfig:
-    """Which encoder a tower is.
+    """The encoder of a tower.
 
     source: a folder in the transformers layout or a hub name, with weights.
     config: instead of `source`, a transformers configuration (with `model_type`): random weights.
@@ -67,8 +67,8 @@ class TowerConfig:
 def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
     """Make the encoder of a tower, and the projection that its checkpoint carries, if any.
 
-    `part` ("vision" or "text") picks the half of a two-tower checkpoint such as CLIP's. Only the weights of an unused
-    pooling layer may be missing: anything else that a checkpoint lacks would be random, and is refused by name.
+    `part` ("vision" or "text") selects the half of a two-tower checkpoint such as CLIP's. Only the weights of an unused
+    pooling layer may be missing: any other missing weights would be random, so they are an error that names them.
     """
     if tower.config:
         return shorten(_without_pooler(_new(tower.config)), tower.layer_step), None
@@ -105,14 +105,14 @@ def _new(config: Mapping[str, Any]) -> PreTrainedModel:
         return AutoModel.from_config(AutoConfig.for_model(kind, **settings))
     except ModelError:
         raise
-    except Exception as error:  # contradictory settings raise anything
+    except Exception as error:  # contradictory settings raise arbitrary exceptions
         raise ModelError(
             f'model_type = "{kind}": no encoder can be made of its config: {error.__cause__ or error}'
         ) from error
 
 
 def _check_known(kind: str, settings: Mapping[str, Any], usual: PretrainedConfig) -> None:
-    """Refuse settings that an encoder does not have: transformers silently accepts misspelt ones."""
+    """Reject settings that an encoder does not have: transformers silently accepts misspelt ones."""
     for key in settings:
         if not hasattr(usual, key):
             near = closest(key, usual.to_dict())
@@ -123,22 +123,22 @@ def _check_known(kind: str, settings: Mapping[str, Any], usual: PretrainedConfig
 
 
 def check_there(source: str) -> None:
-    """Refuse a missing folder, which transformers would take for a hub name."""
+    """Reject a missing folder, which transformers would mistake for a hub name."""
     if (source.startswith((".", "/", "~")) or source.count("/") > 1) and not Path(source).is_dir():
         raise ModelError(f"{source}: no such folder", "Give a folder, or the name of a model on the hub.")
 
 
 def lacking(report: Mapping[str, Any]) -> list[str]:
-    """The weights that a model of transformers did not find in its checkpoint, or found there in another shape.
+    """The weights of a transformers model that are missing from its checkpoint, or have another shape there.
 
-    report: what loading with `output_loading_info` and `ignore_mismatched_sizes` says.
+    report: the loading info from `output_loading_info` and `ignore_mismatched_sizes`.
     """
     others = (f"{key} {list(wanted)} (it has {list(found)})" for key, found, wanted in report["mismatched_keys"])
     return [*report["missing_keys"], *others]
 
 
 def check_whole(source: str, model: str, lacking: Iterable[str]) -> None:
-    """Refuse a checkpoint that lacks weights of a model: they would be random."""
+    """Reject a checkpoint that lacks weights of a model: they would be random."""
     if names := sorted(lacking):
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         raise ModelError(f"{source}: the checkpoint lacks weights of {model}: {shown}")
@@ -218,7 +218,7 @@ def before(model: nn.Module, layer: int) -> list[nn.Parameter]:
 
 
 def heights(model: nn.Module) -> dict[int, int]:
-    """The number of layers above each parameter of an encoder, by its id: 0 for the last layer and after it.
+    """The number of layers above each parameter of an encoder, by the parameter's id; 0 for the last layer and beyond.
 
     Embeddings count as the lowest layer.
     """
@@ -229,7 +229,7 @@ def heights(model: nn.Module) -> dict[int, int]:
 
 
 def frozen_layers(model: nn.Module) -> int:
-    """Count the first layers of an encoder that are not trained, nor is anything before them."""
+    """The number of leading layers of an encoder that are frozen, together with everything before them."""
     if not any(parameter.requires_grad for parameter in model.parameters()):
         return len(layers(model))
     still = (not any(p.requires_grad for p in before(model, count)) for count in range(1, len(layers(model))))
@@ -261,7 +261,7 @@ def _stored_tensor(source: str, name: str) -> Projection:
 
 
 def backend_of(found: PreTrainedTokenizerBase, source: str) -> tokenizers.Tokenizer:
-    """Take the fast tokenizer out of one that transformers opened from `source`.
+    """The fast tokenizer behind a transformers tokenizer that was opened from `source`.
 
     If the files of a tokenizer are missing, transformers returns one without a vocabulary; that is an error here.
     """

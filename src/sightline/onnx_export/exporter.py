@@ -1,4 +1,4 @@
-"""From a checkpoint to a bundle: ONNX graphs that need no torch."""
+"""Exporting a checkpoint as a bundle: ONNX graphs that do not need torch."""
 
 import contextlib
 import io
@@ -90,17 +90,17 @@ def export(
     progress: Progress | None = None,
     on_problem: OnProblem | None = None,
 ) -> BundleSpec:
-    """Write a bundle into `out`, replacing an earlier one only when the new one is complete; a failure leaves nothing.
+    """Write a bundle to `out`, replacing an earlier one only when the new one is complete; a failure leaves nothing.
 
     The graphs have a dynamic batch and, for texts and regions, a dynamic length. Only trained abilities are exported.
 
-    precision: of the weights. four_bits: with int8, a pattern; modules whose path matches it have four-bit weights.
+    precision: of the weights. four_bits: with int8, a pattern; modules whose path matches it get four-bit weights.
     pictures: with int8, about a hundred typical images as pixels [images, 3, size, size]; they make the image graph
         faster (see `fix_ranges`).
     held_out: captions not trained on, to round four-bit weights of the text tower and to calibrate the bundle (see
-        `finish`); without them, the bundle reranks only if asked to. progress: called while calibrating.
-        on_problem: called for each held-out image that cannot be read.
-    trained_on: captions that the model was trained on; the bundle keeps their words, to know which ones it can read.
+        `finish`); without them, the bundle reranks only on request. progress: called while calibrating.
+        on_problem: called for each unreadable held-out image.
+    trained_on: captions that the model was trained on; the bundle stores their words, to know which ones it can read.
     """
     with _in_place_of(Path(out).resolve()) as building:
         retriever = retriever.eval().cpu()
@@ -144,7 +144,7 @@ def _image_samples(pictures: Floats | None) -> list[Sample]:
 def _caption_samples(
     records: Sequence[Record], languages: Sequence[str], tokenizer: Tokenizer, count: int = 1024
 ) -> list[Sample]:
-    """Tokens of some captions, the first of a record in each language, spread evenly over the records."""
+    """Tokens of some captions, the first of a record in each language, evenly spaced over the records."""
     captions = [some[0] for record in records for lang, some in record.captions.items() if some and lang in languages]
     chosen = np.linspace(0, len(captions), min(count, len(captions)), endpoint=False, dtype=np.int64)
     tokens = (tokenizer([captions[place]]) for place in chosen)
@@ -177,7 +177,7 @@ def _in_place_of(out: Path) -> Iterator[Path]:
 
 
 def _check_replaceable(out: Path) -> None:
-    """Refuse to replace anything but an earlier bundle."""
+    """Reject replacing anything but an earlier bundle."""
     if not out.exists() or (out.is_dir() and ((out / SPEC_FILE).is_file() or not any(out.iterdir()))):
         return
     raise BundleError(f"{out}: already exists and is no bundle", "Choose another --out.")
@@ -209,7 +209,7 @@ def _graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> Encoded
 
 
 def _image_graph(retriever: Retriever, folder: Path) -> EncodedTensors:
-    """Trace the image graph, of pixels or of regions; returns the encoded batch."""
+    """Trace the image graph, for pixels or regions; returns the encoded batch."""
     wanted = retriever.preprocess
     if isinstance(wanted, Preprocess):
         pixels = torch.zeros(2, 3, wanted.size, wanted.size)
@@ -292,7 +292,7 @@ def _outputs(encoded: EncodedTensors, abilities: frozenset[Ability]) -> tuple[Te
 def _given(encoded: EncodedTensors, abilities: frozenset[Ability]) -> dict[str, Tensor]:
     """The outputs of a graph by name, without those that the model does not have.
 
-    The embedding is always included, even with no width, because it gives the number of items.
+    The embedding is always included, even with width zero, because it gives the number of items.
     """
     found = {"embedding": encoded.embedding}
     if "fragments" in abilities and encoded.fragments.shape[-1]:

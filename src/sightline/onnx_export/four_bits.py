@@ -1,4 +1,4 @@
-"""Matrices in four bits a number, in blocks of 32 that share a scale: word tables, and matrix products."""
+"""Four-bit matrices, in blocks of 32 numbers that share a scale: word tables, and matrix products."""
 
 from collections.abc import Collection, Iterable
 
@@ -10,20 +10,20 @@ from onnx import TensorProto, helper, numpy_helper
 from sightline.onnx_export.observe import Sample, observed
 
 BLOCK = 32
-_LARGE = 1 << 20  # numbers of a table that are worth a little precision
+_LARGE = 1 << 20  # numbers; smaller tables are not worth the loss of precision
 _MICROSOFT = "com.microsoft"
-_RATIOS = np.linspace(1.0, 0.7, 13)  # of a block's largest magnitude that its scale may cover
-_DAMPING = 0.01  # of the mean of the moments' diagonal
-_TOGETHER = 64  # weights of a column whose errors are passed on to all later ones at once
+_RATIOS = np.linspace(1.0, 0.7, 13)  # fractions of a block's largest magnitude to try for its scale
+_DAMPING = 0.01  # relative to the mean of the moments' diagonal
+_TOGETHER = 64  # columns whose errors are propagated to all later ones at once
 Floats = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 
 
 def shrink_tables(model: onnx.ModelProto, large: int = _LARGE) -> None:
-    """Store tables of at least `large` numbers in four bits a number, in place.
+    """Store tables of at least `large` numbers with four bits per number, in place.
 
-    A table is a float matrix whose rows a graph looks up, and that it reads in no other way. Tables whose width is no
-    multiple of 32 stay as they are.
+    A table is a float matrix that a graph uses only for row lookups. Tables whose width is not a multiple of 32 are not
+    changed.
     """
     graph = model.graph
     for table in list(graph.initializer):
@@ -42,10 +42,10 @@ def shrink_tables(model: onnx.ModelProto, large: int = _LARGE) -> None:
 
 
 def shrink_products(model: onnx.ModelProto, names: Collection[str], samples: Iterable[Sample] = ()) -> None:
-    """Store the constant matrices of products, by the products' names, in four bits a weight, in place.
+    """Store the constant matrices of products, by the products' names, with four bits per weight, in place.
 
-    samples: inputs of the graph like those to come, a few hundred. With them each weight is rounded so as to make up
-    for the errors of those before it (GPTQ, Frantar et al. 2022, algorithm 1), and without them to the nearest.
+    samples: a few hundred typical inputs of the graph. With them, each weight is rounded so as to compensate for the
+    errors of those before it (GPTQ, Frantar et al. 2022, algorithm 1), and without them to the nearest.
     """
     graph = model.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
@@ -86,9 +86,9 @@ def block_scales(rows: Floats, importance: Floats | None = None) -> Floats:
 
 
 def round_matrix(matrix: Floats, moments: Floats | None = None) -> tuple[Floats, Floats]:
-    """Round a matrix [inputs, outputs] to whole numbers [outputs, inputs, padded to blocks] with scales.
+    """Round a matrix [inputs, outputs] to integers [outputs, inputs, padded to blocks] with scales.
 
-    moments: [inputs, inputs], the sum of the products of each two inputs over samples.
+    moments: [inputs, inputs], the products of every two inputs, summed over samples.
     """
     inputs, outputs = matrix.shape
     rows = np.zeros((outputs, -(-inputs // BLOCK) * BLOCK), np.float32)
@@ -102,7 +102,7 @@ def round_matrix(matrix: Floats, moments: Floats | None = None) -> tuple[Floats,
 
 
 def _compensated(rows: Floats, scales: Floats, moments: Floats) -> Floats:
-    """Round columns one after another, those that matter most first, and take each error out of the later ones."""
+    """Round column by column, most important first, compensating for each error in the columns that remain."""
     order = np.argsort(-np.diagonal(moments), kind="stable")
     rows, scales, whole = rows[:, order], scales[:, order], np.empty_like(rows)
     damped = moments[np.ix_(order, order)].astype(np.float64)
@@ -121,7 +121,7 @@ def _compensated(rows: Floats, scales: Floats, moments: Floats) -> Floats:
 
 
 def _moments(model: onnx.ModelProto, names: list[str], samples: Iterable[Sample]) -> dict[str, Floats]:
-    """The sums of products of each two channels of the named values over the samples, if there are any."""
+    """The products of every two channels of the named values, summed over the samples, if there are any."""
     found: dict[str, Floats] = {}
     for values in observed(model, names, samples) if names else ():
         for name, value in zip(names, values, strict=True):
@@ -131,12 +131,12 @@ def _moments(model: onnx.ModelProto, names: list[str], samples: Iterable[Sample]
 
 
 def _nearest(rows: Floats, scales: Floats) -> Floats:
-    """The nearest of the numbers -8 … 7 for each number of rows [n, width], given scales [n, blocks]."""
+    """The nearest integer from -8 to 7 for each number of rows [n, width], given scales [n, blocks]."""
     return np.clip(np.round(rows / np.repeat(scales, BLOCK, 1)), -8, 7)
 
 
 def _packed(whole: Floats) -> Bytes:
-    """Two numbers a byte, the first in the lower half; 8 stands for 0."""
+    """Pack two numbers into a byte, the first in the lower half; 8 represents 0."""
     shifted = (whole + 8).astype(np.uint8)
     packed: Bytes = shifted[:, 0::2] | shifted[:, 1::2] << np.uint8(4)
     return packed
@@ -153,7 +153,7 @@ def _looks_up(node: onnx.NodeProto, table: str) -> bool:
 
 
 def _look_up_packed(graph: onnx.GraphProto, node: onnx.NodeProto, packed: str, scales: str) -> None:
-    """Put a lookup in a packed table in the place of a lookup; it gives float16, as the scales are."""
+    """Replace a lookup by a lookup in a packed table; it returns float16, the type of the scales."""
     half, output = f"{node.output[0]}_half", node.output[0]
     cast = helper.make_node("Cast", [half], [output], f"{node.name}_cast", to=TensorProto.FLOAT)
     graph.node.insert(list(graph.node).index(node) + 1, cast)
@@ -162,6 +162,6 @@ def _look_up_packed(graph: onnx.GraphProto, node: onnx.NodeProto, packed: str, s
 
 
 def _use_microsoft(model: onnx.ModelProto) -> None:
-    """Declare the operators that are ONNX Runtime's own."""
+    """Import the domain of ONNX Runtime's own operators."""
     if _MICROSOFT not in {one.domain for one in model.opset_import}:
         model.opset_import.append(helper.make_opsetid(_MICROSOFT, 1))

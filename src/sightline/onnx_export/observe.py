@@ -1,4 +1,4 @@
-"""Values inside a graph while it runs on samples."""
+"""Recording values inside a graph while it runs on samples."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ Sample = Mapping[str, npt.NDArray[Any]]
 
 
 def observed(model: onnx.ModelProto, names: Sequence[str], samples: Iterable[Sample]) -> Iterator[list[Floats]]:
-    """Run a graph on each of the samples; gives the named values, in this order."""
+    """Run a graph on each of the samples; yields the named values, in this order."""
     import onnxruntime
 
     watched = onnx.ModelProto()

@@ -16,22 +16,22 @@ from sightline.onnx_export.four_bits import shrink_products, shrink_tables
 from sightline.onnx_export.observe import Sample
 from sightline.onnx_export.static_ranges import fix_ranges
 
-_LARGE = 1 << 16  # elements from which a weight is worth an extra node
+_LARGE = 1 << 16  # elements; smaller weights are not worth an extra node
 _SCOPES = "pkg.torch.onnx.name_scopes"  # metadata with the modules of a node
 
 
 def quantize(path: Path, four_bits: str = "", samples: Iterable[Sample] = (), *, fixed_ranges: bool = True) -> None:
     """Rewrite the graph at `path` with int8 weights.
 
-    four_bits: a pattern; matrix products of modules whose path it matches take four bits a weight.
+    four_bits: a pattern; matrix products of modules whose path it matches get four bits per weight.
     samples: typical inputs, one item each. With them, four-bit weights are rounded with less error
     (`shrink_products`) and, with `fixed_ranges`, the ranges of activations are fixed (`fix_ranges`) where that is
     safe, which is faster than dynamic ranges.
 
     Matrix products get one scale for every block of weights (128, or 32 of four bits), and ONNX Runtime quantises
     their inputs in the same blocks: with one scale for a whole activation tensor, a few outliers in the second layer
-    of each feed-forward network cost a CLIP tower 5 points of cosine; with blocks it loses 0.3. Large word tables take
-    four bits a number, which costs 0.0005 of cosine; small ones get one scale a tensor.
+    of each feed-forward network cost a CLIP tower 5 points of cosine; with blocks it loses 0.3. Large word tables get
+    four bits per number, which costs 0.0005 of cosine; small ones get one scale per tensor.
     """
     with _quiet():
         model = onnx.load(path)
@@ -48,14 +48,14 @@ def quantize(path: Path, four_bits: str = "", samples: Iterable[Sample] = (), *,
         model = _blocks(model)
         halve(model)
         for node in model.graph.node:
-            del node.metadata_props[:]  # of a small graph, module paths are more than a fiftieth
+            del node.metadata_props[:]  # module paths are over 2 % of a small graph
         onnx.save(model, path)
 
 
 def halve(model: onnx.ModelProto) -> None:
-    """Store large weights in float16 where that loses nothing, as for most of a frozen tower.
+    """Store large weights in float16 where that is lossless, as for most of a frozen tower.
 
-    The graph's results stay the same: ONNX Runtime casts the weights to float32 when it loads them.
+    The graph's results do not change: ONNX Runtime casts the weights to float32 when it loads them.
     """
     for weight in model.graph.initializer:
         if weight.data_type != TensorProto.FLOAT or np.prod(weight.dims) < _LARGE:

@@ -14,8 +14,8 @@ from sightline.errors import DataError
 from sightline.media import ImageInput, load_pixels
 from sightline.onnx_export.observe import Sample, observed
 
-_SHARE = 0.8  # share of a channel's spread that moves from activations to weights
-_LEAST = 1e-4  # least range of a channel that was constant in the samples
+_SHARE = 0.8  # fraction of a channel's spread that moves from activations to weights
+_LEAST = 1e-4  # minimum range of a channel that was constant in the samples
 _ROWS = 8  # rows of each sample on which a product is checked
 _ERROR = 0.06  # relative error of a row; products with a larger one keep dynamic ranges
 _MICROSOFT = "com.microsoft"
@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float32]
 
 
 def pictures_of(records: Sequence[Record], preprocess: ImageInput, count: int = 128) -> Floats:
-    """Pixels [images, 3, size, size] of some images of a data set, spread evenly over it, without unreadable ones."""
+    """Pixels [images, 3, size, size] of readable images of a data set, evenly spaced over it."""
     chosen = records[:: max(1, len(records) // count)][:count]
     loaded = list(load_pixels([record.image for record in chosen], preprocess))
     pixels = [one.pixels for one in loaded if one.pixels is not None]
@@ -37,7 +37,7 @@ def pictures_of(records: Sequence[Record], preprocess: ImageInput, count: int = 
 class _Seen:
     """The range of a value in the samples.
 
-    least, greatest: of every channel in every sample, [samples, channels]. rows: some of it whole, [rows, channels].
+    least, greatest: of every channel in every sample, [samples, channels]. rows: some complete rows, [rows, channels].
     """
 
     least: Floats
@@ -46,15 +46,15 @@ class _Seen:
 
 
 def fix_ranges(model: onnx.ModelProto, samples: Iterable[Sample], leave: Collection[str] = ()) -> None:
-    """Turn products of `model` with constant matrices into products of whole numbers, in place, where that is safe.
+    """Quantise products of `model` with constant matrices to integer products, in place, where that is safe.
 
     samples: about a hundred typical inputs of the graph, one item each.
-    leave: names of products that stay as they are; so do those with a relative error above 6 % in any checked row.
+    leave: names of products to leave unchanged; so are those with a relative error above 6 % in any checked row.
 
-    A channel whose values are a hundred times those of others would take all of the 256 steps for itself, so channels
-    are first equalised: each is divided by a factor that its row of the matrix is multiplied by (SmoothQuant, Xiao et
-    al. 2023). Then one scale is enough for a whole tensor. With fixed ranges, an item's result does not depend on the
-    rest of its batch.
+    A channel whose values are a hundred times those of others would use up all of the 256 steps, so channels are first
+    equalised: each is divided by a factor, and its row of the matrix multiplied by it (SmoothQuant, Xiao et al. 2023).
+    Then one scale suffices for a whole tensor. With fixed ranges, an item's result does not depend on the rest of its
+    batch.
     """
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     groups: dict[str, list[onnx.NodeProto]] = {}
@@ -119,7 +119,7 @@ class _Plan:
         return cls(divisor, scale, round(-least / scale), tuple(whole), tuple(steps))
 
     def error(self, rows: Floats, matrices: list[Floats]) -> float:
-        """The greatest error of any row's result, as a share of that result."""
+        """The largest error of any row's result, relative to that result."""
         taken = np.clip(np.round(rows / self.divisor / self.scale) + self.zero, 0, 255) - self.zero
         worst = 0.0
         for matrix, whole, steps in zip(matrices, self.matrices, self.steps, strict=True):
@@ -131,7 +131,7 @@ class _Plan:
 
 
 class _Rewriting:
-    """A graph while its products are replaced one group after another."""
+    """A graph whose products are being replaced, group by group."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._model, self._graph = model, model.graph
@@ -176,7 +176,7 @@ class _Rewriting:
     def _alike(
         self, source: str, nodes: list[onnx.NodeProto], divisor: Floats, prefix: str
     ) -> tuple[str, list[onnx.NodeProto]]:
-        """The value with its channels divided; by the normalisation before it, if nothing else reads that."""
+        """The value with its channels divided; done in the preceding normalisation, if nothing else reads that."""
         maker = self._made.get(source)
         outputs = {output.name for output in self._graph.output}
         if maker is not None and maker.op_type == "LayerNormalization" and source not in outputs:
@@ -208,7 +208,7 @@ class _Rewriting:
         self._gone.add(node.output[0])
 
     def _bias(self, product: str) -> tuple[onnx.NodeProto, str] | None:
-        """The addition of a constant vector that alone reads a product, and that vector's name."""
+        """The addition of a constant vector that is the only reader of a product, and that vector's name."""
         users = self._users.get(product, [])
         if len(users) != 1 or users[0].op_type != "Add":
             return None
@@ -222,7 +222,7 @@ class _Rewriting:
 
 
 def _copy(proto: Any) -> Any:
-    """A copy of a protobuf message that outlives the list it comes from."""
+    """A copy of a protobuf message that is independent of the list it comes from."""
     copy = type(proto)()
     copy.CopyFrom(proto)
     return copy

@@ -159,7 +159,7 @@ async def watch(server: Server, load: Load) -> None:
 async def put_under_load(
     server: Server, texts: Iterator[str], seconds: float, clients: dict[int, int], warm_up: float = WARM_UP
 ) -> list[Load]:
-    """Send queries for this long; clients: the number of clients for each rerank. Returns a load for each of these."""
+    """Send queries for `seconds`; clients: the number of clients by rerank depth. Returns a load for each depth."""
     loads = [Load(seconds, warm_up) for _ in clients]
     groups = zip(clients.items(), loads, strict=True)
     asking = [client(server, texts, rerank, load) for (rerank, count), load in groups for _ in range(count)]
@@ -191,7 +191,7 @@ def gains(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def long_runs(at: Path, model: str, clients: int, seconds: float, reranks: list[int]) -> Iterator[dict[str, Any]]:
-    """Run with each rerank, and with the first and last at once; every run has its own server and queries."""
+    """Run with each rerank depth, and with the first and last at once; every run has its own server and queries."""
     runs = [{rerank: clients} for rerank in reranks]
     if len(reranks) > 1:
         runs.append({reranks[0]: clients - clients // 4, reranks[-1]: clients // 4})

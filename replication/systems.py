@@ -69,8 +69,9 @@ def read_systems(results: Path, paper: str) -> Systems:
 def named_rows(content: Row) -> Iterator[tuple[str, Row]]:
     """The systems of a result file, that of the file first.
 
-    Paper 1: the paper's names with differences from k = 20, matcher alone, trained on Flickr8k: `SEP+COOP add 0.5`,
-    `BE coco`, `BE enlarged` (a larger gallery). The others: the script's names of runs, with the variant or start.
+    Paper 1: the paper's names, with a suffix for anything but k = 20, the matcher alone and training on Flickr8k, such
+    as `SEP+COOP add 0.5`, `BE coco`, `BE enlarged` (a larger gallery). Others: the script's run names, with the variant
+    or start.
     """
     if "rows" in content:
         for row in content["rows"]:

@@ -101,7 +101,7 @@ def _stacked(axes: Any, rows: Sequence[Result]) -> None:
 
 
 def _retrieval(result: Result) -> Any:
-    """Every index with Sightline's recall, at the largest number of vectors that all were measured with."""
+    """Every index with Sightline's recall, at the largest number of vectors that an alternative was measured with."""
     asked = [row for row in result["rows"] if "cores" in row]
     peers = [row["items"] for row in asked if not row["way"].startswith("Sightline")]
     items = max(peers or [row["items"] for row in asked])

@@ -33,7 +33,7 @@ class SplitFiles:
 
 
 def parts_of(folder: Path) -> list[SplitFiles]:
-    """Find the splits in a folder, by name; captions without a list of images are no split."""
+    """Find the splits in a folder, by name; captions without a list of images are ignored."""
     files: dict[str, list[tuple[str, int, Path]]] = {}
     for path in entries_of(folder):
         found = _CAPTIONS.fullmatch(path.name)

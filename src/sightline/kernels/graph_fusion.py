@@ -48,7 +48,7 @@ def _with_silu(nodes: Sequence[GraphNode], constants: Mapping[str, Tensor], outp
 def _sigmoid_unit(
     node: GraphNode, readers: Mapping[str, Sequence[GraphNode]], constants: Mapping[str, Tensor]
 ) -> tuple[GraphNode, GraphNode, GraphNode] | None:
-    """The three nodes of x * sigmoid(c * x), where x is the output of a product and all have a single reader."""
+    """The three nodes of x * sigmoid(c * x), where x is the output of a product; None if other nodes read x or them."""
     if node.operator != "Linear":
         return None
     made = node.outputs[0]

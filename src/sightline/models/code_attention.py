@@ -74,7 +74,7 @@ def _reads_pooled(retriever: DualStream | SingleStream) -> bool:
 
 
 def _on_grid(attention: Tensor, tower: ImageTower, pixels: Tensor | None) -> Tensor:
-    """Map attention [codes, n] to the inputs before the codes onto the image: [codes, rows, columns].
+    """Map the codes' attention [codes, n] to the inputs before them onto the image: [codes, rows, columns].
 
     pixels: given if pooled patches are read; a cluster's attention is divided evenly among its patches.
     """

@@ -40,7 +40,7 @@ class DualStreamConfig:
     there is no matcher. Embeddings are pooled as without them: from the class token, or over the words alone.
     codes_layer: codes enter the image tower after this many layers; below the trained layers they would cost much
     time and change little.
-    fragments: use only the first so many patches or words as an item's fragments (paper 3, appendix); 0 uses all. Codes
+    fragments: use only this many patches or words, the first ones, as fragments (paper 3, appendix); 0 uses all. Codes
     then work inside the towers only. Such a model has no matcher, which would need the others.
     image_reader: a BERT-type encoder that reads regions, or the output of the image tower, after a [CLS] token: its
     [CLS] becomes the embedding and its other outputs the fragments (paper 4, whose images are the regions of a frozen

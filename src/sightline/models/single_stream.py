@@ -29,8 +29,8 @@ class SingleStreamConfig:
     rows, patches or regions by "kmeans" to `pool_to` clusters (paper 3, section 5); 0 does not pool.
     codes: the number of learned vectors that the transformer reads after the words or image fragments, different for
     each, and outputs as additional fragments (paper 3, section 4.1). The mean of the outputs and `match` ignore them.
-    fragments: use only the first so many fragments of an item, without codes (paper 3, appendix); 0 uses all. Such a
-    model cannot match, for which it would need the others.
+    fragments: use only this many fragments of an item, the first ones, without codes (paper 3, appendix); 0 uses all.
+    Such a model cannot match, for which it would need the others.
     """
 
     transformer: TowerConfig

@@ -182,7 +182,7 @@ def copied_layers(model: PreTrainedModel, first: int, count: int) -> PreTrainedM
 
 @torch.no_grad()
 def reset(model: nn.Module) -> None:
-    """Give the layers of an encoder random weights."""
+    """Reinitialise the layers of an encoder with random weights."""
     for module in layers(model).modules():
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=_NEW_WEIGHTS)

@@ -208,7 +208,7 @@ class _Rewriting:
         self._gone.add(node.output[0])
 
     def _bias(self, product: str) -> tuple[onnx.NodeProto, str] | None:
-        """The addition of a constant vector that is the only reader of a product, and that vector's name."""
+        """The addition of a constant vector to a product, if nothing else reads the product, and that vector's name."""
         users = self._users.get(product, [])
         if len(users) != 1 or users[0].op_type != "Add":
             return None

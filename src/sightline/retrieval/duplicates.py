@@ -88,7 +88,7 @@ def _agreement(one: Float32Array, other: Float32Array) -> float:
 
 
 def folded(candidates: Candidates, embeddings: Float32Array, store: Store) -> Candidates:
-    """Of images that look the same only the best, with the ids of the others."""
+    """Keep only the best of images that look the same, with the ids of the others."""
     if store.shape.states:
         leading = leaders(embeddings, ALIKE, Patches(store, candidates.ids).is_same)
     else:

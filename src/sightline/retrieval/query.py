@@ -37,8 +37,8 @@ class EncodedQuery:
     """The vectors of a query.
 
     vector: [dim], unit length; the first stage compares every item with it.
-    across: the part of the query in the other modality than the items: the text for images, the image for texts.
-        Only that part can be matched with them. None if there is no such part.
+    across: the part of the query whose modality differs from that of the items: the text for images, the image for
+        texts. Only that part can be matched with them. None if there is no such part.
     beside: [dim], the other part of a query that has both, scaled by its weight relative to `across`; otherwise None.
     without: [n, dim], unit length; the unwanted content. unwanted: [n], the same as text.
     truncated: whether the text exceeds the model's length limit.

@@ -180,7 +180,7 @@ def _as(part: str, on_prepare: PrepareReport | None) -> Callable[[int, int], Non
 
 
 def _half(encoded: EncodedTensors) -> EncodedTensors:
-    """Store numbers in bfloat16 on a GPU, and in float32 on a CPU, where that is slow."""
+    """Store numbers in bfloat16 on a GPU, and in float32 on a CPU, where bfloat16 is slow."""
     kind = torch.bfloat16 if encoded.mask.device.type == "cuda" else torch.float32
     return EncodedTensors(*(part if part is None or part.dtype == torch.bool else part.to(kind) for part in encoded))  # type: ignore[arg-type]
 

@@ -69,7 +69,7 @@ class Store:
         return self._opened[1]
 
     def efforts(self) -> tuple[int, int] | None:
-        """From as many candidates as results to all items."""
+        """The number of candidates, from the number of results to all items."""
         store = self._reading(None)
         return None if store.stats().index == "exact" else (TOP, len(store))
 

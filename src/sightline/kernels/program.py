@@ -42,7 +42,7 @@ class ExecutionPlan:
     known: Mapping[str, Tensor]
 
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run it on inputs of these shapes, on the program's device; floating outputs are float32."""
+        """Run the steps on inputs of these shapes, on the program's device; floating outputs are float32."""
         values = {**self.known, **inputs}
         for step in self.steps:
             read = [values[part] if isinstance(part, str) else part for part in step.inputs]

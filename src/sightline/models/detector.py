@@ -24,7 +24,7 @@ class Detections(NamedTuple):
 
     boxes: [n, 4], left, top, right and bottom relative to the image size. classes: [n, labels], the class distribution
     of the region, given that it contains an object. confidence: [n], the probability of the most likely class,
-    including the probability that there is no object. features: [n, dim], the query vectors after the last layer.
+    where "no object" is one of the outcomes. features: [n, dim], the query vectors after the last layer.
     """
 
     boxes: Tensor

@@ -170,7 +170,7 @@ def _oscar_regions(regions: RegionConfig, hidden: int, config: Mapping[str, Any]
 
 
 def _head(folder: Path, name: str, hidden: int, weights: Weights) -> nn.Linear:
-    """An empty matching head: one score, or "no" and "yes"."""
+    """A new matching head with one output, or with two for "no" and "yes"."""
     outputs = len(weights.get(f"{name}.weight", torch.empty(2)))
     if outputs > 2:
         raise ModelError(

@@ -60,7 +60,7 @@ class TrainingBatches:
         self.batches_per_epoch = max(1, round(sum(n * size for n, size in zip(passes, sizes, strict=True))))
 
     def between(self, start: int, end: int, neighbours: Neighbours | None = None) -> Iterator[StepBatch]:
-        """Yield the batches of steps `start` to `end` - 1; for epochs with neighbours, those of `neighbours`."""
+        """Yield the batches of steps `start` to `end` - 1; `neighbours` supplies those of its epochs."""
         if neighbours is None:
             yield from (self._drawn(*one) for one in self._mixture.batches(start, end))
             return

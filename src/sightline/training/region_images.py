@@ -34,7 +34,7 @@ class RegionImages:
 
     @classmethod
     def of(cls, recipe: Recipe, corpus: Corpus, device: torch.device) -> "RegionImages | None":
-        """Create it for a model that reads regions; None for one that reads pixels."""
+        """The regions of a corpus, for a model that reads regions; None for one that reads pixels."""
         if not isinstance(corpus.input, RegionConfig):
             _refuse_regions(corpus)
             return None

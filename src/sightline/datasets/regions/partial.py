@@ -27,7 +27,7 @@ def building_of(out: Path) -> Path:
 
 
 def begin(building: Path, made_of: str, spec: StoreSpec) -> None:
-    """Write down the source and the shape of a store's regions."""
+    """Record the source and the shape of a store's regions."""
     told = {"made_of": made_of, "spec": settings.plain(replace(spec, images=0, regions=0))}
     (building / BEGUN_FILE).write_text(json.dumps(told) + "\n", encoding="utf-8")
 

@@ -13,7 +13,7 @@ import pytest
 
 from scale.milvus import MilvusServer, shared_server
 from sightline.bundle import Bundle
-from sightline.bundle.model import Calibration
+from sightline.bundle.model import Calibration, Defaults
 from sightline.bundle.spec import write_spec
 
 if TYPE_CHECKING:
@@ -63,7 +63,10 @@ def _one_table_of_onnx_functions() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An exported float32 bundle of a tiny two-tower model with a shared matcher; all test processes have the same."""
+    """An exported float32 bundle of a tiny two-tower model with a shared matcher, which reranks by default.
+
+    All test processes share it.
+    """
     import tiny
     from sightline.onnx_export.exporter import export
 
@@ -73,7 +76,9 @@ def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
-            export(tiny.retriever(tiny.DUAL), tiny.tokenizer(), folder, name="tiny")
+            spec = export(tiny.retriever(tiny.DUAL), tiny.tokenizer(), folder.with_suffix(".new"), name="tiny")
+            write_spec(folder.with_suffix(".new"), dataclasses.replace(spec, defaults=Defaults(rerank=20)))
+            folder.with_suffix(".new").rename(folder)
     return folder
 
 

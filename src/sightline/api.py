@@ -389,7 +389,7 @@ def export(
     >>> folder = tempfile.mkdtemp()
     >>> trained = sightline.train(tiny_recipe(folder), f"{folder}/run")
     >>> sightline.export(trained.folder, f"{folder}/bundle", name="mine").abilities
-    ('embed', 'fragments')
+    ('embed',)
     """
     with _needs_torch("exporting"):
         from sightline.models.torch_model import read

@@ -176,7 +176,7 @@ def test_a_scan_is_compared_with_plain_torch_and_a_wrong_answer_is_noticed(run: 
     assert result["ratios"]["share of the searches that were right"] == 1
     assert "times the floor, one query over 300 vectors in float16" in result["ratios"]
     vectors, queries = scan.made_up(500, 16, "cpu")
-    right = scan.FolderScan(vectors, device="cpu")
+    right = scan.Scan(vectors, device="cpu")
     assert scan.is_right(right, vectors, queries)
     assert not scan.is_right(right, vectors.flip(0), queries)
 

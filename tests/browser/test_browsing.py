@@ -72,7 +72,8 @@ def test_twenty_thousand_pictures_come_as_quickly_as_two_hundred_and_take_no_mor
     open_page: Opener, address: str
 ) -> None:
     page = settled(open_page())
-    few, many = painted(page, address, FEW), painted(page, address, MANY)
+    spent = [(painted(page, address, FEW), painted(page, address, MANY)) for _ in range(3)]
+    few, many = (min(times) for times in zip(*spent, strict=True))
     assert many < 1.5 * few + 0.1, (few, many)
     pretend(page, MANY)
     page.goto(address)

@@ -103,7 +103,7 @@ def test_the_bundle_says_where_it_comes_from_as_the_runs_wrote_it(made: tuple[Pa
 
 def test_the_bundle_searches_and_carries_its_results(made: tuple[Path, list[str]], plan: Path) -> None:
     bundle = sightline.load(made[0])
-    assert bundle.abilities == {"embed", "fragments", "match"}
+    assert bundle.abilities == {"embed", "match"}
     rows = read_spec(made[0]).results
     assert [row["stages"] for row in rows] == [["embed"], ["embed", "match@3"], ["embed"]]
     assert rows[2]["names"]["labels"] == 6
@@ -136,7 +136,7 @@ def test_a_changed_recipe_is_not_taken_for_the_one_that_made_the_runs(made: tupl
     path.write_text(before.replace('"lr" = 0.002', '"lr" = 0.001'))
     assert path.read_text() != before
     try:
-        with pytest.raises(RecipeError, match=r"begun with another recipe. optimizer\.lr"):
+        with pytest.raises(RecipeError, match=r"started with another recipe. optimizer\.lr"):
             ModelBuild(plan, made[0], plan.parent / "results").make()
     finally:
         path.write_text(before)

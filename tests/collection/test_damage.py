@@ -202,6 +202,6 @@ def test_a_damaged_catalog_is_made_again_from_the_folders_that_are_named(whole: 
         index(at=folder / ".sightline", model=Thorough())
     assert "sightline index --at" in caught.value.way_out
     said: list[str] = []
-    assert index(folder, model=Thorough(), notify=said.append).new == 59
+    assert index(folder, model=Thorough(), notify=said.append).new == 29
     assert "damaged" in said[0]
     assert len(answers(folder)[0]) == 20

@@ -33,7 +33,7 @@ def test_a_model_without_files_is_refused(model: Instant, photos: Path) -> None:
 
 def test_without_ray_the_way_out_is_named(tiny_bundle: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(SightlineError, match=r"sightline\[scale\]"):
+    with pytest.raises(SightlineError, match=r"sightline-search\[scale\]"):
         index(photos, model=tiny_bundle, workers="ray")
 
 

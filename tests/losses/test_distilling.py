@@ -80,13 +80,13 @@ def test_the_teacher_gets_no_gradient() -> None:
 
 def test_without_a_teacher_it_says_so() -> None:
     pairs = dataclasses.replace(batch([0, 1], [0, 1]), teacher_scores=None)
-    with pytest.raises(ModelError, match=r"no teacher[\s\S]*\[teacher\]"):
+    with pytest.raises(ModelError, match=r"needs a teacher[\s\S]*\[teacher\]"):
         value(Distill(), pairs)
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ModelError, match="distill on 'states'"):
-        Distill("states")  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="distill on 'pixels'"):
+        Distill("pixels")  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="all, positives"):
         Distill(over="negatives")  # type: ignore[arg-type]
     for temperatures in ((0.0, 1.0), (1.0, -1.0)):

@@ -47,8 +47,8 @@ def started(*arguments: str | Path, script: str = "from sightline.cli import mai
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
-        found = re.search(r"at (http://\S+)/\.", line)
-        assert found, line + process.stderr.read()
+        found = re.search(r"at (http://[^\s/]+)/", line)
+        assert found, line
         yield process, found[1]
     finally:
         process.kill()

@@ -105,5 +105,5 @@ def test_a_folder_that_another_process_made_elsewhere_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state, "_PATIENCE", 0.0)
-    with pytest.raises(SightlineError, match=r"not seen by this one\n.*a disk that all machines share"):
+    with pytest.raises(SightlineError, match=r"not visible to this one\n.*a disk that all machines share"):
         state._check_seen(tmp_path / "last.new")

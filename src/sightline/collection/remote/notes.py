@@ -15,7 +15,7 @@ from sightline.stores.base import Note, Partition
 _LONGEST = 15_000  # characters of a text to keep: at most 60,000 bytes
 _ROOM = 60_000  # bytes of a note
 _VALUES = ", ".join(sql for _, sql in STORED_COLUMNS.values())
-_ABOUT = "c.hash, f.root, f.raw, f.line, f.key, f.size, f.mtime_ns"
+_ABOUT = "c.hash, c.is_blank, f.root, f.raw, f.line, f.key, f.size, f.mtime_ns"
 
 
 def build_notes(catalog: Catalog, ids: Sequence[int], partition: Partition | None) -> list[Note]:
@@ -32,7 +32,8 @@ def _note(roots: Mapping[int, str], rows: Sequence[tuple[Any, ...]], partition: 
     values = dict(zip(STORED_COLUMNS, rows[0], strict=False))
     about = {name: values[name] for name in ("width", "height", "taken", "latitude", "longitude")}
     about["text"] = None if values["text"] is None else values["text"][:_LONGEST]
-    about["hash"] = rows[0][len(STORED_COLUMNS)].hex()
+    hash, is_blank = rows[0][len(STORED_COLUMNS) :][:2]
+    about |= {"hash": hash.hex(), "is_blank": is_blank}
     files = [_file(roots, row) for row in rows]
     while len(json.dumps(about | {"files": files}).encode()) > _ROOM and len(files) > 1:
         files = files[: len(files) // 2]
@@ -43,7 +44,7 @@ def _note(roots: Mapping[int, str], rows: Sequence[tuple[Any, ...]], partition: 
 
 def _file(roots: Mapping[int, str], row: tuple[Any, ...]) -> list[Any]:
     path = row[list(STORED_COLUMNS).index("path")]
-    _, root, raw, line, key, size, mtime_ns = row[len(STORED_COLUMNS) :]
+    _, _, root, raw, line, key, size, mtime_ns = row[len(STORED_COLUMNS) :]
     return [roots[root], path, _text(raw), line, key, size, mtime_ns]
 
 

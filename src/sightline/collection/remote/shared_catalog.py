@@ -60,6 +60,11 @@ class SharedCatalog(Catalog):
         with self._known(self.store.notes(np.array(ids, dtype=np.int64)), ids):
             return super().hashes_of(ids)
 
+    def blank(self, ids: Sequence[int]) -> set[int]:
+        """The ids of blank images among these."""
+        with self._known(self.store.notes(np.array(ids, dtype=np.int64)), ids):
+            return super().blank(ids)
+
     def files(self, status: Status | None = None) -> list[File]:
         """Every file; broken ones are known only on the indexing machine."""
         with self._reading:
@@ -118,10 +123,10 @@ class SharedCatalog(Catalog):
             yield
 
     def _write(self, id: int, note: Mapping[str, Any]) -> None:
-        names = ("width", "height", "taken", "latitude", "longitude", "text")
+        names = ("width", "height", "taken", "latitude", "longitude", "text", "is_blank")
         self.connection.execute(
-            f"INSERT OR REPLACE INTO contents (id, hash, {', '.join(names)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (id, bytes.fromhex(note["hash"]), *(note[name] for name in names)),
+            f"INSERT OR REPLACE INTO contents (id, hash, {', '.join(names)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (id, bytes.fromhex(note["hash"]), *(note.get(name) for name in names)),
         )
         for root, path, raw, *others in note["files"]:
             number = self.root(Path(os.fsdecode(base64.b64decode(root))))

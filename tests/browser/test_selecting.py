@@ -40,7 +40,7 @@ def serious(page: Page) -> list[str]:
     return [wrong["id"] for wrong in found if wrong["impact"] in ("serious", "critical")]
 
 
-def test_clicks_shift_keys_and_strokes_select(open_page: Opener, own: str) -> None:
+def test_clicks_shift_keys_and_strokes_select(own: str, open_page: Opener) -> None:
     page = settled(open_page(at=own))
     expect(page.locator("#selected")).to_be_hidden()
     pick(page, 0)
@@ -71,7 +71,7 @@ def test_clicks_shift_keys_and_strokes_select(open_page: Opener, own: str) -> No
     expect(page.locator("#selected-count")).to_have_text("3 pictures selected")
 
 
-def test_the_selected_are_downloaded_as_an_archive(open_page: Opener, own: str, tmp_path: Path) -> None:
+def test_the_selected_are_downloaded_as_an_archive(own: str, open_page: Opener, tmp_path: Path) -> None:
     page = settled(open_page(at=own))
     pick(page, 1)
     pick(page, 2)
@@ -85,7 +85,7 @@ def test_the_selected_are_downloaded_as_an_archive(open_page: Opener, own: str, 
     expect(page.locator("#selected")).to_be_visible()
 
 
-def test_paths_are_copied(open_page: Opener, own: str, tmp_path: Path) -> None:
+def test_paths_are_copied(own: str, open_page: Opener, tmp_path: Path) -> None:
     page = settled(open_page(at=own, permissions=["clipboard-read", "clipboard-write"]))
     pick(page, 0)
     page.get_by_role("button", name="Copy paths").click()
@@ -93,7 +93,7 @@ def test_paths_are_copied(open_page: Opener, own: str, tmp_path: Path) -> None:
     assert re.search(r"/[\w-]+\.jpg$", page.evaluate("navigator.clipboard.readText()"))
 
 
-def test_albums_and_favourites_are_made_shown_and_left(open_page: Opener, own: str) -> None:
+def test_albums_and_favourites_are_made_shown_and_left(own: str, open_page: Opener) -> None:
     page = search(settled(open_page(at=own)), "an animal")
     pick(page, 0)
     pick(page, 1)
@@ -119,7 +119,7 @@ def test_albums_and_favourites_are_made_shown_and_left(open_page: Opener, own: s
     expect(tiles(page)).to_have_count(1)
 
 
-def test_a_phone_selects_as_well(open_page: Opener, own: str) -> None:
+def test_a_phone_selects_as_well(own: str, open_page: Opener) -> None:
     page = open_page(at=own, has_touch=True)
     page.set_viewport_size({"width": 360, "height": 740})
     settled(page)

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from replication.ranks import ranked
-from sightline.bundle.model import FusionRule
 from sightline.evaluation.encodings import Encodings, Needs, encode_images, encode_texts
 from sightline.evaluation.metrics import image_to_text_ranks, query_images, text_to_image_ranks
 from sightline.evaluation.pair_scores import PairScores
 from sightline.evaluation.ranking import candidates_from_embeddings, ranks_after_stages, ranks_from_embeddings
 from sightline.evaluation.result import Evaluation
 from sightline.evaluation.test_set import Questions
+from sightline.fusion_rules import FusionRule
 from sightline.models.torch_model import TorchModel
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.stages import Stage

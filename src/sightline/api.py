@@ -11,7 +11,7 @@ from sightline.errors import CollectionError, SightlineError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from sightline.bundle.model import FusionRule, Model
+    from sightline.bundle.model import Model
     from sightline.bundle.spec import BundleSpec
     from sightline.collection.collection import Collection
     from sightline.collection.indexing.report import Report
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sightline.evaluation.encodings import SharedImages
     from sightline.evaluation.result import Evaluation
     from sightline.evaluation.test_set import Translator
+    from sightline.fusion_rules import FusionRule
     from sightline.media import ImageLike
     from sightline.retrieval.explain import CodesExplained, Explanation
     from sightline.retrieval.results import SearchResult

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol
 
 from sightline.arrays import BoolArray, Float32Array, FloatArray, Int64Array
 from sightline.bundle.encoded import Encoded
@@ -13,12 +13,11 @@ from sightline.bundle.tokenizer import Tokenizer
 from sightline.bundle.words import Words
 from sightline.device import Device
 from sightline.errors import ModelError
+from sightline.fusion_rules import FusionRule
 from sightline.media import ImageInput
 
 Ability = Literal["embed", "fragments", "match"]
 Graph = Literal["image", "text", "match"]
-FusionRule = Literal["ce", "add", "norm_add", "logit_add"]
-FUSIONS: tuple[FusionRule, ...] = get_args(FusionRule)
 PairMatcher = Callable[[Int64Array, Int64Array], Float32Array]
 """Computes logits [pairs] of text i with image i, given their indices [pairs]."""
 

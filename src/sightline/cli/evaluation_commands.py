@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sightline.bundle.model import FusionRule
 from sightline.cli.console import (
     check_writable,
     named_options,
@@ -17,6 +16,7 @@ from sightline.cli.console import (
     tell_unreadable,
 )
 from sightline.errors import SightlineError
+from sightline.fusion_rules import FusionRule
 
 if TYPE_CHECKING:
     from sightline.bundle.model import Model

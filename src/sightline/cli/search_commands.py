@@ -8,9 +8,9 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
-from sightline.bundle.model import FusionRule
 from sightline.cli.console import named_options, print_lines, results, tell, tell_at_once
 from sightline.errors import OptionError, SightlineError
+from sightline.fusion_rules import FusionRule
 
 
 def index(

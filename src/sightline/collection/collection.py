@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from sightline.bundle.model import FusionRule, Model
+from sightline.bundle.model import Model
 from sightline.collection.albums import Albums
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import File, Item
@@ -20,6 +20,7 @@ from sightline.collection.locks import ReadWriteLock
 from sightline.collection.manifest import Manifest, check_model, read_manifest, trusted_store
 from sightline.collection.phrases import Understood, understand
 from sightline.errors import CollectionError
+from sightline.fusion_rules import FusionRule
 from sightline.media import ImageLike
 from sightline.retrieval.cascade import Cascade, Ranking
 from sightline.retrieval.costs import Costs, search_stopwatch

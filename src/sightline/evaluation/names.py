@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sightline.arrays import Float32Array
-from sightline.bundle.model import FusionRule, Model
+from sightline.bundle.model import Model
 from sightline.datasets import Problem, Record
 from sightline.errors import EvaluationError
 from sightline.evaluation.encodings import Needs, Progress, encode_images, encode_texts, usual_batch
@@ -18,6 +18,7 @@ from sightline.evaluation.metrics import Ranks, recall, text_to_image_ranks
 from sightline.evaluation.pair_scores import match_scores
 from sightline.evaluation.ranking import candidates_from_embeddings, ranks_after_stages
 from sightline.evaluation.result import plain
+from sightline.fusion_rules import FusionRule
 from sightline.retrieval.costs import Stopwatch
 
 PROMPTS = (

@@ -3,8 +3,8 @@
 import numpy as np
 
 from sightline.arrays import Float64Array, FloatArray
-from sightline.bundle.model import FUSIONS, FusionRule
 from sightline.errors import EvaluationError, OptionError
+from sightline.fusion_rules import FUSIONS, FusionRule
 
 
 def fuse(rule: FusionRule, cosines: FloatArray, logits: FloatArray, weight: float) -> Float64Array:

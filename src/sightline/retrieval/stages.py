@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sightline.arrays import FloatArray, Int64Array
-from sightline.bundle.model import DEFAULT_WEIGHT, Calibration, FusionRule, Model, check_ability
+from sightline.bundle.model import DEFAULT_WEIGHT, Calibration, Model, check_ability
 from sightline.bundle.relevance import PairRelevance
 from sightline.errors import OptionError
+from sightline.fusion_rules import FusionRule
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.fusion import check_fusion, fuse
 from sightline.retrieval.options import SearchOptions

@@ -8,8 +8,8 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from starlette.datastructures import UploadFile
 
-from sightline.bundle.model import FusionRule
 from sightline.errors import MediaError
+from sightline.fusion_rules import FusionRule
 from sightline.media import ImageBytes, ImageSource
 from sightline.retrieval.options import SearchOptions
 from sightline.server.limits import Limits

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from sightline.bundle.model import FusionRule
 from sightline.errors import RecipeError
+from sightline.fusion_rules import FusionRule
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ ROOT = Path(sightline.__file__).parent
 
 LAYERS: list[set[str]] = [
     {"errors", "arrays"},
-    {"device", "files", "parallel", "suggestions"},
+    {"device", "fusion_rules", "files", "parallel", "suggestions"},
     {"cache", "settings"},
     {"media"},
     {"datasets", "kernels"},

@@ -20,7 +20,8 @@ class Stored:
 
     def fetch(self, ids: Any, part: str) -> Any:
         assert part == "states"
-        return type("Parts", (), {"values": self.states[ids].astype(np.float32)})
+        values = self.states[ids].astype(np.float32)
+        return type("Parts", (), {"values": values, "mask": np.ones(values.shape[:2], dtype=np.bool_)})
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ ALIKE = 0.75
 IDENTICAL = 0.95
 """Embedding cosine at which images count as the same if no patches are stored."""
 
+_AHEAD = 16  # images whose patches are read at once
+
 
 def leaders(embeddings: Float32Array, least: float, is_same: IsSame | None = None) -> Ids:
     """For each of the images [n, dim], best first, the first image that it is a copy of, which may be itself.
@@ -57,12 +59,13 @@ def leaders(embeddings: Float32Array, least: float, is_same: IsSame | None = Non
 class Patches:
     """Compares images of a store, by their index in `ids`, patch by patch.
 
-    kept: the patches of leaders, which are few.
+    kept: the patches of leaders, which are few. ahead: the patches of the images that are compared next.
     """
 
     store: Store
     ids: Ids
     kept: dict[int, Float32Array] = field(default_factory=dict)
+    ahead: dict[int, Float32Array] = field(default_factory=dict)
 
     def is_same(self, one: int, others: Ids) -> BoolArray:
         """Whether each of the others has the same patches at the same positions."""
@@ -75,11 +78,14 @@ class Patches:
         return self.kept[place]
 
     def _read(self, place: int) -> Float32Array:
-        """The states [patches, width] of an image, each of unit length."""
-        values = self.store.fetch(self.ids[place : place + 1], "states").values[0]
-        lengths = np.linalg.norm(values, axis=-1, keepdims=True)
-        unit: Float32Array = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
-        return unit
+        """The states [patches, width] of an image, each of unit length; reads several images at a time."""
+        if place not in self.ahead:
+            found = self.store.fetch(self.ids[place : place + _AHEAD], "states")
+            lengths = np.linalg.norm(found.values, axis=-1, keepdims=True)
+            units = np.divide(found.values, lengths, out=np.zeros_like(found.values), where=lengths > 0)
+            counts = found.mask.sum(axis=1)
+            self.ahead = {place + i: units[i, :count] for i, count in enumerate(counts.tolist())}
+        return self.ahead[place]
 
 
 def _agreement(one: Float32Array, other: Float32Array) -> float:

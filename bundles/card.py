@@ -32,7 +32,7 @@ def card(folder: Path, words: str) -> str:
         "## What it is",
         table(("", ""), _facts(folder, spec), words=2),
         "## How well it does",
-        _results(spec),
+        results_of(spec),
         "## How sure it is",
         _calibration(spec),
         "## Where it comes from",
@@ -54,7 +54,8 @@ def _facts(folder: Path, spec: BundleSpec) -> Iterator[tuple[str, str]]:
     yield "a text", f"up to {spec.text.max_length} tokens; a longer one is cut, and a search says so"
 
 
-def _results(spec: BundleSpec) -> str:
+def results_of(spec: BundleSpec) -> str:
+    """The results of a bundle as tables."""
     if not spec.results:
         return "Not measured yet: `sightline eval` does that."
     words = (

@@ -26,10 +26,11 @@ from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.spec import BundleSpec, read_spec, write_spec
 from sightline.datasets import Record, read_all
 from sightline.errors import RecipeError
-from sightline.evaluation import Evaluation, evaluate_names
+from sightline.evaluation import Evaluation, evaluate, evaluate_names
+from sightline.evaluation.encodings import Needs, SharedImages
 from sightline.models import checkpoint
 from sightline.onnx_export.exporter import export
-from sightline.onnx_export.static_ranges import pictures_of
+from sightline.onnx_export.static_ranges import sample_images
 from sightline.training.recipe import Recipe, expanded, read_recipe, read_toml
 from sightline.training.run_folder import RunFolder
 from sightline.training.trainer import train
@@ -143,7 +144,7 @@ class ModelBuild:
         self._check_time()
         self.report(f"exporting {best}")
         retriever, tokenizer = checkpoint.load(best)
-        pictures = pictures_of(held_out, retriever.preprocess) if self.asked.precision == "int8" else None
+        images = sample_images(held_out, retriever.preprocess) if self.asked.precision == "int8" else None
         export(
             retriever,
             tokenizer,
@@ -151,7 +152,7 @@ class ModelBuild:
             name=self.asked.name,
             precision=self.asked.precision,
             four_bits=self.asked.four_bits,
-            pictures=pictures,
+            images=images,
             provenance=made_of,
             held_out=held_out,
             trained_on=_captions(recipes),
@@ -167,11 +168,14 @@ class ModelBuild:
         self._check_time()
         self.report(f"{test.name}: measuring")
         records, bundle = read_all(test.data), sightline.load(built)
-        measure = evaluate_names if test.kind == "names" else sightline.evaluate
-        embed = measure(bundle, records, data=test.name)
+        measure: Callable[..., Any] = evaluate_names if test.kind == "names" else evaluate
+        images = [record.image for record in records]
+        options = {"data": test.name, "batch_size": 20}
+        options["shared"] = SharedImages.of(bundle, images, Needs(states=bool(test.rerank)), 20)
+        embed = measure(bundle, records, **options)
         rows, more = [embed.to_json()], {}
         if test.rerank:
-            reranked = measure(bundle, records, data=test.name, rerank=test.rerank, batch_size=20)
+            reranked = measure(bundle, records, rerank=test.rerank, **options)
             rows.append(reranked.to_json())
             if isinstance(embed, Evaluation) and isinstance(reranked, Evaluation):
                 gain = embed.gain_of(reranked)

@@ -73,6 +73,7 @@ results: $(READY)
 	$(BIN)/python -m benchmarks.pages.scale
 	$(BIN)/python -m benchmarks.pages.serve
 	$(BIN)/python -m benchmarks.pages.security
+	$(BIN)/python -m benchmarks.pages.pictures
 
 readme: $(READY)
 	$(BIN)/python -m benchmarks.pages.readme
@@ -84,6 +85,7 @@ card: $(READY)
 model: $(READY)
 	@test -n "$$SIGHTLINE_DATA" -a -n "$$SIGHTLINE_PRETRAINED" || { echo "Set SIGHTLINE_DATA and SIGHTLINE_PRETRAINED"; exit 2; }
 	$(BIN)/python -m bundles.make recipes/default.model.toml --out bundles/default $(if $(MODEL_MINUTES),--minutes $(MODEL_MINUTES))
+	$(BIN)/python -m benchmarks.relevance --write
 	$(BIN)/python -m bundles.card bundles/default
 
 screenshots: $(READY)

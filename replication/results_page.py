@@ -9,12 +9,12 @@ from statistics import fmean
 
 from benchmarks.markdown import MISSING, fill, number, signed, sources, table
 from benchmarks.provenance import RESULTS, ROOT, read_result, read_results
+from bundles.card import results_of
 from replication.claims import NOT_MEASURED, NOT_TESTABLE, Verdict, judge, read_papers, tally
 from replication.estimates import Estimate
 from replication.relevance_page import PLOT, draw, relevance_values
 from replication.systems import RECALLS, Systems, read_systems
 from sightline.bundle.spec import read_spec
-from sightline.evaluation.report import compare
 
 TEMPLATE = Path(__file__).with_name("results.md")
 TASKS = {"none": "none", "cmr": "CMR", "mlm-mrm": "CMR, MLM, MRM", "vmlm-smrm": "CMR, VMLM, SMRM"}
@@ -147,9 +147,36 @@ def _bundle(results: Path, bundle: Path) -> dict[str, str]:
         for name, gain in gains.items()
     ]
     return {
-        "bundle results": compare(spec.results).rstrip(),
+        "bundle results": results_of(spec),
         "bundle gains": table(["direction", "recall", "gain", "interval"], gains, words=2),
         "bundle sources": sources([measured], "default/flickr8k-test.json"),
+        **_steps(results),
+    }
+
+
+def _steps(results: Path) -> dict[str, str]:
+    """What each step towards the bundled model gained on the validation sets, and the names that training left out."""
+    steps, unseen = read_result(results / "default" / "steps.json"), read_result(results / "unseen-names.json")
+    sets = ["Flickr8k val", "COCO val", "web-val", "names-val top 1"]
+    tables = {}
+    for part, key, form in (("embeddings", "sets", number), ("reranking", "gains", signed)):
+        rows = [
+            [row["step"], row["steps"] or MISSING, *(MISSING if one is None else form(one) for one in row[key])]
+            for row in steps[part]
+        ]
+        tables[f"steps {part}"] = table(["step", "steps", *sets], rows)
+    kinds = ("left out", "others")
+    rows = [
+        [row["run"], *(f"{number(row[kind][top])}" for kind in kinds for top in ("top1", "top5"))]
+        for row in unseen["rows"]
+    ]
+    heads = ["trained with", *(f"{kind}, {top}" for kind in ("the tenth", "other names") for top in ("top 1", "top 5"))]
+    control = steps["control"]
+    return {
+        **tables,
+        **{f"control {name}": number(control[name]) for name in ("one", "both", "reranked")},
+        "unseen names": table(heads, rows),
+        "unseen names sources": sources([unseen], "unseen-names.json"),
     }
 
 

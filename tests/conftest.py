@@ -1,23 +1,22 @@
 import dataclasses
 import fcntl
 import functools
+import gc
 import os
 import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
-from scale.milvus import MilvusServer, shared_server
+from scale.milvus import MilvusServer
+from scale.postgres import PASSWORD, PostgresTestServer
+from scale.servers import shared
 from sightline.bundle import Bundle
 from sightline.bundle.model import Calibration, Defaults
 from sightline.bundle.spec import write_spec
-
-if TYPE_CHECKING:
-    from sightline.models.retriever import EncodedTensors, Retriever
 
 hypothesis.settings.register_profile("sightline", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("sightline")
@@ -32,6 +31,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SIGHTLINE_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("SIGHTLINE_STATE", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("SIGHTLINE_READ_TEXT", "0")  # it takes a second for each picture
         yield
 
 
@@ -49,6 +49,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow = ("docs", "training", "bundle", "replication", "benchmarks")
     tests = Path(__file__).parent
     items.sort(key=lambda item: item.path.relative_to(tests).parts[0] not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector everything that imports made: a tenth of an export's time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -85,15 +91,9 @@ def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def traced(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exports of the tiny model copy the graphs of `tiny_bundle`, because tracing takes a while."""
-    import torch
+    import tiny
 
-    def graphs(retriever: "Retriever", tokenizer: object, folder: Path) -> "EncodedTensors":
-        for graph in tiny_bundle.glob("*.onnx"):
-            shutil.copy(graph, folder)
-        with torch.inference_mode():
-            return retriever.encode_images(torch.zeros(2, 3, 32, 32))
-
-    monkeypatch.setattr("sightline.onnx_export.exporter._graphs", graphs)
+    tiny.copy_graphs(tiny_bundle, monkeypatch)
 
 
 @pytest.fixture(scope="session")
@@ -116,6 +116,25 @@ def milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusServer]:
     pytest.importorskip("pymilvus", reason="pymilvus is not installed: pip install 'sightline-search[scale]'")
     if missing := MilvusServer.missing():
         pytest.skip(missing)
-    base = tmp_path_factory.getbasetemp()
-    with shared_server((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "milvus") as server:
+    with shared(MilvusServer(_common(tmp_path_factory) / "milvus")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresTestServer]:
+    """A real PostgreSQL server with pgvector, with whatever the tests of this session put into it."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'sightline-search[postgres]'")
+    if missing := PostgresTestServer.missing():
+        pytest.skip(missing)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        shared(PostgresTestServer(_common(tmp_path_factory) / "postgres")) as server,
+    ):
+        patch.setenv("PGPASSWORD", PASSWORD)
+        yield server
+
+
+def _common(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The temporary folder of all processes that run tests at once."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base

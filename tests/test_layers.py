@@ -14,7 +14,7 @@ ROOT = Path(sightline.__file__).parent
 
 LAYERS: list[set[str]] = [
     {"errors", "arrays"},
-    {"device", "fusion_rules", "files", "parallel", "suggestions"},
+    {"device", "fusion_rules", "files", "parallel", "plugins", "suggestions"},
     {"cache", "settings"},
     {"media"},
     {"datasets", "kernels"},
@@ -35,7 +35,7 @@ TRAINING = {"models", "losses", "training", "onnx_export"}
 
 MAY_TRAIN = {
     "sightline.registry.loader": {"models"},  # when it is given a checkpoint
-    "sightline.api": {"training", "onnx_export", "models"},  # train() and export(), when they are called
+    "sightline.api.training": {"training", "onnx_export", "models"},  # train() and export(), when they are called
     "sightline.cli": TRAINING,  # the commands that train and export
 }
 GPU = {"sightline.bundle.engines", "sightline.stores.gpu_index"}
@@ -70,11 +70,10 @@ def imports(module: str) -> Iterator[Import]:
     lazy: set[int] = set()
     types_only: set[int] = set()
     for node in ast.walk(tree):
-        inside = {id(child) for child in ast.walk(node)} - {id(node)}
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lazy |= inside
+            lazy |= _inside(node)
         elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            types_only |= inside
+            types_only |= _inside(node)
     for node in ast.walk(tree):
         if id(node) in types_only:
             continue
@@ -87,6 +86,10 @@ def imports(module: str) -> Iterator[Import]:
             found = name if name in MODULES else name.rpartition(".")[0]
             if found in MODULES:
                 yield Import(module, found, node.lineno, id(node) not in lazy)
+
+
+def _inside(node: ast.AST) -> set[int]:
+    return {id(child) for child in ast.walk(node)} - {id(node)}
 
 
 EVERY = [one for module in MODULES for one in imports(module)]

@@ -69,7 +69,10 @@ def test_the_bundled_model_is_listed_once_though_it_lies_in_the_working_folder(
 def test_the_table_tells_abilities_size_and_results(tmp_path: Path) -> None:
     folder = tmp_path / "bundled"
     assert "not measured" in run("models").output
-    write_spec(folder, dataclasses.replace(read_spec(folder), results=({**RESULT, "stages": ["embed"]}, RESULT)))
+    names = {"model": "tiny", "data": "names-val", "stages": ["embed"], "names": {"top1": 60.2, "top5": 88.0}}
+    others = {**RESULT, "data": "coco-val", "text_to_image": {"R@1": 33.3}}
+    results = ({**RESULT, "stages": ["embed"]}, RESULT, others, names)
+    write_spec(folder, dataclasses.replace(read_spec(folder), results=results))
     told = run("models").output
     for words in (
         "default",

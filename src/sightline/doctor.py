@@ -25,9 +25,11 @@ _OLDEST_PYTHON = (3, 11)
 _LOW_SPACE = 1e9  # bytes; a thousand images take about 50 MB
 _EXTRAS = {
     "heic": "HEIC photos from iPhones",
+    "ocr": "text in images",
     "serve": "the search page in a browser",
     "train": "training and exporting models",
     "scale": "collections on several machines",
+    "postgres": "collections in a PostgreSQL database",
 }
 
 

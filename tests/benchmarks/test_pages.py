@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import bench
 from benchmarks.markdown import fill, replace_block
-from benchmarks.pages import performance, plots, readme, scale, security, serve
+from benchmarks.pages import performance, pictures, plots, readme, scale, security, serve
 from benchmarks.pages.targets import TARGETS, Target
 from benchmarks.provenance import RESULTS, ROOT, read_result
 
@@ -35,6 +35,7 @@ def test_the_other_pages_are_up_to_date() -> None:
     assert read("scale.md") == scale.page(), "run `make results`"
     assert read("serve.md") == serve.page(read("serve.md"), read_result(RESULTS / "serve.json"))
     assert read("security.md") == security.page(read("security.md"), read_result(RESULTS / "attack.json"))
+    assert read("pictures.md") == pictures.page(read("pictures.md"), read_result(RESULTS / "ocr.json"))
 
 
 @pytest.mark.parametrize("name", ["performance.md", "scale.md", "index-choice.md"])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
 from sightline.demo import PICTURES
@@ -76,3 +77,9 @@ def heat(page: Page) -> npt.NDArray[Any]:
 def word(page: Page, text: str) -> Locator:
     """A word of the query in the enlarged view."""
     return page.locator("#viewer-words .word", has_text=re.compile(f"^{text}$"))
+
+
+def serious(page: Page) -> list[str]:
+    """What axe finds in the way of a screen reader."""
+    found = Axe().run(page).response["violations"]
+    return [wrong["id"] for wrong in found if wrong["impact"] in ("serious", "critical")]

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 import sightline
 from browser.conftest import LIMITS, Opener
-from browser.page import first, search, settled, tiles
+from browser.page import first, search, serious, settled, tiles
 from server.served import opening, served
 from sightline.demo import PICTURES
 from sightline.server.app import create_app
@@ -33,11 +32,6 @@ def own(opened: ServedCollection, tmp_path: Path) -> Iterator[str]:
 def pick(page: Page, place: int, **options: object) -> None:
     tiles(page).nth(place).hover()
     page.locator("#results .pick").nth(place).click(**options)  # type: ignore[arg-type]
-
-
-def serious(page: Page) -> list[str]:
-    found = Axe().run(page).response["violations"]
-    return [wrong["id"] for wrong in found if wrong["impact"] in ("serious", "critical")]
 
 
 def test_clicks_shift_keys_and_strokes_select(own: str, open_page: Opener) -> None:

@@ -34,7 +34,7 @@ MIXED = [
 
 @pytest.fixture(
     scope="session",
-    params=["dual-shared", "dual-aligned", "dual-plain", "dual-reader", "single", "dual-codes", "dual-first"],
+    params=["dual-shared", "dual-aligned", "dual-plain", "single", "dual-codes"],
 )
 def pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path
@@ -96,9 +96,7 @@ def test_no_graph_tells_where_it_was_exported(tiny_bundle: Path) -> None:
 @pytest.mark.usefixtures("traced")
 def test_int8_stays_close_and_is_smaller(tmp_path: Path, tiny_bundle: Path) -> None:
     pixels = np.random.default_rng(0).standard_normal((7, 3, 32, 32)).astype(np.float32)
-    export(
-        tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "int8", name="tiny", precision="int8", pictures=pixels
-    )
+    export(tiny.retriever(tiny.DUAL), tiny.tokenizer(), tmp_path / "int8", name="tiny", precision="int8", images=pixels)
     whole, small = Bundle.open(tiny_bundle), Bundle.open(tmp_path / "int8")
     assert b"MatMulIntegerToFloat" in (tmp_path / "int8/image.onnx").read_bytes()
     assert b"MatMulIntegerToFloat" not in (tmp_path / "int8/text.onnx").read_bytes()

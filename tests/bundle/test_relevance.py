@@ -53,6 +53,12 @@ def test_the_length_of_a_text_is_between_0_and_1(text: str, length: float) -> No
     assert features(text, WORDS)["length"] == pytest.approx(length)
 
 
+@pytest.mark.parametrize("text", ["a dog", "the dog", "a photo of a dog", "Picture of a dog"])
+def test_articles_and_the_like_do_not_make_a_text_longer(text: str) -> None:
+    assert features(text, WORDS)["length"] == features("dog", WORDS)["length"]
+    assert features(f"{text} on a beach", WORDS)["length"] == features("dog beach", WORDS)["length"]
+
+
 def test_the_rarest_word_decides_how_familiar_a_text_is() -> None:
     found = [WORDS.familiarity(text) for text in ("a", "a dog", "a cat", "a zebra", "a lion", "123")]
     assert found[0] == 1

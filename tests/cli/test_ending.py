@@ -14,7 +14,22 @@ import pytest
 from sightline import cli
 from sightline.collection import FileProblem, IndexingInterrupted, Report
 
-COMMANDS = ["index", "search", "explain", "serve", "eval", "regions", "train", "export", "demo", "doctor", "models"]
+COMMANDS = [
+    "index",
+    "search",
+    "explain",
+    "serve",
+    "status",
+    "remove",
+    "eval",
+    "compare",
+    "regions",
+    "train",
+    "export",
+    "demo",
+    "doctor",
+    "models",
+]
 
 
 def shell(command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -139,7 +154,7 @@ def test_ctrl_c_is_answered_at_once_and_again_when_indexing_has_ended(
     first, second, third = capfd.readouterr().err.strip().splitlines()
     assert "Ctrl-C again ends at once" in first
     assert second.startswith(f"sightline: interrupted; {'3 new; ' if done else 'nothing was done yet'}")
-    assert "type the same again" in third
+    assert "run the same command to continue" in third
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

@@ -72,7 +72,7 @@ def test_a_picture_is_never_drawn_over(photos: Path, tiny_bundle: Path) -> None:
         (id,) = [hit.id for hit in collection.search("dog", where="name = '1.png'")]
     for what in ([photos / "1.png", "--model", tiny_bundle], [id, "--at", photos]):
         done = run("explain", "dog", *what, "--out", photos / "1.png")
-        assert "would be lost" in str(done.exception)
+        assert "would be overwritten" in str(done.exception)
         assert (photos / "1.png").read_bytes() == before
 
 

@@ -64,7 +64,7 @@ def test_an_interrupted_run_says_that_it_can_go_on(photos: Path, monkeypatch: py
     done = run("index", photos)
     assert done.exit_code == 130
     assert "3 new" in done.stderr
-    assert "go on" in done.stderr
+    assert "run the same command to continue" in done.stderr
 
 
 def test_a_search_shows_rank_relevance_name_and_size(photos: Path) -> None:

@@ -123,7 +123,8 @@ def test_a_misspelt_command_is_put_right_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "says"), [("search", "What to find"), ("index", "Folders of images"), ("export", "Folder of a")]
+    ("command", "says"),
+    [("search", "A description of what"), ("index", "Folders of images"), ("export", "Folder of a")],
 )
 def test_arguments_have_help(command: str, says: str) -> None:
     assert says in CliRunner().invoke(cli.app, [command, "--help"], env={"COLUMNS": "200"}).output

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from sightline.collection.dates import find_dates, year_alone
+from sightline.collection.query_text.dates import find_dates, year_alone
 
 TODAY = date(2026, 11, 16)  # a Monday
 

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from sightline.collection.phrases import Understood, understand
+from sightline.collection.query_text.phrases import Understood, understand
 
 FOLDERS = ["Italy", "trips", "trips/2021 Norway", "trips/snow", "family/Anna", "old/Italy"]
 TODAY = date(2026, 11, 16)

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given, settings
 
 from collection.test_where import ROWS, expressions, judged, seen, written
+from sightline.collection.catalog.filter_fields import CONTENT_FIELDS, FILE_FIELDS, STORED_FIELDS
 from sightline.collection.catalog.where import parse_where
-from sightline.collection.remote.milvus_filter import OF_CONTENTS, OF_FILES, UNKNOWN, pushed
 from sightline.collection.remote.notes import _low
 from sightline.collection.remote.partitions import partition_key, partition_keys_for
 from sightline.stores.base import Partition
+from sightline.stores.filters import limited_to
+from sightline.stores.milvus_filter import UNKNOWN, pushed
 
 
 def kept(row: dict[str, Any]) -> dict[str, Any]:
@@ -30,7 +32,7 @@ def passes(filter: str, row: dict[str, Any]) -> bool:
 @given(expressions)
 @settings(max_examples=300, deadline=None)
 def test_servers_pass_what_sql_chooses_and_say_when_it_is_more(tree: tuple[Any, ...]) -> None:
-    found = pushed(parse_where(written(tree, "'")), OF_CONTENTS | OF_FILES)
+    found = pushed(limited_to(parse_where(written(tree, "'")), CONTENT_FIELDS | FILE_FIELDS))
     for row in ITEMS:
         right, passed = judged(tree, row) is True, passes(found.filter, row)
         assert passed == right if found.is_exact else passed >= right
@@ -39,8 +41,8 @@ def test_servers_pass_what_sql_chooses_and_say_when_it_is_more(tree: tuple[Any, 
 @given(expressions)
 @settings(max_examples=100, deadline=None)
 def test_columns_that_cannot_be_trusted_decide_nothing(tree: tuple[Any, ...]) -> None:
-    found = pushed(parse_where(written(tree, "'")), OF_CONTENTS)
-    assert not any(f"{name} " in found.filter for name in (*OF_FILES, "low_path"))
+    found = pushed(limited_to(parse_where(written(tree, "'")), CONTENT_FIELDS))
+    assert not any(f"{name} " in found.filter for name in (*FILE_FIELDS, "low_path"))
     for row in ITEMS:
         assert passes(found.filter, row) >= (judged(tree, row) is True)
 
@@ -57,9 +59,13 @@ def test_columns_that_cannot_be_trusted_decide_nothing(tree: tuple[Any, ...]) ->
     ],
 )
 def test_what_milvus_can_say_is_left_to_it(where: str) -> None:
-    found = pushed(parse_where(where), OF_CONTENTS | OF_FILES)
+    found = pushed(parse_where(where))
     assert found.is_exact
     assert found.filter
+
+
+def test_milvus_has_a_placeholder_for_every_value_that_may_be_unknown() -> None:
+    assert set(UNKNOWN) == STORED_FIELDS.keys() - {"path", "folder", "name", "id"}
 
 
 @pytest.mark.parametrize("partition", ["year", "month", "folder"])

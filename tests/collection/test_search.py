@@ -399,7 +399,7 @@ def test_a_dog_but_not_snow_finds_dogs_without_snow(bundled: Bundle, data: Path,
     with Collection.open(tmp_path, bundled) as collection:
         for rerank in (0, 20):
             found = [hit.path for hit in collection.search("a dog", not_="snow", k=6, rerank=rerank)]
-            assert sum(path.startswith("dog-none") for path in found) >= 5
+            assert sum(path.startswith("dog-none") for path in found[:5]) >= 4
             assert found[0].startswith("dog-none")
             plain = [hit.path for hit in collection.search("a dog", k=12, rerank=rerank)]
             assert sum(path.startswith("dog-") for path in plain) >= 11

@@ -83,7 +83,7 @@ def test_a_command_translates_line_by_line(tmp_path: Path, bilingual: list[Recor
         ("print('one line')", "gave 1 texts for 2"),
         ("[print(line) for line in 'abc']", "gave 3 texts for 2"),
         ("print('a\\n')", "gave nothing for 'two'"),
-        ("import sys; print('no such language', file=sys.stderr); sys.exit(3)", "ended with 3: no such language"),
+        ("import sys; print('no such language', file=sys.stderr); sys.exit(3)", "exit code 3: no such language"),
         ("import sys; sys.stdout.buffer.write(bytes([255, 10, 255, 10]))", "does not write UTF-8"),
     ],
 )

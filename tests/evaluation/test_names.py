@@ -12,7 +12,8 @@ from evaluation.made_up import MadeUp, made_up, record
 from sightline.datasets import Record, read_all
 from sightline.errors import EvaluationError, ModelError
 from sightline.evaluation import evaluate_names
-from sightline.evaluation.names import PROMPTS, wilson
+from sightline.evaluation.names import PROMPTS
+from sightline.evaluation.resampling import wilson
 
 LABELS = [3, 0, 2, 2, 1, 3, 0, 1]
 

@@ -5,7 +5,7 @@ import pytest
 
 from sightline.errors import EvaluationError
 from sightline.evaluation.metrics import recall
-from sightline.evaluation.resampling import Interval, bootstrap_both, paired_difference
+from sightline.evaluation.resampling import Interval, bootstrap_both, paired_difference, wilson
 
 
 def bootstrap(
@@ -68,8 +68,11 @@ def test_the_same_seed_gives_the_same_intervals_and_another_does_not() -> None:
     assert bootstrap(ranks, seed=1) != bootstrap(ranks, seed=2)
 
 
-def test_a_perfect_model_has_an_interval_without_width() -> None:
-    assert bootstrap(np.ones(50), seed=0)["R@1"] == (100, 100)
+def test_recalls_of_0_and_100_have_wilsons_intervals() -> None:
+    assert bootstrap(np.ones(50), seed=0)["R@1"] == pytest.approx((92.9, 100), abs=0.05)
+    assert bootstrap(np.full(50, 99.0), seed=0)["R@1"] == pytest.approx((0, 7.1), abs=0.05)
+    few_images = bootstrap(np.ones(50), np.repeat(np.arange(10), 5), seed=0)
+    assert few_images["R@1"] == pytest.approx((72.2, 100), abs=0.05), "captions of an image are not independent"
 
 
 def test_both_directions_are_drawn_together() -> None:
@@ -102,7 +105,7 @@ def test_systems_asked_different_numbers_of_queries_are_not_paired() -> None:
 
 
 def test_infinite_ranks_are_misses() -> None:
-    assert bootstrap(np.full(9, np.inf), seed=0)["R@10"] == (0, 0)
+    assert bootstrap(np.full(9, np.inf), seed=0)["R@10"] == wilson(0, 9)
 
 
 @pytest.mark.parametrize("clusters", [np.zeros(3, int), np.zeros(0, int)])

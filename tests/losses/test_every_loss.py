@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import tiny
 from losses.batches import BATCHES, batch, gradients, shards, sources, value
-from sightline.losses import LOSSES, Contrastive, Distill, Listwise, Loss, Matching, Pairs, Triplet
+from sightline.losses import LOSSES, Contrastive, Distill, Listwise, Loss, Matching, Matryoshka, Pairs, Triplet
 from sightline.models import EncodedTensors, Tokens
 from sightline.models.retriever import Retriever
 
@@ -28,6 +28,7 @@ EVERY: dict[str, Callable[[], Loss]] = {
     "contrastive smoothed": lambda: Contrastive(0.1, label_smoothing=0.1),
     "contrastive on fragments": lambda: Contrastive(0.5, on="fragments"),
     "contrastive on states": lambda: Contrastive(0.1, on="states"),
+    "matryoshka": lambda: Matryoshka((2,), 0.5),
     "matching random": lambda: Matching("random", "both"),
     "matching random one": lambda: Matching("random", "one"),
     "matching hard": lambda: Matching("hard", "both"),
@@ -143,7 +144,8 @@ def test_every_setting_of_a_recipe_is_simple_typed_and_has_a_default(name: str) 
     kind = LOSSES[name]
     hints = get_type_hints(kind.__init__)
     for setting in list(inspect.signature(kind.__init__).parameters.values())[1:]:
-        assert hints[setting.name] in (bool, int, float, str) or get_origin(hints[setting.name]) is Literal
+        hint = hints[setting.name]
+        assert hint in (bool, int, float, str, float | None, tuple[int, ...]) or get_origin(hint) is Literal
         assert setting.default is not inspect.Parameter.empty
     assert isinstance(kind(), Loss)
 

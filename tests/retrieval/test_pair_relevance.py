@@ -1,6 +1,7 @@
 """Relevance belongs to a pair: whatever else is in a collection, passes a filter or is found beside it."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,17 @@ def test_a_blank_image_comes_last_and_shows_nothing(fitted: Bundle, items: Encod
     assert of_item(found, 3) == 0
     assert of_item(found, 4) > 0
     assert of_item(few.run_together([TEXT], 20, blank=lambda ids: {3}.intersection(ids))[0], 3) == 0
+
+
+def test_blank_images_are_asked_for_once_per_search(fitted: Bundle, items: Encoded, tmp_path: Path) -> None:
+    asked: list[Sequence[int]] = []
+
+    def blank(ids: Sequence[int]) -> set[int]:
+        asked.append(ids)
+        return {3}.intersection(ids)
+
+    cascade_over(fitted, items, 20, tmp_path).run(SearchOptions(TEXT, k=5, rerank=3), blank=blank)
+    assert len(asked) == 1
 
 
 def test_a_least_relevance_keeps_every_result_that_has_it(fitted: Bundle, items: Encoded, tmp_path: Path) -> None:

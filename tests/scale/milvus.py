@@ -4,15 +4,14 @@ It is in an environment of its own, which `make milvus` installs in `.milvus`, o
 2.3.5 where there is a build for the machine (Linux on x86-64, macOS), and otherwise the server of Milvus Lite 2.5.1.
 """
 
-import fcntl
 import os
 import signal
-import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
+
+from scale.servers import is_open, kept_port
 
 HOME = Path(os.environ.get("SIGHTLINE_MILVUS", Path(__file__).parents[2] / ".milvus"))
 PATIENCE = 180
@@ -25,10 +24,7 @@ class MilvusServer:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        port = folder / "port"
-        if not port.exists():
-            port.write_text(str(_free_port()))
-        self.port = int(port.read_text())
+        self.port = kept_port(folder)
 
     @staticmethod
     def missing() -> str:
@@ -39,8 +35,9 @@ class MilvusServer:
     def kind(self) -> str:
         return "Milvus 2.3.5" if _site("milvus") else "Milvus Lite 2.5.1"
 
-    def url(self, name: str, options: str = "index=flat") -> str:
-        return f"milvus://127.0.0.1:{self.port}/{name}?{options}"
+    def url(self, name: str = "", options: str = "index=flat") -> str:
+        """The URL of a store, by default one that nobody has used."""
+        return f"milvus://127.0.0.1:{self.port}/{name or f'store_{uuid4().hex}'}?{options}"
 
     def start(self) -> None:
         """Start it, or start it again, and wait until it answers."""
@@ -55,8 +52,11 @@ class MilvusServer:
     def kill(self) -> None:
         """End it at once, with all its processes, as a power cut would."""
         os.killpg(int((self.folder / "group").read_text()), signal.SIGKILL)
-        while _is_open(self.port):
+        while is_open(self.port):
             time.sleep(0.01)
+
+    def remove(self) -> None:
+        """Do nothing: all of its data is in its folder."""
 
     def _command(self) -> tuple[list[str], dict[str, str]]:
         if _site("milvus"):
@@ -84,44 +84,5 @@ class MilvusServer:
                 time.sleep(0.2)
 
 
-@contextmanager
-def shared_server(folder: Path) -> Iterator[MilvusServer]:
-    """One server for all processes that run tests at once: the first to come starts it, the last to go ends it."""
-    server = MilvusServer(folder)
-    with _counted(folder, 1) as users:
-        if users == 1:
-            server.start()
-    try:
-        yield server
-    finally:
-        with _counted(folder, -1) as users:
-            if users == 0:
-                server.kill()
-
-
-@contextmanager
-def _counted(folder: Path, change: int) -> Iterator[int]:
-    """How many there are after a change, while nobody else changes it."""
-    with (folder / "users").open("a+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0)
-        users = int(file.read() or 0) + change
-        yield users
-        file.truncate(0)
-        file.write(str(users))
-        file.flush()
-
-
 def _site(package: str) -> Path | None:
     return next(iter(HOME.glob(f"lib/python3*/site-packages/{package}")), None)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-def _is_open(port: int) -> bool:
-    with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", port)) == 0

@@ -1,32 +1,22 @@
-"""A collection whose vectors are on a real Milvus server: any machine finds what the one that indexed it finds."""
+"""What is particular to collections on a Milvus server: its indexes, partitions and page of the docs."""
 
-import io
-import json
-import re
-import shlex
-import threading
 import time
-from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
 import numpy as np
 import pytest
-from PIL import ExifTags, Image
-from typer.testing import CliRunner
 
-from collection.made_up import Instant, contents, picture, put
+from collection.made_up import Instant
 from scale.milvus import MilvusServer
-from sightline import cli
+from scale.photos import names
 from sightline.collection import Collection, index
-from sightline.collection.catalog.database import Catalog
-from sightline.collection.remote.shared_catalog import SharedCatalog
-from sightline.errors import CollectionError, ServeError, StoreError
+from sightline.doctor import examine
+from sightline.errors import CollectionError, StoreError
 from sightline.stores.milvus import MilvusStore
-from sightline.stores.milvus_address import INDEXES, parse_address
+from sightline.stores.milvus_address import INDEXES, IndexType, parse_address
 from stores.plain import SHAPE, items, queries
 
-NAMED = "milvus://vectors.example.org:19530/photos"
 pytestmark = pytest.mark.scale
 
 
@@ -34,223 +24,6 @@ pytestmark = pytest.mark.scale
 def url(milvus: MilvusServer) -> str:
     """A store that nobody has used."""
     return milvus.url(f"photos_{uuid4().hex}")
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    """Pictures in folders, some with a date and a place, one of them twice."""
-    folder = tmp_path / "photos"
-    for number in range(12):
-        exif = Image.Exif()
-        if number % 3:
-            when = f"20{20 + number % 4}:0{number % 6 + 1}:07 10:11:12"
-            exif[ExifTags.IFD.Exif] = {ExifTags.Base.DateTimeOriginal: when}
-        if number % 4 == 1:
-            exif[ExifTags.IFD.GPSInfo] = {1: "N", 2: (40.0 + number, 0.0, 0.0), 3: "W", 4: (8.0, 0.0, 0.0)}
-        put(folder / ("Beach/far" if number % 2 else "town") / f"{number}.png", drawn(number, exif))
-    put(folder / "copies" / "twin.png", (folder / "town" / "2.png").read_bytes())
-    put(folder / "top.png", picture(99))
-    return folder
-
-
-def drawn(number: int, exif: Image.Exif) -> bytes:
-    """A picture of one of three sizes."""
-    with Image.open(io.BytesIO(picture(number))) as small:
-        times, file = number % 3 + 1, io.BytesIO()
-        small.resize((12 * times, 9 * times)).save(file, "PNG", exif=exif)
-    return file.getvalue()
-
-
-def names(at: Path | str, text: str = "a red square", **options: object) -> list[str]:
-    """The paths of the twenty best, and their scores."""
-    with Collection.open(at, Instant()) as collection:
-        found = collection.search(text, k=20, duplicates="show", **options)  # type: ignore[arg-type]
-    return [f"{hit.path} {hit.score:.5f} {hit.taken} {hit.width} {hit.file}" for hit in found]
-
-
-def test_a_machine_that_never_indexed_finds_what_a_local_collection_does(
-    photos: Path, url: str, tmp_path: Path, tiny_bundle: Path
-) -> None:
-    index(photos, at=tmp_path / "local", model=tiny_bundle)
-    index(photos, at=tmp_path / "shared", model=tiny_bundle, store=url)
-    answers = []
-    for at in (tmp_path / "local", tmp_path / "shared", url):
-        with Collection.open(at, tiny_bundle) as collection:
-            assert len(collection) == 13
-            result = collection.search("a red square", k=13, rerank=13, late=13)
-            answers.append([(hit.id, hit.path, hit.file, hit.copies, round(hit.score, 4), hit.stage) for hit in result])
-            assert result.hits[0].stage == "match"
-    assert answers[0] == answers[1] == answers[2]
-    assert not (tmp_path / "shared" / "vectors").exists()
-
-
-FILTERS = [
-    "taken >= '2021'",
-    "taken < '2022-03' or width > 12",
-    "taken = '2021' and not width = 24",
-    "taken <= '2021-03'",
-    "taken > '2021-03'",
-    "taken != '2021-02-07'",
-    "not taken between '2021' and '2022'",
-    "taken in ('2021-02', '2023')",
-    "not (taken is null or latitude > 42)",
-    "latitude is not null and longitude < 0",
-    "path like 'beach/%'",
-    "path not like 'BEACH/%'",
-    "path like '%/1_.png' or name = '3.png'",
-    "folder = 'copies'",
-    "folder = 'town' and name != '2.png'",
-    "folder = '' and not size > 100000",
-    "path = 'copies/twin.png' or path = 'top.png'",
-    "width > height and id <= 7",
-    "height >= width",
-    "width in (12, 36)",
-    "width between 13 and 24.5",
-    "text is null and modified like '2020%'",
-    "modified < '2019' or path is null",
-    "name = 'O''Brien \"x\".png'",
-    "id in (1, 3, 99) or id = 2.0",
-]
-
-
-def test_a_filter_means_the_same_wherever_it_is_answered(photos: Path, url: str, tmp_path: Path) -> None:
-    index(photos, at=tmp_path / "at", model=Instant(), store=url)
-    with Collection.open(tmp_path / "at") as local, Collection.open(url) as shared:
-        for where in FILTERS:
-            assert shared.catalog.ids_where(where).tolist() == local.catalog.ids_where(where).tolist(), where
-    for where in FILTERS[::4]:
-        assert names(url, where=where) == names(tmp_path / "at", where=where)
-
-
-def test_a_filter_that_servers_understand_is_pushed_down_to_them(photos: Path, url: str, tmp_path: Path) -> None:
-    index(photos, at=tmp_path / "at", model=Instant(), store=url)
-    with Collection.open(url) as shared:
-        assert isinstance(shared.catalog, SharedCatalog)
-        narrowed, ids = shared.catalog.narrowed(shared.store, "taken >= '2021' and path like 'beach/%'")
-        assert ids is None
-        assert narrowed.stats().items == len(narrowed.ids()) == 4
-        assert narrowed.search(np.ones((1, 16), dtype=np.float32), 9).ids[0].tolist()[4:] == [-1] * 5
-        _, ids = shared.catalog.narrowed(shared.store, "name like '%1.png'")
-        assert ids is not None
-        assert len(ids) == 2
-
-
-def test_what_changes_on_the_disk_is_seen_by_all_machines(photos: Path, url: str, tmp_path: Path) -> None:
-    at = tmp_path / "at"
-    index(photos, at=at, model=Instant(), store=url)
-    with Collection.open(url, Instant()) as elsewhere:
-        (photos / "town" / "0.png").rename(photos / "moved.png")
-        (photos / "town" / "2.png").unlink()
-        (photos / "town" / "4.png").unlink()
-        put(photos / "again.png", (photos / "top.png").read_bytes())
-        put(photos / "new.png", picture(100))
-        report = index(at=at, model=Instant())
-        assert (report.new, report.moved, report.deleted) == (2, 1, 2)
-        paths = {file.path for file in elsewhere.files()}
-        found = elsewhere.search("a red square", k=20, duplicates="show")
-        assert len(elsewhere) == len(found) == 13
-    assert paths == {path.relative_to(photos).as_posix() for path in photos.rglob("*.png")}
-    assert {hit.path for hit in found} | {copy.name for hit in found for copy in hit.copies} >= {"moved.png", "new.png"}
-    assert names(url) == names(at)
-
-
-def test_a_store_is_written_from_one_folder_only(photos: Path, url: str, tmp_path: Path) -> None:
-    index(photos, at=tmp_path / "at", model=Instant(), store=url)
-    with pytest.raises(CollectionError, match="belongs to another collection"):
-        index(photos, at=tmp_path / "other", model=Instant(), store=url)
-    with pytest.raises(CollectionError, match="made by the model"), Collection.open(url) as collection:
-        collection.check_model(Instant("b" * 64))  # type: ignore[arg-type]
-    assert len(names(url)) == 13
-
-
-def test_folders_and_stores_are_not_confused(photos: Path, url: str, tmp_path: Path) -> None:
-    index(photos, at=tmp_path / "at", model=Instant())
-    with pytest.raises(CollectionError, match="in its folder"):
-        index(photos, at=tmp_path / "at", model=Instant(), store=url)
-    with pytest.raises(CollectionError, match="--store"):
-        index(photos, at=url, model=Instant())
-    with pytest.raises(CollectionError, match="no collection there"):
-        Collection.open(url)
-
-
-def test_the_commands_take_a_url(photos: Path, url: str, tmp_path: Path, tiny_bundle: Path) -> None:
-    def run(*arguments: object) -> str:
-        result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
-        assert result.exit_code == 0, result.output
-        return result.stdout
-
-    page = (Path(__file__).parents[2] / "docs" / "milvus.md").read_text(encoding="utf-8")
-    lines = [shlex.split(line.replace(NAMED, url)) for line in re.findall("^sightline (.*)$", page, re.MULTILINE)]
-    here, elsewhere = ([str(photos) if part == "photos" else part for part in line] for line in lines[1:3])
-    run("index", photos, *lines[0][2:], "--model", tiny_bundle)
-    found = [json.loads(run(*line, "--model", tiny_bundle, "--json"))["hits"] for line in (here, elsewhere)]
-    assert found[0]
-    assert found[1]
-    assert all(hit["taken"] >= "2023-06" for hit in found[1])
-    assert [line[0] for line in lines] == ["index", "search", "search", "serve"]
-    assert lines[3][1:] == ["--at", url]
-
-
-def test_a_server_answers_from_a_store(photos: Path, url: str, tmp_path: Path, tiny_bundle: Path) -> None:
-    from fastapi.testclient import TestClient
-
-    from sightline.server.app import create_app
-    from sightline.server.limits import Limits
-    from sightline.server.run import ServedCollection
-
-    index(photos, at=tmp_path / "at", model=tiny_bundle, store=url)
-    opened = ServedCollection.open(url, tiny_bundle, Limits())
-    try:
-        with pytest.raises(ServeError, match="on the machine that indexed it"):
-            opened.updater(True, print)
-        with TestClient(
-            create_app(opened.service, host="127.0.0.1", token=None), base_url="http://127.0.0.1"
-        ) as client:
-            found = client.get("/v1/search", params={"q": "a red square", "k": 3}).json()
-            around = client.get("/v1/filters").json()
-    finally:
-        opened.close()
-    assert len(found["hits"]) == 3
-    assert {"path": "Beach/far", "items": 6} in around["folders"]
-
-
-def test_killing_the_server_while_indexing_loses_nothing(tmp_path: Path, milvus: MilvusServer) -> None:
-    photos, at, server = tmp_path / "photos", tmp_path / "at", MilvusServer(tmp_path / "own")
-    for number in range(60):
-        put(photos / f"{number}.png", picture(number))
-    server.start()
-    committed: list[int] = []
-    killed = threading.Event()
-
-    class Slow(Instant):
-        def encode_images(self, pixels: np.ndarray) -> object:  # type: ignore[override]
-            time.sleep(0.15)
-            if self.encoded >= 24 and not killed.is_set():
-                server.kill()
-                killed.set()
-            return super().encode_images(pixels)
-
-    def restart() -> None:
-        killed.wait(60)
-        with closing(Catalog.open(at)) as catalog:
-            committed.extend(catalog.ids())
-        time.sleep(1)
-        server.start()
-
-    thread = threading.Thread(target=restart)
-    thread.start()
-    try:
-        report = index(photos, at=at, model=Slow(), store=server.url("killed"))  # type: ignore[arg-type]
-        thread.join()
-        assert killed.is_set()
-        assert report.new == 60
-        assert len(contents(at)) == 60
-        with Collection.open(server.url("killed")) as elsewhere:
-            assert set(committed) <= set(elsewhere.store.ids().tolist())
-            assert len(elsewhere.files()) == 60
-    finally:
-        thread.join()
-        server.kill()
 
 
 def test_a_server_that_is_away_is_named_and_the_way_out_told(tmp_path: Path) -> None:
@@ -277,6 +50,47 @@ def test_every_index_finds_the_nearest(milvus: MilvusServer, name: str) -> None:
     np.testing.assert_allclose(found.scores, best, atol=0.02)
     np.testing.assert_allclose(found.scores, (asked[:, None] * embedding[found.ids]).sum(axis=-1), atol=1e-6)
     store.close()
+
+
+def test_the_default_index_suits_the_server(photos: Path, milvus: MilvusServer, tmp_path: Path) -> None:
+    url = milvus.url(f"usual_{uuid4().hex}", "consistency=Session")
+    index(photos, at=tmp_path / "at", model=Instant(), store=url)
+    assert len(names(url)) == len(names(tmp_path / "at")) == 13
+    with Collection.open(url) as shared:
+        assert shared.store.stats().index == ("milvus, flat" if "Lite" in milvus.kind else "milvus, hnsw")
+
+
+def test_a_refused_index_leaves_no_store(
+    photos: Path, milvus: MilvusServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(INDEXES, "flat", IndexType("NONESUCH", {}))
+    name = f"refused_{uuid4().hex}"
+    for _ in range(2):
+        with pytest.raises(StoreError, match="index"):
+            index(photos, at=tmp_path / "at", model=Instant(), store=milvus.url(name))
+        with pytest.raises(CollectionError, match="no collection there"):
+            Collection.open(milvus.url(name))
+    monkeypatch.undo()
+    assert index(photos, at=tmp_path / "at", model=Instant()).new == 14
+    assert len(names(milvus.url(name))) == 13
+
+
+def test_a_store_without_an_index_is_found_and_completed(photos: Path, url: str, tmp_path: Path) -> None:
+    from pymilvus import MilvusClient
+
+    at, address = tmp_path / "at", parse_address(url)
+    index(photos, at=at, model=Instant(), store=url)
+    before = names(url)
+    client = MilvusClient(f"http://{address.host}:{address.port}", dedicated=True)
+    client.release_collection(address.name)
+    client.drop_index(address.name, "embedding")
+    client.close()
+    with pytest.raises(StoreError, match="was not created completely"):
+        Collection.open(url)
+    found = [finding for finding in examine(at) if finding.subject == "Collection"]
+    assert [(one.state, "sightline index --at" in one.way_out) for one in found] == [("broken", True)]
+    assert index(at=at, model=Instant()).unchanged == 14
+    assert names(url) == before
 
 
 def test_a_divided_store_is_searched_as_one(photos: Path, milvus: MilvusServer, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def application(opened: ServedCollection, limits: Limits | None = None, **option
 def _with_limits(opened: ServedCollection, limits: Limits) -> Any:
     from sightline.server.service import Service
 
-    return Service(opened.current, opened.service.model, limits, opened.service.metrics)
+    return Service(opened.library, opened.service.model, limits, opened.service.metrics)
 
 
 def ask(app: FastAPI, method: str, path: str, *, client: str = "203.0.113.7", **options: Any) -> httpx.Response:

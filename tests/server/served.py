@@ -60,8 +60,8 @@ def served(app: FastAPI, limits: Limits = LIMITS) -> Iterator[str]:
 
 
 @contextmanager
-def opening(at: Path, limits: Limits = LIMITS) -> Iterator[ServedCollection]:
-    """Open a collection as a server does, for a while."""
+def opening(at: Path | list[Path], limits: Limits = LIMITS) -> Iterator[ServedCollection]:
+    """Open one or several collections as a server does, for a while."""
     opened = ServedCollection.open(at, None, limits)
     try:
         yield opened

@@ -9,6 +9,8 @@ import schemathesis
 from schemathesis import GenerationMode
 from schemathesis.checks import positive_data_acceptance
 
+from sightline.server import actions
+
 OPERATIONS = [
     ("GET", "/v1/search"),
     ("POST", "/v1/search"),
@@ -21,6 +23,7 @@ OPERATIONS = [
     ("GET", "/v1/items"),
     ("GET", "/v1/items/{id}"),
     ("GET", "/v1/items/{id}/camera"),
+    ("GET", "/v1/items/{id}/text"),
     ("GET", "/v1/items/{id}/image"),
     ("GET", "/v1/items/{id}/thumbnail"),
     ("GET", "/v1/items/{id}/similar"),
@@ -51,6 +54,12 @@ WITHOUT_INPUT = {
 SETTINGS = hypothesis.settings(
     max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(hypothesis.HealthCheck)
 )
+
+
+@pytest.fixture(autouse=True)
+def _opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server may be asked to show a folder; no test is to open a file manager."""
+    monkeypatch.setattr(actions, "open_folder", lambda folder: None)
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from sightline.media import ImageBytes, to_pixels
 from sightline.server import browse
 from sightline.server.current_collection import CurrentCollection
 from sightline.server.decoders import DecoderPool
+from sightline.server.library import Library
 from sightline.server.run import ServedCollection
 
 
@@ -313,7 +314,7 @@ def test_filters_can_choose_from_every_folder_and_the_known_dates(
         Image.open(io.BytesIO(picture(len(name)))).save(place, exif=exif)
     sightline.index(tmp_path, model=tiny_bundle)
     current = CurrentCollection(tmp_path / ".sightline", Bundle.open(tiny_bundle))
-    assert browse.filter_choices(current) == {
+    assert browse.filter_choices(Library([current])) == {
         "folders": [{"path": "a", "items": 2}, {"path": "a/b", "items": 1}],
         "taken": {"first": "2021-05-06T07:08:09", "last": "2023-01-02T03:04:05"},
     }

@@ -50,7 +50,8 @@ def test_every_way_to_start_it_is_understood(monkeypatch: pytest.MonkeyPatch) ->
             assert CliRunner().invoke(cli.app, shlex.split(line)[1:]).exit_code == 0
     assert [(one["at"], one["host"], one["port"], one["token"], one["watch"]) for one in asked] == [
         (None, "127.0.0.1", 8000, None, False),
-        ("photos", "127.0.0.1", 8080, None, True),
+        (["photos", "scans"], "127.0.0.1", 8000, None, False),
+        (["photos"], "127.0.0.1", 8080, None, True),
         (None, "0.0.0.0", 8000, TOKEN, False),
     ]
 

@@ -10,6 +10,8 @@ from sightline.stores.local import LocalStore
 from sightline.stores.local_search import Effort
 from sightline.stores.milvus import MilvusStore
 from sightline.stores.milvus_address import parse_address
+from sightline.stores.postgres import PostgresStore
+from sightline.stores.postgres_address import parse_postgres_address
 
 EXACT = Effort()
 # Signs choose the candidates of every search, but so many that none of the few items of a test is missed.
@@ -57,6 +59,19 @@ class MilvusPlace:
 
     def open(self, shape: Shape) -> MilvusStore:
         return MilvusStore.open(parse_address(self.url), shape, write=True)
+
+    def after_crash(self, shape: Shape) -> None:
+        """The server goes on when its client dies; what happens when it dies itself is tried in tests/scale."""
+
+
+@dataclass
+class PostgresPlace:
+    url: str
+    tolerance: float = 2e-6
+    lives: int = 6
+
+    def open(self, shape: Shape) -> PostgresStore:
+        return PostgresStore.open(parse_postgres_address(self.url), shape, write=True)
 
     def after_crash(self, shape: Shape) -> None:
         """The server goes on when its client dies; what happens when it dies itself is tried in tests/scale."""

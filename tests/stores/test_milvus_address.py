@@ -1,11 +1,9 @@
 """A URL names a store of Milvus, and says what is wrong with it when it does not."""
 
-from pathlib import Path
-
 import pytest
 
 from sightline.errors import StoreError
-from sightline.stores.milvus_address import INDEXES, Address, is_address, parse_address
+from sightline.stores.milvus_address import INDEXES, Address, parse_address
 
 
 def test_a_url_says_where_a_store_is_and_how_it_is_kept() -> None:
@@ -17,7 +15,7 @@ def test_a_url_says_where_a_store_is_and_how_it_is_kept() -> None:
 
 def test_what_is_left_out_is_as_usual() -> None:
     address = parse_address("milvus://localhost/photos")
-    assert address == Address("localhost", 19530, "photos", "hnsw", "Session", None)
+    assert address == Address("localhost", 19530, "photos", "auto", "Session", None)
     assert parse_address(str(address)) == address
     assert str(parse_address("milvus://[::1]:5/a")) == "milvus://[::1]:5/a"
 
@@ -43,12 +41,6 @@ def test_what_names_no_store_is_refused_with_the_reason(url: str, says: str) -> 
         parse_address(url)
     assert caught.value.way_out
     assert "secret" not in str(caught.value)
-
-
-def test_folders_are_no_stores() -> None:
-    assert is_address("milvus://localhost/photos")
-    assert is_address(Path("milvus://localhost/photos"))
-    assert not any(map(is_address, [None, "photos", Path("photos"), "/milvus"]))
 
 
 def test_a_product_quantiser_cuts_vectors_evenly() -> None:

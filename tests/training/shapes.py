@@ -41,13 +41,13 @@ def cards(seed: int, copies: int = 1) -> Iterator[Drawn]:
 
 
 def recipe(
-    train: Path, val: Path | None = None, *, hidden: int = 64, dropout: float = 0.0, **changes: Any
+    train: Path, val: Path | None = None, *, hidden: int = 64, layers: int = 2, dropout: float = 0.0, **changes: Any
 ) -> dict[str, Any]:
     """A recipe for a tiny model from nothing, as read from TOML; a change to a table of plain settings adds to it."""
     encoder = {
         "hidden_size": hidden,
         "intermediate_size": 2 * hidden,
-        "num_hidden_layers": 2,
+        "num_hidden_layers": layers,
         "num_attention_heads": 4,
         "initializer_range": 0.06,
         "hidden_dropout_prob": dropout,

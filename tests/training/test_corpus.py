@@ -107,7 +107,7 @@ def test_what_a_frozen_tower_saw_is_what_it_sees(records: list[Record]) -> None:
     told: list[tuple[str, int, int]] = []
     seen = FeatureCache.of(corpus, model, torch.device("cpu"), lambda *part: told.append(part), batch=2)
     assert seen is not None
-    assert told == [("looking at pictures", 2, 3), ("looking at pictures", 3, 3)]
+    assert told == [("encoding images", 2, 3), ("encoding images", 3, 3)]
     with torch.no_grad():
         fresh = model.image_features(normalised(corpus.pixels(np.array([2, 0])), model.preprocess))
     kept = seen.of_images(np.array([2, 0]))

@@ -1,5 +1,6 @@
 """A bundle gives the fragments of its model where they are not just words and patches: ONNX == torch."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 import tiny
+from kernels.agreeing import assert_graphs_agree
 from sightline.bundle.spec import BundleSpec
 from sightline.models import EncodedTensors, Tokens
 from sightline.models.retriever import Retriever
@@ -17,10 +19,17 @@ TEXTS = ["a dog", "two small children running on the beach with a red ball", "x"
 Exported = tuple[Retriever, BundleSpec, Path]
 
 
-@pytest.fixture(scope="module", params=["dual-clusters", "dual-reader-clusters", "single-first"])
+CONFIGS = {
+    "dual-clusters": tiny.INFLATED_MODELS["dual-clusters"],
+    "dual-reader-first": dataclasses.replace(tiny.INFLATED_MODELS["dual-reader-clusters"], fragments=3),
+    "single-first": tiny.INFLATED_MODELS["single-first"],
+}
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exported:
     folder = tmp_path_factory.mktemp("exported") / request.param
-    model = tiny.retriever(tiny.INFLATED_MODELS[request.param])
+    model = tiny.retriever(CONFIGS[request.param])
     return model, export(model, tiny.tokenizer(), folder, name=request.param), folder
 
 
@@ -61,3 +70,7 @@ def test_graphs_give_what_the_model_gives(exported: Exported, texts: list[str]) 
         )["logits"]  # fmt: skip
         expected = model.match(read.states, read.mask, seen.states, seen.mask)
         torch.testing.assert_close(logits, expected, atol=1e-4, rtol=0)
+
+
+def test_torch_makes_of_its_graphs_what_onnx_runtime_makes(exported: Exported) -> None:
+    assert_graphs_agree(exported[2])

@@ -15,8 +15,11 @@ from kernels.agreeing import assert_graphs_agree
 from sightline.bundle import Bundle
 from sightline.datasets import read_all
 from sightline.models.retriever import Tokens
+from sightline.models.torch_model import TorchModel
 from sightline.onnx_export.exporter import export
 from sightline.onnx_export.four_bits import BLOCK, shrink_products, shrink_tables
+from sightline.onnx_export.quantize import halve
+from sightline.onnx_export.static_ranges import sample_images
 from training import shapes
 
 Floats = npt.NDArray[np.float32]
@@ -110,6 +113,7 @@ def test_samples_make_products_of_four_bits_more_precise(inputs: int) -> None:
     assert informed < 0.6 * nearest
 
 
+@pytest.mark.usefixtures("traced")
 def test_captions_held_out_round_the_text_tower(tmp_path: Path) -> None:
     held_out = read_all([shapes.write(tmp_path / "held-out", shapes.cards(seed=5))])
     retriever, tokenizer = tiny.retriever(tiny.DUAL), tiny.tokenizer()
@@ -124,3 +128,38 @@ def test_captions_held_out_round_the_text_tower(tmp_path: Path) -> None:
         losses.append(1 - (Bundle.open(out).encode_texts(texts).embedding * right.numpy()).sum(1).mean())
     assert 0 < losses[1] < losses[0] < 0.05
     assert_graphs_agree(out, tolerance=0.05)
+
+
+@pytest.mark.usefixtures("traced")
+def test_pairs_held_out_round_the_matcher(tmp_path: Path) -> None:
+    held_out = read_all([shapes.write(tmp_path / "held-out", shapes.cards(seed=5))])
+    retriever, tokenizer = tiny.retriever(tiny.DUAL), tiny.tokenizer()
+    pixels = sample_images(held_out, tiny.PREPROCESS)
+    model = TorchModel(retriever, tokenizer, "right")
+    texts = model.encode_texts([record.captions["en"][0] for record in held_out[: len(pixels)]])
+    images = model.encode_images(pixels[: len(texts.embedding)])
+    pairs = texts.states, texts.mask, images.states, images.mask
+    right, losses = model.match(*pairs), []  # type: ignore[arg-type]
+    for some in (None, pixels):
+        export(
+            *(retriever, tokenizer, tmp_path / "bundle"),
+            name="b",
+            precision="int8",
+            four_bits="matcher|text",
+            images=some,
+            held_out=held_out,
+        )
+        losses.append(np.abs(Bundle.open(tmp_path / "bundle").match(*pairs) - right).mean())  # type: ignore[arg-type]
+    assert 0 < losses[1] < losses[0]
+
+
+def test_scales_take_two_bytes_and_graphs_give_the_same() -> None:
+    matrix = RNG.standard_normal((2 * BLOCK, 2048)).astype(np.float32)
+    graph = model([helper.make_node("MatMul", ["x", "w"], ["y"], name="product")], {"w": matrix}, 1, 2 * BLOCK)
+    shrink_products(graph, ["product"])
+    x = RNG.standard_normal((3, 2 * BLOCK)).astype(np.float32)
+    before, size = run(graph, x), graph.ByteSize()
+    halve(graph)
+    assert kinds(graph) == ["Cast", "MatMulNBits"]
+    assert size - graph.ByteSize() > 0.9 * 2048 * 2 * 2
+    assert np.array_equal(run(graph, x), before)

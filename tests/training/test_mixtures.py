@@ -87,7 +87,7 @@ def test_a_frozen_tower_is_cached_over_all_sources(few: Path, named: Path, tmp_p
     told: list[tuple[str, int, int]] = []
     asked = recipe(few, named, optimizer={"rates": {"image": 0.0}})
     train(parse_recipe(asked, "it"), tmp_path / "run", on_prepare=lambda *part: told.append(part))
-    assert told[-1] == ("looking at pictures", 48, 48)
+    assert told[-1] == ("encoding images", 48, 48)
 
 
 @settings(max_examples=60, deadline=None)
@@ -237,3 +237,12 @@ def test_sources_of_losses_that_make_no_sense_are_refused(few: Path, named: Path
     asked["losses"][name]["sources"] = ["colours"]
     with pytest.raises(RecipeError, match="none takes part in batches of cards"):
         parse_recipe(asked, "it")
+
+
+def test_records_with_a_skipped_label_are_left_out(few: Path, named: Path) -> None:
+    asked = recipe(few, named)
+    _, whole = training_records(parse_recipe(asked, "it"))
+    asked["data"]["sources"][1]["skip_labels"] = [whole[0].label]
+    _, cut = training_records(parse_recipe(asked, "it"))
+    assert [one.key for one in cut] == [one.key for one in whole if one.label != whole[0].label]
+    assert len(cut) < len(whole)

@@ -13,7 +13,7 @@ from PIL import Image
 from sightline.datasets import Record
 from sightline.errors import DataError
 from sightline.media import ImageBytes, Preprocess
-from sightline.onnx_export.static_ranges import fix_ranges, pictures_of
+from sightline.onnx_export.static_ranges import fix_ranges, sample_images
 
 WIDTH, INNER = 16, 24
 Floats = npt.NDArray[np.float32]
@@ -151,11 +151,11 @@ def picture(number: int) -> Record:
 def test_pictures_of_a_data_set_are_spread_over_it_and_unreadable_ones_passed_over() -> None:
     preprocess = Preprocess(size=8, resize="squash", mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
     records = [picture(number) for number in range(12)]
-    spread = pictures_of(records, preprocess, 5)
+    spread = sample_images(records, preprocess, 5)
     assert spread.shape == (5, 3, 8, 8)
     assert [round(float(one[0, 0, 0]) * 255 / 20) for one in spread] == [0, 2, 4, 6, 8]
     broken = Record("x", ImageBytes("x", b"no picture"), {"en": ("a",)})
-    assert len(pictures_of([records[0], broken, records[1]], preprocess)) == 2
+    assert len(sample_images([records[0], broken, records[1]], preprocess)) == 2
     for none in ([], [broken]):
         with pytest.raises(DataError, match="no readable image"):
-            pictures_of(none, preprocess)
+            sample_images(none, preprocess)

@@ -36,7 +36,7 @@ RECORDS = [DOG, BLACK_DOG, ONE_MENTION, BOAT, ONE_CAPTION, TENCH, TERRIER, recor
 
 
 def truth(text: str) -> list[int]:
-    (found,) = [query.truth for query in truth_queries(RECORDS) if query.text == text]
+    (found,) = [query.truth for query in truth_queries(RECORDS, sentences=0) if query.text == text]
     return found.tolist()
 
 
@@ -53,6 +53,16 @@ def test_pictures_with_few_captions_or_a_label_prove_no_absence() -> None:
 def test_a_phrase_is_not_shown_where_the_noun_has_another_colour() -> None:
     assert truth("brown dog")[:4] == [SHOWN, NOT_SHOWN, UNKNOWN, NOT_SHOWN]
     assert truth("black dog")[:4] == [NOT_SHOWN, SHOWN, UNKNOWN, NOT_SHOWN]
+
+
+def test_a_scene_is_shown_by_its_own_image_and_not_where_a_noun_is_missing() -> None:
+    assert truth("a cat and a dog")[:5] == [NOT_SHOWN, NOT_SHOWN, SHOWN, NOT_SHOWN, UNKNOWN]
+
+
+def test_a_scene_is_shown_where_both_nouns_are() -> None:
+    both = record(9, "a dog with a cat", "dog and kitten", "a cat", "a dog", "pets")
+    (found,) = [query for query in truth_queries([*RECORDS, both], sentences=0) if query.text == "a cat and a dog"]
+    assert found.truth[-1] == SHOWN
 
 
 def test_a_sentence_is_shown_by_its_own_picture_and_not_by_one_that_shares_few_words() -> None:

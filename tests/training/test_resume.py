@@ -200,6 +200,16 @@ def test_resume_with_another_recipe_is_refused_and_names_what_differs(few: Path,
     assert "another --out" in refused.value.way_out
 
 
+def test_a_run_begun_by_a_version_without_a_setting_resumes(few: Path, undisturbed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run(few, out, stop_after=3)
+    begun = json.loads((out / "recipe.json").read_text())
+    del begun["checkpoint"]
+    (out / "recipe.json").write_text(json.dumps(begun))
+    run(few, out, resume=True)
+    assert_same_run(out, undisturbed)
+
+
 def test_of_recipes_that_differ_in_many_things_five_are_named(few: Path, undisturbed: Path) -> None:
     losses = {name: {"loss": "triplet"} for name in "abcdefgh"}
     with pytest.raises(RecipeError, match=r"; and \d+ more") as refused:

@@ -202,7 +202,7 @@ def test_what_frozen_encoders_do_before_the_first_step_is_told(few: Path, teache
     frozen = student(few, teacher, schedule={"steps": 1}, optimizer={"rates": {"image": 0.0}})
     told: list[tuple[str, int, int]] = []
     train(parse_recipe(frozen, "it"), tmp_path / "run", on_prepare=lambda *part: told.append(part))
-    assert told == [("looking at pictures", 24, 24), ("reading as teacher", 48, 48), ("looking as teacher", 24, 24)]
+    assert told == [("encoding images", 24, 24), ("reading as teacher", 48, 48), ("looking as teacher", 24, 24)]
 
 
 def losses(out: Path) -> list[float]:

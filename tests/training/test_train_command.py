@@ -116,29 +116,41 @@ def test_a_run_is_not_overwritten_and_not_resumed_by_another_recipe(place: Path)
     sightline_("train", "cards.toml", "--set", "schedule.steps=1")
     for more, error, said in (
         (["--set", "schedule.steps=1"], SightlineError, "already holds a run"),
-        (["--resume"], RecipeError, "schedule.steps: 1, now 4"),
+        (["--resume", "--set", "optimizer.lr=1"], RecipeError, "optimizer.lr: 0.001, now 1.0"),
     ):
         result = CliRunner().invoke(app, ["train", "cards.toml", *more])
         assert isinstance(result.exception, error)
         assert said in str(result.exception)
 
 
-def test_ctrl_c_ends_the_step_and_says_what_is_saved_and_how_to_go_on(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_finished_run_is_extended_by_more_steps(place: Path) -> None:
+    sightline_("train", "cards.toml", "--set", "schedule.steps=2")
+    sightline_("train", "cards.toml", "--resume", "--set", "schedule.steps=5", "--checkpoint-every", "2m")
+    assert steps_logged(place / "runs/cards") == [1, 2, 3, 4, 5]
+    assert json.loads((place / "runs/cards/recipe.json").read_text())["schedule"]["steps"] == 5
+    assert json.loads((place / "runs/cards/provenance.json").read_text())["steps"] == 5
+    result = CliRunner().invoke(app, ["train", "cards.toml", "--resume"])
+    assert "4 steps, but runs/cards has already taken 5" in str(result.exception)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_step_and_says_what_is_saved_and_how_to_go_on(
+    number: signal.Signals, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step = trainer._Run._step
 
-    def interrupted(run: Any, number: int, *arguments: Any) -> Any:
-        if number == 2:
-            os.kill(os.getpid(), signal.SIGINT)
-        return step(run, number, *arguments)
+    def interrupted(run: Any, index: int, *arguments: Any) -> Any:
+        if index == 2:
+            os.kill(os.getpid(), number)
+        return step(run, index, *arguments)
 
+    before = signal.getsignal(number)
     with monkeypatch.context() as patched:
         patched.setattr(trainer._Run, "_step", interrupted)
         result = CliRunner().invoke(app, ["train", "cards.toml", "--set", "name=a b"])
-    assert result.exit_code == 130
+    assert result.exit_code == 128 + number
     assert "interrupted; runs/a b was last saved after step 3" in result.output
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(number) is before
     again = "sightline train cards.toml --set 'name=a b' --out 'runs/a b' --resume"
     assert f"To go on: {again}" in result.output
     sightline_(*shlex.split(again)[1:])
@@ -226,10 +238,10 @@ def test_what_takes_long_before_the_first_step_is_told_every_half_minute(
     monkeypatch.setattr(progress, "Pace", lambda: Pace(clock=lambda: float(next(seconds))))
     with progress.training() as report:
         for done in range(10, 61, 10):
-            report.prepare("looking at pictures", done, 60)
+            report.prepare("encoding images", done, 60)
     lines = capsys.readouterr().err.splitlines()
     assert lines
-    assert all(line.startswith("looking at pictures: ") and line.endswith(" left") for line in lines)
+    assert all(line.startswith("encoding images: ") and line.endswith(" left") for line in lines)
     assert len(lines) < 5
     assert not any("60/60" in line for line in lines)
 
@@ -262,10 +274,10 @@ def test_on_a_terminal_a_bar_shows_loss_recall_and_time_left(monkeypatch: pytest
 def test_on_a_terminal_the_bar_shows_what_comes_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = on_a_terminal(monkeypatch)
     with progress.training() as report:
-        report.prepare("looking at pictures", 7, 9)
+        report.prepare("encoding images", 7, 9)
     shown = screen.getvalue()
     assert "7/9" in shown
-    assert "looking at pictures 0:00 left" in shown
+    assert "encoding images 0:00 left" in shown
 
 
 def test_evaluation_shows_a_bar_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

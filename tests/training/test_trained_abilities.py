@@ -1,7 +1,8 @@
 """Only abilities that were trained are offered: by a checkpoint, its bundle, evaluation and search."""
 
+import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,38 +15,65 @@ from sightline.errors import ModelError, RecipeError
 from sightline.models import checkpoint
 from sightline.training.recipe import parse_recipe, read_recipe
 from sightline.training.trainer import Trained, train
+from tiny import copy_graphs
 from training import shapes
 
-SMALL: dict[str, Any] = {"hidden": 16, "data": {"batch_size": 12}}
+SMALL: dict[str, Any] = {"hidden": 16, "layers": 1, "data": {"batch_size": 12}}
+LATE = {"late": {"loss": "triplet", "on": "fragments"}}
+LOSSES: dict[str, dict[str, Any]] = {
+    "embed": {"embed": {"loss": "contrastive"}},
+    "embed and late": {**LATE, "embed": {"loss": "triplet"}},
+    "embed and match": shapes.JOINT,
+    "late": LATE,
+}
 
 
 def trained(few: Path, out: Path, steps: int = 2, **changes: Any) -> Trained:
     return train(parse_recipe(shapes.recipe(few, few, schedule={"steps": steps}, **{**SMALL, **changes}), "it"), out)
 
 
+@pytest.fixture(scope="module")
+def exported(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path]]:
+    """The checkpoint and the bundle of a short run with the losses of a name; made once for each."""
+
+    @functools.cache
+    def make(name: str) -> tuple[Path, Path]:
+        folder = tmp_path_factory.mktemp("exported")
+        steps = 40 if name == "embed and match" else 4
+        run = trained(few, folder / "run", steps, losses=LOSSES[name], optimizer={"lr": 2e-3}).folder
+        sightline.export(run, folder / "bundle")
+        return run, folder / "bundle"
+
+    return make
+
+
 @pytest.mark.parametrize(
     ("losses", "abilities"),
     [
-        ({"embed": {"loss": "contrastive"}}, {"embed"}),
-        ({"late": {"loss": "triplet", "on": "fragments"}, "embed": {"loss": "triplet"}}, {"embed", "fragments"}),
-        (shapes.JOINT, {"embed", "match"}),
-        ({"embed": {"loss": "contrastive"}, "match": {"loss": "matching", "weight": 0.0}}, {"embed"}),
+        ("embed", {"embed"}),
+        ("embed and late", {"embed", "fragments"}),
+        ("embed and match", {"embed", "match"}),
+        ("late", {"fragments"}),
     ],
 )
 def test_a_checkpoint_and_its_bundle_have_what_was_trained(
-    losses: Mapping[str, Any], abilities: set[str], few: Path, tmp_path: Path
+    losses: str, abilities: set[str], exported: Callable[[str], tuple[Path, Path]], few: Path
 ) -> None:
-    folder = trained(few, tmp_path / "run", losses=losses).folder
+    folder, exported_to = exported(losses)
     assert checkpoint.load(folder)[0].abilities == abilities
-    spec = sightline.export(folder, tmp_path / "bundle")
-    assert set(spec.abilities) == abilities
-    assert ("match.onnx" in spec.files) == ("match" in abilities)
-    assert spec.defaults.rerank == 0
-    model = sightline.load(folder)
-    for bundle in (Bundle.open(tmp_path / "bundle"), model):
-        if "match" not in abilities:
+    bundle = Bundle.open(exported_to)
+    assert set(bundle.spec.abilities) == abilities
+    assert ("match.onnx" in bundle.spec.files) == ("match" in abilities)
+    assert bundle.spec.defaults.rerank == 0
+    for model in (bundle, sightline.load(folder)):
+        if "embed" in abilities and "match" not in abilities:
             with pytest.raises(ModelError, match=r"no matcher, so rerank is unavailable: it is trained for .* only"):
-                sightline.evaluate(bundle, read_all(few), rerank=5)
+                sightline.evaluate(model, read_all(few), rerank=5)
+
+
+def test_a_loss_without_weight_trains_nothing(few: Path, tmp_path: Path) -> None:
+    losses = {"embed": {"loss": "contrastive"}, "match": {"loss": "matching", "weight": 0.0}}
+    assert checkpoint.load(trained(few, tmp_path / "run", losses=losses).folder)[0].abilities == {"embed"}
 
 
 def test_abilities_add_up_over_runs(few: Path, tmp_path: Path) -> None:
@@ -82,8 +110,11 @@ def test_a_checkpoint_that_does_not_say_what_was_trained_offers_all(few: Path, t
     assert checkpoint.load(folder)[0].abilities == {"embed", "fragments", "match"}
 
 
-def test_calibration_turns_a_rerank_on_only_if_it_helps(few: Path, tmp_path: Path) -> None:
-    folder = trained(few, tmp_path / "run", steps=40, losses=shapes.JOINT, optimizer={"lr": 2e-3}).folder
+def test_calibration_turns_a_rerank_on_only_if_it_helps(
+    exported: Callable[[str], tuple[Path, Path]], few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, plain = exported("embed and match")
+    copy_graphs(plain, monkeypatch)
     spec = sightline.export(folder, tmp_path / "bundle", calibrate=read_all(few))
     assert spec.defaults.rerank in (0, 20)
     with_rerank = sightline.evaluate(
@@ -92,11 +123,12 @@ def test_calibration_turns_a_rerank_on_only_if_it_helps(few: Path, tmp_path: Pat
     assert with_rerank >= sightline.evaluate(sightline.load(tmp_path / "bundle"), read_all(few), rerank=0).r_sum - 0.01
 
 
-def test_a_plain_search_is_as_good_as_one_without_a_rerank(few: Path, tmp_path: Path) -> None:
+def test_a_plain_search_is_as_good_as_one_without_a_rerank(
+    exported: Callable[[str], tuple[Path, Path]], few: Path, tmp_path: Path
+) -> None:
     """What README's quick start makes: an embedding loss, exported without calibration."""
-    folder = trained(few, tmp_path / "run", steps=4).folder
-    sightline.export(folder, tmp_path / "bundle")
-    at = sightline.index(few.parent, at=tmp_path / "at", model=tmp_path / "bundle").at
+    _, bundle = exported("embed")
+    at = sightline.index(few.parent, at=tmp_path / "at", model=bundle).at
     with sightline.open(at) as collection:
         for record in read_all(few)[:6]:
             caption = record.captions["en"][0]
@@ -123,11 +155,11 @@ def test_steps_and_epochs_replace_each_other(given: str, set_to: str, tmp_path: 
         read_recipe(path)
 
 
-def test_a_model_of_fragments_alone_ranks_by_late_interaction(few: Path, tmp_path: Path) -> None:
-    losses = {"late": {"loss": "triplet", "on": "fragments"}}
-    folder = trained(few, tmp_path / "run", steps=2, losses=losses).folder
-    assert set(sightline.export(folder, tmp_path / "bundle").abilities) == {"fragments"}
-    at = sightline.index(few.parent, at=tmp_path / "at", model=tmp_path / "bundle").at
+def test_a_model_of_fragments_alone_ranks_by_late_interaction(
+    exported: Callable[[str], tuple[Path, Path]], few: Path, tmp_path: Path
+) -> None:
+    folder, bundle = exported("late")
+    at = sightline.index(few.parent, at=tmp_path / "at", model=bundle).at
     with sightline.open(at) as collection:
         plain, late = (collection.search("a red square on black", k=5, **asked) for asked in ({}, {"late": "all"}))
         assert [hit.path for hit in plain] == [hit.path for hit in late]

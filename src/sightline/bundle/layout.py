@@ -5,6 +5,8 @@ from pathlib import Path
 SPEC_FILE = "sightline.json"
 CHECKPOINT_FILE = "retriever.json"
 PUBLISHED_FILE = "config.json"
+OPEN_CLIP_FILE = "open_clip_config.json"
+MODULES_FILE = "modules.json"  # of sentence-transformers
 BEST_FOLDER = "best"
 HUB_PREFIX = "hf:"
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sightline.arrays import Float64Array, FloatArray
-from sightline.bundle.words import Words
+from sightline.bundle.words import FUNCTION_WORDS, Words
 from sightline.errors import BundleError
 
 BIAS = "bias"
 FEATURES = ("cosine", "cosine_length", "length", "familiarity", "familiarity_length")
 """The features of relevance: the cosine of a pair, the cosine times the length of the text, and its `features`."""
 
-_LONGEST = 12  # words; longer texts have the same length feature
+_LONGEST = 8  # words; longer texts have the same length feature
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,12 @@ def feature_rows(text: str, cosines: FloatArray, words: Words) -> Float64Array:
 def features(text: str, words: Words) -> dict[str, float]:
     """The features of a text besides the cosine, by name.
 
-    length: 0 for a text of one word to 1 for twelve or more words, logarithmic.
+    length: 0 for a text of one word to 1 for eight or more, logarithmic. Articles, prepositions and the like, and the
+        words photo, picture and image, do not count: "dog" and "a photo of a dog" are equally long.
     familiarity: of its least frequent word, 0 to 1. A model is overconfident about words that it has rarely read.
     familiarity_length: the product of both.
     """
-    count = min(max(1, len(re.findall(r"\w+", text))), _LONGEST)
+    counted = [word for word in re.findall(r"\w+", text.lower()) if word not in FUNCTION_WORDS]
+    count = min(max(1, len(counted)), _LONGEST)
     length, familiarity = math.log(count) / math.log(_LONGEST), words.familiarity(text)
     return {"length": length, "familiarity": familiarity, "familiarity_length": familiarity * length}

@@ -8,6 +8,16 @@ from functools import cached_property
 
 _WORD = re.compile(r"[^\W\d_]+")
 
+FUNCTION_WORDS = frozenset(
+    (
+        *("a", "an", "the", "in", "on", "of", "and", "with", "to", "is", "are", "at", "his", "her", "its", "their"),
+        *("it", "one", "some", "that", "this", "there", "while", "as", "by", "for", "from", "into", "over", "through"),
+        *("up", "down", "out", "off", "near", "next", "front", "behind", "other", "another", "each", "who", "which"),
+        *("has", "have", "be", "being", "photo", "picture", "image"),
+    )
+)
+"""Words that say little about what an image shows."""
+
 
 class Words(Sequence[str]):
     """The words of the captions that a model was trained on, most frequent first; empty if unknown.

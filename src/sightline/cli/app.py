@@ -14,7 +14,14 @@ from typing import Annotated, Any, NoReturn, TextIO
 import typer
 
 from sightline import __version__
-from sightline.cli import evaluation_commands, installation_commands, search_commands, training_commands
+from sightline.cli import (
+    collection_commands,
+    comparison_commands,
+    evaluation_commands,
+    installation_commands,
+    search_commands,
+    training_commands,
+)
 from sightline.cli.console import results
 from sightline.cli.help import HelpfulCommand
 from sightline.errors import SightlineError
@@ -32,7 +39,10 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "search": search_commands.search,
     "explain": evaluation_commands.explain,
     "serve": search_commands.serve,
+    "status": collection_commands.status,
+    "remove": collection_commands.remove,
     "eval": evaluation_commands.evaluate,
+    "compare": comparison_commands.compare,
     "regions": training_commands.regions,
     "train": training_commands.train,
     "export": training_commands.export,

@@ -25,23 +25,21 @@ if TYPE_CHECKING:
 
 
 def explain(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="The words to look for.")],
-    picture: Annotated[str, typer.Argument(metavar="PICTURE", help="A file, or the id of an item of a collection.")],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw it into a .png or .jpg. By default it is shown in words.")
-    ] = None,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words to locate in the image.")],
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="An image file, or the id of an item in a collection.")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw heat maps into a .png or .jpg file.")] = None,
     at: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="With an id: the collection. By default the nearest .sightline.")
+        Path | None, typer.Option(metavar="DIR", help="Collection of the id. By default the nearest .sightline.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="default, or a bundle's folder. For an id: the collection's.")
+        str | None, typer.Option(metavar="BUNDLE", help="default, or a bundle folder. For an id: the collection's.")
     ] = None,
     codes: Annotated[
-        bool, typer.Option("--codes", help="Draw what each code attends to instead; --model must be a checkpoint.")
+        bool, typer.Option("--codes", help="Show what each learned code attends to; --model must be a checkpoint.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write the numbers as JSON to stdout.")] = False,
 ) -> None:
-    """Show where in PICTURE each word of QUERY is found, as late interaction sees it."""
+    """Show which parts of IMAGE match each word of QUERY, by late interaction."""
     import sightline
     from sightline.cli.formatting import explanation_lines
     from sightline.media import ImageFile
@@ -51,7 +49,7 @@ def explain(
     if out is not None:
         check_suffix(out)
         check_writable(out)
-    place = int(picture) if picture.isdecimal() and not Path(picture).exists() else picture
+    place = int(image) if image.isdecimal() and not Path(image).exists() else image
     found: Explanation | CodesExplained
     if codes:
         found = sightline.explain_codes(query, place, at=at, model=model or "default")
@@ -59,7 +57,7 @@ def explain(
         found = sightline.explain(query, place, at=at, model=model)
     if out is not None:
         if isinstance(found.image, ImageFile) and out.exists() and out.samefile(found.image.path):
-            raise SightlineError(f"{out}: is the picture itself, which would be lost", "Draw it into another file.")
+            raise SightlineError(f"{out}: this is the input image, which would be overwritten", "Choose another file.")
         draw(found).save(out)
     if as_json:
         print_json(found.to_json())
@@ -74,12 +72,12 @@ def evaluate(
     data: Annotated[list[str], typer.Argument(help="Captioned images: shards, JSONL, Karpathy, COCO, …")],
     names: Annotated[
         bool,
-        typer.Option("--names", help="Zero-shot: how often an image's label comes first among all labels."),
+        typer.Option("--names", help="Zero-shot: how often an image's label ranks first among all labels."),
     ] = False,
     partner: Annotated[
         str | None, typer.Option("--with", metavar="MODEL", help="A second model: rank by the mean of both.")
     ] = None,
-    lang: Annotated[str, typer.Option(help="Language of the captions; several as en,de,fr.")] = "en",
+    lang: Annotated[str, typer.Option(help="Language of the captions, or several: en,de,fr.")] = "en",
     translate: Annotated[
         str | None,
         typer.Option(metavar="COMMAND", help="Command that translates captions from {lang}, one text per line."),
@@ -88,7 +86,7 @@ def evaluate(
         str, typer.Option(help="karpathy, coco-1k, coco-5k, or full: test images among those of all splits.")
     ] = "karpathy",
     split: Annotated[str | None, typer.Option(help="Only this split. By default test, if there is one.")] = None,
-    images: Annotated[Path | None, typer.Option(help="Folder of the images, if the data only names them.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder of the images, if the data has only names.")] = None,
     late: Annotated[int | None, typer.Option(min=1, help="Rescore the K best by late interaction.")] = None,
     rerank: Annotated[int | None, typer.Option(min=1, help="Rescore the K best by matching.")] = None,
     matcher: Annotated[
@@ -96,31 +94,45 @@ def evaluate(
     ] = None,
     fusion: Annotated[
         FusionRule | None,
-        typer.Option(help="How match and embed scores combine. By default as the model says."),
+        typer.Option(help="How match and embed scores are combined. By default the model decides."),
     ] = None,
     weight: Annotated[float | None, typer.Option(help="Weight of the embed score in the fusion.")] = None,
     distractors: Annotated[
         list[str] | None, typer.Option(help="More images for the gallery, captioned or not. May be repeated.")
     ] = None,
     skip_broken: Annotated[bool, typer.Option(help="Report broken records and continue.")] = False,
-    skip_missing_language: Annotated[bool, typer.Option(help="Leave out images without captions in LANG.")] = False,
+    skip_missing_language: Annotated[bool, typer.Option(help="Skip images without captions in LANG.")] = False,
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Items encoded at once. By default as many as suit the device.")
+        int | None, typer.Option(min=1, help="Items encoded at once. The default depends on the device.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap intervals.")] = 0,
+    ranks: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the rank of every query: a .csv, or TREC files for a .run."),
+    ] = None,
+    imports: Annotated[
+        list[str] | None,
+        typer.Option("--import", metavar="MODULE", help="Import this Python module first. May be repeated."),
+    ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")] = None,
 ) -> None:
     """Measure how well MODEL finds the images of captions and the captions of images in DATA."""
     import sightline
     from sightline.cli.progress import evaluating
-    from sightline.datasets import read_all
-    from sightline.evaluation import command_translator, evaluate_languages
+    from sightline.datasets import read_all, read_test
+    from sightline.evaluation import Evaluation, command_translator, evaluate_languages
+    from sightline.evaluation.rank_files import TOP, check_ranks_file, write_ranks
+    from sightline.plugins import import_modules
 
+    import_modules(imports or ())
     check_writable(json_file)
+    if ranks is not None:
+        if names or "," in lang:
+            raise typer.BadParameter("Not with --names or several languages.", param_hint="--ranks")
+        check_ranks_file(ranks)
+        check_writable(ranks)
     on_problem = tell_skipped if skip_broken else None
-    records = read_all(data, split=split, images=images, on_problem=on_problem)
-    if split is None and protocol != "full" and any(record.split == "test" for record in records):
-        records = [record for record in records if record.split == "test"]
+    records = read_test(data, split, protocol, images=images, on_problem=on_problem)
     opened = sightline.load(model, prefer_gpu=True)
     if names:
         unused = {"--with": partner, "--translate": translate, "--late": late, "--matcher": matcher}
@@ -151,8 +163,10 @@ def evaluate(
             named = [one.strip() for one in lang.split(",")]
             found: Evaluation | Languages = evaluate_languages(opened, records, named, progress=progress, **options)
         else:
-            options["skip_missing_language"] = skip_missing_language
+            options |= {"skip_missing_language": skip_missing_language, "top": TOP if ranks else 0}
             found = sightline.evaluate(opened, records, lang=lang, progress=progress, **options)
+    if ranks is not None and isinstance(found, Evaluation):
+        write_ranks(found, ranks)
     _report(found, json_file)
 
 

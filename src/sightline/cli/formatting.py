@@ -123,6 +123,8 @@ def _details(hit: Hit) -> str:
     if hit.text is not None:
         return printable(hit.text)
     details = [_facts(hit.width, hit.height, hit.taken)] if hit.width or hit.taken else []
+    if hit.quote is not None:
+        details.insert(0, f"“{printable(hit.quote)}”")
     if hit.copies:
         details.append("+1 copy" if len(hit.copies) == 1 else f"+{len(hit.copies)} copies")
     if hit.folded:

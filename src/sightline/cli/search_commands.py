@@ -1,8 +1,8 @@
 """`sightline index`, `search` and `serve`: create, search and serve a collection."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
 
@@ -37,10 +37,22 @@ def index(
     ] = False,
     store: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Where vectors are kept, if not in DIR: milvus://HOST:PORT/NAME."),
+        typer.Option(
+            metavar="URL",
+            help="Keep vectors on a server instead of in DIR: milvus://HOST:PORT/NAME, postgresql://HOST/DATABASE/NAME.",
+        ),
     ] = None,
     workers: Annotated[
         str | None, typer.Option(metavar="ray|ray://HOST:PORT", help="Encode on a Ray cluster, not in this process.")
+    ] = None,
+    text: Annotated[
+        bool | None,
+        typer.Option(
+            "--text/--no-text",
+            envvar="SIGHTLINE_READ_TEXT",
+            show_default=False,
+            help="Read the text in images, once they can be searched. By default if the extra ocr is installed.",
+        ),
     ] = None,
 ) -> None:
     """Index images or texts for searching. Unchanged files are not read again."""
@@ -70,9 +82,36 @@ def index(
     except KeyboardInterrupt as interrupted:
         so_far = interrupted.report if isinstance(interrupted, IndexingInterrupted) else None
         done = so_far if so_far and so_far.counts else "nothing was done yet"
-        tell(f"sightline: interrupted; {done}\nWhat is done is kept. To go on, type the same again.")
+        tell(f"sightline: interrupted; {done}\nProgress is saved; run the same command to continue.")
         raise typer.Exit(130) from None
     print_lines(*report_lines(report, model if model and not _finds_again(model) else None))
+    if report.kind == "images" and text is not False:
+        _read_text(report.at, is_asked=text is True, retry=retry)
+
+
+def _read_text(at: Path, is_asked: bool, retry: bool) -> None:
+    """Read the text in images that were not read before, and report it; the collection can be searched meanwhile."""
+    from sightline.cli.formatting import problem_lines
+    from sightline.cli.progress import indexing
+    from sightline.collection.picture_text.reading import pending, read_pictures
+    from sightline.media.ocr import INSTALL, is_installed
+
+    if not is_installed():
+        if is_asked:
+            raise SightlineError("reading text in images needs another package", INSTALL)
+        return
+    left = pending(at)
+    if not left and not retry:
+        return
+    tell(f"Reading the text in {left:,} images; search meanwhile. Ctrl-C ends it, and the next index goes on.")
+    try:
+        with _answering_ctrl_c(), indexing("read the text of", "loading what reads") as progress:
+            report = read_pictures(at, progress, retry=retry)
+    except KeyboardInterrupt:
+        tell("sightline: interrupted; the text read so far is kept.")
+        raise typer.Exit(130) from None
+    failed = [(one.path, one.reason) for one in report.failed]
+    print_lines(f"Text: {report}", *problem_lines("Text not read", failed))
 
 
 def _finds_again(model: str) -> bool:
@@ -105,14 +144,17 @@ def _answering_ctrl_c() -> Iterator[None]:
 
 
 def search(
-    words: Annotated[list[str] | None, typer.Argument(metavar="QUERY", help="What to find, in words.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="QUERY", help="A description of what to find.")] = None,
     at: Annotated[
-        str | None,
-        typer.Option(metavar="DIR|URL", help="The collection: its folder or store. By default the nearest .sightline."),
+        list[str] | None,
+        typer.Option(
+            metavar="DIR|URL",
+            help="The collection: its folder or store. Repeat it for several. By default the nearest .sightline.",
+        ),
     ] = None,
     image: Annotated[Path | None, typer.Option(metavar="FILE", help="Search by image, alone or with a text.")] = None,
     image_weight: Annotated[
-        float, typer.Option(metavar="W", help="With a text and an image: how much the image counts, 0 to 1.")
+        float, typer.Option(metavar="W", help="Weight of the image in a query of text and image, 0 to 1.")
     ] = 0.5,
     without: Annotated[
         list[str] | None, typer.Option("--not", metavar="TEXT", help="What results should not show. May be repeated.")
@@ -121,12 +163,12 @@ def search(
         str | None, typer.Option(metavar="EXPR", help="A filter: \"taken >= '2023-06-01' and path like 'holiday/%'\".")
     ] = None,
     k: Annotated[int, typer.Option("-k", help="How many results.")] = 10,
-    start: Annotated[int, typer.Option(metavar="N", help="Leave out the first N results.")] = 0,
+    start: Annotated[int, typer.Option(metavar="N", help="Skip the first N results.")] = 0,
     late: Annotated[
         str | None, typer.Option(metavar="K|all", help="Rescore the K best by late interaction, or rank all by it.")
     ] = None,
     late_fragments: Annotated[
-        int | None, typer.Option(metavar="L", help="Only the first L fragments take part in late interaction.")
+        int | None, typer.Option(metavar="L", help="Use only the first L fragments in late interaction.")
     ] = None,
     rerank: Annotated[
         int | None,
@@ -134,20 +176,20 @@ def search(
     ] = None,
     fusion: Annotated[
         FusionRule | None,
-        typer.Option(help="How match and embed scores combine. By default as the model says."),
+        typer.Option(help="How match and embed scores are combined. By default the model decides."),
     ] = None,
     weight: Annotated[float | None, typer.Option(metavar="W", help="Weight of the embed score in the fusion.")] = None,
     min_relevance: Annotated[
         float | None, typer.Option(metavar="P", help="Hide results below this relevance (0 to 1).")
     ] = None,
     budget_ms: Annotated[
-        float | None, typer.Option(metavar="N", help="Rerank as much as fits into N milliseconds.")
+        float | None, typer.Option(metavar="N", help="Time limit: rerank as much as fits into N milliseconds.")
     ] = None,
     duplicates: Annotated[
-        Literal["fold", "show"], typer.Option(help="Images that look the same: as one result, or all.")
+        Literal["fold", "show"], typer.Option(help="Show images that look the same as one result, or all of them.")
     ] = "fold",
     model: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="The model that made the collection, if it was moved.")
+        str | None, typer.Option(metavar="BUNDLE", help="The model of the collection, if its folder was moved.")
     ] = None,
     literal: Annotated[
         bool, typer.Option("--literal", help='Search for phrases such as "last summer" as words, not as filters.')
@@ -155,28 +197,33 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
     paths: Annotated[bool, typer.Option("--paths", help="Write only the paths, one per line.")] = False,
     null: Annotated[
-        bool, typer.Option("--null", "-0", help="With --paths: end each with a zero byte, for xargs -0.")
+        bool, typer.Option("--null", "-0", help="With --paths: end each path with a zero byte, for xargs -0.")
     ] = False,
-    thumbnails: Annotated[bool, typer.Option(help="Show thumbnails, if the terminal can.")] = True,
+    thumbnails: Annotated[bool, typer.Option(help="Show thumbnails if the terminal supports them.")] = True,
 ) -> None:
-    """Find what fits QUERY best; with --where alone, list what matches, newest first.
+    """Find what matches QUERY best. With --where alone, list all matches, newest first.
 
     The exit code is 0 even if nothing is found.
     """
     import sightline
     from sightline.cli.formatting import Form, show, show_items
+    from sightline.collection.catalog.files import Item
+    from sightline.collection.group import check_group, search_group
     from sightline.retrieval.options import SearchOptions
 
     form: Form = "json" if as_json else "null" if null else "paths" if paths else "lines"
     text = " ".join(words) if words else None
+    places: list[str | None] = list(at) if at else [None]
     if text and not literal:
-        text, where = _understood(text, where, at, model)
+        text, where = _understood(text, where, places, model)
     if where is not None and not text and image is None:
-        with named_options(), sightline.open(at, model=model) as collection:
-            options = SearchOptions(where=where, k=k, start=start)
-            items = collection.browse(where, k=options.k, start=options.start)
+        items: list[Item] = []
+        for place in places:
+            with named_options(), sightline.open(place, model=model) as collection:
+                options = SearchOptions(where=where, k=start + k)
+                items += collection.browse(where, k=options.k)
         with results():
-            show_items(items, form)
+            show_items(items[start : start + k], form)
         return
     with named_options():
         options = SearchOptions(
@@ -196,22 +243,30 @@ def search(
             budget_ms=budget_ms,
             duplicates=duplicates,
         )
-        with sightline.open(at, model=model) as collection:
-            result = collection.run(options)
+        with ExitStack() as opened:
+            collections = [opened.enter_context(sightline.open(place, model=model)) for place in places]
+            check_group(collections)
+            result = search_group(collections, options).flat()
     with results():
         show(result, form, min_relevance, thumbnails)
 
 
-def _understood(text: str, where: str | None, at: str | None, model: str | None) -> tuple[str | None, str | None]:
+def _understood(
+    text: str, where: str | None, places: Sequence[str | None], model: str | None
+) -> tuple[str | None, str | None]:
     """The query without its dates, names and folders, and the filter extended by them; reports them on stderr."""
     import sightline
 
-    with sightline.open(at, model=model) as collection:
-        found = collection.understand(text) if collection.kind == "images" else None
+    found = None
+    for place in places:
+        with sightline.open(place, model=model) as collection:
+            own = collection.understand(text) if collection.kind == "images" else None
+        if own is not None and (found is None or len(own.phrases) > len(found.phrases)):
+            found = own
     if found is None or found.where is None:
         return text, where
-    told = ", ".join(f"{phrase.text!r} ({phrase.label})" for phrase in found.phrases)
-    tell(f"Filtered by {told}. To search for these words instead: --literal")
+    filters = ", ".join(f"{phrase.text!r} ({phrase.label})" for phrase in found.phrases)
+    tell(f"Filtered by {filters}. To search for these words instead: --literal")
     return found.words or None, f"({where}) and {found.where}" if where else found.where
 
 
@@ -225,28 +280,48 @@ def _how_many(late: str | None) -> int | Literal["all"] | None:
 
 def serve(
     at: Annotated[
-        str | None,
-        typer.Option(metavar="DIR|URL", help="The collection: its folder or store. By default the nearest .sightline."),
+        list[str] | None,
+        typer.Option(
+            metavar="DIR|URL",
+            help="The collection: its folder or store. Repeat it for several. By default the nearest .sightline.",
+        ),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to serve at. Another than this machine's own needs a token.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve at; 0 for any that is free.")] = 8000,
+    host: Annotated[str, typer.Option(help="Address to serve at. Any but localhost needs a token.")] = ("127.0.0.1"),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve at; 0 for any free port.")] = 8000,
     token: Annotated[str | None, typer.Option(envvar="SIGHTLINE_TOKEN", help="Token that clients must send.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Index changes in the folders while serving.")] = False,
+    text: Annotated[
+        bool | None,
+        typer.Option(
+            "--text/--no-text",
+            envvar="SIGHTLINE_READ_TEXT",
+            show_default=False,
+            help="Read the text in images in the background. By default if the extra ocr is installed.",
+        ),
+    ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="The model that made the collection, if it was moved.")
+        str | None, typer.Option(metavar="BUNDLE", help="The model of the collection, if its folder was moved.")
     ] = None,
 ) -> None:
-    """Serve a collection: a page to search with, and an interface for programs (described at /docs)."""
+    """Serve collections: a search page, and an HTTP API (described at /docs)."""
     try:
         from sightline.server.run import serve as run
     except ImportError as error:
         raise SightlineError(f"serving needs packages: {error}", "pip install 'sightline-search[serve]'") from error
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # service managers stop it like Ctrl-C
     try:
-        run(at, host=host, port=port, token=token, model=model, watch=watch, notify=tell, force_exit=True)
+        run(
+            list(at) if at else None,
+            host=host,
+            port=port,
+            token=token,
+            model=model,
+            watch=watch,
+            read_text=text,
+            notify=tell,
+            force_exit=True,
+        )
     except KeyboardInterrupt:
-        tell("sightline: ended")
+        tell("sightline: stopped")
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -1,14 +1,14 @@
 """`sightline regions`, `train` and `export`: extract regions, train a model, and export it to a bundle."""
 
 import shlex
-import signal
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sightline.cli.console import print_lines, tell, tell_at_once, tell_skipped, tell_unreadable
+from sightline.cli.console import print_lines, tell, tell_skipped, tell_unreadable
+from sightline.cli.stop_signals import StopSignals
 from sightline.errors import SightlineError
 
 if TYPE_CHECKING:
@@ -89,7 +89,18 @@ def train(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe. May be repeated.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. By default runs/NAME, after the recipe.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Resume the run in the folder.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Resume the run in the folder; --set schedule.steps=N extends it.")
+    ] = False,
+    checkpoint_every: Annotated[
+        str | None,
+        typer.Option(metavar="N|Nm", help="Save every N steps, or minutes. By default as the recipe says."),
+    ] = None,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw the curves of the run into its curves.png.")] = False,
+    imports: Annotated[
+        list[str] | None,
+        typer.Option("--import", metavar="MODULE", help="Import this Python module first. May be repeated."),
+    ] = None,
 ) -> None:
     """Train a model by RECIPE.toml. Use torchrun to train with several processes."""
     try:
@@ -100,53 +111,35 @@ def train(
     except ImportError as error:
         raise SightlineError(f"training needs torch: {error}", "pip install 'sightline-search[train]'") from error
     from sightline.cli.progress import training
+    from sightline.plugins import import_modules
+    from sightline.training.plot import plot_log
 
+    import_modules(imports or ())
     asked = read_recipe(recipe, changes or ())
     out = out or Path("runs", asked.name)
     speaks = join().leads
+    stop = StopSignals(speaks)
     try:
-        with training() if speaks else nullcontext() as report, _CtrlC(speaks) as stop:
+        with training() if speaks else nullcontext() as report, stop:
             on_prepare = report.prepare if report else None
-            trained = sightline.train(asked, out, resume=resume, report=report, on_prepare=on_prepare, stop=stop)
+            trained = sightline.train(
+                asked, out, resume=resume, report=report, on_prepare=on_prepare, stop=stop, save_every=checkpoint_every
+            )
     except KeyboardInterrupt:
         if not speaks:
-            raise typer.Exit(130) from None
+            raise typer.Exit(stop.exit_code) from None
         step = saved_step(out / "last")
         saved = f"{out} was last saved after step {step}" if step else f"{out} has nothing saved yet"
         again = ["sightline", "train", str(recipe), *(part for change in changes or () for part in ("--set", change))]
         again += ["--out", str(out), "--resume"]
+        again += ["--checkpoint-every", checkpoint_every] if checkpoint_every else []
+        again += [part for module in imports or () for part in ("--import", module)]
         tell(f"sightline: interrupted; {saved}\nTo go on: {shlex.join(again)}")
-        raise typer.Exit(130) from None
+        raise typer.Exit(stop.exit_code) from None
+    if speaks and plot:
+        plot_log(out / "log.jsonl", out / "curves.png")
     if speaks:
         print_lines(_what_to_do_with(trained, out / "bundle"))
-
-
-class _CtrlC:
-    """Records whether Ctrl-C was pressed, from the first call on; before that, it interrupts as usual.
-
-    So the current step can finish and be saved. A second Ctrl-C interrupts at once. speaks: whether to print messages.
-    """
-
-    def __init__(self, speaks: bool) -> None:
-        self._speaks, self._pressed = speaks, False
-
-    def __enter__(self) -> Self:
-        self._before = signal.getsignal(signal.SIGINT)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def __call__(self) -> bool:
-        if not self._pressed and self._before is signal.default_int_handler:  # unless it is ignored
-            signal.signal(signal.SIGINT, self._press)
-        return self._pressed
-
-    def _press(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        self._pressed = True
-        if self._speaks:
-            tell_at_once("ending the step that has begun; Ctrl-C again ends at once")
 
 
 def _what_to_do_with(trained: "Trained", bundle: Path) -> str:
@@ -179,14 +172,24 @@ def export(
             "also takes the ranges of its numbers from them, and is faster.",
         ),
     ] = None,
+    dim: Annotated[
+        int | None,
+        typer.Option(min=1, help="Keep the first N numbers of embeddings; for models trained so (matryoshka)."),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the bundle. By default that of its folder.")] = None,
+    imports: Annotated[
+        list[str] | None,
+        typer.Option("--import", metavar="MODULE", help="Import this Python module first. May be repeated."),
+    ] = None,
 ) -> None:
     """Export CHECKPOINT, your own or a published model, to a bundle that searches without torch."""
     import sightline
     from sightline.cli.progress import evaluating
     from sightline.datasets import read_all
     from sightline.datasets.record import Problem
+    from sightline.plugins import import_modules
 
+    import_modules(imports or ())
     unreadable: list[Problem] = []
     with evaluating() as progress:
         spec = sightline.export(
@@ -195,6 +198,7 @@ def export(
             name=name,
             quantize=quantize,
             four_bits=four_bits,
+            dim=dim,
             calibrate=read_all(calibrate) if calibrate else None,
             progress=progress,
             on_problem=unreadable.append,

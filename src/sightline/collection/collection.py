@@ -1,7 +1,7 @@
 """A collection of indexed items, opened for searching."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -18,19 +18,22 @@ from sightline.collection.catalog.where import compile_where
 from sightline.collection.locate import model_for_collection, resolve_location
 from sightline.collection.locks import ReadWriteLock
 from sightline.collection.manifest import Manifest, check_model, read_manifest, trusted_store
-from sightline.collection.phrases import Understood, understand
+from sightline.collection.picture_text.database import TextDatabase
+from sightline.collection.picture_text.search import NOT_READ, TextResults
+from sightline.collection.picture_text.words import MarkedLine, marked, query_words, split_quotes
+from sightline.collection.query_text.phrases import Understood, understand
+from sightline.collection.query_text.wording import Wording, check_wording
 from sightline.errors import CollectionError
 from sightline.fusion_rules import FusionRule
 from sightline.media import ImageLike
 from sightline.retrieval.cascade import Cascade, Ranking
 from sightline.retrieval.costs import Costs, search_stopwatch
 from sightline.retrieval.duplicates import Duplicates
-from sightline.retrieval.first_stage import Exists
+from sightline.retrieval.first_stage import Blank
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import ItemKind, Query
 from sightline.retrieval.results import Hit, SearchResult
-from sightline.retrieval.wording import Wording, check_wording
-from sightline.stores.base import Ids, Store
+from sightline.stores.base import Ids, RemoteStore, Store
 from sightline.stores.local import LocalStore
 
 VECTORS_FOLDER = "vectors"
@@ -67,6 +70,8 @@ class Collection:
         self._wanted_model = model
         self._model: Model | None = None
         self._timeline: Timeline | None = None
+        self._text: TextDatabase | None = None
+        self._cancelled: Callable[[], bool] | None = None
         self._loading = threading.Lock()
         self._lock = ReadWriteLock()
 
@@ -151,6 +156,9 @@ class Collection:
         duplicates: `fold` shows images that look the same as one result, `show` shows all of them.
         model: the collection's model, if already open.
 
+        Parts of a text in "quotes" must stand in an image, if the text in the images was read. Without quotes, images
+        that contain the words are merged with those that look like it.
+
         Images are matched with texts, and texts with images. For a query of the items' own kind, embeddings alone
         decide, and the relevance is unknown.
         """
@@ -175,6 +183,25 @@ class Collection:
 
     def run(self, options: SearchOptions, model: Model | None = None) -> SearchResult:
         """Search with prepared options; see `search`."""
+        words, quoted = split_quotes(options.text or "")
+        database = self.picture_text if options.text else None
+        if database is None:
+            result = self.search_by_looks(options, model)
+            return replace(result, notice=NOT_READ) if quoted and self.kind == "images" else result
+        with self._lock.read():
+            where = options.where
+            allowed = None if where is None else self.catalog.ids_where(where)
+            found = TextResults.find(database, self.catalog, words, quoted, allowed, where)
+        if quoted and not words and options.image is None:
+            return found.alone(options)
+        chosen = replace(options, text=words or None, k=options.start + options.k, start=0)
+        result = self.search_by_looks(chosen, model, found.ids if quoted else None)
+        return found.merged_with(result, options)
+
+    def search_by_looks(
+        self, options: SearchOptions, model: Model | None = None, among: Ids | None = None
+    ) -> SearchResult:
+        """Search by what images look like, not by the text in them. among: only these ids may be found."""
         query, where = options.query, options.where
         condition = None if where is None else compile_where(where)
         cascade, watch = self._cascade(model), search_stopwatch(options.budget_ms)
@@ -182,7 +209,7 @@ class Collection:
         with self._lock.read():
             cache = ItemCache(self.catalog)
             with watch("retrieve"):
-                store, allowed = self._narrowed(where)
+                store, allowed = (self.store, among) if among is not None else self._narrowed(where)
             ranking = replace(cascade, store=store).run(
                 options,
                 allowed=allowed,
@@ -195,6 +222,30 @@ class Collection:
             hits = hits_of(self.catalog, kept, options.k, cache.items, condition)[start:]
             wording = self._wording(query.text, cascade.model)
         return _result(query, hits, ranking, wording, where)
+
+    @property
+    def picture_text(self) -> TextDatabase | None:
+        """The text that was read from the collection's images; None if none was."""
+        if self._text is None and isinstance(self.at, Path) and self.kind == "images":
+            with self._loading:
+                if self._text is None:
+                    self._text = TextDatabase.open(self.at)
+                    if self._text and self._cancelled:
+                        self._text.stop_when(self._cancelled)
+        return self._text
+
+    def stop_when(self, cancelled: Callable[[], bool]) -> None:
+        """Interrupt database queries when `cancelled`, called in the thread running them, returns True."""
+        self._cancelled = cancelled
+        self.catalog.stop_when(cancelled)
+
+    def text_in(self, id: int, query: str = "") -> list[MarkedLine]:
+        """The lines of text in an image, with the places of a query's words; empty if none was read."""
+        database, hash = self.picture_text, self.catalog.hash_of(id)
+        if database is None or hash is None:
+            return []
+        words, quoted = split_quotes(query)
+        return marked(query_words(words), quoted, database.lines_of(hash))
 
     def search_together(
         self,
@@ -214,12 +265,15 @@ class Collection:
         queries, cascade = [one.query for one in options], self._cascade(model)
         if not queries:
             return []
+        database = self.picture_text
+        if database is not None and any(split_quotes(text)[1] for text in texts):
+            return [self.run(replace(one, late=0, rerank=0), model) for one in options]
         with self._lock.read():
             cache = ItemCache(self.catalog)
             rankings = cascade.run_together(
                 texts, k, exists=cache, fold=self._folds(duplicates), blank=self._blank(texts[0])
             )
-            return [
+            results = [
                 _result(
                     query,
                     hits_of(self.catalog, one.at_least(min_relevance), k, cache.items),
@@ -227,6 +281,12 @@ class Collection:
                     self._wording(query.text, cascade.model),
                 )
                 for query, one in zip(queries, rankings, strict=True)
+            ]
+            if database is None:
+                return results
+            return [
+                TextResults.find(database, self.catalog, one.text or "").merged_with(result, one)
+                for one, result in zip(options, results, strict=True)
             ]
 
     def _wording(self, text: str | None, model: Model) -> Wording:
@@ -239,7 +299,7 @@ class Collection:
 
         return check_wording(text, model.languages, model.words, is_whole, self.catalog.name_words)
 
-    def _blank(self, text: str | None) -> Exists | None:
+    def _blank(self, text: str | None) -> Blank | None:
         """The function that finds blank images, which searches by text rank last; None if it does not apply."""
         return self.catalog.blank if text is not None and self.kind == "images" else None
 
@@ -273,11 +333,19 @@ class Collection:
         """The items with these ids; ids that do not exist or no longer have a file are left out."""
         return self.catalog.items(ids)
 
+    def picture(self, id: int) -> bytes | None:
+        """What the store keeps of an item's picture: a thumbnail, or the bytes of its file; None if nothing."""
+        return self.store.picture(id) if isinstance(self.store, RemoteStore) else None
+
     def understand(self, text: str, *, literal: Sequence[str] = (), today: date | None = None) -> Understood:
         """Extract dates, file names, folders and albums from a query; search for its `words` with its `where`.
 
         literal: phrases to leave as words. today: the reference date for phrases such as "last summer".
         """
+        words, quoted = split_quotes(text)
+        if quoted:  # they are searched for as they are
+            left = self.understand(words, literal=literal, today=today) if words else Understood("")
+            return replace(left, words=" ".join([left.words, *(f'"{part}"' for part in quoted)]).strip())
         rows = self.catalog.everything().execute(
             "SELECT DISTINCT folder FROM files WHERE line IS NULL AND folder != ''"
         )
@@ -294,6 +362,8 @@ class Collection:
     def timeline(self, where: str | None = None) -> Timeline:
         """All items, or those that match a filter, by time, newest first, as of opening or the last refresh."""
         found = self._timeline
+        if isinstance(self.store, RemoteStore) and self.store.refresh():
+            found = None
         if found is None:
             found = self._timeline = Timeline.of(self.catalog)
         return found if where is None else found.only(self.catalog.ids_where(where))
@@ -338,6 +408,8 @@ class Collection:
         with self._lock.write():
             self.store.close()
             self.catalog.close()
+            if self._text is not None:
+                self._text.close()
 
     def __enter__(self) -> Self:
         return self

@@ -9,12 +9,12 @@ from sightline.collection.manifest import DEFAULT_FOLDER, MANIFEST_FILE, Manifes
 from sightline.collection.trust import is_own
 from sightline.errors import CollectionError, SightlineError
 from sightline.registry.loader import load, locate
-from sightline.stores.milvus_address import is_address, parse_address
+from sightline.stores.opening import is_store_url, remote_store
 
 
 def resolve_location(at: str | Path | None = None) -> Path | str:
     """The location of a collection: the URL of its store if given, or else the absolute path of its folder."""
-    return str(parse_address(str(at))) if is_address(at) else find_collection(at).resolve()
+    return remote_store(str(at)).normalize_url(str(at)) if is_store_url(at) else find_collection(at).resolve()
 
 
 def find_collection(at: str | Path | None = None) -> Path:

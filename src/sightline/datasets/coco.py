@@ -27,13 +27,13 @@ def read_coco(path: Path, images: Path | None, report: OnProblem) -> Iterator[Re
         annotations = sequence(document.get("annotations"), "'annotations'")
     except BrokenRecordError as error:
         raise DataError(f"{path}: {error}", "Give a caption file of COCO's, such as captions_val2014.json.") from error
-    captions = _captions_by_picture(path, annotations, report)
+    captions = _captions_by_image(path, annotations, report)
     yield from _records(path, entries, captions, ImageFolder(_candidates(path, images)), report)
-    for picture in captions:
-        report(Problem(f"{path}:annotations", f"captions of picture {picture!r}, which is not among the images"))
+    for image in captions:
+        report(Problem(f"{path}:annotations", f"captions of picture {image!r}, which is not among the images"))
 
 
-def _captions_by_picture(path: Path, annotations: list[object], report: OnProblem) -> _Captions:
+def _captions_by_image(path: Path, annotations: list[object], report: OnProblem) -> _Captions:
     """Group the captions by image."""
     captions: _Captions = {}
     for number, annotation in enumerate(annotations):

@@ -1,27 +1,27 @@
 """Flickr8k and Flickr30k as their authors and mirrors publish them, and CSV files: one caption per line.
 
 Three layouts: `name.jpg#0<TAB>caption` (`Flickr8k.token.txt`, `results_20130124.token`), `name.jpg| 0| caption`
-(`results.csv`), and `name.jpg,caption` under a header that begins with `image`, `file` or `path` (`captions.txt`, and
-CSV files from spreadsheets). Splits come from the lists beside the file: `Flickr_8k.trainImages.txt` and so on,
-or `train.txt`, `val.txt`, `test.txt`; an image in no list has no split.
+(`results.csv`), and a table of images and captions under a header, separated by commas or tabs (`captions.txt`,
+open_clip's CSV, `metadata.csv` of Hugging Face; see `CsvHeader`). The captions of an image need not be adjacent. Splits
+come from the lists beside the file: `Flickr_8k.trainImages.txt` and so on, or `train.txt`, `val.txt`, `test.txt`; an
+image in no list has no split.
 """
 
-import csv
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 
+from sightline.datasets.csv_table import CsvHeader
 from sightline.datasets.fields import clean_captions, decoded, file_name, key_of
 from sightline.datasets.files import ImageFolder, entries_of, image_folders_in, numbered_lines
 from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, OnProblem, Problem, Record
-from sightline.datasets.splits import canonical_split
+from sightline.datasets.splits import SPLITS, canonical_split
 from sightline.media import ImageFile
 
 _TOKEN = re.compile(r"([^\t]+?)(?:#\d+)?\t(.*)", re.DOTALL)
 _BARS = re.compile(r"([^|]+)\|\s*\d+\s*\|(.*)", re.DOTALL)
-_HEADER = re.compile(r"(?:image|file|path)(?:_?(?:name|path))?\s*[|,].*", re.IGNORECASE)
+_BARS_HEADER = re.compile(r"(?:image|file|path)(?:_?(?:name|path))?\s*[|].*", re.IGNORECASE)
 _SPLIT_LIST = re.compile(r"(?:.*[._-])?(train|dev|val|valid|test)[._-]?(?:images)?\.txt", re.IGNORECASE)
 
 _Spelling = Callable[[str], tuple[str, str]]
@@ -29,10 +29,9 @@ _Spelling = Callable[[str], tuple[str, str]]
 
 def spelling_of(first_line: str) -> _Spelling | None:
     """The line parser for a file, chosen by its first line; None if the layout is unknown."""
-    header = _HEADER.fullmatch(first_line) is not None
-    if "," in first_line and header and "|" not in first_line:
-        return lambda line: _comma_separated(line, columns=first_line.count(",") + 1)
-    if _BARS.fullmatch(first_line) or ("|" in first_line and header):
+    if (header := _table_header(first_line)) is not None:
+        return header.pair
+    if _BARS.fullmatch(first_line) or _BARS_HEADER.fullmatch(first_line):
         return lambda line: _matched(_BARS, line, "name.jpg| number| caption")
     if re.match(r"[^\t]+#\d+\t", first_line):
         return lambda line: _matched(_TOKEN, line, "name.jpg#number<TAB>caption")
@@ -40,14 +39,23 @@ def spelling_of(first_line: str) -> _Spelling | None:
 
 
 def read_flickr(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
-    """Read a record for each image; in all these files the captions of one image are on adjacent lines."""
+    """Read a record for each image, in the order of their first lines."""
     splits = _splits_beside(path, report)
     near = [*image_folders_in(path.parent), *image_folders_in(path.parent.parent)]
     folder = ImageFolder([images] if images else near)
-    for name, captions in groupby(_captions(path, report), key=itemgetter(0)):
-        said = tuple(text for _, text in captions if text)
-        key = key_of(name)
-        yield Record(key, ImageFile(folder.path(name)), {DEFAULT_LANGUAGE: said} if said else {}, splits.get(key))
+    captions: dict[str, list[str]] = {}
+    for name, text in _captions(path, report):
+        captions.setdefault(name, []).extend([text] if text else [])
+    shared = Counter(map(key_of, captions))
+    beside = canonical_split(path.parent.name) if path.stem == "metadata" else ""
+    for name, texts in captions.items():
+        key = key_of(name) if shared[key_of(name)] == 1 else name
+        split = splits.get(key_of(name), beside if beside in SPLITS else None)
+        yield Record(key, ImageFile(folder.path(name)), {DEFAULT_LANGUAGE: tuple(texts)} if texts else {}, split)
+
+
+def _table_header(line: str) -> CsvHeader | None:
+    return None if "|" in line else CsvHeader.read(line)
 
 
 def _captions(path: Path, report: OnProblem) -> Iterator[tuple[str, str]]:
@@ -63,7 +71,7 @@ def _captions(path: Path, report: OnProblem) -> Iterator[tuple[str, str]]:
                 spelling = spelling_of(line)
                 if spelling is None:
                     raise BrokenRecordError("not a line of a Flickr caption file: name.jpg#number<TAB>caption")
-                if _HEADER.fullmatch(line):
+                if _BARS_HEADER.fullmatch(line) or _table_header(line):
                     continue
             name, text = spelling(line)
             yield file_name(name.strip(), "the picture's name"), "".join(clean_captions([text], place, report))
@@ -76,16 +84,6 @@ def _matched(pattern: re.Pattern[str], line: str, wanted: str) -> tuple[str, str
     if found is None:
         raise BrokenRecordError(f"the line is not of the form {wanted}")
     return found[1], found[2]
-
-
-def _comma_separated(line: str, columns: int) -> tuple[str, str]:
-    try:
-        row = next(csv.reader([line]))
-    except csv.Error as error:
-        raise BrokenRecordError(f"not a comma-separated line: {error}") from error
-    if len(row) != columns:
-        raise BrokenRecordError(f"{len(row)} columns where the header has {columns}; quote captions with commas")
-    return row[0], row[-1]
 
 
 def _splits_beside(path: Path, report: OnProblem) -> dict[str, str]:

@@ -12,11 +12,10 @@ from pathlib import Path
 from sightline.datasets.fields import clean_captions, decoded, is_unicode
 from sightline.datasets.files import entries_of, numbered_lines
 from sightline.datasets.record import DEFAULT_LANGUAGE, BrokenRecordError, OnProblem, Problem, Record
-from sightline.datasets.splits import canonical_split
+from sightline.datasets.splits import SPLITS, canonical_split
 from sightline.media import IMAGE_SUFFIXES, ImageFile, find_images
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
-_SPLITS = {"train", "val", "test"}
 
 
 def read_folder(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
@@ -32,7 +31,7 @@ def read_folder(path: Path, images: Path | None, report: OnProblem) -> Iterator[
             if said := _captions(text, report):
                 captions[language] = captions.get(language, ()) + said
         split = canonical_split(below.parts[0]) if len(below.parts) > 1 else None
-        yield Record(below.as_posix(), ImageFile(picture), captions, split if split in _SPLITS else None)
+        yield Record(below.as_posix(), ImageFile(picture), captions, split if split in SPLITS else None)
 
 
 def _caption_files(folder: Path) -> dict[str, list[tuple[str, Path]]]:

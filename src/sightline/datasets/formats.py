@@ -54,8 +54,8 @@ def format_of(path: Path) -> str:
         raise DataError(
             f"{path}: not a data set of a known format",
             "Give WebDataset shards (.tar), JSON lines (.jsonl), a Karpathy or COCO caption file (.json), a Flickr "
-            "caption file, CSV under the header image,caption, a store of regions, or a folder of shards, of "
-            "Multi30k's text files, or of images with .txt files.",
+            "caption file, CSV with a header such as image,caption, a store of regions, or a folder of shards, of "
+            "Multi30k's text files, or of images with .txt files or a metadata.jsonl.",
         )
     return found
 

@@ -4,6 +4,9 @@
     {"image": "beach/2.jpg", "captions": {"en": ["two boats"], "de": ["zwei Boote"]}, "key": "boats"}
     {"image": "beach/3.jpg", "caption": "an empty beach"}
 
+    {"file_name": "beach/4.jpg", "text": "a sunset"}
+
+The last is Hugging Face's `metadata.jsonl`; one in a folder called `train`, `validation` or `test` is of that split.
 Relative names are resolved against `images`, or against the file's folder. The default key of a record is its image's
 name as written. Many files have a line for each caption: adjacent lines about the same image become one record, because
 an image listed twice would compete with itself in a gallery. A distractor has `"captions": []`.
@@ -16,7 +19,7 @@ from pathlib import Path
 from sightline.datasets.fields import captions_of, file_name, is_unicode, json_object, label_of, shown
 from sightline.datasets.files import numbered_lines
 from sightline.datasets.record import BrokenRecordError, OnProblem, Problem, Record
-from sightline.datasets.splits import canonical_split
+from sightline.datasets.splits import SPLITS, canonical_split
 from sightline.media import ImageFile
 
 
@@ -24,12 +27,14 @@ def read_jsonl(path: Path, images: Path | None, report: OnProblem) -> Iterator[R
     """Read the records of a file in order; blank lines are ignored."""
     root = images or path.parent
     current: Record | None = None
+    named = canonical_split(path.parent.name) if path.name == "metadata.jsonl" else ""
+    beside = named if named in SPLITS else None
     for number, line in numbered_lines(path):
         if not line.strip():
             continue
         place = f"{path}:{number}"
         try:
-            record = _record(json_object(line), root, place, report)
+            record = _record(json_object(line), root, place, report, beside)
             joined = _join(current, record) if current else None
         except BrokenRecordError as error:
             report(Problem(place, str(error)))
@@ -41,7 +46,18 @@ def read_jsonl(path: Path, images: Path | None, report: OnProblem) -> Iterator[R
         yield current
 
 
-def _record(fields: dict[str, object], root: Path, place: str, report: OnProblem) -> Record:
+def _usual_names(fields: dict[str, object]) -> dict[str, object]:
+    """The fields of a line under our names, if it is one of Hugging Face's."""
+    if "file_name" not in fields or "image" in fields:
+        return fields
+    renamed = {"image": fields["file_name"]}
+    if "text" in fields and not fields.keys() & {"caption", "captions"}:
+        renamed["caption"] = fields["text"]
+    return fields | renamed
+
+
+def _record(fields: dict[str, object], root: Path, place: str, report: OnProblem, beside: str | None = None) -> Record:
+    fields = _usual_names(fields)
     name = file_name(fields.get("image"), "'image'")
     captions = captions_of(fields, place, report)
     if captions is None:
@@ -50,7 +66,7 @@ def _record(fields: dict[str, object], root: Path, place: str, report: OnProblem
     if split is not None and not isinstance(split, str):
         raise BrokenRecordError(f"'split' is {shown(split)}, not text")
     key = _key(fields["key"]) if fields.get("key") is not None else name
-    canonical = canonical_split(split) if split else None
+    canonical = canonical_split(split) if split else beside
     return Record(key, ImageFile(root / name), captions, canonical, label_of(fields))
 
 

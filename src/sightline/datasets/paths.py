@@ -9,11 +9,22 @@ from sightline.datasets.files import entries_of
 from sightline.datasets.multi30k import parts_of
 from sightline.datasets.regions.store import is_region_store
 from sightline.datasets.shards import is_shard
+from sightline.datasets.splits import SPLITS, canonical_split
 from sightline.errors import DataError
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
-_ANNOTATIONS = ("*.jsonl", "dataset*.json", "captions_*.json", "*.token", "*.token.txt", "results.csv", "captions.txt")
+_ANNOTATIONS = (
+    "*.jsonl",
+    "dataset*.json",
+    "captions_*.json",
+    "*.token",
+    "*.token.txt",
+    "results.csv",
+    "captions.txt",
+    "metadata.csv",
+)
+_METADATA = ("metadata.jsonl", "metadata.csv")  # of Hugging Face, in the folder of each split
 
 
 def files_of(path: str | Path) -> list[Path]:
@@ -37,12 +48,20 @@ def _inside(path: Path) -> list[Path]:
         return shards
     if parts_of(path):
         return [path]
+    if listed := _metadata_of_splits(visible):
+        return listed
     annotations = [entry for entry in visible if any(entry.match(pattern) for pattern in _ANNOTATIONS)]
     annotations = [entry for entry in annotations if "lemma" not in entry.name]
     if len(annotations) > 1:
         names = ", ".join(entry.name for entry in annotations)
         raise DataError(f"{path}: holds more than one data set: {names}", f"Name one of them: {annotations[0]}")
     return annotations or [path]
+
+
+def _metadata_of_splits(entries: list[Path]) -> list[Path]:
+    """The metadata files in the folders of splits, such as `train/metadata.jsonl`."""
+    folders = [entry for entry in entries if canonical_split(entry.name) in SPLITS and entry.is_dir()]
+    return [folder / name for folder in folders for name in _METADATA if (folder / name).is_file()]
 
 
 def _spelt_out(pattern: str) -> Iterator[str]:

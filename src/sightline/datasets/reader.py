@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from sightline.datasets.formats import READERS, format_of
+from sightline.datasets.formats import READERS, Reader, format_of
 from sightline.datasets.paths import files_of
 from sightline.datasets.record import BrokenRecordError, OnProblem, Problem, Record, stop_at
 from sightline.datasets.splits import canonical_split
 from sightline.errors import DataError
+from sightline.plugins import READER_PREFIX, find
 
 
 class Keys:
@@ -79,6 +81,18 @@ def read_all(
     return [record for path in listed for record in _read(path, split, images, on_problem or stop_at, keys)]
 
 
+def read_test(
+    paths: str | Path | Sequence[str | Path], split: str | None = None, protocol: str = "karpathy", **options: Any
+) -> list[Record]:
+    """Read the records to evaluate on: one split; by default test if there is one, or all.
+
+    protocol: `full` needs the records of all splits. options: those of `read_all`.
+    """
+    records = read_all(paths, split=split, **options)
+    test = [record for record in records if record.split == "test"]
+    return test if test and split is None and protocol != "full" else records
+
+
 def _read(
     path: str | Path, split: str | None, images: str | Path | None, report: OnProblem, keys: Keys
 ) -> Iterator[Record]:
@@ -86,14 +100,26 @@ def _read(
     root = Path(images) if images is not None else None
     if root is not None and not root.is_dir():
         raise DataError(f"{root}: no such folder of images", "Give the folder that contains the images.")
-    files = [(file, format_of(file)) for file in files_of(path)]
+    if str(path).startswith(READER_PREFIX):
+        files = [own_reader(str(path))]
+    else:
+        files = [(file, READERS[format_of(file)]) for file in files_of(path)]
     records = _unique(files, root, report, keys)
     return _of_split(records, canonical_split(split) if split is not None else None, path)
 
 
-def _unique(files: list[tuple[Path, str]], images: Path | None, report: OnProblem, keys: Keys) -> Iterator[Record]:
-    for file, format_name in files:
-        for record in READERS[format_name](file, images, report):
+def own_reader(path: str) -> tuple[Path, Reader]:
+    """The file and the reader of `py:MODULE:FUNCTION:FILE`; the function is called as those of `READERS` are."""
+    module, _, rest = path.removeprefix(READER_PREFIX).partition(":")
+    function, separator, file = rest.partition(":")
+    if not separator:
+        raise DataError(f"{path}: not a reader and its file", "Write py:MODULE:FUNCTION:FILE.")
+    return Path(file), find(f"{module}:{function}")
+
+
+def _unique(files: list[tuple[Path, Reader]], images: Path | None, report: OnProblem, keys: Keys) -> Iterator[Record]:
+    for file, reader in files:
+        for record in reader(file, images, report):
             try:
                 yield keys.admit(record, file)
             except BrokenRecordError as error:

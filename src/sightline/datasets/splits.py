@@ -13,6 +13,8 @@ _ALIASES = {
     "test": "test",
     "testing": "test",
 }
+SPLITS = frozenset(_ALIASES.values())
+"""The canonical names."""
 _WORDS = re.compile(r"[A-Za-z]+")
 
 

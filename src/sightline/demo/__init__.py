@@ -39,13 +39,13 @@ class Question:
         return " ".join(parts)
 
 
-PANDA = "a red panda on a tree"
+BOX = "a cat in a box"
 QUESTIONS = (
     Question(
-        "Describe what you are looking for. Each result shows how likely it is to match:", "half a fruit in a red bowl"
+        "Describe what you are looking for. Each result shows how likely it is to match:", "a kitten playing with yarn"
     ),
-    Question("A fast search compares overall impressions, and is not always right:", PANDA, rerank=0),
-    Question("So by default, the best twenty are compared with your words more closely:", PANDA),
+    Question("A fast search compares overall impressions, and is not always right:", BOX, rerank=0),
+    Question("So by default, the best twenty are compared with your words more closely:", BOX),
     Question("Exclude what you do not want to see:", "a woman in uniform", without="an astronaut"),
     Question("Search by image. The first result is that image itself:", image="cat-face.jpg"),
     Question("And nothing is found if nothing matches:", "people playing football", min_relevance=0.1),

@@ -19,7 +19,6 @@ from sightline.media import ImageSource, load_pixels, stack_inputs
 Progress = Callable[[str, int, int], None]
 """Called with the name of a part of the work (a key of `seconds`), the amount done, and the total."""
 
-
 _AT_ONCE: dict[Device, int] = {"cpu": 32, "gpu": 256}
 _LEAST_AHEAD = 32  # images decoded while others are encoded
 

@@ -67,10 +67,11 @@ def evaluate(
     shared: SharedImages | None = None,
     partner: Model | None = None,
     matcher: Model | None = None,
+    top: int = 0,
 ) -> Evaluation:
     """Measure how well `model` finds images by caption and captions by image; see `sightline.evaluate`.
 
-    shared: the images, if they are already encoded.
+    shared: the images, if they are already encoded. top: how many results of every query to keep in `folds`.
 
     Invalid options and data are rejected before the first image is opened.
     """
@@ -107,7 +108,7 @@ def evaluate(
             more_texts, _ = encode_texts(other, captions, own, batch_size, progress)
             join = Encodings.with_states if matcher is not None else Encodings.beside
             images, texts = join(images, more_images), join(texts, more_texts)
-    ranker = Ranker(matcher or model, plan, questions, texts, images, readable, batch_size, clock, progress)
+    ranker = Ranker(matcher or model, plan, questions, texts, images, readable, batch_size, clock, progress, top)
     problems = {"images_unreadable": len(sources) - len(readable), "captions_truncated": truncated}
     if skip_missing_language:
         problems["records_without_language"] = questions.skipped
@@ -128,7 +129,18 @@ def evaluate(
         distractor_captions=int((questions.image_of >= questions.asked).sum()),
         translated_by=None if translate is None else getattr(translate, "__name__", type(translate).__name__),
         unreadable=tuple(unreadable),
+        questions=questions,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """Ranks of all captions, and of the images that are queries; the best images and captions of each."""
+
+    to_image: Ranks
+    to_text: Ranks
+    images: Int64Array
+    captions: Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +160,13 @@ class Ranker:
     batch_size: int
     clock: Stopwatch
     progress: Progress | None = None
+    top: int = 0
 
     def ranks(self, gallery: Int64Array) -> FoldRanks:
         """Rank the captions and images of a gallery (indices of the query images, ascending).
 
         An unreadable image cannot be found: it and its captions have infinite ranks. Images that are not queries are
-            not
-        ranked: their captions are wrong answers to every image.
+        not ranked: their captions are wrong answers to every image.
         """
         captions = np.flatnonzero(np.isin(self.questions.image_of, gallery))
         caption_of = self.questions.image_of[captions]
@@ -164,38 +176,47 @@ class Ranker:
         place[self.readable[held]] = np.arange(len(held))
         asks, asked = caption_of < self.questions.asked, gallery[gallery < self.questions.asked]
         right = np.where(asks, place[caption_of], -1)
-        to_image, found = self._cascade(self.texts.taken(captions), self.images.taken(held), right)
+        found = self._cascade(self.texts.taken(captions), self.images.taken(held), right)
         to_text = np.full(len(asked), np.inf)
-        to_text[place[asked] >= 0] = found
-        return FoldRanks(to_image[asks], caption_of[asks], to_text, asked)
+        to_text[place[asked] >= 0] = found.to_text
+        best_images = np.full((len(captions), self.top), -1, dtype=np.int64)
+        best_images[right >= 0, : found.images.shape[1]] = self.readable[held][found.images]
+        best_captions = np.full((len(asked), self.top), -1, dtype=np.int64)
+        best_captions[place[asked] >= 0, : found.captions.shape[1]] = captions[found.captions]
+        return FoldRanks(
+            found.to_image[asks], caption_of[asks], to_text, asked, captions[asks], best_images[asks], best_captions
+        )
 
-    def _cascade(self, texts: Encodings, images: Encodings, image_of: Int64Array) -> tuple[Ranks, Ranks]:
+    def _cascade(self, texts: Encodings, images: Encodings, image_of: Int64Array) -> "_Ranked":
         """Rank everything by embedding; then let the later stages rescore the top candidates of every query."""
         with self.clock("rank"):
             to_image, to_text = ranks_from_embeddings(texts.embedding, images.embedding, image_of)
-        if not self.plan.longest:
-            return to_image, to_text
+        longest = self.plan.longest
         asking, asked = np.flatnonzero(image_of >= 0), query_images(image_of)
-        pairs = self._pairs(texts, images)
-        found = self._best(texts, images, asking, {name: one.of_texts(asking) for name, one in pairs.items()})
-        to_image[asking] = ranks_after_stages(found, found.ids == image_of[asking, None], to_image[asking])
-        found = self._best(images, texts, asked, {name: one.of_images(asked) for name, one in pairs.items()})
-        return to_image, ranks_after_stages(found, image_of[found.ids] == asked[:, None], to_text)
-
-    def _pairs(self, texts: Encodings, images: Encodings) -> dict[str, PairScores]:
-        pairs = {}
+        if not longest and not self.top:
+            nothing = (np.empty((count, 0), dtype=np.int64) for count in (len(asking), len(asked)))
+            return _Ranked(to_image, to_text, *nothing)
+        pairs: dict[str, PairScores] = {}
         if self.plan.late:
             pairs["late"] = late_scores(texts, images, self.progress)
         if self.plan.rerank:
             pairs["match"] = match_scores(self.model, texts, images, self.batch_size, self.progress)
-        return pairs
+        best = self._best(texts, images, asking, {name: one.of_texts(asking) for name, one in pairs.items()})
+        of_images = self._best(images, texts, asked, {name: one.of_images(asked) for name, one in pairs.items()})
+        if longest:
+            found = best.first(longest)
+            to_image[asking] = ranks_after_stages(found, found.ids == image_of[asking, None], to_image[asking])
+            found = of_images.first(longest)
+            to_text = ranks_after_stages(found, image_of[found.ids] == asked[:, None], to_text)
+        return _Ranked(to_image, to_text, best.ids[:, : self.top], of_images.ids[:, : self.top])
 
     def _best(
         self, queries: Encodings, gallery: Encodings, asked: Int64Array, scores: Mapping[str, Score]
     ) -> Candidates:
         """The top candidates of these queries, after all stages."""
         with self.clock("rank"):
-            found = candidates_from_embeddings(queries.embedding[asked], gallery.embedding, self.plan.longest)
+            longest = max(self.plan.longest, self.top)
+            found = candidates_from_embeddings(queries.embedding[asked], gallery.embedding, longest)
         for stage in self.plan.stages(scores):
             with self.clock(stage.name):
                 found = stage.run(found)

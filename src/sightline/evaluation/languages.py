@@ -9,14 +9,13 @@ from sightline.datasets import Problem, Record
 from sightline.errors import EvaluationError
 from sightline.evaluation.encodings import Needs, Progress, SharedImages, usual_batch
 from sightline.evaluation.evaluator import evaluate
-from sightline.evaluation.metrics import mean_recall, r_sum
 from sightline.evaluation.protocols import protocol_named
-from sightline.evaluation.result import Evaluation, mean_of, plain
+from sightline.evaluation.result import Evaluation, Recalls
 from sightline.evaluation.test_set import Questions
 
 
 @dataclass(frozen=True, slots=True)
-class Languages:
+class Languages(Recalls):
     """An evaluation in each of several languages. The combined numbers are means over the languages.
 
     A language that has captions for only some of the images is evaluated on those: galleries then differ, as
@@ -25,25 +24,9 @@ class Languages:
 
     evaluations: Mapping[str, Evaluation]
 
-    @property
-    def text_to_image(self) -> dict[str, float]:
-        """R@1, R@5, R@10 and medR from captions to images."""
-        return mean_of([found.text_to_image for found in self.evaluations.values()])
-
-    @property
-    def image_to_text(self) -> dict[str, float]:
-        """R@1, R@5, R@10 and medR from images to any of their captions."""
-        return mean_of([found.image_to_text for found in self.evaluations.values()])
-
-    @property
-    def r_sum(self) -> float:
-        """Sum of the six recalls."""
-        return r_sum(self.text_to_image, self.image_to_text)
-
-    @property
-    def mean_recall(self) -> float:
-        """Mean of the six recalls; over several languages, paper 4's Meta-Ave."""
-        return mean_recall(self.text_to_image, self.image_to_text)
+    def parts(self) -> list[tuple[dict[str, float], dict[str, float]]]:
+        """The summaries of each language."""
+        return [(found.text_to_image, found.image_to_text) for found in self.evaluations.values()]
 
     @property
     def unreadable(self) -> tuple[Problem, ...]:
@@ -57,10 +40,7 @@ class Languages:
         return {
             **{name: first[name] for name in ("model", "data", "protocol", "stages")},
             "lang": list(results),
-            "text_to_image": plain(self.text_to_image),
-            "image_to_text": plain(self.image_to_text),
-            "rSum": plain(self.r_sum),
-            "mR": plain(self.mean_recall),
+            **self.numbers(),
             "mR_by_language": {lang: result["mR"] for lang, result in results.items()},
             "languages": results,
         }

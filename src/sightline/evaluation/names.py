@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -12,11 +11,12 @@ from sightline.arrays import Float32Array
 from sightline.bundle.model import Model
 from sightline.datasets import Problem, Record
 from sightline.errors import EvaluationError
-from sightline.evaluation.encodings import Needs, Progress, encode_images, encode_texts, usual_batch
+from sightline.evaluation.encodings import Needs, Progress, SharedImages, encode_images, encode_texts, usual_batch
 from sightline.evaluation.evaluator import PARTS, evaluation_plan
 from sightline.evaluation.metrics import Ranks, recall, text_to_image_ranks
 from sightline.evaluation.pair_scores import match_scores
 from sightline.evaluation.ranking import candidates_from_embeddings, ranks_after_stages
+from sightline.evaluation.resampling import wilson
 from sightline.evaluation.result import plain
 from sightline.fusion_rules import FusionRule
 from sightline.retrieval.costs import Stopwatch
@@ -31,8 +31,6 @@ PROMPTS = (
     "an image of a {}",
 )
 """Prompt templates for a label. A label is embedded as the mean over all of them; the matcher reads the first."""
-
-_Z = 1.959964  # z-score of a 95 % interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +100,7 @@ def evaluate_names(
     weight: float | None = None,
     batch_size: int | None = None,
     progress: Progress | None = None,
+    shared: SharedImages | None = None,
 ) -> NamesEvaluation:
     """Measure how often `model` ranks the label of an image first among all labels of `records`.
 
@@ -111,6 +110,7 @@ def evaluate_names(
     prompts: sentences with {} in place of the label.
     rerank: how many of the top labels the matcher rescores, with the first prompt; its logit and the cosine are
         combined by `fusion` and `weight`, by default those of the model.
+    shared: the images, if they are already encoded.
 
     An unreadable image counts as missed and is listed in `unreadable`. Ties count against the model.
     """
@@ -125,7 +125,11 @@ def evaluate_names(
     unreadable: list[Problem] = []
     with clock("encode_images"):
         sources = [record.image for record in records]
-        images, readable = encode_images(model, sources, states, batch, progress, unreadable.append)
+        images, readable = (
+            shared.taken(sources, unreadable.append)
+            if shared
+            else encode_images(model, sources, states, batch, progress, unreadable.append)
+        )
     with clock("encode_texts"):
         asked = [[prompt.format(label) for label in labels] for prompt in prompts]
         texts, _ = encode_texts(model, asked[0], states, batch, progress)
@@ -168,17 +172,6 @@ def labels_of(records: Sequence[Record]) -> list[str]:
             'Give images in folders named after what they show, or shards whose JSON has a "label".',
         )
     return found
-
-
-def wilson(share: float, count: int) -> tuple[float, float]:
-    """Return the 95 % confidence interval of a proportion of `count` trials, in percent (Wilson 1927).
-
-    >>> [round(end, 1) for end in wilson(0.5, 100)]
-    [40.4, 59.6]
-    """
-    middle = (share + _Z**2 / (2 * count)) / (1 + _Z**2 / count)
-    reach = _Z / (1 + _Z**2 / count) * sqrt(share * (1 - share) / count + (_Z / (2 * count)) ** 2)
-    return 100 * max(0.0, middle - reach), 100 * min(1.0, middle + reach)
 
 
 def _check_prompts(prompts: Sequence[str]) -> None:

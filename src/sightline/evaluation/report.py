@@ -24,13 +24,19 @@ def table(found: Evaluation | Languages | NamesEvaluation) -> "Table":
     return _names(found) if isinstance(found, NamesEvaluation) else _both_directions(found.to_json())
 
 
-def _both_directions(result: Mapping[str, Any]) -> "Table":
-    """A row per direction; each recall with half the width of its 95 % interval."""
+def _empty_table(title: str, headings: Sequence[str], caption: str | None = None) -> "Table":
     from rich.table import Table
 
-    shown = Table(title=_title(result), caption=_notes(result), caption_justify="left")
-    for heading in ("", *_RECALLS, "medR"):
+    shown = Table(title=title, caption=caption, caption_justify="left")
+    for heading in headings:
         shown.add_column(heading, justify="right" if heading else "left")
+    return shown
+
+
+def _both_directions(result: Mapping[str, Any]) -> "Table":
+    """A row per direction; each recall with half the width of its 95 % interval."""
+    title = f"{result['model']} on {_task_words(result)}: {_stages(result)}"
+    shown = _empty_table(title, ("", *_RECALLS, "medR"), _notes(result))
     for direction, words in _DIRECTIONS.items():
         recalls = [_with_interval(result, direction, name) for name in _RECALLS]
         shown.add_row(words, *recalls, _number(result[direction]["medR"]))
@@ -41,32 +47,34 @@ def _both_directions(result: Mapping[str, Any]) -> "Table":
 
 def _languages(found: Languages) -> "Table":
     """A row for each language, and their mean."""
-    from rich.table import Table
-
     first = next(iter(found.evaluations.values()))
     data = f"{first.data or 'unnamed data'} ({'translated, ' if first.translated_by else ''}{first.protocol})"
-    shown = Table(title=f"{first.model} on {data}: {', '.join(first.stages)}")
-    for heading in ("", "images", *_COLUMNS, "mR"):
-        shown.add_column(heading, justify="right" if heading else "left")
+    title = f"{first.model} on {data}: {', '.join(first.stages)}"
+    shown = _empty_table(title, ("", "images", *_COLUMNS, "mR"), "± is half the 95 % interval")
     rows: dict[str, Evaluation | Languages] = {**found.evaluations, "mean": found}
     for lang, one in rows.items():
         if one is found:
             shown.add_section()
         recalls = [way[name] for way in (one.text_to_image, one.image_to_text) for name in _RECALLS]
-        images = f"{one.images:,}" if isinstance(one, Evaluation) else ""
-        shown.add_row(lang, images, *(f"{value:.1f}" for value in (*recalls, one.mean_recall)))
+        numbers = [f"{value:.1f}" for value in (*recalls, one.mean_recall)]
+        if isinstance(one, Evaluation):
+            widths = _half_widths(one.ci95)
+            numbers = [f"{number} ± {width:.1f}" for number, width in zip(numbers, widths, strict=True)]
+        shown.add_row(lang, f"{one.images:,}" if isinstance(one, Evaluation) else "", *numbers)
     return shown
+
+
+def _half_widths(ci95: Mapping[str, Any]) -> list[float]:
+    """Half of each interval, in the order of the columns of languages."""
+    ends = [*(ci95[way][name] for way in _DIRECTIONS for name in _RECALLS), ci95["mR"]]
+    return [(high - low) / 2 for low, high in ends]
 
 
 def _names(found: NamesEvaluation) -> "Table":
     """Both percentages with their 95 % intervals."""
-    from rich.table import Table
-
     title = f"{found.model} on {found.data or 'unnamed data'}: {', '.join(found.stages)}"
     caption = f"{len(found.ranks):,} images, {len(found.labels):,} labels, {len(found.prompts)} prompts"
-    shown = Table(title=title, caption=caption, caption_justify="left")
-    for heading in found.names:
-        shown.add_column(heading.replace("top", "top "), justify="right")
+    shown = _empty_table(title, [name.replace("top", "top ") for name in found.names], caption)
     intervals = found.ci95
     shown.add_row(*(f"{value:.1f} ({intervals[k][0]:.1f}-{intervals[k][1]:.1f})" for k, value in found.names.items()))
     return shown
@@ -89,10 +97,6 @@ def compare(results: Sequence[Mapping[str, Any]]) -> str:
         rows.append([_cell(result["model"]), _stages(result), _cell(_task_words(result)), _gallery(result), *cells])
     rule = ["---"] * 4 + ["---:"] * (len(heads) - 4)
     return "\n".join("| " + " | ".join(row) + " |" for row in [heads, rule, *rows]) + "\n"
-
-
-def _title(result: Mapping[str, Any]) -> str:
-    return f"{result['model']} on {_task_words(result)}: {_stages(result)}"
 
 
 def _notes(result: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ sums: a thousand resamples are one matrix product.
 """
 
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 
@@ -37,6 +38,20 @@ class Difference:
         return self.low > 0 or self.high < 0
 
 
+_Z = 1.959964  # z-score of a 95 % interval
+
+
+def wilson(share: float, count: int) -> tuple[float, float]:
+    """Return the 95 % confidence interval of a proportion of `count` trials, in percent (Wilson 1927).
+
+    >>> [round(end, 1) for end in wilson(0.5, 100)]
+    [40.4, 59.6]
+    """
+    middle = (share + _Z**2 / (2 * count)) / (1 + _Z**2 / count)
+    reach = _Z / (1 + _Z**2 / count) * sqrt(share * (1 - share) / count + (_Z / (2 * count)) ** 2)
+    return 100 * max(0.0, middle - reach), 100 * min(1.0, middle + reach)
+
+
 def bootstrap_both(
     text_to_image: Ranks,
     caption_of: Int64Array,
@@ -49,6 +64,8 @@ def bootstrap_both(
     """95 % intervals of all recalls of both directions, of rSum and of mR, from the same draws of images.
 
     caption_of: [captions], the image of each caption; query_of: [image queries], the image of each query.
+
+    Resamples of a recall of 0 or 100 % are all alike: its interval is Wilson's, with as many trials as images.
     """
     members = _clusters(np.concatenate([caption_of, query_of]), len(text_to_image) + len(image_to_text))
     captions, queries = np.split(members, [len(text_to_image)])
@@ -58,11 +75,21 @@ def bootstrap_both(
     half = drawn.shape[1] // 2
     first, second = (100 * part[:, :-1] / part[:, -1:] for part in (drawn[:, :half], drawn[:, half:]))
     total = first.sum(axis=1) + second.sum(axis=1)
+    shares = sums.sum(axis=0)
     return {
-        "text_to_image": _named(first),
-        "image_to_text": _named(second),
+        "text_to_image": _not_without_width(_named(first), shares[:half], len(np.unique(captions))),
+        "image_to_text": _not_without_width(_named(second), shares[half:], len(np.unique(queries))),
         "rSum": _interval(total),
         "mR": _interval(total / (2 * len(CUTOFFS))),
+    }
+
+
+def _not_without_width(intervals: dict[str, Interval], hits: Float64Array, images: int) -> dict[str, Interval]:
+    """Use Wilson's interval where all or none of the queries hit; hits: those at each cutoff, and the queries."""
+    shares = hits[:-1] / hits[-1]
+    return {
+        name: wilson(float(share), images) if share in (0, 1) else interval
+        for (name, interval), share in zip(intervals.items(), shares, strict=True)
     }
 
 

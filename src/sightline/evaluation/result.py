@@ -1,6 +1,7 @@
 """The result of an evaluation, with its gallery, stages, intervals, problems, time and seed."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from sightline.datasets.record import Problem
 from sightline.errors import EvaluationError
 from sightline.evaluation.metrics import Ranks, mean_recall, r_sum, summary
 from sightline.evaluation.resampling import Difference, Interval, bootstrap_both, paired_difference
+from sightline.evaluation.test_set import Questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +21,57 @@ class FoldRanks:
     """Ranks of one gallery's queries, and the image that each belongs to (an index into the records).
 
     text_to_image: [captions] with caption_of [captions]; image_to_text: [images] with image [images].
+    best_images: [captions, top], the best images of each caption, indices into the records and then the distractors;
+    best_captions: [images, top]. Both have -1 after the last result, and are empty unless `top` results were asked for.
+    caption: [captions], the index of each among all captions.
     """
 
     text_to_image: Ranks
     caption_of: Int64Array
     image_to_text: Ranks
     image: Int64Array
+    caption: Int64Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    best_images: Int64Array = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
+    best_captions: Int64Array = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
+
+
+class Recalls(ABC):
+    """The recalls of both directions: a mean over folds or languages."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def parts(self) -> list[tuple[dict[str, float], dict[str, float]]]:
+        """The summaries to average: of text to image, and of image to text."""
+
+    @property
+    def text_to_image(self) -> dict[str, float]:
+        """R@1, R@5, R@10 and medR from captions to images."""
+        return _mean([part[0] for part in self.parts()])
+
+    @property
+    def image_to_text(self) -> dict[str, float]:
+        """R@1, R@5, R@10 and medR from images to any of their captions."""
+        return _mean([part[1] for part in self.parts()])
+
+    @property
+    def r_sum(self) -> float:
+        """Sum of the six recalls."""
+        return r_sum(self.text_to_image, self.image_to_text)
+
+    @property
+    def mean_recall(self) -> float:
+        """Mean of the six recalls; over several languages, paper 4's Meta-Ave."""
+        return mean_recall(self.text_to_image, self.image_to_text)
+
+    def numbers(self) -> dict[str, Any]:
+        """The recalls as JSON values; an infinite median rank becomes null."""
+        sides = {"text_to_image": self.text_to_image, "image_to_text": self.image_to_text}
+        return plain({**sides, "rSum": self.r_sum, "mR": self.mean_recall})  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(Recalls):
     """Recalls in both directions of one model on one test set; `to_json` gives the result file.
 
     Unreadable images are included in `images`, and their captions in `captions`: they count as missed.
@@ -55,6 +98,8 @@ class Evaluation:
     """The translator of the captions into the model's language, if any."""
     unreadable: tuple[Problem, ...] = ()
     """The unreadable images, each with the reason."""
+    questions: Questions | None = field(default=None, repr=False)
+    """The queries and galleries."""
 
     @property
     def images(self) -> int:
@@ -66,25 +111,9 @@ class Evaluation:
         """The number of captions, which are the queries."""
         return sum(len(fold.text_to_image) for fold in self.folds)
 
-    @property
-    def text_to_image(self) -> dict[str, float]:
-        """R@1, R@5, R@10 and medR from captions to images; the mean over folds."""
-        return mean_of([summary(fold.text_to_image) for fold in self.folds])
-
-    @property
-    def image_to_text(self) -> dict[str, float]:
-        """R@1, R@5, R@10 and medR from images to any of their captions; the mean over folds."""
-        return mean_of([summary(fold.image_to_text) for fold in self.folds])
-
-    @property
-    def r_sum(self) -> float:
-        """Sum of the six recalls."""
-        return r_sum(self.text_to_image, self.image_to_text)
-
-    @property
-    def mean_recall(self) -> float:
-        """Mean of the six recalls."""
-        return mean_recall(self.text_to_image, self.image_to_text)
+    def parts(self) -> list[tuple[dict[str, float], dict[str, float]]]:
+        """The summaries of each fold."""
+        return [(summary(fold.text_to_image), summary(fold.image_to_text)) for fold in self.folds]
 
     @property
     def ci95(self) -> dict[str, dict[str, Interval] | Interval]:
@@ -116,7 +145,7 @@ class Evaluation:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON values; an infinite median rank becomes null."""
+        """Return the result as JSON values."""
         only_if = {"distractor_captions": self.distractor_captions, "translated_by": self.translated_by}
         return {
             "model": self.model,
@@ -130,10 +159,7 @@ class Evaluation:
             "captions": self.captions,
             "distractors": self.distractors,
             **{name: value for name, value in only_if.items() if value},
-            "text_to_image": plain(self.text_to_image),
-            "image_to_text": plain(self.image_to_text),
-            "rSum": plain(self.r_sum),
-            "mR": plain(self.mean_recall),
+            **self.numbers(),
             "ci95": plain(self.ci95),
             "problems": dict(self.problems),
             "unreadable": [{"image": _text(one.place), "reason": _text(one.reason)} for one in self.unreadable],
@@ -147,7 +173,7 @@ def _text(words: str) -> str:
     return words.encode("utf-8", "replace").decode("utf-8")
 
 
-def mean_of(summaries: list[dict[str, float]]) -> dict[str, float]:
+def _mean(summaries: list[dict[str, float]]) -> dict[str, float]:
     """Average several summaries, number by number."""
     return {name: sum(one[name] for one in summaries) / len(summaries) for name in summaries[0]}
 

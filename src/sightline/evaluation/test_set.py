@@ -23,6 +23,7 @@ class Questions:
 
     image_of: [captions], index into `images`. skipped: the number of records left out because they lack the language.
     asked: how many of the images are queries: the first ones. The others and their captions only enlarge the galleries.
+    keys: of the images, then of the distractors.
     """
 
     images: tuple[ImageSource, ...]
@@ -32,6 +33,7 @@ class Questions:
     skipped: int
     fingerprint: str
     asked: int
+    keys: tuple[str, ...] = ()
 
     @staticmethod
     def of(
@@ -67,7 +69,14 @@ class Questions:
             skipped=len(wanted) - len(asked),
             fingerprint=_fingerprint(shown, captions),
             asked=len(asked),
+            keys=tuple(record.key for record in (*shown, *distractors)),
         )
+
+    def caption_names(self) -> list[str]:
+        """The name of every caption in files: the key of its image, and its number among those of the image."""
+        first = np.searchsorted(self.image_of, self.image_of)
+        numbers = np.arange(len(first)) - first
+        return [f"{self.keys[image]}#{number}" for image, number in zip(self.image_of, numbers, strict=True)]
 
 
 def _of_split(records: Sequence[Record], split: str) -> list[Record]:
@@ -117,19 +126,19 @@ def command_translator(command: str) -> Translator:
 
     def translate(texts: Sequence[str], lang: str) -> list[str]:
         called = [part.replace("{lang}", lang) for part in parts]
+        name = f"the translator {shlex.join(called)}"
         lines = "".join(" ".join(text.split()) + "\n" for text in texts)
         try:
             done = subprocess.run(called, input=lines.encode(), capture_output=True, check=True)
             return done.stdout.decode().removesuffix("\n").split("\n")
         except OSError as error:
-            raise EvaluationError(f"the translator {shlex.join(called)} cannot be run: {error}") from error
+            raise EvaluationError(f"{name} cannot be run: {error}") from error
         except subprocess.CalledProcessError as error:
             said = error.stderr.decode(errors="replace").strip().splitlines()
-            raise EvaluationError(
-                f"the translator {shlex.join(called)} ended with {error.returncode}: {said[-1] if said else 'no word'}"
-            ) from error
+            reason = said[-1] if said else "no message"
+            raise EvaluationError(f"{name} failed with exit code {error.returncode}: {reason}") from error
         except UnicodeDecodeError as error:
-            raise EvaluationError(f"the translator {shlex.join(called)} does not write UTF-8: {error}") from error
+            raise EvaluationError(f"{name} does not write UTF-8: {error}") from error
 
     translate.__name__ = command
     return translate

@@ -3,7 +3,7 @@
 Whatever depends only on the shapes of the inputs is computed once per shape, on the CPU; the plan is the rest.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ class Program:
         self.outputs = tuple(output.name for output in graph.output)
         constants = {tensor.name: _tensor(tensor) for tensor in graph.initializer}
         self.inputs = {one.name: _input(one) for one in graph.input if one.name not in constants}
-        nodes = with_products([_node(node) for node in graph.node], constants, self.outputs)
+        nodes = with_products(_without_constant_casts(graph.node, constants), constants, self.outputs)
         unknown = {node.operator for node in nodes} - OPERATORS.keys()
         if unknown:
             raise refuse(", ".join(sorted(unknown)), "is not supported under torch")
@@ -159,6 +159,17 @@ def _last_reads(nodes: list[GraphNode], outputs: tuple[str, ...]) -> list[tuple[
 def _node(node: onnx.NodeProto) -> GraphNode:
     attributes: dict[str, Any] = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
     return GraphNode(node.op_type, tuple(node.input), tuple(node.output), attributes)
+
+
+def _without_constant_casts(nodes: Iterable[onnx.NodeProto], constants: dict[str, Tensor]) -> list[GraphNode]:
+    """The nodes of a graph, without casts of constants to float32; their results are added to the constants."""
+    found = []
+    for node in map(_node, nodes):
+        if node.operator == "Cast" and node.inputs[0] in constants and node.attributes["to"] == onnx.TensorProto.FLOAT:
+            constants[node.outputs[0]] = constants[node.inputs[0]].float()
+        else:
+            found.append(node)
+    return found
 
 
 def _tensor(tensor: onnx.TensorProto) -> Tensor:

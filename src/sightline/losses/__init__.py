@@ -5,6 +5,7 @@ from sightline.losses.listwise import Listwise
 from sightline.losses.masked_fragments import MaskedFragments
 from sightline.losses.masked_words import MaskedWords
 from sightline.losses.matching import Matching
+from sightline.losses.matryoshka import Matryoshka
 from sightline.losses.relation import Relation
 from sightline.losses.triplet import Triplet
 
@@ -17,6 +18,7 @@ LOSSES: dict[str, type[Loss]] = {
     "masked_words": MaskedWords,
     "masked_fragments": MaskedFragments,
     "relation": Relation,
+    "matryoshka": Matryoshka,
 }
 """Every loss by its name in a recipe; the arguments of its constructor are the recipe's settings."""
 
@@ -31,6 +33,7 @@ __all__ = [
     "MaskedFragments",
     "MaskedWords",
     "Matching",
+    "Matryoshka",
     "Pairs",
     "Relation",
     "Triplet",

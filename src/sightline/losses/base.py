@@ -140,6 +140,11 @@ class Loss(nn.Module, ABC):
         match: tuple[Ability, ...] = ("match",) if self.trains_matcher else ()
         return frozenset((*(_ABILITY_OF[field] for field in self.needs if field in _ABILITY_OF), *match))
 
+    @property
+    def learned_temperature(self) -> Tensor | None:
+        """Its learned temperature, for the log; None if it has none."""
+        return None
+
     def fit(self, model: Retriever) -> None:
         """Create parameters that depend on the sizes of the model, before the optimiser is made."""
 

@@ -28,7 +28,7 @@ class Contrastive(Loss):
     on: what is used for cos: "embedding", the cosine of one vector each; "fragments", late interaction, whose scores
         are sums over words and so need a temperature about ten times as high; or "states", the cosine of the means
         of the matcher's inputs.
-    temperature: the initial value; CLIP starts at 0.07.
+    temperature: the initial value; by default that of the published model that the run starts from, or 0.07 as CLIP.
     learn_temperature: whether log s is a trained parameter or fixed.
     max_scale: upper bound of s. As in CLIP the parameter is clamped before each use, so that gradients can still
         lower it.
@@ -55,13 +55,15 @@ class Contrastive(Loss):
 
     def __init__(
         self,
-        temperature: float = 0.07,
+        temperature: float | None = None,
         learn_temperature: bool = True,
         max_scale: float = 100.0,
         label_smoothing: float = 0.0,
         on: Scores = "embedding",
     ) -> None:
         super().__init__()
+        self._takes_over = temperature is None
+        temperature = 0.07 if temperature is None else temperature
         if temperature <= 0 or max_scale <= 0:
             raise ModelError(
                 f"contrastive temperature {temperature} with scale up to {max_scale}", "Give both above 0."
@@ -78,6 +80,18 @@ class Contrastive(Loss):
         self.max_scale = max_scale
         self.label_smoothing = label_smoothing
         self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature)), requires_grad=learn_temperature)
+
+    def fit(self, model: Retriever) -> None:
+        """Take over the temperature of the model, unless another was given."""
+        if self._takes_over and self.on == "embedding" and model.initial_temperature is not None:
+            scale = min(1 / model.initial_temperature, self.max_scale)
+            with torch.no_grad():
+                self.log_scale.fill_(math.log(scale))
+
+    @property
+    def learned_temperature(self) -> Tensor | None:
+        """One over the scale, if it is learned."""
+        return self.log_scale.detach().neg().exp() if self.log_scale.requires_grad else None
 
     def scale(self) -> Tensor:
         """s, at most `max_scale`; a gradient reaches `log_scale` even at the bound."""

@@ -25,7 +25,6 @@ class Listwise(Loss):
     temperature, chunk: as in `Matching`.
     cosine: the factor of the embeddings' cosine that is added to s, so that the matcher learns what they miss; best
         one over the temperature that the embeddings were trained with. 0 adds nothing.
-    alone: with `cosine`, the weight of the same loss without it, so that the matcher learns to choose by itself too.
     texts: use only this many texts of a batch, those in its first rows; 0 uses all of them.
 
     Sends gradients into the states of both sides; reads the embeddings too, but sends none there.
@@ -52,14 +51,11 @@ class Listwise(Loss):
         temperature: float = 0.07,
         chunk: int = 0,
         cosine: float = 0.0,
-        alone: float = 0.0,
         texts: int = 0,
     ) -> None:
         super().__init__()
-        if min(cosine, alone, texts) < 0:
-            raise ModelError(f"listwise cosine {cosine}, alone {alone}, texts {texts}", "Give numbers from 0 up.")
-        if alone and not cosine:
-            raise ModelError(f"listwise alone {alone} without cosine: alone needs cosine", "Leave it out.")
+        if min(cosine, texts) < 0:
+            raise ModelError(f"listwise cosine {cosine}, texts {texts}", "Give numbers from 0 up.")
         if negatives < 1:
             raise ModelError(f"listwise negatives {negatives}", "Give at least 1.")
         if temperature <= 0:
@@ -67,7 +63,7 @@ class Listwise(Loss):
         self.negatives = negatives
         self.temperature = temperature
         self.chunk = check_chunk(chunk)
-        self.cosine, self.alone, self.texts = cosine, alone, texts
+        self.cosine, self.texts = cosine, texts
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
         """Return this process's contribution to the mean."""
@@ -82,15 +78,10 @@ class Listwise(Loss):
         candidates = torch.cat([images, others.flatten(), images.repeat_interleave(rivals.shape[1])])
         logits = match_logits(pairs, model, texts, candidates, self.chunk)
 
-        def losses(logits: Tensor) -> Tensor:
-            right, by_image, by_text = torch.split(logits, [len(own), others.numel(), rivals.numel()])
-            return _surprise(right, by_image, absent_images) + _surprise(right, by_text, absent_texts)
-
-        if not self.cosine:
-            found = losses(logits)
-        else:
-            cosines = pairs.cosines().detach()[texts, candidates]
-            found = losses(logits + self.cosine * cosines) + self.alone * losses(logits)
+        if self.cosine:
+            logits = logits + self.cosine * pairs.cosines().detach()[texts, candidates]
+        right, by_image, by_text = torch.split(logits, [len(own), others.numel(), rivals.numel()])
+        found = _surprise(right, by_image, absent_images) + _surprise(right, by_text, absent_texts)
         return found.sum() / (2 * listed.sum().clamp(min=1))
 
     @torch.no_grad()

@@ -70,14 +70,14 @@ class MaskedWords(Loss):
         hidden = hide(between_ends(tokens.mask), numbers, self.share)
         positive = pairs.own[pairs.own_texts]
         counts = positive.any(1) if self.fused else torch.ones_like(positive[:, 0])
-        pictures = pairs.images.embedding.index_select(0, positive.int().argmax(1))
+        images = pairs.images.embedding.index_select(0, positive.int().argmax(1))
 
         def share(rows: Tensor) -> Tensor:
             some = Tokens(tokens.ids[rows], tokens.mask[rows])
             gaps = hidden[rows]
             found = read_with_gaps(dual, some, gaps, self.blank)
             if self.fused:
-                found = found + pictures[rows][:, None]
+                found = found + images[rows][:, None]
             words = dual.text.encoder.get_input_embeddings().weight
             return mean_of_items(self._surprise(words, found[gaps], some.ids[gaps]), gaps, counts[rows], texts)
 

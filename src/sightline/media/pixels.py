@@ -82,15 +82,15 @@ def fit(image: Image.Image, preprocess: Preprocess) -> npt.NDArray[np.uint8]:
     return _fit(FramedImage.whole(image if image.mode == "RGB" else image.convert("RGB")), preprocess)
 
 
-def _fit(picture: FramedImage, preprocess: Preprocess) -> npt.NDArray[np.uint8]:
-    image, size, resample = picture.image, preprocess.size, _FILTERS[preprocess.interpolation]
+def _fit(framed: FramedImage, preprocess: Preprocess) -> npt.NDArray[np.uint8]:
+    image, size, resample = framed.image, preprocess.size, _FILTERS[preprocess.interpolation]
     if preprocess.resize == "squash":
-        return np.array(image.resize((size, size), resample, box=picture.box))
+        return np.array(image.resize((size, size), resample, box=framed.box))
     if preprocess.resize == "crop":
-        return np.array(image.resize((size, size), resample, box=picture.part(_middle(picture.sides, preprocess))))
-    width, height = (max(1, round(side * size / max(picture.sides))) for side in picture.sides)
+        return np.array(image.resize((size, size), resample, box=framed.part(_middle(framed.sides, preprocess))))
+    width, height = (max(1, round(side * size / max(framed.sides))) for side in framed.sides)
     square = Image.new("RGB", (size, size), _mean_colour(preprocess.mean))
-    whole = image.resize((width, height), resample, box=picture.box)
+    whole = image.resize((width, height), resample, box=framed.box)
     square.paste(whole, ((size - width) // 2, (size - height) // 2))
     return np.array(square)
 
@@ -153,14 +153,14 @@ def open_for_model(source: ImageSource, preprocess: Preprocess, max_pixels: int 
     return open_framed(source, 2 * (preprocess.short or preprocess.size), max_pixels)
 
 
-def framed_to_pixels(picture: FramedImage, preprocess: Preprocess) -> npt.NDArray[np.float32]:
+def framed_to_pixels(framed: FramedImage, preprocess: Preprocess) -> npt.NDArray[np.float32]:
     """Resize and normalise an open image: float32 [3, size, size]."""
-    return normalise(_fit(picture, preprocess), preprocess)
+    return normalise(_fit(framed, preprocess), preprocess)
 
 
-def is_blank(picture: FramedImage) -> bool:
+def is_blank(framed: FramedImage) -> bool:
     """Whether an open image is blank: tiny, or of nearly the same colour everywhere."""
-    if min(picture.sides) < _TINY:
+    if min(framed.sides) < _TINY:
         return True
-    small = np.asarray(picture.image.resize((_COARSE, _COARSE), Image.Resampling.BOX, box=picture.box), dtype=np.int16)
+    small = np.asarray(framed.image.resize((_COARSE, _COARSE), Image.Resampling.BOX, box=framed.box), dtype=np.int16)
     return bool((small.max(axis=(0, 1)) - small.min(axis=(0, 1))).max() <= _SAME_COLOUR)

@@ -4,6 +4,8 @@ retriever.json      kind of model, its configuration, and the abilities that wer
 image/, text/, …    one folder per encoder, as transformers saves and loads it
 heads.safetensors   the weights outside the encoders
 tokenizer.json      the tokenizer
+
+For a published model that was trained further, see `published_checkpoint`.
 """
 
 import dataclasses
@@ -20,14 +22,16 @@ from sightline import settings
 from sightline.bundle.layout import BEST_FOLDER, CHECKPOINT_FILE, SPEC_FILE
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import ModelError
+from sightline.models import published_checkpoint
 from sightline.models.dual_config import DualStreamConfig
 from sightline.models.dual_stream import DualStream
+from sightline.models.pretrained_towers import TwoTowers
 from sightline.models.single_stream import SingleStream, SingleStreamConfig
 from sightline.models.towers import TowerConfig, backend_of
 
 FORMAT = 1
 Config: TypeAlias = DualStreamConfig | SingleStreamConfig
-AnyRetriever: TypeAlias = DualStream | SingleStream
+AnyRetriever: TypeAlias = DualStream | SingleStream | TwoTowers
 
 KINDS: dict[str, tuple[type[DualStream] | type[SingleStream], type[Config]]] = {
     "dual_stream": (DualStream, DualStreamConfig),
@@ -43,7 +47,7 @@ _TOWER_OF_PART = {
 }
 
 
-def build(config: Config) -> AnyRetriever:
+def build(config: Config) -> DualStream | SingleStream:
     """Build a retriever from its configuration."""
     return DualStream(config) if isinstance(config, DualStreamConfig) else SingleStream(config)
 
@@ -52,7 +56,20 @@ def save(retriever: AnyRetriever, tokenizer: Tokenizer, folder: str | Path) -> N
     """Write a checkpoint to `folder`, creating it if needed."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    kind = next(name for name, (model, _) in KINDS.items() if type(retriever) is model)
+    tokenizer.save(folder / "tokenizer.json")
+    if isinstance(retriever, TwoTowers):
+        kind, config = published_checkpoint.KIND, published_checkpoint.save(retriever, folder)
+    else:
+        kind = next(name for name, (model, _) in KINDS.items() if type(retriever) is model)
+        config = _save_parts(retriever, folder)
+    description = {"format": FORMAT, "kind": kind, "pad_id": tokenizer.pad_id, "config": config}
+    if retriever.trained is not None:
+        description["trained"] = sorted(retriever.trained)
+    (folder / CHECKPOINT_FILE).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+
+
+def _save_parts(retriever: DualStream | SingleStream, folder: Path) -> dict[str, Any]:
+    """Write the encoders and the heads of a model; its configuration, with the encoders by their folders."""
     parts = retriever.parts()
     inside = {id(tensor) for part in parts.values() for tensor in (*part.parameters(), *part.buffers())}
     for name, part in parts.items():
@@ -65,13 +82,8 @@ def save(retriever: AnyRetriever, tokenizer: Tokenizer, folder: str | Path) -> N
         if id(tensor) not in inside and name in stored_names
     }
     save_file(heads, folder / "heads.safetensors")
-    tokenizer.save(folder / "tokenizer.json")
     towers: dict[str, Any] = {_TOWER_OF_PART[name]: TowerConfig(source=name) for name in parts}
-    stored = dataclasses.replace(retriever.config, **towers)
-    description = {"format": FORMAT, "kind": kind, "pad_id": tokenizer.pad_id, "config": settings.plain(stored)}
-    if retriever.trained is not None:
-        description["trained"] = sorted(retriever.trained)
-    (folder / CHECKPOINT_FILE).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+    return dict(settings.plain(dataclasses.replace(retriever.config, **towers)))
 
 
 def load(folder: str | Path, add: Mapping[str, Any] | None = None) -> tuple[AnyRetriever, Tokenizer]:
@@ -87,8 +99,13 @@ def load(folder: str | Path, add: Mapping[str, Any] | None = None) -> tuple[AnyR
         raise _not_one(folder) from error
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(description, dict) or description.get("format") != FORMAT or description.get("kind") not in KINDS:
+    kinds = (*KINDS, published_checkpoint.KIND)
+    if not isinstance(description, dict) or description.get("format") != FORMAT or description.get("kind") not in kinds:
         raise ModelError(f"{path}: not a checkpoint of format {FORMAT}", "Update Sightline, or train the model again.")
+    if description["kind"] == published_checkpoint.KIND:
+        if add:
+            raise ModelError(f"{folder}: a published model, to which nothing can be added", "Leave out model.add.")
+        return published_checkpoint.load(folder, description)
     model, shape = KINDS[description["kind"]]
     if add:
         _check_added(add, description, path)

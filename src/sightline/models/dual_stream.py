@@ -97,6 +97,11 @@ class DualStream(Retriever):
             places = 0 if self.image is None else self.image.places
             self.image_states = AlignedStates(given_width, self.text.hidden, places)
             self.aligned = AlignedMatcher(self.text.hidden, max(1, self.text.heads // 2))
+            if config.matcher_text_layer > len(towers.layers(self.text.encoder)):
+                raise ModelError(
+                    f"matcher_text_layer is {config.matcher_text_layer}, "
+                    f"and the text tower has {len(towers.layers(self.text.encoder))} layers"
+                )
             self.matcher_text = self._own_layers(config.matcher_text_layer, config.matcher_text_layers)
             self.matcher_image = self._own_layers(0, config.matcher_image_layers)
             if self.matcher_image is not None:

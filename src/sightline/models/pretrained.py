@@ -11,9 +11,10 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from sightline.bundle.layout import PUBLISHED_FILE
+from sightline.bundle.layout import OPEN_CLIP_FILE, PUBLISHED_FILE
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import ModelError
+from sightline.models import open_clip
 from sightline.models import pretrained_inputs as inputs
 from sightline.models.pretrained_matchers import Blip, Vilt
 from sightline.models.pretrained_model import Pretrained, read_model
@@ -29,9 +30,12 @@ def load(folder: str | Path) -> Opened:
     """Open a published model: CLIP, SigLIP, SigLIP 2, BLIP, ViLT, a VisionTextDualEncoder, Oscar or UNITER.
 
     The folder has its authors' layout, as on the hub: config.json, the weights, the tokenizer and, for
-    models that read pixels, preprocessor_config.json. Unknown or incomplete models are rejected.
+    models that read pixels, preprocessor_config.json; or open_clip's, with open_clip_config.json. Unknown or
+    incomplete models are rejected.
     """
     folder = Path(folder)
+    if (folder / OPEN_CLIP_FILE).is_file() and not (folder / PUBLISHED_FILE).is_file():
+        return _open_clip(folder)
     config = _config(folder)
     kind = config.get("model_type")
     if kind in _FAMILIES:
@@ -47,8 +51,8 @@ def load(folder: str | Path) -> Opened:
     )
 
 
-def _config(folder: Path) -> dict[str, Any]:
-    path = folder / PUBLISHED_FILE
+def _config(folder: Path, name: str = PUBLISHED_FILE) -> dict[str, Any]:
+    path = folder / name
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -60,15 +64,18 @@ def _config(folder: Path) -> dict[str, Any]:
 
 def _weights(folder: Path) -> dict[str, torch.Tensor]:
     """The state dict of a folder: model.safetensors, pytorch_model.bin, or its only .pt file; empty without one."""
-    usual = [folder / "model.safetensors", folder / "pytorch_model.bin", *sorted(folder.glob("*.pt"))]
-    path = next((path for path in usual if path.is_file()), None)
+    usual = (f"{before}{name}" for name in ("model.safetensors", "pytorch_model.bin") for before in ("", "open_clip_"))
+    path = next(
+        (path for path in (*(folder / name for name in usual), *sorted(folder.glob("*.pt"))) if path.is_file()), None
+    )
     if path is None:
         return {}
     try:
         found = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
     except (OSError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error
-    return {name: value for name, value in dict(found).items() if isinstance(value, torch.Tensor)}
+    found = dict(found).get("state_dict", found)  # a checkpoint of open_clip's training
+    return {name.removeprefix("module."): value for name, value in found.items() if isinstance(value, torch.Tensor)}
 
 
 def _two_towers(kind: str, folder: Path) -> Opened:
@@ -78,6 +85,15 @@ def _two_towers(kind: str, folder: Path) -> Opened:
     reads = TextInput(tokenizer.max_length)
     dim = int(model.config.projection_dim)
     return TwoTowers(model, inputs.preprocess_of(folder), reads, dim, tokenizer.pad_id), tokenizer
+
+
+def _open_clip(folder: Path) -> Opened:
+    config = _config(folder, OPEN_CLIP_FILE)
+    model = open_clip.convert(folder, config, _weights(folder))
+    tokenizer = inputs.tokenizer_of(folder, model.config.text_config.max_position_embeddings)
+    dim = int(model.config.projection_dim)
+    preprocess = open_clip.preprocess_of(config)
+    return TwoTowers(model, preprocess, TextInput(tokenizer.max_length), dim, tokenizer.pad_id), tokenizer
 
 
 def _siglip(kind: str, folder: Path) -> Opened:

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from math import isqrt
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from sightline.bundle.model import Calibration
+from sightline.bundle.model import Ability, Calibration
 from sightline.media import Preprocess
 from sightline.models.pretrained_model import Pretrained, encoded
 from sightline.models.retriever import EncodedTensors, TextInput, Tokens, TowerFeatures
@@ -24,12 +24,30 @@ class TwoTowers(Pretrained):
     """
 
     has = frozenset(("embed",))
+    image = None
+    """No tower whose features could be computed once and reused: projections are trained as well."""
 
     def __init__(
         self, model: PreTrainedModel, preprocess: Preprocess, text_input: TextInput, dim: int, pad_id: int
     ) -> None:
         super().__init__(model, preprocess, text_input, dim)
         self.pad_id = pad_id
+        self.pixels = preprocess
+
+    @property
+    def initially_trained(self) -> frozenset[Ability]:
+        """Those of the published weights."""
+        return self.has
+
+    @property
+    def initial_temperature(self) -> float | None:
+        """The temperature that it was trained with."""
+        scale = getattr(self.model, "logit_scale", None)
+        return None if scale is None else float(scale.detach().neg().exp())
+
+    def parts(self) -> dict[str, nn.Module]:
+        """Both encoders."""
+        return {"image": self.model.vision_model, "text": self.model.text_model}
 
     def image_features(self, pixels: Tensor) -> TowerFeatures:
         """Run the image tower: only its projected vector is kept of an image."""
@@ -59,7 +77,12 @@ class SiglipTowers(TwoTowers):
 
     @property
     def calibration(self) -> Mapping[str, Calibration]:
-        """Its loss is a sigmoid of the scaled cosine, so its learned scale and bias give a probability."""
+        """Its loss is a sigmoid of the scaled cosine, so its learned scale and bias give a probability.
+
+        Not after further training with another loss.
+        """
+        if self.trained is not None:
+            return {}
         scale, bias = self.model.logit_scale, self.model.logit_bias
         return {"embed": Calibration(float(scale.detach().exp()), float(bias.detach()))}
 

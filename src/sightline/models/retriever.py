@@ -93,6 +93,11 @@ class Retriever(nn.Module, ABC):
         """The abilities of its initial weights."""
         return frozenset()
 
+    @property
+    def initial_temperature(self) -> float | None:
+        """The temperature of the contrastive loss that its initial weights were trained with; None if unknown."""
+        return None
+
     def _offered(self, *abilities: Ability) -> frozenset[Ability]:
         """Those of these abilities that were trained."""
         return frozenset(abilities) if self.trained is None else self.trained.intersection(abilities)

@@ -12,7 +12,7 @@ import torch
 from sightline import bundle
 from sightline.arrays import FloatArray
 from sightline.bundle.encoded import CodeAttention
-from sightline.bundle.layout import CHECKPOINT_FILE, PUBLISHED_FILE, name_of
+from sightline.bundle.layout import CHECKPOINT_FILE, OPEN_CLIP_FILE, PUBLISHED_FILE, name_of
 from sightline.bundle.model import Ability, Calibration, Model
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.device import Device
@@ -133,7 +133,8 @@ class TorchModel(Model):
 def read(folder: str | Path) -> tuple[Retriever, Tokenizer]:
     """Read a checkpoint of Sightline, or a published model in its authors' layout."""
     folder = Path(folder)
-    if (folder / CHECKPOINT_FILE).is_file() or not (folder / PUBLISHED_FILE).is_file():
+    published = (folder / PUBLISHED_FILE).is_file() or (folder / OPEN_CLIP_FILE).is_file()
+    if (folder / CHECKPOINT_FILE).is_file() or not published:
         return checkpoint.load(folder)
     from sightline.models import pretrained  # slow to import and seldom needed
 

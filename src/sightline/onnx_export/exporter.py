@@ -31,6 +31,8 @@ from sightline.onnx_export.quantize import quantize
 
 Floats = npt.NDArray[np.float32]
 _SOURCES = "pkg.torch.onnx.stack_trace"  # metadata of a node
+_EXTRA_POSITIONS = 2  # RoBERTa counts from 2
+_MOST_POSITIONS = 1 << 20
 OPSET = 23  # the first with an Attention operator, which ONNX Runtime runs fused
 
 
@@ -83,7 +85,7 @@ def export(
     name: str,
     precision: Literal["float32", "int8"] = "float32",
     four_bits: str = "",
-    pictures: Floats | None = None,
+    images: Floats | None = None,
     provenance: Mapping[str, Any] | None = None,
     held_out: Sequence[Record] | None = None,
     trained_on: Iterable[str] = (),
@@ -95,9 +97,9 @@ def export(
     The graphs have a dynamic batch and, for texts and regions, a dynamic length. Only trained abilities are exported.
 
     precision: of the weights. four_bits: with int8, a pattern; modules whose path matches it get four-bit weights.
-    pictures: with int8, about a hundred typical images as pixels [images, 3, size, size]; they make the image graph
+    images: with int8, about a hundred typical images as pixels [images, 3, size, size]; they make the image graph
         faster (see `fix_ranges`).
-    held_out: captions not trained on, to round four-bit weights of the text tower and to calibrate the bundle (see
+    held_out: captions not trained on, to round four-bit weights and to calibrate the bundle (see
         `finish`); without them, the bundle reranks only on request. progress: called while calibrating.
         on_problem: called for each unreadable held-out image.
     trained_on: captions that the model was trained on; the bundle stores their words, to know which ones it can read.
@@ -111,9 +113,11 @@ def export(
             )
         encoded = _graphs(retriever, tokenizer, building)
         if precision == "int8":
+            texts = _caption_samples(held_out or (), retriever.text_input.languages, tokenizer)
             samples = {
-                "image": _image_samples(pictures),
-                "text": _caption_samples(held_out or (), retriever.text_input.languages, tokenizer),
+                "image": _image_samples(images),
+                "text": texts,
+                "match": _pair_samples(retriever, texts, images),
             }
             for path in building.glob("*.onnx"):
                 quantize(path, four_bits, samples.get(path.stem, ()), fixed_ranges=path.stem == "image")
@@ -137,8 +141,8 @@ def export(
         return spec if held_out is None else finish(building, held_out, progress=progress, on_problem=on_problem)
 
 
-def _image_samples(pictures: Floats | None) -> list[Sample]:
-    return [] if pictures is None else [{"pixels": image[None]} for image in pictures]
+def _image_samples(images: Floats | None) -> list[Sample]:
+    return [] if images is None else [{"pixels": image[None]} for image in images]
 
 
 def _caption_samples(
@@ -149,6 +153,29 @@ def _caption_samples(
     chosen = np.linspace(0, len(captions), min(count, len(captions)), endpoint=False, dtype=np.int64)
     tokens = (tokenizer([captions[place]]) for place in chosen)
     return [{"ids": one.ids, "mask": one.mask} for one in tokens]
+
+
+@torch.inference_mode()
+def _pair_samples(
+    retriever: Retriever, texts: Sequence[Sample], images: Floats | None, most: int = 64, pairs: int = 256
+) -> list[Sample]:
+    """Inputs of the matcher: some texts, each with the most similar of a few images, as in reranking."""
+    if images is None or not texts or not {"embed", "match"} <= retriever.abilities:
+        return []
+    seen = retriever.encode_images(torch.from_numpy(images[:most]))
+    found: list[Sample] = []
+    for sample in texts[:: -(-len(texts) // pairs)]:
+        text = retriever.encode_texts(Tokens(*(torch.from_numpy(sample[name]) for name in ("ids", "mask"))))
+        best = int((seen.embedding @ text.embedding[0]).argmax())
+        sides = {"text": (text, 0), "image": (seen, best)}
+        found.append(
+            {
+                f"{side}_{part}": getattr(encoded, part)[place : place + 1].numpy()
+                for side, (encoded, place) in sides.items()
+                for part in ("states", "mask")
+            }
+        )
+    return found
 
 
 @contextlib.contextmanager
@@ -194,8 +221,9 @@ def _graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> Encoded
     image, text = _image_graph(retriever, folder), retriever.encode_texts(Tokens(ids, mask))
     outputs = _names(image, retriever)
     own_mask = [] if text.mask is mask else ["fragments_mask"]
-    words = {"ids": ids, "mask": mask}
-    _trace(_TextGraph(retriever), "text", words, [*outputs, *own_mask], folder, most_words=tokenizer.max_length)
+    words, longest = {"ids": ids, "mask": mask}, tokenizer.max_length
+    with _positions(retriever, longest):
+        _trace(_TextGraph(retriever), "text", words, [*outputs, *own_mask], folder, most_words=longest)
     if "match" in retriever.abilities and text.states is not None and image.states is not None:
         inputs = {
             "text_states": text.states,
@@ -204,8 +232,26 @@ def _graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> Encoded
             "image_mask": image.mask,
         }
         varying = () if retriever.reads_pixels else ("image_states", "image_mask")
-        _trace(_MatchGraph(retriever), "match", inputs, ["logits"], folder, varying)
+        most = longest + image.states.shape[1] if retriever.reads_pixels else _MOST_POSITIONS
+        with _positions(retriever, most):
+            _trace(_MatchGraph(retriever), "match", inputs, ["logits"], folder, varying)
     return image
+
+
+@contextlib.contextmanager
+def _positions(retriever: Retriever, most: int) -> Iterator[None]:
+    """Cut the tables of positions to what a graph can use."""
+    found = (getattr(module, "position_embeddings", None) for module in retriever.modules())
+    tables = [table for table in found if isinstance(table, nn.Embedding)]
+    whole = [table.weight for table in tables]
+    for table in tables:
+        first = most + _EXTRA_POSITIONS
+        table.weight = nn.Parameter(table.weight[:first].detach(), requires_grad=False)
+    try:
+        yield
+    finally:
+        for table, weight in zip(tables, whole, strict=True):
+            table.weight = weight
 
 
 def _image_graph(retriever: Retriever, folder: Path) -> EncodedTensors:

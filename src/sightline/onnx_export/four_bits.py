@@ -71,14 +71,14 @@ def block_scales(rows: Floats, importance: Floats | None = None) -> Floats:
     """The scale of each block of rows [n, width], [n, blocks]: of those tried, the one with the least squared error.
 
     importance: [width], a factor of each column's squared error. The number of largest magnitude in a block becomes -8,
-    so that a scale may be negative.
+    so that a scale may be negative. Scales are float16 numbers.
     """
     blocks = rows.reshape(len(rows), -1, BLOCK)
     factors = np.ones(BLOCK, np.float32) if importance is None else importance.reshape(-1, BLOCK)
     peaks = np.take_along_axis(blocks, np.abs(blocks).argmax(-1, keepdims=True), -1)[..., 0]
     best, least = np.ones_like(peaks), np.full_like(peaks, np.inf)
     for ratio in _RATIOS:
-        scales = np.where(np.abs(peaks) < 1e-6, 1, peaks * (ratio / -8)).astype(np.float32)
+        scales = np.where(np.abs(peaks) < 1e-5, 1, peaks * (ratio / -8)).astype(np.float16).astype(np.float32)
         off = (_nearest(rows, scales) * np.repeat(scales, BLOCK, 1) - rows).reshape(blocks.shape)
         errors = (off * off * factors).sum(-1)
         best, least = np.where(errors < least, scales, best), np.minimum(errors, least)

@@ -17,6 +17,7 @@ from sightline.onnx_export.observe import Sample
 from sightline.onnx_export.static_ranges import fix_ranges
 
 _LARGE = 1 << 16  # elements; smaller weights are not worth an extra node
+_MANY_SCALES = 1 << 10
 _SCOPES = "pkg.torch.onnx.name_scopes"  # metadata with the modules of a node
 
 
@@ -53,17 +54,20 @@ def quantize(path: Path, four_bits: str = "", samples: Iterable[Sample] = (), *,
 
 
 def halve(model: onnx.ModelProto) -> None:
-    """Store large weights in float16 where that is lossless, as for most of a frozen tower.
+    """Store large weights in float16 where that is lossless, as for most of a frozen tower, and scales of blocks.
 
-    The graph's results do not change: ONNX Runtime casts the weights to float32 when it loads them.
+    Scales are rounded; those of four-bit weights were before the weights. ONNX Runtime casts to float32 when it loads
+    the graph.
     """
+    scales = {node.input[2] for node in model.graph.node if node.op_type == "MatMulNBits"}
     for weight in model.graph.initializer:
-        if weight.data_type != TensorProto.FLOAT or np.prod(weight.dims) < _LARGE:
+        name, size = weight.name, np.prod(weight.dims)
+        if weight.data_type != TensorProto.FLOAT or size < (_MANY_SCALES if name in scales else _LARGE):
             continue
-        values, name = numpy_helper.to_array(weight), weight.name
+        values = numpy_helper.to_array(weight)
         with np.errstate(over="ignore"):
             half = values.astype(np.float16)
-        if np.array_equal(half.astype(np.float32), values):
+        if name in scales or np.array_equal(half.astype(np.float32), values):
             weight.CopyFrom(numpy_helper.from_array(half, f"{name}_half"))
             model.graph.node.insert(0, helper.make_node("Cast", [f"{name}_half"], [name], to=TensorProto.FLOAT))
 

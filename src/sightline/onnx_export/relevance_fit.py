@@ -77,7 +77,7 @@ def chances(query: JudgedQuery, fitted: PairRelevance, words: Words) -> Float64A
 def top_pairs(
     judged: Iterable[JudgedQuery], fitted: PairRelevance, words: Words, k: int = BEST
 ) -> tuple[Float64Array, BoolArray]:
-    """The relevance and the truth of the k best images of each query, all queries after one another."""
+    """The relevance and the truth of the k best images of each query, queries concatenated."""
     pairs = [(chances(query, fitted, words)[:k], query.shown[:k]) for query in judged]
     if not pairs:
         return np.zeros(0), np.zeros(0, dtype=np.bool_)
@@ -110,7 +110,7 @@ def best_chances(judged: Iterable[JudgedQuery], fitted: PairRelevance, words: Wo
 
 
 def balanced_accuracy(best: FloatArray, present: BoolArray, line: float) -> float | None:
-    """How often present and absent things are told apart by the best image, both counting the same; None without both.
+    """Balanced accuracy of telling present from absent things by the best image; None unless there are both.
 
     best: the relevance of the best image of each query [n]. present: whether any image shows what it asks for [n].
     """
@@ -120,16 +120,16 @@ def balanced_accuracy(best: FloatArray, present: BoolArray, line: float) -> floa
 
 
 def best_line(judged: Sequence[JudgedQuery], fitted: PairRelevance, words: Words) -> float:
-    """The lowest of the lines that best tell present things from absent ones, every kind of query counting the same.
+    """The lowest of the lines with the best balanced accuracy, averaged over the kinds of query.
 
     Small collections are drawn from the images whose truth is known, so that many things are present in some of them
-    only. One half where nothing is both present and absent.
+    only. 0.5 if nothing is both present and absent.
     """
     rng = np.random.default_rng(0)
     drawn = [_drawn(query, rng) for query in judged for _ in range(DRAWS)]
     kinds = [best_chances(own, fitted, words) for own in by_kind(drawn).values()]
-    told = {line: [balanced_accuracy(best, present, line) for best, present in kinds] for line in LINES}
-    found = {line: sum(filter(None, accuracies)) for line, accuracies in told.items()}
+    accuracies = {line: [balanced_accuracy(best, present, line) for best, present in kinds] for line in LINES}
+    found = {line: sum(filter(None, values)) for line, values in accuracies.items()}
     if not any(found.values()):
         return 0.5
     return min(line for line, value in found.items() if value >= max(found.values()) - _NEARLY * len(kinds))

@@ -4,6 +4,8 @@ Truth comes from captions and labels. People do not mention every chair, so one 
 
 - a noun is shown if at least two captions of an image say so, and not shown if none does nor leaves it open;
 - a phrase (`brown dog`) is shown if two captions say so, and not shown if the noun is not, or has another colour;
+- a scene (`a dog on a beach`) is shown by the image whose caption has these words, and by others that show both nouns;
+  not by those that do not show one of them;
 - a sentence is shown by the image that it was written for, and not by images whose captions share few of its words;
 - a name is shown by the images that are labelled with it, and not by those with another label.
 
@@ -17,12 +19,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Literal
 
 import numpy as np
 
 from sightline.arrays import Int8Array, Int64Array
+from sightline.bundle.words import FUNCTION_WORDS
 from sightline.datasets import Record
 
 QueryKind = Literal["noun", "phrase", "sentence", "name"]
@@ -41,15 +44,8 @@ _ADJECTIVES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 """Adjectives by kind, and those that say that another does not hold."""
 _ENOUGH = 3  # captions, for what none of them says to count
 _SHARED = 0.5  # of the words of a sentence: an image whose captions have as many may show it too
+_BETWEEN = 4  # words between two nouns of a scene
 _NEAR = 3  # words between an adjective and its noun, as in "brown and white dog"
-_COMMON = frozenset(
-    (
-        *("a", "an", "the", "in", "on", "of", "and", "with", "to", "is", "are", "at", "his", "her", "its", "their"),
-        *("it", "one", "some", "that", "this", "there", "while", "as", "by", "for", "from", "into", "over", "through"),
-        *("up", "down", "out", "off", "near", "next", "front", "behind", "other", "another", "each", "who", "which"),
-        *("has", "have", "be", "being"),
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +67,7 @@ class Captions:
         self.described = (self.count >= _ENOUGH) & np.array(
             [record.label is None for record in records], dtype=np.bool_
         )
-        """Pictures [images] with enough captions for what none of them says to count."""
+        """Images [images] with enough captions to conclude from what none of them mentions."""
         self._texts = [text for own in texts for text in own]
         self._image = np.repeat(np.arange(self.images), self.count)
         self._with: dict[str, list[int]] = defaultdict(list)
@@ -81,6 +77,11 @@ class Captions:
                 self._with[word].append(number)
             for stem in {_stem(word) for word in text.split()}:
                 self._with_stem[stem].append(number)
+
+    def in_random_order(self, seed: int) -> Iterator[tuple[int, str]]:
+        """Every caption, with the index of its image."""
+        for number in np.random.default_rng(seed).permutation(len(self._texts)):
+            yield int(self._image[number]), self._texts[number]
 
     def mentions(self, terms: Iterable[str]) -> Int64Array:
         """How many captions of each image [images] have one of these words or phrases."""
@@ -115,7 +116,7 @@ class Captions:
 
 @dataclass(frozen=True)
 class Noun:
-    """A noun, and what captions say that shows it, leaves it open, or means something else."""
+    """A noun, and the words in captions that imply it, leave it open, or mean something else."""
 
     text: str
     shows: tuple[str, ...] = ()
@@ -177,17 +178,40 @@ def phrase_queries(captions: Captions) -> Iterator[TruthQuery]:
                     yield TruthQuery(f"{adjective} {noun.many if kind == 'number' else noun.text}", "phrase", truth)
 
 
+def scene_queries(captions: Captions, seed: int) -> Iterator[TruthQuery]:
+    """Parts of captions from one noun to the next, such as `a dog running on the beach`, in random order."""
+    by_term = {term: noun for noun in nouns() for term in noun.terms}
+    longest_first = sorted(by_term, key=len, reverse=True)
+    term = re.compile(rf"\b(?:(?:a|an|the) )?({'|'.join(map(re.escape, longest_first))})\b")
+    shown: dict[str, Int8Array] = {}
+    asked = set()
+    for image, text in captions.in_random_order(seed):
+        places = list(term.finditer(text))
+        for first, second in pairwise(places):
+            found, both = text[first.start() : second.end()], [by_term[one[1]] for one in (first, second)]
+            between = len(text[first.end() : second.start()].split())
+            if both[0] == both[1] or not 1 <= between <= _BETWEEN or found in asked:
+                continue
+            asked.add(found)
+            one, other = (shown.setdefault(noun.text, noun.truth(captions)) for noun in both)
+            truth = np.full(captions.images, UNKNOWN, dtype=np.int8)
+            truth[(one == SHOWN) & (other == SHOWN)] = SHOWN
+            truth[(one == NOT_SHOWN) | (other == NOT_SHOWN)] = NOT_SHOWN
+            truth[image] = SHOWN
+            yield TruthQuery(found, "phrase", truth)
+
+
 def sentence_queries(
     records: Sequence[Record], captions: Captions, seed: int, lang: str = "en", asked: int | None = None
 ) -> Iterator[TruthQuery]:
-    """One caption of every image, or of the first so many that are `asked`, in a random order."""
+    """One caption of every image, or of the first `asked` images, in random order."""
     rng = np.random.default_rng(seed)
     for image in rng.permutation(len(records) if asked is None else asked):
         own = records[image].captions.get(lang, ())
         if not own or records[image].label is not None:
             continue
         text = own[rng.integers(len(own))].strip()
-        words = [word for word in dict.fromkeys(_plain(text).split()) if word not in _COMMON]
+        words = [word for word in dict.fromkeys(_plain(text).split()) if word not in FUNCTION_WORDS]
         if len(words) < 2:
             continue
         truth = np.full(captions.images, UNKNOWN, dtype=np.int8)
@@ -197,7 +221,7 @@ def sentence_queries(
 
 
 def name_queries(records: Sequence[Record], captions: Captions) -> Iterator[TruthQuery]:
-    """Every label of which the other pictures' labels and captions can be told apart."""
+    """Every label that can be distinguished from the labels and captions of the other images."""
     vague = frozenset(_read("names.toml")["vague"])
     labels = [record.label for record in records]
     for name in dict.fromkeys(label for label in labels if label is not None and label not in vague):
@@ -213,20 +237,28 @@ def name_queries(records: Sequence[Record], captions: Captions) -> Iterator[Trut
 
 
 def truth_queries(
-    records: Sequence[Record], *, sentences: int = 500, seed: int = 0, lang: str = "en", asked: int | None = None
+    records: Sequence[Record],
+    *,
+    sentences: int = 500,
+    scenes: int = 300,
+    seed: int = 0,
+    lang: str = "en",
+    asked: int | None = None,
 ) -> list[TruthQuery]:
     """Queries of every kind that records give, with at least one image of which the truth is known.
 
-    sentences: how many captions are asked for at most. asked: they are those of the first so many records.
+    sentences, scenes: how many captions, and parts of captions, are asked for at most. asked: the captions are those of
+        the first so many records.
     """
     captions = Captions(records, lang)
+    phrases = [*phrase_queries(captions), *islice(scene_queries(captions, seed), scenes)]
     some = islice(sentence_queries(records, captions, seed, lang, asked), sentences)
-    found = [*noun_queries(captions), *phrase_queries(captions), *some, *name_queries(records, captions)]
+    found = [*noun_queries(captions), *phrases, *some, *name_queries(records, captions)]
     return [query for query in found if (query.truth != UNKNOWN).any()]
 
 
 def _wider(words: frozenset[str]) -> list[str]:
-    """What captions call a thing that has one of these words in its name: `dog` for a terrier."""
+    """The more general words that captions use for these names: `dog` for a terrier."""
     kinds = _read("names.toml")["kinds"]
     return [term for noun in nouns() if words & set(kinds.get(noun.text, ())) for term in noun.terms]
 

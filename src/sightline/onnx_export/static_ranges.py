@@ -22,7 +22,7 @@ _MICROSOFT = "com.microsoft"
 Floats = npt.NDArray[np.float32]
 
 
-def pictures_of(records: Sequence[Record], preprocess: ImageInput, count: int = 128) -> Floats:
+def sample_images(records: Sequence[Record], preprocess: ImageInput, count: int = 128) -> Floats:
     """Pixels [images, 3, size, size] of readable images of a data set, evenly spaced over it."""
     chosen = records[:: max(1, len(records) // count)][:count]
     loaded = list(load_pixels([record.image for record in chosen], preprocess))

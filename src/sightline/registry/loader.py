@@ -1,12 +1,23 @@
 """From what a user calls a model to the model itself."""
 
+import json
 from pathlib import Path
 
 from sightline.bundle import Bundle, Model
-from sightline.bundle.layout import BEST_FOLDER, CHECKPOINT_FILE, HUB_PREFIX, PUBLISHED_FILE, SPEC_FILE, name_of
+from sightline.bundle.layout import (
+    BEST_FOLDER,
+    CHECKPOINT_FILE,
+    HUB_PREFIX,
+    MODULES_FILE,
+    OPEN_CLIP_FILE,
+    PUBLISHED_FILE,
+    SPEC_FILE,
+    name_of,
+)
 from sightline.errors import ModelError, SightlineError
 
 # The same weights for other programs, which many models on the hub have beside their own.
+_WEIGHTS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 _NEVER_READ = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvino/*", "coreml/*"]
 
 
@@ -26,7 +37,7 @@ def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
     if (folder / SPEC_FILE).is_file():
         opened = Bundle.open(folder)
         return opened.prefer_gpu() if prefer_gpu else opened
-    if (folder / CHECKPOINT_FILE).is_file() or (folder / PUBLISHED_FILE).is_file():
+    if any((folder / name).is_file() for name in (CHECKPOINT_FILE, PUBLISHED_FILE, OPEN_CLIP_FILE)):
         return _under_torch(folder, str(model).removeprefix(HUB_PREFIX))
     raise ModelError(
         f"{model}: neither a bundle (no {SPEC_FILE}) nor a checkpoint (no {CHECKPOINT_FILE}) nor a published model "
@@ -40,14 +51,38 @@ def locate(model: str | Path) -> Path:
     if model == "default":
         return _bundled()
     if str(model).startswith(HUB_PREFIX):
-        return _from_hub(str(model).removeprefix(HUB_PREFIX))
+        return _clip_inside(_from_hub(str(model).removeprefix(HUB_PREFIX)))
     folder = Path(model)
+    if folder.is_file() and folder.suffix in _WEIGHTS:
+        raise ModelError(
+            f"{model}: weights alone, without a configuration and a tokenizer",
+            f"Put them into a folder with {OPEN_CLIP_FILE} and tokenizer.json of their architecture, as open_clip's "
+            "push_to_hf_hub does, and give the folder.",
+        )
     if not folder.is_dir():
         raise ModelError(f"{model}: no such folder", "Give default, the folder of a bundle or checkpoint, or hf:NAME.")
     best = folder / BEST_FOLDER
     if (best / CHECKPOINT_FILE).is_file() and not (folder / SPEC_FILE).is_file():
         raise ModelError(f"{model}: a training run, not a model", f"Give its best checkpoint: {best}")
-    return folder
+    return _clip_inside(folder)
+
+
+def _clip_inside(folder: Path) -> Path:
+    """The folder of the CLIP in a folder of sentence-transformers; any other folder as it is."""
+    path = folder / MODULES_FILE
+    if not path.is_file() or (folder / CHECKPOINT_FILE).is_file():
+        return folder
+    try:
+        modules = json.loads(path.read_text(encoding="utf-8"))
+        kinds = {str(module["type"]).rpartition(".")[2]: str(module["path"]) for module in modules}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{path}: cannot be read: {error}") from error
+    if "CLIPModel" not in kinds:
+        raise ModelError(
+            f"{folder}: a sentence-transformers model of {', '.join(kinds)}, which reads texts only",
+            "Give one with a CLIPModel, or train image and text encoders with this one as model.text.source.",
+        )
+    return folder / kinds["CLIPModel"]
 
 
 def _bundled() -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sightline.arrays import Float64Array, FloatArray, Int64Array
+from sightline.arrays import BoolArray, Float64Array, FloatArray, Int64Array
 from sightline.errors import EvaluationError
 
 
@@ -22,7 +22,7 @@ class Candidates:
     embed: the cosine with the part of the query that later stages read.
     beside: what the other part of a query of text and image adds to that cosine.
     penalty: 0 or more: how much, in cosine, an item shows of what is not wanted.
-    folded: by id, the ids of items that show the same image.
+    folded: by id, the ids of items that show the same image. blank: the ids of images that show nothing.
     """
 
     ids: Int64Array
@@ -33,6 +33,7 @@ class Candidates:
     beside: Float64Array
     penalty: Float64Array
     folded: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    blank: frozenset[int] = frozenset()
 
     @staticmethod
     def of(ids: Int64Array, cosines: FloatArray, stage: str = "embed") -> "Candidates":
@@ -69,10 +70,14 @@ class Candidates:
         """The first n candidates, or all if there are fewer."""
         return self if n >= len(self) else self.taken(np.arange(n))
 
+    def is_blank(self) -> BoolArray:
+        """Which candidates [n] of one query are blank images."""
+        return np.array([id in self.blank for id in self.ids.tolist()], dtype=np.bool_)
+
     def _mapped(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> "Candidates":
         arrays = (self.ids, self.scores, self.fit, self.embed, self.beside, self.penalty)
         ids, scores, fit, embed, beside, penalty = map(change, arrays)
-        return Candidates(ids, scores, fit, self.stages, embed, beside, penalty, self.folded)
+        return Candidates(ids, scores, fit, self.stages, embed, beside, penalty, self.folded, self.blank)
 
 
 def _head(values: npt.NDArray[Any], order: Int64Array) -> npt.NDArray[Any]:

@@ -6,21 +6,20 @@ Later stages read only what is stored of an item, so that no image is opened.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 
 from sightline.arrays import Float32Array, Float64Array, FloatArray, Int64Array
 from sightline.bundle.encoded import Encoded
 from sightline.bundle.model import Graph, Model
-from sightline.errors import ModelError
+from sightline.errors import ModelError, OptionError
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.costs import Costs, Stopwatch, search_stopwatch
-from sightline.retrieval.first_stage import Exists, existing, retrieve, retrieve_together
+from sightline.retrieval.first_stage import Blank, Exists, retrieve, retrieve_together
 from sightline.retrieval.late import LateScorer, rank_all
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import EncodedQuery, ItemKind, Query, encode, encode_together
-from sightline.retrieval.relevance import gallery_relevances, pair_relevances, relevant
+from sightline.retrieval.relevance import gallery_relevances, pair_relevances
 from sightline.retrieval.stages import Plan, Score, Stage, resolve
 from sightline.stores.base import Store
 
@@ -50,9 +49,16 @@ class Ranking:
 
     def at_least(self, least: float | None) -> "Ranking":
         """The candidates with at least this relevance; all for None."""
-        places = relevant(self.relevances, least, len(self.candidates))
-        relevances = None if self.relevances is None else self.relevances[places]
-        return replace(self, candidates=self.candidates.taken(places), relevances=relevances)
+        if least is None:
+            return self
+        if self.relevances is None:
+            raise OptionError(
+                "min_relevance",
+                "is unavailable: the relevance of these results is unknown",
+                "Search images by text with a calibrated model, or leave it out.",
+            )
+        places = np.flatnonzero(self.relevances >= least)
+        return replace(self, candidates=self.candidates.taken(places), relevances=self.relevances[places])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,7 @@ class Cascade:
         allowed: Int64Array | None = None,
         exists: Exists | None = None,
         fold: bool = False,
-        blank: Exists | None = None,
+        blank: Blank | None = None,
         watch: Stopwatch | None = None,
     ) -> Ranking:
         """Answer a query; for `allowed`, `exists`, `fold` and `blank` see `retrieve`. watch: a running stopwatch."""
@@ -97,7 +103,7 @@ class Cascade:
                 share = 0.5 if stage.name == "late" and plan.rerank else 1.0
                 candidates = self._run(stage, candidates, watch, share)
         items = self.store.stats().items if allowed is None else len(allowed)
-        return self._ranking(encoded, candidates, plan, items, watch, blank)
+        return self._ranking(encoded, candidates, plan, items, watch)
 
     def run_together(
         self,
@@ -106,7 +112,7 @@ class Cascade:
         *,
         exists: Exists | None = None,
         fold: bool = False,
-        blank: Exists | None = None,
+        blank: Blank | None = None,
     ) -> list[Ranking]:
         """Answer many texts by the first stage alone, with the same results as `run`, but faster.
 
@@ -119,7 +125,7 @@ class Cascade:
         with watch("retrieve"):
             found = retrieve_together(self.store, queries, k, exists=exists, fold=fold, blank=blank)
         items = self.store.stats().items
-        return [self._ranking(query, own, plan, items, watch, blank) for query, own in zip(queries, found, strict=True)]
+        return [self._ranking(query, own, plan, items, watch) for query, own in zip(queries, found, strict=True)]
 
     def _ranking(
         self,
@@ -128,7 +134,6 @@ class Cascade:
         plan: Plan,
         items: int,
         watch: Stopwatch,
-        blank: Exists | None,
     ) -> Ranking:
         """Candidates with their relevance; unknown for a query with an image, for which nothing was fitted.
 
@@ -138,7 +143,7 @@ class Cascade:
         if plan.relevance is not None:
             if self.kind == "images" and query.across is not None and query.beside is None:
                 found = pair_relevances(query, candidates, plan.relevance, self.model.words, self.store)
-                found[existing(candidates.ids, blank) if blank else slice(0)] = 0.0
+                found[candidates.is_blank()] = 0.0
                 line = plan.relevance.line
         elif query.across is not None:
             embed = candidates.embed - candidates.penalty
@@ -148,12 +153,12 @@ class Cascade:
     def _prepare(self, query: Query, plan: Plan) -> None:
         """Let the model start loading everything that the query will need."""
         across = query.text if self.kind == "images" else query.image
-        needs = {
+        needs: dict[Graph, object] = {
             "text": query.text or query.without,
             "image": query.image,
             "match": across is not None and plan.rerank,
         }
-        self.model.prepare(*(cast("Graph", graph) for graph, needed in needs.items() if needed))
+        self.model.prepare(*(graph for graph, needed in needs.items() if needed))
 
     def _possible(self, plan: Plan, query: EncodedQuery) -> Plan:
         """The plan without stages whose input is missing from the query or from the store."""

@@ -1,7 +1,7 @@
 """The first stage: the items whose embeddings are nearest to the query's."""
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from sightline.stores.base import Neighbors, Store
 
 Exists = Callable[[Sequence[int]], Container[int]]
 """Given ids, returns those of items that still exist; an item may be deleted during a search."""
+
+Blank = Callable[[Sequence[int]], set[int]]
+"""Given ids, returns those of blank images, which are ranked last."""
 
 _SAMPLED = 256  # items sampled to estimate what is typical of a collection
 
@@ -31,21 +34,20 @@ def retrieve(
     allowed: Int64Array | None = None,
     exists: Exists | None = None,
     fold: bool = False,
-    blank: Exists | None = None,
+    blank: Blank | None = None,
     first: Neighbors | None = None,
 ) -> Candidates:
     """Find the n best items; with `fold`, the n best of which no two are the same image.
 
-    allowed: only these ids may be found. exists: drops items deleted since indexing. blank: given ids, returns those of
-    images that show nothing, which are ranked last. first: the store's results for `query`, as many as are looked at
-    first, if already known.
+    allowed: only these ids may be found. exists: drops items deleted since indexing. blank: finds blank images, to rank
+    last. first: the store's results for `query`, as many as are looked at first, if already known.
 
     Unwanted content lowers an item's cosine by as much as the item shows more of it than is typical of the collection.
     It never raises a score: once the n-th best score reaches the lowest cosine that was looked at, no item further down
     can be better, and the result is exact.
     """
     unwanted = Unwanted.of(query, store, allowed)
-    want = wanted(n, fold or unwanted is not None)
+    want = 2 * n if fold or unwanted else n
     while True:
         found, first = first or store.search(query.vector[None], want, allowed), None
         ids, cosines = found.ids[0], found.scores[0].astype(np.float64)
@@ -54,10 +56,10 @@ def retrieve(
         lowest = -np.inf if is_all else cosines[-1]
         kept = existing(ids, exists)
         candidates = _judged(store, query, ids[kept], cosines[kept], unwanted, fold)
-        shows = ~existing(candidates.ids, blank) if blank else np.ones(len(candidates), dtype=np.bool_)
-        sure = int(np.count_nonzero((candidates.scores >= lowest) & shows))
+        candidates = blank_last(candidates, blank)
+        sure = int(np.count_nonzero((candidates.scores >= lowest) & ~candidates.is_blank()))
         if is_all or sure >= n or want >= MOST:
-            return candidates.taken(np.argsort(~shows, kind="stable")[:n])
+            return candidates.first(n)
         want *= MORE
 
 
@@ -68,18 +70,26 @@ def retrieve_together(
     *,
     exists: Exists | None = None,
     fold: bool = False,
-    blank: Exists | None = None,
+    blank: Blank | None = None,
 ) -> list[Candidates]:
     """Find for each of many queries what `retrieve` finds, reading each item only once.
 
     Queries must not have unwanted content. exists: is called with the items of all queries at once.
     """
-    found = store.search(np.stack([query.vector for query in queries]), wanted(n, fold))
+    found = store.search(np.stack([query.vector for query in queries]), 2 * n if fold else n)
     if exists is not None:
         exists(np.unique(found.ids[found.ids >= 0]).tolist())
     firsts = [Neighbors(found.ids[row, None], found.scores[row, None]) for row in range(len(queries))]
     pairs = zip(queries, firsts, strict=True)
     return [retrieve(store, query, n, exists=exists, fold=fold, blank=blank, first=first) for query, first in pairs]
+
+
+def blank_last(candidates: Candidates, blank: Blank | None) -> Candidates:
+    """Move blank images behind the others and record which they are."""
+    if blank is None:
+        return candidates
+    marked = replace(candidates, blank=frozenset(blank(candidates.ids.tolist())))
+    return marked.taken(np.argsort(marked.is_blank(), kind="stable")) if marked.blank else marked
 
 
 def existing(ids: Int64Array, exists: Exists | None) -> BoolArray:
@@ -88,11 +98,6 @@ def existing(ids: Int64Array, exists: Exists | None) -> BoolArray:
         return np.ones(len(ids), dtype=np.bool_)
     known = exists(ids.tolist())
     return np.array([id in known for id in ids.tolist()], dtype=np.bool_)
-
-
-def wanted(n: int, some_may_go: bool) -> int:
-    """The number of items to look at first, to find n."""
-    return 2 * n if some_may_go else n
 
 
 def _judged(

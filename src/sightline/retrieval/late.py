@@ -12,7 +12,7 @@ from sightline.errors import ModelError
 from sightline.parallel import usable_cpus
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.duplicates import folded
-from sightline.retrieval.first_stage import MORE, MOST, Exists, Unwanted, existing, wanted
+from sightline.retrieval.first_stage import MORE, MOST, Blank, Exists, Unwanted, blank_last, existing
 from sightline.retrieval.maxsim import patches_with_texts, words_with_images
 from sightline.retrieval.query import EncodedQuery, ItemKind
 from sightline.stores.base import Store
@@ -49,12 +49,9 @@ class LateScorer:
 
     def scores(self, ids: Int64Array) -> Float32Array:
         """Score some items [n], a few at a time: [n]."""
-        return np.concatenate([np.empty(0, dtype=np.float32), *map(self._of_few, _few_at_a_time(ids))])
-
-    def _of_few(self, ids: Int64Array) -> Float32Array:
-        stored = self.store.rows(ids, "fragments", self.first)
         score = words_with_images if self.kind == "images" else patches_with_texts
-        return score(self.vectors, stored)
+        stored = (self.store.rows(few, "fragments", self.first) for few in _few_at_a_time(ids))
+        return np.concatenate([np.empty(0, dtype=np.float32), *(score(self.vectors, rows) for rows in stored)])
 
 
 def rank_all(
@@ -65,7 +62,7 @@ def rank_all(
     allowed: Int64Array | None = None,
     exists: Exists | None = None,
     fold: bool = False,
-    blank: Exists | None = None,
+    blank: Blank | None = None,
 ) -> Candidates:
     """Find the n best of all items by late interaction instead of the first stage; for the options see `retrieve`.
 
@@ -76,7 +73,7 @@ def rank_all(
     fit, beside, penalty = _judge_all(late, ids, query, Unwanted.of(query, late.store, allowed))
     scores = fit + late.cosine_value * beside
     order = np.lexsort((ids, -scores))
-    want = wanted(n, fold)
+    want = 2 * n if fold else n
     while True:
         places = order[:want][existing(ids[order[:want]], exists)]
         embeddings = late.store.fetch(ids[places], "embedding").values[:, 0]
@@ -84,10 +81,9 @@ def rank_all(
         found = Candidates(
             ids[places], scores[places], fit[places], ("late",) * len(places), embed, beside[places], penalty[places]
         )
-        candidates = folded(found, embeddings, late.store) if fold else found
-        shows = ~existing(candidates.ids, blank) if blank else np.ones(len(candidates), dtype=np.bool_)
-        if np.count_nonzero(shows) >= n or want >= min(len(order), MOST):
-            return candidates.taken(np.argsort(~shows, kind="stable")[:n])
+        candidates = blank_last(folded(found, embeddings, late.store) if fold else found, blank)
+        if np.count_nonzero(~candidates.is_blank()) >= n or want >= min(len(order), MOST):
+            return candidates.first(n)
         want *= MORE
 
 

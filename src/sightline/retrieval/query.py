@@ -66,9 +66,9 @@ def check_readable(words: str) -> None:
 def encode(query: Query, model: Model, kind: ItemKind) -> EncodedQuery:
     """Encode a query for items of a modality."""
     words = None if query.text is None else model.encode_texts([query.text])
-    picture = None if query.image is None else model.encode_images(to_input(query.image, model.preprocess)[None])
+    image = None if query.image is None else model.encode_images(to_input(query.image, model.preprocess)[None])
     cut = words is not None and words.truncated is not None and bool(words.truncated[0])
-    across, along = (words, picture) if kind == "images" else (picture, words)
+    across, along = (words, image) if kind == "images" else (image, words)
     weight = query.image_weight if kind == "images" else 1 - query.image_weight
     vector, beside = _joined(across, along, weight)
     without = np.empty((0, len(vector)), dtype=np.float32)
@@ -93,14 +93,8 @@ def _joined(across: Encoded | None, along: Encoded | None, weight: float) -> tup
     if across is None or along is None:
         (only,) = [part for part in (across, along) if part is not None]
         return only.embedding[0], None
-    return _blended(across.embedding[0], along.embedding[0], weight), along.embedding[0] * (weight / (1 - weight))
-
-
-def _blended(one: Float32Array, other: Float32Array, weight: float) -> Float32Array:
-    """The normalised weighted sum of two unit vectors; the first if they cancel out."""
+    one, other = across.embedding[0], along.embedding[0]
     both = (1 - weight) * one + weight * other
     length = np.linalg.norm(both)
-    if length < 1e-6:
-        return one
-    blended: Float32Array = (both / length).astype(np.float32)
-    return blended
+    vector = (both / length).astype(np.float32) if length >= 1e-6 else one  # the parts may cancel out
+    return vector, other * (weight / (1 - weight))

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from sightline.arrays import Float64Array, FloatArray, Int64Array
+from sightline.arrays import Float64Array, FloatArray
 from sightline.bundle.model import Calibration
 from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.words import Words
-from sightline.errors import OptionError
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.fusion import sigmoid
 from sightline.retrieval.query import EncodedQuery
@@ -69,16 +68,3 @@ def gallery_relevances(
             chances[place] = relevance(scores[place : place + 1], calibrations[stage], items)[0]
     capped: Float64Array = np.minimum.accumulate(chances)
     return capped
-
-
-def relevant(chances: Float64Array | None, least: float | None, count: int) -> Int64Array:
-    """The positions of results, out of `count`, with at least this relevance."""
-    if least is None:
-        return np.arange(count)
-    if chances is None:
-        raise OptionError(
-            "min_relevance",
-            "is unavailable: the relevance of these results is unknown",
-            "Search images by text with a calibrated model, or leave it out.",
-        )
-    return np.flatnonzero(chances >= least)

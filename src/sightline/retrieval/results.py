@@ -1,13 +1,13 @@
 """Search results, ready to be shown or sent."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from sightline.retrieval.query import Query
 
-HitStage = Literal["embed", "late", "match"]
+HitStage = Literal["embed", "late", "match", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class Hit:
     text, line, key: for a text, its content, its line, and its id in the file.
     copies: other files with exactly the same content. folded: files that show the same image, slightly changed.
     width, height: in pixels. taken: when, in ISO 8601.
+    quote: a line of text in the image that contains words of the query. If the text decided its rank, its stage is
+        `text` and its relevance unknown.
     """
 
     rank: int
@@ -39,6 +41,7 @@ class Hit:
     width: int | None = None
     height: int | None = None
     taken: str | None = None
+    quote: str | None = None
 
     def __repr__(self) -> str:
         said = f"score={self.score:.3f}" if self.relevance is None else f"relevance={self.relevance:.2f}"
@@ -46,24 +49,11 @@ class Hit:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON of a hit in `sightline search --json`; unknown and empty fields are omitted."""
-        found: dict[str, Any] = {
-            "rank": self.rank,
-            "id": self.id,
-            "path": self.path,
-            "file": str(self.file),
-            "root": str(self.root),
-            "score": round(self.score, 6),
-            "relevance": None if self.relevance is None else round(self.relevance, 4),
-            "stage": self.stage,
-            "text": self.text,
-            "line": self.line,
-            "key": self.key,
-            "copies": [str(path) for path in self.copies],
-            "folded": [str(path) for path in self.folded],
-            "width": self.width,
-            "height": self.height,
-            "taken": self.taken,
-        }
+        found: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        found |= {name: str(found[name]) for name in ("file", "root")}
+        found |= {name: [str(path) for path in found[name]] for name in ("copies", "folded")}
+        found["score"] = round(self.score, 6)
+        found["relevance"] = None if self.relevance is None else round(self.relevance, 4)
         return {name: value for name, value in found.items() if value not in (None, [])}
 
 

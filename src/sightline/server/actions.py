@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,8 +16,8 @@ from starlette.responses import JSONResponse, Response
 from sightline.collection import Collection, Item
 from sightline.collection.albums import FAVOURITES
 from sightline.server import responses
-from sightline.server.current_collection import CurrentCollection
-from sightline.server.download import ArchiveResponse, archive, entries
+from sightline.server.download import ArchiveResponse, Entry, archive, entries
+from sightline.server.library import Library, Member, split_ids
 from sightline.server.problems import RefusedError, not_found
 from sightline.server.requests import Id
 from sightline.server.service import Service
@@ -52,33 +53,33 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
     async def download(request: Request) -> Response:
         """The files of items as one ZIP archive, created while it is sent. Send ids as JSON or as a form."""
         ids = await _ids(request)
-        files = await service.quick.run(_entries, service.current, ids)
+        files = await service.quick.run(_entries, service.library, ids)
         return ArchiveResponse(archive(files, service.limits), service.pictures)
 
     @router.post("/paths", response_model=responses.PathsAnswer)
     async def paths(chosen: Chosen) -> Response:
         """The paths of items: absolute if only this machine can reach the server, or else relative to the root."""
-        return JSONResponse({"paths": await service.quick.run(_paths, service.current, chosen.ids, is_local)})
+        return JSONResponse({"paths": await service.quick.run(_paths, service.library, chosen.ids, is_local)})
 
     @router.post("/items/{id}/reveal", status_code=204, response_class=Response)
     async def reveal(id: Id) -> Response:
         """Open the folder of an item's file in the file manager; only if no other machine can reach the server."""
         if not is_local:
             raise RefusedError(403, "folders are opened only for people at the machine of the server")
-        folder = await service.quick.run(_folder, service.current, id)
+        folder = await service.quick.run(_folder, service.library, id)
         await service.quick.run(open_folder, folder)
         return Response(status_code=204)
 
     @router.get("/albums", response_model=responses.AlbumsAnswer)
     async def albums() -> Response:
         """The albums with their numbers of items; favourites come first."""
-        return JSONResponse({"albums": await service.quick.run(_albums, service.current)})
+        return JSONResponse({"albums": await service.quick.run(_albums, service.library)})
 
     @router.post("/albums/{name}", response_model=responses.AlbumsAnswer)
     async def add(name: Name, chosen: Chosen) -> Response:
         """Add items to an album, creating it if needed."""
         return JSONResponse(
-            {"albums": await service.quick.run(_change, service.current, Collection.add_to_album, name, chosen.ids)}
+            {"albums": await service.quick.run(_change, service.library, Collection.add_to_album, name, chosen.ids)}
         )
 
     @router.post("/albums/{name}/remove", response_model=responses.AlbumsAnswer)
@@ -87,7 +88,7 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
         return JSONResponse(
             {
                 "albums": await service.quick.run(
-                    _change, service.current, Collection.remove_from_album, name, chosen.ids
+                    _change, service.library, Collection.remove_from_album, name, chosen.ids
                 )
             }
         )
@@ -106,31 +107,37 @@ async def _ids(request: Request) -> list[int]:
     return Chosen(ids=[int(part) for part in given.split(",")]).ids
 
 
-def _items(collection: Collection, ids: Sequence[int]) -> list[Item]:
-    """The items that exist, in the order of the ids; raises an error if there are none."""
-    found = collection.items(list(ids))
-    chosen = [found[id] for id in dict.fromkeys(ids) if id in found]
-    if not chosen:
+def _items(library: Library, ids: Sequence[int]) -> list[tuple[Member, list[Item]]]:
+    """The items that exist, by collection, in the order of the ids; raises an error if there are none."""
+    with library.use() as members:
+        chosen = []
+        for member, own in split_ids(members, ids):
+            found = member.collection.items(own)
+            chosen.append((member, [found[id] for id in dict.fromkeys(own) if id in found]))
+    if not any(items for _, items in chosen):
         raise not_found(ids[0])
     return chosen
 
 
-def _entries(current: CurrentCollection, ids: Sequence[int]) -> Any:
-    with current.use() as collection:
-        if collection.kind != "images":
+def _entries(library: Library, ids: Sequence[int]) -> list[Entry]:
+    with library.use() as members:
+        if members[0].collection.kind != "images":
             raise RefusedError(422, "texts cannot be downloaded", "Use /v1/items.")
-        return entries(_items(collection, ids), collection)
+        return entries(_items(library, ids))
 
 
-def _paths(current: CurrentCollection, ids: Sequence[int], is_local: bool) -> list[str]:
-    with current.use() as collection:
-        files = [item.files[0] for item in _items(collection, ids)]
-    return [os.fspath(file.where).encode("utf-8", "replace").decode() if is_local else file.path for file in files]
+def _paths(library: Library, ids: Sequence[int], is_local: bool) -> list[str]:
+    files = {member.outer(item.id): item.files[0] for member, items in _items(library, ids) for item in items}
+    return [
+        os.fspath(files[id].where).encode("utf-8", "replace").decode() if is_local else files[id].path
+        for id in dict.fromkeys(ids)
+        if id in files
+    ]
 
 
-def _folder(current: CurrentCollection, id: int) -> Path:
-    with current.use() as collection:
-        file = _items(collection, [id])[0].files[0]
+def _folder(library: Library, id: int) -> Path:
+    ((_, items),) = _items(library, [id])
+    file = items[0].files[0]
     folder = file.where.parent
     if not file.is_trusted or not folder.is_dir():
         raise RefusedError(404, f"the folder of item {id} is not available")
@@ -146,22 +153,25 @@ def open_folder(folder: Path) -> None:
         raise RefusedError(501, "this machine has no file manager that can be started") from error
 
 
-def _albums(current: CurrentCollection) -> list[dict[str, Any]]:
-    with current.use() as collection:
-        if not isinstance(collection.at, Path):
-            return []
-        sets = collection.albums.all()
-    ordered = sorted(sets, key=lambda name: (name != FAVOURITES, name.lower()))
-    return [{"name": name, "items": len(sets[name])} for name in ordered]
+def _albums(library: Library) -> list[dict[str, Any]]:
+    """The albums of all collections; those of the same name are one."""
+    counts: Counter[str] = Counter()
+    with library.use() as members:
+        for member in members:
+            if isinstance(member.collection.at, Path):
+                counts.update({name: len(hashes) for name, hashes in member.collection.albums.all().items()})
+    ordered = sorted(counts, key=lambda name: (name != FAVOURITES, name.lower()))
+    return [{"name": name, "items": counts[name]} for name in ordered]
 
 
 def _change(
-    current: CurrentCollection,
+    library: Library,
     change: Callable[[Collection, str, Sequence[int]], None],
     name: str,
     ids: Sequence[int],
 ) -> list[dict[str, Any]]:
-    with current.use() as collection:
-        _items(collection, ids)
-        change(collection, name, ids)
-    return _albums(current)
+    with library.use():
+        for member, items in _items(library, ids):
+            if items:
+                change(member.collection, name, [item.id for item in items])
+    return _albums(library)

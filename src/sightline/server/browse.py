@@ -6,60 +6,80 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from sightline.collection import Collection
-from sightline.server.current_collection import CurrentCollection
+from sightline.collection.catalog.timeline import Timeline
+from sightline.server.library import Library, Member, split_ids
 from sightline.server.responses import item_answers, root_names
 
 _MOST_FOLDERS = 1_000
 
 
-def some_items(current: CurrentCollection, k: int, where: str | None) -> dict[str, Any]:
+def some_items(library: Library, k: int, where: str | None) -> dict[str, Any]:
     """Up to k items that match a filter, evenly spaced in indexing order, and the number of matches."""
-    with current.use() as collection:
-        if where is None:
-            total, ids = len(collection), _spread(collection, k)
-        else:
-            passing = collection.catalog.ids_where(where).tolist()
-            total, ids = len(passing), [passing[place] for place in _places(0, len(passing) - 1, k)]
-        found = collection.items(ids)
-        return {"total": total, "items": item_answers([found[id] for id in sorted(found)], collection)}
+    with library.use() as members:
+        parts = [_some(member.collection, k, where) for member in members]
+        total = sum(count for count, _ in parts)
+        shown = []
+        for member, (count, ids) in zip(members, parts, strict=True):
+            share = len(ids) if total <= k else max(1, k * count // total)
+            kept = [ids[place] for place in _places(0, len(ids) - 1, share)]
+            found = member.collection.items(kept)
+            shown += item_answers([found[id] for id in sorted(found)], member)
+        return {"total": total, "items": shown[:k]}
 
 
-def timeline(current: CurrentCollection, where: str | None) -> dict[str, Any]:
+def _some(collection: Collection, k: int, where: str | None) -> tuple[int, list[int]]:
+    if where is None:
+        return len(collection), _spread(collection, k)
+    passing = collection.catalog.ids_where(where).tolist()
+    return len(passing), [passing[place] for place in _places(0, len(passing) - 1, k)]
+
+
+def timeline(library: Library, where: str | None) -> dict[str, Any]:
     """The number of items that match a filter, in total and by month."""
-    with current.use() as collection:
-        found = collection.timeline(where)
+    with library.use() as members:
+        found = _timeline(members, where)
         return {"total": len(found), "months": [{"month": one.name, "items": one.items} for one in found.months()]}
 
 
-def timeline_items(
-    current: CurrentCollection, k: int, where: str | None, start: int, after: str | None
-) -> dict[str, Any]:
+def timeline_items(library: Library, k: int, where: str | None, start: int, after: str | None) -> dict[str, Any]:
     """Up to k items by time, newest first, starting at a position or after a cursor."""
-    with current.use() as collection:
-        found = collection.timeline(where)
+    with library.use() as members:
+        found = _timeline(members, where)
         first = start if after is None else found.after(after)
         ids = [int(id) for id in found.ids[first : first + k]]
-        items = collection.items(ids)
         end = first + len(ids)
         more = {"next": found.cursor(end - 1)} if ids and end < len(found) else {}
-        shown = item_answers([items[id] for id in ids if id in items], collection)
-        return {"total": len(found), "start": first, **more, "items": shown}
+        shown: dict[int, dict[str, Any]] = {}
+        for member, own in split_ids(members, ids):
+            shown.update((one["id"], one) for one in item_answers(list(member.collection.items(own).values()), member))
+        return {"total": len(found), "start": first, **more, "items": [shown[id] for id in ids if id in shown]}
 
 
-def understood(current: CurrentCollection, text: str, literal: Sequence[str]) -> dict[str, Any]:
-    """The words to search for in a query, and its phrases that are filters."""
-    with current.use() as collection:
-        found = collection.understand(text, literal=literal)
+def _timeline(members: Sequence[Member], where: str | None) -> Timeline:
+    """The timeline of all collections, with the ids that clients know."""
+    found = [member.collection.timeline(where) for member in members]
+    if len(found) == 1:
+        return found[0]
+    return Timeline.merged([(one, member.outer(0)) for one, member in zip(found, members, strict=True)])
+
+
+def understood(library: Library, text: str, literal: Sequence[str]) -> dict[str, Any]:
+    """The words to search for in a query, and its phrases that are filters, by the collection that has most of them."""
+    with library.use() as members:
+        every = [member.collection.understand(text, literal=literal) for member in members]
+    found = max(every, key=lambda one: len(one.phrases))
     phrases = [{"text": one.text, "kind": one.kind, "label": one.label, "where": one.where} for one in found.phrases]
     return {"words": found.words, "phrases": phrases, **({"where": found.where} if found.where else {})}
 
 
-def filter_choices(current: CurrentCollection) -> dict[str, Any]:
+def filter_choices(library: Library) -> dict[str, Any]:
     """Every folder with its number of files, including subfolders, and the earliest and latest capture time."""
-    with current.use() as collection:
-        first, last = _row(collection, "SELECT min(taken), max(taken) FROM contents")
-        taken = {"taken": {"first": first, "last": last}} if first else {}
-        return {"folders": _folders(collection), **taken}
+    with library.use() as members:
+        query = "SELECT min(taken), max(taken) FROM contents"
+        times = [time for member in members for time in _row(member.collection, query) if time]
+        taken = {"taken": {"first": min(times), "last": max(times)}} if times else {}
+        folders = [folder for member in members for folder in _folders(member)]
+        return {"folders": folders[:_MOST_FOLDERS], **taken}
 
 
 def _spread(collection: Collection, k: int) -> list[int]:
@@ -81,11 +101,11 @@ def _places(first: int, last: int, k: int) -> list[int]:
     return [first + (last - first) * step // max(1, count - 1) for step in range(count)]
 
 
-def _folders(collection: Collection) -> list[dict[str, Any]]:
+def _folders(member: Member) -> list[dict[str, Any]]:
     """Folders with their numbers of files; if several roots were indexed, each root is included with an empty path."""
     counts: Counter[tuple[str, str]] = Counter()
-    roots = root_names(collection)
-    for root, folder, files in collection.catalog.everything().execute(
+    roots = root_names(member)
+    for root, folder, files in member.collection.catalog.everything().execute(
         "SELECT root, folder, count(*) FROM files WHERE status = 'ready' AND line IS NULL GROUP BY root, folder"
     ):
         for above in (PurePosixPath(folder), *PurePosixPath(folder).parents):

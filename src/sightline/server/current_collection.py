@@ -79,7 +79,7 @@ def _opened(at: Path | str, model: Model) -> Collection:
     opened = Collection.open(at, model, prefer_gpu=True)
     try:
         opened.check_model(model)
-        opened.catalog.stop_when(is_cancelled)
+        opened.stop_when(is_cancelled)
     except SightlineError:
         opened.close()
         raise

@@ -9,10 +9,11 @@ from pathlib import PurePosixPath
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from sightline.collection import Collection, Item
+from sightline.collection import Item
 from sightline.collection.indexing.shards_and_urls import source_of
 from sightline.media import ImageSource
 from sightline.server.images import open_content, read_chunk
+from sightline.server.library import Member
 from sightline.server.limits import Limits
 from sightline.server.responses import root_names
 from sightline.server.worker_pool import WorkerPool
@@ -30,21 +31,22 @@ class Entry:
     hash: bytes
 
 
-def entries(items: Sequence[Item], collection: Collection) -> list[Entry]:
+def entries(chosen: Sequence[tuple[Member, Sequence[Item]]]) -> list[Entry]:
     """The files of an archive; duplicate names get a number."""
-    roots = set(root_names(collection).values())
-    hashes = collection.catalog.hashes_of([item.id for item in items])
     found: list[Entry] = []
     used: set[str] = set()
-    for item in items:
-        first = item.files[0]
-        parts = [part for part in PurePosixPath(first.path).parts if part not in ("/", "..")]
-        name = "/".join([*([first.root.name] if first.root.name in roots else []), *parts])
-        path, number = PurePosixPath(name), 2
-        while name.lower() in used:
-            name, number = str(path.with_stem(f"{path.stem} ({number})")), number + 1
-        used.add(name.lower())
-        found.append(Entry(name, tuple(source_of(file) for file in item.files), hashes[item.id]))
+    for member, items in chosen:
+        roots = set(root_names(member).values())
+        hashes = member.collection.catalog.hashes_of([item.id for item in items])
+        for item in items:
+            first = item.files[0]
+            parts = [part for part in PurePosixPath(first.path).parts if part not in ("/", "..")]
+            name = "/".join([*([first.root.name] if first.root.name in roots else []), *parts])
+            path, number = PurePosixPath(name), 2
+            while name.lower() in used:
+                name, number = str(path.with_stem(f"{path.stem} ({number})")), number + 1
+            used.add(name.lower())
+            found.append(Entry(name, tuple(source_of(file) for file in item.files), hashes[item.id]))
     return found
 
 

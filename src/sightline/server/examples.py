@@ -14,7 +14,8 @@ SUBJECTS = (
     "a birthday cake", "food on a plate", "fruit", "a cup of coffee", "a book", "a computer", "a room", "a garden",
     "a painting", "a statue", "a sign with text", "a document", "a screenshot", "a map",
 )  # fmt: skip
-_SHOWN = 6
+SHOWN = 6
+"""How many examples there are."""
 _LIKELY = 0.3  # the minimum relevance of the best result
 
 
@@ -44,7 +45,7 @@ def find_examples(collection: Collection, model: Model) -> list[str]:
     chosen: list[str] = []
     taken: set[int] = set()
     for _, result in likely:
-        if len(chosen) < _SHOWN and result[0].id not in taken:
+        if len(chosen) < SHOWN and result[0].id not in taken:
             taken.add(result[0].id)
             chosen.append(str(result.query))
     return chosen

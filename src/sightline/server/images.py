@@ -48,8 +48,11 @@ class ImageContent:
 
 
 def original_image(collection: Collection, item: Item, limits: Limits, decoders: DecoderPool) -> ImageContent:
-    """The image of an item as it was indexed; types that browsers do not show are converted to JPEG."""
-    found = _indexed_content(collection, item, limits)
+    """The image of an item as it was indexed; types that browsers do not show are converted to JPEG.
+
+    Without its file, what the store keeps of it, which may be a thumbnail.
+    """
+    found = _content(collection, item, limits)
     head = found[:_HEAD_BYTES] if isinstance(found, bytes) else os.pread(found.fileno(), _HEAD_BYTES, 0)
     content_type = detect_type(head).content_type
     if content_type is None:
@@ -85,7 +88,7 @@ class Thumbnails:
         try:
             return ImageContent("image/jpeg", place.read_bytes())
         except OSError:
-            source = _source(item, _read(_indexed_content(collection, item, self._limits)))
+            source = _source(item, _read(_content(collection, item, self._limits)))
             data = self._decoders.thumbnail(source, side, _THUMBNAIL_QUALITY)
         _keep(place, data)
         if next(self._made_so_far) % _TIDY_EVERY == 0:
@@ -125,6 +128,17 @@ def content_hash(collection: Collection, item: Item) -> bytes:
     if found is None:
         raise not_found(item.id)
     return found
+
+
+def _content(collection: Collection, item: Item, limits: Limits) -> bytes | BinaryIO:
+    """One of the item's files, or what the store keeps of its picture."""
+    try:
+        return _indexed_content(collection, item, limits)
+    except RefusedError:
+        stored = collection.picture(item.id)
+        if stored is None:
+            raise
+        return stored
 
 
 def _indexed_content(collection: Collection, item: Item, limits: Limits) -> bytes | BinaryIO:

@@ -7,7 +7,10 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from sightline.collection import Collection, Item
-from sightline.retrieval.results import Hit, SearchResult
+from sightline.collection.group import GroupHit, GroupResult
+from sightline.collection.manifest import DEFAULT_FOLDER
+from sightline.retrieval.results import Hit
+from sightline.server.library import Member
 
 
 class HitAnswer(BaseModel):
@@ -28,6 +31,7 @@ class HitAnswer(BaseModel):
     width: int | None = None
     height: int | None = None
     taken: str | None = None
+    quote: str | None = Field(default=None, description="A line of text in the image that contains words of the query.")
     image: str | None = None
     thumbnail: str | None = None
 
@@ -94,6 +98,28 @@ class CameraAnswer(BaseModel):
     aperture: str | None = None
     iso: str | None = None
     focal_length: str | None = None
+
+
+class TextLineAnswer(BaseModel):
+    """A line of text, its four corners as fractions of width and height, and those of the words that were asked for."""
+
+    text: str
+    corners: list[tuple[float, float]]
+    marks: list[list[tuple[float, float]]]
+
+
+class PictureTextAnswer(BaseModel):
+    """The text in an image, from top to bottom; empty if it has none, or if it was not read."""
+
+    id: int
+    lines: list[TextLineAnswer]
+
+
+class TextCountsAnswer(BaseModel):
+    """The number of images whose text was read, and how many of them have text."""
+
+    read: int
+    with_text: int
 
 
 class PathsAnswer(BaseModel):
@@ -237,8 +263,15 @@ class MatchAnswer(BaseModel):
     scores: list[MatchScore]
 
 
+class MemberAnswer(BaseModel):
+    """One of several collections: the name of its folder, and its number of items."""
+
+    name: str
+    items: int
+
+
 class CollectionAnswer(BaseModel):
-    """The collection, and the abilities of its model."""
+    """The collection, or all collections of the server together, and the abilities of their model."""
 
     kind: str
     items: int
@@ -246,6 +279,8 @@ class CollectionAnswer(BaseModel):
     abilities: list[str]
     languages: list[str]
     version: str
+    collections: list[MemberAnswer] = Field(default=[], description="If the server has several.")
+    text: TextCountsAnswer | None = Field(default=None, description="Absent if no text was read.")
 
 
 class HealthAnswer(BaseModel):
@@ -254,29 +289,64 @@ class HealthAnswer(BaseModel):
     status: str
 
 
-def search_answer(result: SearchResult, collection: Collection) -> dict[str, Any]:
+def text_counts(members: Sequence[Member]) -> dict[str, Any]:
+    """How much text was read from the images, if any was."""
+    counts = [text.counts() for text in (member.collection.picture_text for member in members) if text is not None]
+    if not counts:
+        return {}
+    return {"text": {"read": sum(one.read for one in counts), "with_text": sum(one.with_text for one in counts)}}
+
+
+def search_answer(result: GroupResult, members: Sequence[Member]) -> dict[str, Any]:
     """The output of `sightline search --json`, without what only the owner of the machine should see."""
-    return {**result.about(), "hits": hit_answers(result.hits, collection)}
+    return {**result.flat().about(), "hits": group_hit_answers(result.hits, members)}
 
 
-def hit_answers(hits: Sequence[Hit], collection: Collection) -> list[dict[str, Any]]:
+def group_hit_answers(hits: Sequence[GroupHit], members: Sequence[Member]) -> list[dict[str, Any]]:
+    """Results of several collections, in their order."""
+    own = {
+        number: iter(hit_answers([one.hit for one in hits if one.member == number], member))
+        for number, member in enumerate(members)
+    }
+    return [next(own[one.member]) for one in hits]
+
+
+def hit_answers(hits: Sequence[Hit], member: Member) -> list[dict[str, Any]]:
     """Results, with their other files shown relative to the root, like `path`."""
-    urls, names = _image_urls([hit.id for hit in hits], collection), set(root_names(collection).values())
-    return [{**_hit_answer(hit), **_root(hit.root, names), **urls.get(hit.id, {})} for hit in hits]
+    urls, names = _image_urls([hit.id for hit in hits], member), set(root_names(member).values())
+    return [
+        {**_hit_answer(hit), "id": member.outer(hit.id), **_root(hit.root, names), **urls.get(hit.id, {})}
+        for hit in hits
+    ]
 
 
-def item_answers(items: Sequence[Item], collection: Collection) -> list[dict[str, Any]]:
+def item_answers(items: Sequence[Item], member: Member) -> list[dict[str, Any]]:
     """The metadata of items; unknown fields are omitted."""
-    urls, names = _image_urls([item.id for item in items], collection), set(root_names(collection).values())
-    return [{**_item_answer(item), **_root(item.files[0].root, names), **urls.get(item.id, {})} for item in items]
+    urls, names = _image_urls([item.id for item in items], member), set(root_names(member).values())
+    return [
+        {
+            **_item_answer(item),
+            "id": member.outer(item.id),
+            **_root(item.files[0].root, names),
+            **urls.get(item.id, {}),
+        }
+        for item in items
+    ]
 
 
-def root_names(collection: Collection) -> dict[int, str]:
-    """The names of the indexed folders by root number, as used in filters; empty if there is only one."""
+def collection_name(collection: Collection) -> str:
+    """The name of the folder whose images a collection contains, or of its own."""
+    at = Path(collection.at)
+    return _name(at.parent if at.name == DEFAULT_FOLDER else at)
+
+
+def root_names(member: Member) -> dict[int, str]:
+    """The names of the indexed folders by root number, as used in filters; empty if there is only one in all."""
+    collection = member.collection
     if collection.kind != "images" or isinstance(collection.at, str):
         return {}
     roots = collection.catalog.roots()
-    return {id: _name(root) for id, root in roots.items()} if len(roots) > 1 else {}
+    return {id: _name(root) for id, root in roots.items()} if len(roots) > 1 or not member.is_alone else {}
 
 
 def _root(root: Path, names: set[str]) -> dict[str, str]:
@@ -325,13 +395,13 @@ def album_names(collection: Collection, id: int) -> dict[str, list[str]]:
     return {"albums": names} if names else {}
 
 
-def _image_urls(ids: Sequence[int], collection: Collection) -> dict[int, dict[str, str]]:
+def _image_urls(ids: Sequence[int], member: Member) -> dict[int, dict[str, str]]:
     """The URLs of items' images, with a version, so that browsers can cache them."""
-    if collection.kind != "images":
+    if member.collection.kind != "images":
         return {}
     return {
-        id: {form: f"/v1/items/{id}/{form}?v={version(hash)}" for form in ("image", "thumbnail")}
-        for id, hash in collection.catalog.hashes_of(ids).items()
+        id: {form: f"/v1/items/{member.outer(id)}/{form}?v={version(hash)}" for form in ("image", "thumbnail")}
+        for id, hash in member.collection.catalog.hashes_of(ids).items()
     }
 
 

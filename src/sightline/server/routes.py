@@ -75,7 +75,7 @@ def search_routes(service: Service) -> APIRouter:
     @router.get("/timeline", response_model=responses.TimelineAnswer)
     async def timeline(where: Filter = None) -> Response:
         """The number of items in each month, by capture date or, if unknown, modification date."""
-        return JSONResponse(await service.quick.run(browse.timeline, service.current, where))
+        return JSONResponse(await service.quick.run(browse.timeline, service.library, where))
 
     @router.get("/timeline/items", response_model=responses.TimelineItemsAnswer)
     async def timeline_items(
@@ -87,7 +87,7 @@ def search_routes(service: Service) -> APIRouter:
         ] = None,
     ) -> Response:
         """Items by time, newest first. Continue with `after`, which stays valid when items are added."""
-        return JSONResponse(await service.quick.run(browse.timeline_items, service.current, k, where, start, after))
+        return JSONResponse(await service.quick.run(browse.timeline_items, service.library, k, where, start, after))
 
     @router.get("/understand", response_model=responses.UnderstoodAnswer)
     async def understand(
@@ -97,7 +97,7 @@ def search_routes(service: Service) -> APIRouter:
         ] = None,
     ) -> Response:
         """Find dates, file names, folders and albums in a query, and the matching filters."""
-        return JSONResponse(await service.quick.run(browse.understood, service.current, q, literal or []))
+        return JSONResponse(await service.quick.run(browse.understood, service.library, q, literal or []))
 
     @router.get("/examples", response_model=responses.ExamplesAnswer)
     async def examples() -> Response:
@@ -107,7 +107,7 @@ def search_routes(service: Service) -> APIRouter:
     @router.get("/filters", response_model=responses.FiltersAnswer)
     async def filters() -> Response:
         """The folders and dates to filter by."""
-        return JSONResponse(await service.quick.run(browse.filter_choices, service.current))
+        return JSONResponse(await service.quick.run(browse.filter_choices, service.library))
 
     return router
 
@@ -119,7 +119,7 @@ def item_routes(service: Service) -> APIRouter:
     @router.get("", response_model=responses.ItemsAnswer)
     async def some(k: Annotated[int, Query(ge=1, le=service.limits.results)] = 10, where: Filter = None) -> Response:
         """A sample of items, spread evenly over the collection or over the matches of a filter."""
-        return JSONResponse(await service.quick.run(browse.some_items, service.current, k, where))
+        return JSONResponse(await service.quick.run(browse.some_items, service.library, k, where))
 
     @router.get("/{id}", response_model=responses.ItemAnswer)
     async def item(id: ItemId) -> Response:
@@ -135,6 +135,11 @@ def item_routes(service: Service) -> APIRouter:
     async def camera(id: ItemId) -> Response:
         """The camera data in the file: camera, lens and exposure."""
         return JSONResponse(await service.pictures.run(service.camera, id))
+
+    @router.get("/{id}/text", response_model=responses.PictureTextAnswer)
+    async def text(id: ItemId, q: Annotated[Text | None, Query()] = None) -> Response:
+        """The text in the image, and where the words of a query are."""
+        return JSONResponse(await service.quick.run(service.text, id, q or ""))
 
     @router.get("/{id}/image", responses=_PICTURE, response_class=Response)
     async def image(id: ItemId, v: Version = None, if_none_match: IfNoneMatch = None) -> Response:

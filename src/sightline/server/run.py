@@ -5,8 +5,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,12 +16,15 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from sightline.bundle import Model
 from sightline.collection import Collection
+from sightline.collection.group import check_group
 from sightline.collection.locate import resolve_location
 from sightline.errors import ServeError
+from sightline.media.ocr import is_installed
 from sightline.server.access import check_exposure
 from sightline.server.app import create_app
 from sightline.server.connections import allowed_connections, limited_protocol
 from sightline.server.current_collection import CurrentCollection
+from sightline.server.library import MOST, Library
 from sightline.server.limits import Limits
 from sightline.server.log_limits import limit_logs
 from sightline.server.metrics import Metrics
@@ -34,22 +37,25 @@ _GRACE_SECONDS = 5
 
 
 def serve(
-    at: str | Path | None = None,
+    at: str | Path | Sequence[str | Path] | None = None,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
     token: str | None = None,
     model: str | Path | None = None,
     watch: bool = False,
+    read_text: bool | None = None,
     limits: Limits | None = None,
     notify: Callable[[str], None] = print,
     force_exit: bool = False,
 ) -> None:
-    """Serve a collection until the process is interrupted or terminated; requests in progress are finished first.
+    """Serve collections until the process is interrupted or terminated; requests in progress are finished first.
 
     at: the collection's folder, or the folder of images that contains it; by default the nearest to the current folder.
+        Several collections of the same model are searched as one.
     port: 0 for any free port. token: required for a host that other machines can reach.
     watch: index changes in the collection's folders.
+    read_text: read the text in images in the background; by default if the extra `ocr` is installed.
     notify: called with one line of text when serving starts and when something was indexed.
     force_exit: end the process if its threads do not finish soon after the server has stopped.
     """
@@ -59,19 +65,24 @@ def serve(
     limit_logs()
     with closing(listen(host, port)) as listener, threadpool_limits(1, user_api="blas"):  # batches share the CPUs
         opened = ServedCollection.open(at, model, limits)
-        updater = opened.updater(watch, notify)
+        updaters = opened.updaters(watch, notify, is_installed() if read_text is None else read_text)
 
         def start() -> None:
-            updater.start()
+            for updater in updaters:
+                updater.start()
             opened.service.decoders.start()
+
+        def stop() -> None:
+            for updater in updaters:
+                updater.close()
 
         app = create_app(
             opened.service,
             host=host,
             token=token,
             start=start,
-            stop=updater.close,
-            is_ready=lambda: updater.is_healthy,
+            stop=stop,
+            is_ready=lambda: all(updater.is_healthy for updater in updaters),
         )
         places = " and ".join(addresses(host, listener.getsockname()[1]))
         notify(f"Serving {opened.summary} at {places}. Ctrl-C ends it.")
@@ -96,43 +107,69 @@ def _exit_after(seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ServedCollection:
-    """A collection and its model, ready to serve."""
+    """One or several collections and their model, ready to serve."""
 
-    at: Path | str
+    places: tuple[Path | str, ...]
     model: Model
-    current: CurrentCollection
+    library: Library
     service: Service
 
     @classmethod
-    def open(cls, at: str | Path | None, model: str | Path | None, limits: Limits) -> "ServedCollection":
+    def open(
+        cls, at: str | Path | Sequence[str | Path] | None, model: str | Path | None, limits: Limits
+    ) -> "ServedCollection":
         """Open everything that a server needs, and load the graphs that every search uses."""
-        place = resolve_location(at)
-        with Collection.open(place, model) as collection:
-            opened = collection.model
+        given: list[str | Path | None] = [at] if at is None or isinstance(at, str | Path) else list(at) or [None]
+        places = tuple(dict.fromkeys(resolve_location(one) for one in given))
+        if len(places) > MOST:
+            raise ServeError(f"{len(places):,} collections, where {MOST:,} are possible", "Serve fewer.")
+        with ExitStack() as stack:
+            collections = [stack.enter_context(Collection.open(place, model)) for place in places]
+            check_group(collections)
+            opened = collections[0].model
         metrics = Metrics()
         shared = SharedModel(opened, limits, metrics.batch)
         shared.warm_up()
-        current = CurrentCollection(place, shared)
-        return cls(place, opened, current, Service(current, shared, limits, metrics))
+        library = Library([CurrentCollection(place, shared) for place in places])
+        return cls(places, opened, library, Service(library, shared, limits, metrics))
+
+    @property
+    def at(self) -> Path | str:
+        """The folder, or the URL of the store, of the first collection."""
+        return self.places[0]
+
+    @property
+    def current(self) -> CurrentCollection:
+        """The first collection."""
+        return self.library.parts[0]
 
     @property
     def summary(self) -> str:
-        """A one-line summary of the collection."""
-        with self.current.use() as collection:
-            return f"{len(collection):,} {collection.kind}"
+        """A one-line summary of the collections."""
+        with self.library.use() as members:
+            items = sum(len(member.collection) for member in members)
+            several = f" of {len(members)} collections" if len(members) > 1 else ""
+            return f"{items:,} {members[0].collection.kind}{several}"
 
-    def updater(self, watch: bool, notify: Callable[[str], None]) -> CollectionUpdater:
-        """The updater that keeps the collection up to date with its folders."""
-        if watch and isinstance(self.at, str):
-            raise ServeError(
-                f"{self.at}: its folders are on the machine that indexed it", "Serve and watch there, with --at DIR."
+    def updaters(self, watch: bool, notify: Callable[[str], None], read_text: bool = False) -> list[CollectionUpdater]:
+        """The updaters that keep the collections up to date with their folders."""
+        found = []
+        for place, current in zip(self.places, self.library.parts, strict=True):
+            if watch and isinstance(place, str):
+                raise ServeError(
+                    f"{place}: its folders are on the machine that indexed it", "Serve and watch there, with --at DIR."
+                )
+            reads = read_text and not isinstance(place, str)
+            found.append(
+                CollectionUpdater(current, Path(place), self.model, watch=watch, read_text=reads, notify=notify)
             )
-        return CollectionUpdater(self.current, Path(self.at), self.model, watch=watch, notify=notify)
+        return found
 
     def close(self) -> None:
         """Finish requests in progress, and close everything."""
         self.service.close()
-        self.current.close()
+        for current in self.library.parts:
+            current.close()
 
 
 def listen(host: str, port: int) -> socket.socket:

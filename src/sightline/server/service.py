@@ -8,6 +8,7 @@ import numpy as np
 from sightline.bundle import Model
 from sightline.bundle.encoded import Encoded
 from sightline.collection import Collection, Item
+from sightline.collection.group import merge, search_group
 from sightline.errors import ModelError, StoreError
 from sightline.media import ImageBytes, ImageSource, RegionConfig, require_pixels, to_input
 from sightline.media.source import PreparedImage
@@ -20,8 +21,9 @@ from sightline.server import responses
 from sightline.server.batcher import Batcher
 from sightline.server.current_collection import CurrentCollection
 from sightline.server.decoders import DecoderPool
-from sightline.server.examples import Examples
+from sightline.server.examples import SHOWN, Examples
 from sightline.server.images import ImageContent, Thumbnails, camera, content_hash, etag, original_image
+from sightline.server.library import Library
 from sightline.server.limits import Limits
 from sightline.server.metrics import Metrics
 from sightline.server.problems import RefusedError, not_found
@@ -37,15 +39,18 @@ HasTag = Callable[[str], bool]
 
 
 class Service:
-    """A collection and its model, and the thread pools that process requests.
+    """Collections and their model, and the thread pools that process requests.
 
     together: searches by text embedding alone, which take milliseconds, and less in batches.
     quick: other requests that are as fast. slow: everything that uses the matcher or an uploaded image.
     pictures: files and thumbnails.
     """
 
-    def __init__(self, current: CurrentCollection, model: SharedModel, limits: Limits, metrics: Metrics) -> None:
-        self.current, self.model, self.limits, self.metrics = current, model, limits, metrics
+    def __init__(
+        self, library: Library | CurrentCollection, model: SharedModel, limits: Limits, metrics: Metrics
+    ) -> None:
+        self.library = library if isinstance(library, Library) else Library([library])
+        self.model, self.limits, self.metrics = model, limits, metrics
         self.decoders = DecoderPool(limits)
         self.thumbnails = Thumbnails(limits, self.decoders)
         self._examples = Examples()
@@ -87,64 +92,76 @@ class Service:
     def search(self, asked: Search, image: ImageBytes | None = None) -> dict[str, Any]:
         """Search by text, an image or both."""
         prepared = None if image is None else self._prepared(image)
-        with self.current.use() as collection:
-            if asked.late == "all" and len(collection) > self.limits.late_all:
-                raise RefusedError(422, f"late all of {len(collection):,} items", f"Give at most {self.limits.late:,}.")
-            result = collection.run(asked.options(prepared))
-            self.metrics.search(result.took_ms)
-            return responses.search_answer(result, collection)
+        with self.library.use() as members:
+            items = sum(len(member.collection) for member in members) if asked.late == "all" else 0
+            if items > self.limits.late_all:
+                raise RefusedError(422, f"late all of {items:,} items", f"Give at most {self.limits.late:,}.")
+            result = search_group([member.collection for member in members], asked.options(prepared), self.model)
+            self.metrics.search(result.about.took_ms)
+            return responses.search_answer(result, members)
 
     def _search_together(self, asked: list[Search]) -> list[dict[str, Any]]:
         """Run searches that differ only in their text."""
         first = asked[0]
         options: dict[str, Any] = {"min_relevance": first.min_relevance, "duplicates": first.duplicates}
-        with self.current.use() as collection:
+        with self.library.use() as members:
             texts = [one.q for one in asked]
-            results = collection.search_together(texts, k=first.k, model=self.model.encoder, **options)
+            found = [
+                member.collection.search_together(texts, k=first.k, model=self.model.encoder, **options)
+                for member in members
+            ]
+            results = [merge(own, one.options()) for own, one in zip(zip(*found, strict=True), asked, strict=True)]
             for result in results:
-                self.metrics.search(result.took_ms)
-            return [responses.search_answer(result, collection) for result in results]
+                self.metrics.search(result.about.took_ms)
+            return [responses.search_answer(result, members) for result in results]
 
     def item(self, id: int) -> dict[str, Any]:
         """The metadata of an item."""
-        with self.current.use() as collection:
-            found = responses.item_answers([_item(collection, id)], collection)[0]
-            return {**found, **responses.album_names(collection, id)}
+        with self.library.holding(id) as (member, own):
+            found = responses.item_answers([_item(member.collection, own)], member)[0]
+            return {**found, **responses.album_names(member.collection, own)}
 
     def image(self, id: int, version: str | None, known: HasTag) -> tuple[str, ImageContent | None]:
         """The tag of an item's image, and the image unless `known` says that the client has it."""
-        with self.current.use() as collection:
-            item = _item_of_version(collection, id, version)
-            tag = etag(collection, item, "image")
-            return tag, None if known(tag) else original_image(collection, item, self.limits, self.decoders)
+        with self.library.holding(id) as (member, own):
+            item = _item_of_version(member.collection, own, version)
+            tag = etag(member.collection, item, "image")
+            return tag, None if known(tag) else original_image(member.collection, item, self.limits, self.decoders)
 
     def thumbnail(self, id: int, version: str | None, side: int, known: HasTag) -> tuple[str, ImageContent | None]:
         """The tag of an item's thumbnail, and the thumbnail unless `known` says that the client has it."""
-        with self.current.use() as collection:
-            item = _item_of_version(collection, id, version)
-            tag = etag(collection, item, str(side))
-            return tag, None if known(tag) else self.thumbnails.get(collection, item, side)
+        with self.library.holding(id) as (member, own):
+            item = _item_of_version(member.collection, own, version)
+            tag = etag(member.collection, item, str(side))
+            return tag, None if known(tag) else self.thumbnails.get(member.collection, item, side)
+
+    def text(self, id: int, query: str) -> dict[str, Any]:
+        """The text in an item's image, with the places of a query's words."""
+        with self.library.holding(id) as (member, own):
+            _item(member.collection, own)
+            return {"id": id, "lines": [line._asdict() for line in member.collection.text_in(own, query)]}
 
     def camera(self, id: int) -> dict[str, str]:
         """The camera data of an item's image."""
-        with self.current.use() as collection:
-            return camera(collection, _item(collection, id), self.limits, self.decoders)
+        with self.library.holding(id) as (member, own):
+            return camera(member.collection, _item(member.collection, own), self.limits, self.decoders)
 
     def similar(self, id: int, k: int) -> dict[str, Any]:
         """The items most similar to an item."""
-        with self.current.use() as collection:
-            hits, took_ms = similar(collection, id, k)
-            shown = responses.hit_answers(hits, collection)
+        with self.library.holding(id) as (member, own), self.library.use() as members:
+            hits, took_ms = similar([one.collection for one in members], member.number, own, k)
+            shown = responses.group_hit_answers(hits, members)
             spent = {part: round(ms, 2) for part, ms in took_ms.items()}
             return {"query": f"like item {id}", "took_ms": spent, "hits": shown}
 
     def explain(self, text: str, id: int) -> dict[str, Any]:
         """How similar each part of an item's image is to each word of a text."""
-        with self.current.use() as collection:
-            item = _item(collection, id)
+        with self.library.holding(id) as (member, own):
+            collection = member.collection
+            item = _item(collection, own)
             if collection.kind != "images" or not item.width or not item.height:
                 raise RefusedError(422, f"item {id} is no picture, and only pictures have parts")
-            stored = _stored(collection, id, "fragments")
+            stored = _stored(collection, own, "fragments")
             words = explain(text, self.model.encode_texts([text]), self.model, stored.values[0][stored.mask[0]])
             box = seen_box(require_pixels(self.model.preprocess), item.width, item.height)
         rows, columns = words[0].grid.shape
@@ -161,8 +178,8 @@ class Service:
         """Embed texts and images."""
         texts = self.model.encode_texts(asked.texts).embedding.tolist() if asked.texts else []
         images = [self._encoded(decoded(data)).embedding[0].tolist() for data in asked.images]
-        with self.current.use() as collection:
-            dim = collection.store.shape.embedding
+        with self.library.use() as members:
+            dim = members[0].collection.store.shape.embedding
         return {"model": self.model.name, "dim": dim, "texts": texts, "images": images}
 
     def match(self, asked: Match) -> dict[str, Any]:
@@ -171,11 +188,14 @@ class Service:
             raise RefusedError(422, f"{self.model.name} cannot match", "Use /v1/embed.")
         texts = self.model.encode_texts([pair.text for pair in asked.pairs])
         scores = []
-        with self.current.use() as collection:
-            for row, pair in enumerate(asked.pairs):
-                image = self._encoded(decoded(pair.image)) if pair.image else _stored_item(collection, pair.id or 0)
-                scores.append(self._score(pair.text, texts, row, image))
+        for row, pair in enumerate(asked.pairs):
+            image = self._encoded(decoded(pair.image)) if pair.image else self._stored_item(pair.id or 0)
+            scores.append(self._score(pair.text, texts, row, image))
         return {"model": self.model.name, "scores": scores}
+
+    def _stored_item(self, id: int) -> Encoded:
+        with self.library.holding(id) as (member, own):
+            return _stored_item(member.collection, own)
 
     def _encoded(self, image: ImageBytes) -> Encoded:
         return self.model.encode_images(to_input(self._prepared(image), self.model.preprocess)[None])
@@ -198,22 +218,30 @@ class Service:
         return found if chance is None else {**found, "relevance": chance}
 
     def examples(self) -> list[str]:
-        """A few searches with good results in the current collection."""
-        with self.current.use() as collection:
-            return self._examples.of(collection, self.model.encoder)
+        """A few searches with good results, taken from all collections in turn."""
+        with self.library.use() as members:
+            found = [self._examples.of(member.collection, self.model.encoder) for member in members]
+        longest = max(map(len, found))
+        return list(dict.fromkeys(own[place] for place in range(longest) for own in found if place < len(own)))[:SHOWN]
 
     def about(self) -> dict[str, Any]:
-        """The collection, and the abilities of its model."""
+        """The collections, and the abilities of their model."""
         from sightline import __version__
 
-        with self.current.use() as collection:
+        with self.library.use() as members:
+            every = [
+                {"name": responses.collection_name(member.collection), "items": len(member.collection)}
+                for member in members
+            ]
             return {
-                "kind": collection.kind,
-                "items": len(collection),
+                "kind": members[0].collection.kind,
+                "items": sum(len(member.collection) for member in members),
                 "model": self.model.name,
                 "abilities": sorted(self.model.abilities),
                 "languages": list(self.model.languages),
                 "version": __version__,
+                **({"collections": every} if len(members) > 1 else {}),
+                **responses.text_counts(members),
             }
 
 

@@ -7,33 +7,44 @@ import numpy as np
 from sightline.arrays import Float32Array
 from sightline.collection import Collection, Item
 from sightline.collection.catalog.hits import hits_of
+from sightline.collection.group import GroupHit, merge
 from sightline.errors import StoreError
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.cascade import Ranking
 from sightline.retrieval.costs import search_stopwatch
 from sightline.retrieval.first_stage import retrieve
-from sightline.retrieval.query import EncodedQuery
-from sightline.retrieval.results import Hit
+from sightline.retrieval.options import SearchOptions
+from sightline.retrieval.query import EncodedQuery, Query
+from sightline.retrieval.results import Hit, SearchResult
 from sightline.server.problems import not_found
 
 
-def similar(collection: Collection, id: int, k: int) -> tuple[tuple[Hit, ...], dict[str, float]]:
-    """The k items most similar to an item, excluding it and its duplicates, and the time taken."""
+def similar(collections: Sequence[Collection], member: int, id: int, k: int) -> tuple[list[GroupHit], dict[str, float]]:
+    """The k items of all collections most similar to one of them, excluding it and its duplicates, and the time taken.
+
+    member: the position of the item's collection.
+    """
     watch = search_stopwatch()
+    with watch("retrieve"):
+        vector = _embedding(collections[member], id)
+        query = EncodedQuery(vector, across=None, beside=None, without=np.empty((0, len(vector)), np.float32))
+        results = [
+            SearchResult(Query(), _nearest(collection, query, id if place == member else 0, k))
+            for place, collection in enumerate(collections)
+        ]
+    return list(merge(results, SearchOptions(k=k)).hits), watch.milliseconds
+
+
+def _nearest(collection: Collection, query: EncodedQuery, id: int, k: int) -> tuple[Hit, ...]:
     found: dict[int, Item] = {}
 
     def exists(ids: Sequence[int]) -> dict[int, Item]:
         found.update(collection.items(ids))
         return found
 
-    with watch("retrieve"):
-        vector = _embedding(collection, id)
-        query = EncodedQuery(vector, across=None, beside=None, without=np.empty((0, len(vector)), np.float32))
-        fold = collection.kind == "images"
-        nearest = retrieve(collection.store, query, k + 1, exists=exists, fold=fold)
-        others = _without(nearest, id)
-    count = min(k, len(others))
-    return hits_of(collection.catalog, Ranking(others, None, watch.milliseconds), count, found), watch.milliseconds
+    nearest = retrieve(collection.store, query, k + 1, exists=exists, fold=collection.kind == "images")
+    others = _without(nearest, id)
+    return hits_of(collection.catalog, Ranking(others, None, {}), min(k, len(others)), found)
 
 
 def _embedding(collection: Collection, id: int) -> Float32Array:

@@ -1,4 +1,4 @@
-"""Keep a served collection up to date: reopen it after indexing elsewhere, and with --watch index changes."""
+"""Keep a served collection up to date: reopen it after indexing, index changes with --watch, and read text."""
 
 import logging
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sightline.bundle.model import Model
 from sightline.collection import Report, index
+from sightline.collection.picture_text.reading import pending, read_pictures
 from sightline.errors import SightlineError
 from sightline.server.current_collection import CurrentCollection
 
@@ -26,7 +27,7 @@ class _StoppedError(Exception):
 
 
 class CollectionUpdater:
-    """Two threads: one reopens the collection after indexing; the other, if enabled, indexes changes on disk.
+    """Threads that reopen the collection after indexing, index changes on disk, and read the text in images.
 
     Folders are polled, which works on every disk and needs no extra package. Indexing runs at low priority, and stops
     soon after `close` is called. A failure ends neither thread: it is logged, and the job is retried.
@@ -39,20 +40,22 @@ class CollectionUpdater:
         model: Model,
         *,
         watch: bool,
+        read_text: bool = False,
         notify: Notify | None = None,
         seconds: float = 2.0,
     ) -> None:
+        """Prepare the threads. watch: index changes. read_text: read the text of images that were not read before."""
         self._current, self._at, self._model = current, at, model
         self._notify = notify or _log.info
         self._seconds = seconds
         self._stop = threading.Event()
         self._failures = 0  # consecutive failures to reopen the collection
-        jobs = [self._show, self._index] if watch else [self._show]
+        jobs = [self._show, *([self._index] if watch else []), *([self._read] if read_text else [])]
         self._threads = [threading.Thread(target=job, name=f"sightline{job.__name__}", daemon=True) for job in jobs]
 
     @property
     def is_healthy(self) -> bool:
-        """Whether both threads are running, and the collection can be reopened."""
+        """Whether the threads are running, and the collection can be reopened."""
         is_running = all(thread.is_alive() for thread in self._threads) and not self._stop.is_set()
         return is_running and self._failures < _MOST_FAILURES
 
@@ -96,6 +99,26 @@ class CollectionUpdater:
             except Exception:
                 _log.exception("indexing failed")
             self._stop.wait(max(self._seconds, _REST * (time.monotonic() - began)))
+
+    def _read(self) -> None:
+        """Read text whenever there are new images; another process does the work, with the lowest priority."""
+        trouble = ""
+        while not self._stop.wait(self._seconds):
+            try:
+                if not pending(self._at):
+                    continue
+                report = read_pictures(self._at, progress=self._go_on)
+                trouble = ""
+                if report.read:
+                    self._notify(f"text read: {report}")
+            except _StoppedError:
+                return
+            except SightlineError as error:
+                if str(error) != trouble:
+                    self._notify(f"no text read: {error}")
+                trouble = str(error)
+            except Exception:
+                _log.exception("reading text failed")
 
     def _go_on(self, done: int, total: int) -> None:
         if self._stop.is_set():

@@ -2,17 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from sightline.arrays import Float32Array
 from sightline.bundle.encoded import Encoded
+from sightline.stores.filters import Filter
 
 Ids = npt.NDArray[np.int64]
 Part = Literal["embedding", "fragments", "states"]
 Partition = Literal["year", "month", "folder"]
+PictureKind = Literal["thumbnails", "originals", "none"]
+"""What a store on a server keeps of pictures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +65,24 @@ class Stats:
     index: str
 
 
+Columns = Mapping[str, Literal["text", "number"]]
+"""The columns of a store on a server to filter by, besides the id, and their types."""
+
+LOW_PATH, FILES, PARTITION_KEY = "low_path", "files", "partition_key"
+"""Columns that are no fields of filters: the path in lower case, the number of an item's files, and its partition."""
+
+
 class Note(NamedTuple):
     """Data stored with an item besides its vectors, so that machines without the catalog can show and filter it.
 
-    partition_key: the item's partition. columns: values of the store's columns. about: everything else, as JSON.
+    partition_key: the item's partition. columns: values of the store's columns, None if unknown. about: everything
+    else, as JSON. picture: bytes of its picture, for a new item in a store that keeps pictures.
     """
 
     partition_key: str
-    columns: Mapping[str, str | float]
+    columns: Mapping[str, str | float | None]
     about: Mapping[str, Any]
+    picture: bytes = b""
 
 
 class Store(Protocol):
@@ -154,4 +166,55 @@ class AnnotatedStore(Store, Protocol):
 
     def annotate(self, ids: Ids, notes: Sequence[Note]) -> None:
         """Replace the notes of items; unknown ids are ignored."""
+        ...
+
+
+@runtime_checkable
+class RemoteStore(AnnotatedStore, Protocol):
+    """A store on a server, which machines without the catalog open by its URL; see `opening`."""
+
+    @classmethod
+    def normalize_url(cls, url: str) -> str:
+        """Check a URL, and write it in its shortest form. It must not contain a password: it is stored in files."""
+        ...
+
+    @classmethod
+    def read_description(cls, url: str) -> str | None:
+        """The text that was stored with the store at a URL when it was created; None if there is no store."""
+        ...
+
+    @classmethod
+    def open_url(
+        cls, url: str, shape: Shape, *, write: bool, columns: Columns, description: str = "", created_as: str = ""
+    ) -> Self:
+        """Open the store at a URL; for writing, a missing store is created.
+
+        columns: the columns to filter by. description: text to store with a new store.
+        created_as: the URL that an existing store was created with, for options that cannot be changed.
+        """
+        ...
+
+    @property
+    def pictures(self) -> PictureKind:
+        """What it keeps of pictures, so that machines without the files can show them."""
+        ...
+
+    def picture(self, id: int) -> bytes | None:
+        """The picture that was stored with an item: its thumbnail, or the bytes of its file; None if there is none."""
+        ...
+
+    def notes(self, ids: Ids) -> dict[int, Mapping[str, Any]]:
+        """What `Note.about` says of items, by id; unknown ids are left out."""
+        ...
+
+    def notes_where(self, filter: Filter | None = None) -> dict[int, Mapping[str, Any]]:
+        """The notes of all items that pass a filter, and of others if the server can only apply a part of it."""
+        ...
+
+    def can_filter(self, filter: Filter) -> bool:
+        """Whether the server can apply all of a filter."""
+        ...
+
+    def where(self, filter: Filter) -> "RemoteStore":
+        """A read-only view of the items that pass a filter, which the server must be able to apply."""
         ...

@@ -14,10 +14,6 @@ Files are append-only. `flush` syncs them and then replaces the head; after a cr
 `compact` writes a new generation of files and then replaces the head. Every block is verified when it is first read.
 """
 
-import contextlib
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,11 +21,19 @@ import numpy as np
 
 from sightline.arrays import Float32Array
 from sightline.bundle.encoded import Encoded
-from sightline.errors import DamagedStoreError, StoreError
-from sightline.files import FolderLock, open_regular, remove_drafts
+from sightline.errors import StoreError
+from sightline.files import FolderLock
 from sightline.stores.base import Ids, Neighbors, PaddedVectors, Part, QuantizedRows, Shape, Stats
 from sightline.stores.generation import Generation, next_number, remove_others
-from sightline.stores.head import check_shape, read_head, write_head
+from sightline.stores.head import read_head, write_head
+from sightline.stores.local_files import (
+    DAMAGE_FILE,
+    disk_errors,
+    lock_folder,
+    open_files,
+    open_files_to_write,
+    remember_damage,
+)
 from sightline.stores.local_search import Effort, search
 from sightline.stores.packing import check_rows, checked_ids, kept_parts, pack, unit
 from sightline.stores.row_index import RowIndex
@@ -37,12 +41,7 @@ from sightline.stores.row_index import RowIndex
 if TYPE_CHECKING:
     from sightline.stores.gpu_index import GpuIndex
 
-LOCK_FILE = "lock"
-DAMAGE_FILE = "damaged"
-"""Created when a reader finds damage, so that the next writer checks everything."""
-
 _ROWS = 4096  # rows copied at once by `compact`
-_TRIES = 10  # attempts to open files, which `compact` in another process may replace
 
 
 class LocalStore:
@@ -72,12 +71,12 @@ class LocalStore:
         """
         effort = effort or Effort()
         if not write:
-            with _remember_damage(folder):
-                return cls(folder, _open_files(folder, shape), None, effort, prefer_gpu)
-        with _disk_errors(folder):
-            lock = _locked(folder)
+            with remember_damage(folder):
+                return cls(folder, open_files(folder, shape), None, effort, prefer_gpu)
+        with disk_errors(folder):
+            lock = lock_folder(folder)
             try:
-                return cls(folder, _open_files_to_write(folder, shape), lock, effort, prefer_gpu=False)
+                return cls(folder, open_files_to_write(folder, shape), lock, effort, prefer_gpu=False)
             except BaseException:
                 lock.close()
                 raise
@@ -85,8 +84,8 @@ class LocalStore:
     @staticmethod
     def reset(folder: Path, shape: Shape) -> None:
         """Replace a store that cannot be opened with an empty one."""
-        with _disk_errors(folder):
-            lock = _locked(folder)
+        with disk_errors(folder):
+            lock = lock_folder(folder)
             try:
                 files = Generation.new(folder, shape, next_number(folder))
                 files.sync()
@@ -115,7 +114,7 @@ class LocalStore:
         existing = packed.ids[self._row_index.find(packed.ids) >= 0]
         if len(existing):
             raise StoreError(f"{self._folder}: id {existing[0]} exists already", "Delete it first to replace it.")
-        with _disk_errors(self._folder):
+        with disk_errors(self._folder):
             self._files.append(packed)
         self._row_index.append(packed.ids)
 
@@ -123,7 +122,7 @@ class LocalStore:
         """Delete items; unknown ids are ignored."""
         self._check_writable()
         rows = self._row_index.rows_of(checked_ids(ids))
-        with _disk_errors(self._folder):
+        with disk_errors(self._folder):
             self._files.delete(rows)
         self._row_index.remove(rows)
 
@@ -145,12 +144,12 @@ class LocalStore:
         rows = None if where is None else self._row_index.rows_of(checked_ids(where))
         if self._device is not None and (found := self._device.search(queries, k, rows)) is not None:
             return found
-        with _remember_damage(self._folder):
+        with remember_damage(self._folder):
             return search(self._files, self._row_index, queries, k, rows, self._effort)
 
     def fetch(self, ids: Ids, part: Part) -> PaddedVectors:
         """Vectors of items, in the order of `ids`; an embedding is a part with one vector. Unknown ids are an error."""
-        with _remember_damage(self._folder):
+        with remember_damage(self._folder):
             return self._files.part(self._rows_with(ids, part), part)
 
     def rows(self, ids: Ids, part: Part, first: int | None = None) -> QuantizedRows:
@@ -159,7 +158,7 @@ class LocalStore:
         first: return at most this many vectors per item.
         """
         check_rows(part, first)
-        with _remember_damage(self._folder):
+        with remember_damage(self._folder):
             return self._files.rows(self._rows_with(ids, part), part, first)
 
     def flush(self) -> None:
@@ -168,7 +167,7 @@ class LocalStore:
         head = self._files.head()
         if head == self._flushed:
             return
-        with _disk_errors(self._folder):
+        with disk_errors(self._folder):
             self._files.sync()
             write_head(self._folder, head)
         self._flushed = head
@@ -178,8 +177,8 @@ class LocalStore:
         self._check_open()
         if self._lock is not None or read_head(self._folder) == self._flushed:
             return False
-        with _remember_damage(self._folder):
-            old, files = self._files, _open_files(self._folder, self.shape)
+        with remember_damage(self._folder):
+            old, files = self._files, open_files(self._folder, self.shape)
             self._row_index = RowIndex(files.ids, files.deleted)
         self._files, self._flushed = files, files.head()
         if self._device is not None:
@@ -219,7 +218,7 @@ class LocalStore:
     def _rewrite(self, live: Ids) -> None:
         """Copy some rows to a new generation of files, and switch to it."""
         old = self._files
-        with _disk_errors(self._folder):
+        with disk_errors(self._folder):
             new = Generation.new(self._folder, self.shape, old.number + 1)
             try:
                 for start in range(0, len(live), _ROWS):
@@ -286,72 +285,3 @@ def _gpu_index(files: Generation, row_index: RowIndex) -> "GpuIndex | None":
     from sightline.stores.gpu_index import GpuIndex
 
     return GpuIndex(files, row_index)
-
-
-def _locked(folder: Path) -> FolderLock:
-    """Lock a folder for writing, creating it if missing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FolderLock(folder / LOCK_FILE)
-    if not lock.acquire():
-        lock.close()
-        raise StoreError(f"{folder}: another process is writing to it", "Wait until it has finished, or stop it.")
-    return lock
-
-
-def _open_files(folder: Path, shape: Shape) -> Generation:
-    """Open the files of the current head for reading; if they are gone, retry with the newer head."""
-    missing = DamagedStoreError(f"{folder}: files of the store are missing")
-    for _ in range(_TRIES):
-        head = read_head(folder)
-        if head is None:
-            raise StoreError(f"{folder}: no vectors are stored here", "Index some images first.")
-        check_shape(folder, head, shape)
-        try:
-            return Generation(folder, head, write=False)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise DamagedStoreError(f"{error.filename or folder}: cannot be read: {error.strerror or error}") from error
-    raise missing
-
-
-def _open_files_to_write(folder: Path, shape: Shape) -> Generation:
-    """Open or create the files of a store, truncated to its head, and remove what a crash left behind."""
-    head = read_head(folder)
-    if head is None:
-        files = Generation.new(folder, shape, 0)
-    else:
-        check_shape(folder, head, shape)
-        try:
-            files = Generation(folder, head, write=True)
-        except FileNotFoundError as error:
-            raise DamagedStoreError(f"{folder}: files of the store are missing") from error
-        remove_others(folder, head)
-        remove_drafts(folder)
-    if files.head() != head:  # new, or in a format without checksums
-        files.sync()
-        write_head(folder, files.head())
-    return files
-
-
-@contextmanager
-def _remember_damage(folder: Path) -> Iterator[None]:
-    """Record that damage was found, so that the next writer checks for it; does nothing without write permission."""
-    try:
-        yield
-    except DamagedStoreError:
-        with contextlib.suppress(OSError):
-            os.close(open_regular(folder / DAMAGE_FILE, os.O_WRONLY | os.O_CREAT))
-        raise
-
-
-@contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
-    """Turn file system errors into a `StoreError`."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            f"{error.filename or folder}: cannot be written to: {error.strerror or error}",
-            "Free up space or choose another folder; what was flushed before is safe.",
-        ) from error

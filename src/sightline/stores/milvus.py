@@ -6,6 +6,7 @@ deleted after it, so that no row ever lacks them. What the server has acknowledg
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,29 @@ from sightline.arrays import Float32Array
 from sightline.bundle.encoded import Encoded
 from sightline.errors import StoreError
 from sightline.stores import milvus_parts
-from sightline.stores.base import Ids, Neighbors, Note, PaddedVectors, Part, Partition, QuantizedRows, Shape, Stats
-from sightline.stores.milvus_address import INDEXES, Address
+from sightline.stores.base import (
+    Columns,
+    Ids,
+    Neighbors,
+    Note,
+    PaddedVectors,
+    Part,
+    Partition,
+    PictureKind,
+    QuantizedRows,
+    Shape,
+    Stats,
+)
+from sightline.stores.filters import Filter
+from sightline.stores.milvus_address import INDEXES, Address, parse_address
+from sightline.stores.milvus_filter import MILVUS_PARTITION_KEY, UNKNOWN, pushed
 from sightline.stores.milvus_schema import (
     EMBEDDING,
     ID,
     KEY,
     LENGTH,
     NOTE,
-    PARTITION_KEY,
-    Columns,
+    built_index,
     check_columns,
     load,
     make,
@@ -81,11 +95,35 @@ class MilvusStore:
                 make(server, address, shape, columns, description)
             elif read_description(server, address.name) is None:
                 raise StoreError(f"{address}: no vectors are stored here", "Index some images first.")
+            address = replace(address, index=built_index(server, address))
             load(server, address.name)
         except BaseException:
             server.close()
             raise
         return cls(server, address, shape, columns, write)
+
+    @classmethod
+    def normalize_url(cls, url: str) -> str:
+        """Check a URL, and write it in its shortest form."""
+        return str(parse_address(url))
+
+    @classmethod
+    def read_description(cls, url: str) -> str | None:
+        """The text that was stored with the store at a URL; None if there is no store."""
+        address = parse_address(url)
+        server = Server(address, READING)
+        try:
+            return read_description(server, address.name)
+        finally:
+            server.close()
+
+    @classmethod
+    def open_url(
+        cls, url: str, shape: Shape, *, write: bool, columns: Columns, description: str = "", created_as: str = ""
+    ) -> "MilvusStore":
+        """Open the store at a URL; see `open`. created_as: the URL that it was created with, for its partition."""
+        address = replace(parse_address(url), partition=parse_address(created_as or url).partition)
+        return cls.open(address, shape, write=write, columns=columns, description=description)
 
     @property
     def shape(self) -> Shape:
@@ -97,10 +135,25 @@ class MilvusStore:
         """What the store is partitioned by, if anything."""
         return self.address.partition
 
-    def where(self, filter: str) -> "MilvusStore":
-        """A read-only view of the items that pass a Milvus filter."""
+    @property
+    def pictures(self) -> PictureKind:
+        """None: Milvus has no place for them."""
+        return "none"
+
+    def picture(self, id: int) -> bytes | None:
+        """None: Milvus has no place for pictures."""
+        return None
+
+    def can_filter(self, filter: Filter) -> bool:
+        """Whether the server can apply all of a filter."""
+        return pushed(filter).is_exact
+
+    def where(self, filter: Filter) -> "MilvusStore":
+        """A read-only view of the items that pass a filter, which the server must be able to apply."""
+        if not self.can_filter(filter):
+            raise StoreError(f"{self.address}: Milvus cannot apply all of the filter")
         view = MilvusStore(self._server, self.address, self._shape, self._columns, write=False)
-        view._where = _both(self._where, filter)
+        view._where = _both(self._where, pushed(filter).filter)
         return view
 
     def add(self, ids: Ids, encoded: Encoded, notes: Sequence[Note] | None = None) -> None:
@@ -139,10 +192,11 @@ class MilvusStore:
         """The notes of items by id; unknown ids are left out."""
         return {row[ID]: row[NOTE] for row in self._rows_of(ids, (ID, NOTE))}
 
-    def notes_where(self, filter: str) -> dict[int, Mapping[str, Any]]:
-        """The notes of the items that pass a filter, by id."""
+    def notes_where(self, filter: Filter | None = None) -> dict[int, Mapping[str, Any]]:
+        """The notes of all items that pass a filter, and of others if Milvus can only apply a part of it."""
         self._check_open()
-        return {row[ID]: row[NOTE] for row in self._all(filter, (ID, NOTE))}
+        wanted = "" if filter is None else pushed(filter).filter
+        return {row[ID]: row[NOTE] for row in self._all(wanted, (ID, NOTE))}
 
     def delete(self, ids: Ids) -> None:
         """Delete items; unknown ids are ignored."""
@@ -319,7 +373,8 @@ class MilvusStore:
 
 
 def _noted(note: Note) -> dict[str, Any]:
-    return {PARTITION_KEY: note.partition_key, NOTE: dict(note.about), **note.columns}
+    columns = {name: UNKNOWN[name] if value is None else value for name, value in note.columns.items()}
+    return {MILVUS_PARTITION_KEY: note.partition_key, NOTE: dict(note.about), **columns}
 
 
 def _both(one: str, other: str) -> str:

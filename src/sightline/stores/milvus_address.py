@@ -2,7 +2,8 @@
 
     milvus://HOST:PORT/NAME?index=hnsw&consistency=Session&partition=year
 
-index: the type of index, one of `INDEXES`. It is set when the store is created.
+index: the type of index, one of `INDEXES`. It is set when the store is created; by default `hnsw` where the server has
+it, and `flat` elsewhere.
 consistency: which recent writes of others a search sees: Strong, Session, Bounded or Eventually.
 partition: year, month (of capture) or folder; a filter by it then reads only some partitions.
 
@@ -62,6 +63,11 @@ INDEXES: dict[str, IndexType] = {
 """`hnsw` keeps full vectors in memory; `ivf-sq8`, `scann` and `ivf-pq` keep 1/4 to 1/32 of their size;
 `diskann` keeps them on the servers' disks."""
 
+AUTO = "auto"
+"""The default: the first of `PREFERRED` that the server supports."""
+
+PREFERRED = ("hnsw", "flat")
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -70,20 +76,15 @@ class Address:
     host: str
     port: int
     name: str
-    index: str = "hnsw"
+    index: str = AUTO
     consistency: Consistency = "Session"
     partition: Partition | None = None
 
     def __str__(self) -> str:
         own = {"index": self.index, "consistency": self.consistency, "partition": self.partition}
-        usual = {"index": "hnsw", "consistency": "Session", "partition": None}
+        usual = {"index": AUTO, "consistency": "Session", "partition": None}
         options = "&".join(f"{name}={value}" for name, value in own.items() if value != usual[name])
         return f"{SCHEME}://{self.host}:{self.port}/{self.name}" + (f"?{options}" if options else "")
-
-
-def is_address(text: object) -> bool:
-    """Whether this is the URL of a Milvus store rather than a folder, even if it was converted to a path."""
-    return str(text).startswith(f"{SCHEME}:/")
 
 
 def parse_address(url: str) -> Address:
@@ -113,7 +114,7 @@ def parse_address(url: str) -> Address:
 
 
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "index": tuple(INDEXES),
+    "index": (AUTO, *INDEXES),
     "consistency": get_args(Consistency),
     "partition": get_args(Partition),
 }

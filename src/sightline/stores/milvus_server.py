@@ -22,6 +22,10 @@ _NOT_READY = {1, 2, 4, 5, 8, 101, 201, *range(400, 700), *range(900, 1000)}
 """Error codes of a server that is not ready: it is starting, busy, or has lost a node."""
 
 
+class RefusedError(StoreError):
+    """The server answered that it cannot do what it was asked."""
+
+
 class Server:
     """A connection to a server. Calls that fail because it is unreachable are retried with increasing delays.
 
@@ -64,7 +68,7 @@ class Server:
                 return call(self._connected())
             except _theirs() as error:
                 if not _may_pass(error):
-                    raise StoreError(f"{self.address}: {_said(error)}") from error
+                    raise RefusedError(f"{self.address}: {_said(error)}") from error
                 if time.monotonic() + wait > give_up:
                     raise self._away(error) from error
             time.sleep(wait)

@@ -55,9 +55,9 @@ class BatchInputs:
 
     def images(self, batch: DrawnBatch, pixels: Tensor) -> Side:
         """The images to encode; `pixels` are those of the batch."""
-        pictures = self._pictures(batch, pixels)
+        images = self._images(batch, pixels)
         return Side(
-            lambda rows: self._model.encode_images(pictures(rows)),
+            lambda rows: self._model.encode_images(images(rows)),
             to_device(torch.from_numpy(batch.images), self._device),
         )
 
@@ -75,14 +75,14 @@ class BatchInputs:
 
     def inputs(self, batch: DrawnBatch, pixels: Tensor) -> Inputs:
         """The inputs of this process's share; `pixels` are those of the batch."""
-        return Inputs(self._tokens(batch), self._pictures(batch, pixels)(slice(None)))
+        return Inputs(self._tokens(batch), self._images(batch, pixels)(slice(None)))
 
     def _tokens(self, batch: DrawnBatch) -> Tokens:
         """The captions of this process."""
         own = self._world.share(len(batch.text_images))
         return Tokens(*(to_device(field[own], self._device) for field in batch.tokens))
 
-    def _pictures(self, batch: DrawnBatch, pixels: Tensor) -> Callable[[slice], Images]:
+    def _images(self, batch: DrawnBatch, pixels: Tensor) -> Callable[[slice], Images]:
         """A function that reads some of this process's images, by their index in its share."""
         numbers = batch.images[self._world.share(len(batch.images))]
         if self._regions is not None:

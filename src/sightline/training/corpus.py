@@ -229,7 +229,7 @@ class FeatureCache:
                     if kept is not None and part is not None:
                         kept[first : first + len(numbers)] = part
                 if on_prepare is not None:
-                    on_prepare("looking at pictures", first + len(numbers), total)
+                    on_prepare("encoding images", first + len(numbers), total)
         return None if whole is None else cls(whole, views)
 
     def draw(self, count: int, seed: int) -> Tensor:

@@ -41,6 +41,7 @@ class SourceRecipe:
     source. By default one pass.
     draw, batch_size, same, positives: as in `DataRecipe`; these override its values.
     limit: use only this many images; 0 uses all.
+    skip_labels: leave out records with one of these labels.
     prompts: for records with a label, additional captions made from it, such as "a photo of a {}".
     wordnet: for records with a label, a folder of WordNet, whose synonyms, hypernyms and glosses become captions too.
     """
@@ -54,6 +55,7 @@ class SourceRecipe:
     same: tuple[SameBy, ...] | None = None
     positives: Literal["image", "label"] | None = None
     limit: int = 0
+    skip_labels: tuple[str, ...] = ()
     prompts: tuple[str, ...] = ()
     wordnet: str = ""
 

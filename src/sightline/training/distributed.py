@@ -6,13 +6,17 @@ encodings of the others. A single process is a world of size one, without overhe
 
 import atexit
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+_PATIENCE = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +50,13 @@ class World:
             dist.all_reduce(tensor)
         return tensor
 
-    def any(self, is_so: bool, device: torch.device) -> bool:
-        """Whether it is true in any process."""
-        return is_so if self.size == 1 else bool(self.add(torch.tensor(float(is_so), device=device)))
+    def any(self, flags: Sequence[bool], device: torch.device) -> list[bool]:
+        """Whether each of some flags is true in any process."""
+        if self.size == 1:
+            return list(flags)
+        return [
+            bool(count) for count in self.add(torch.tensor([float(flag) for flag in flags], device=device)).tolist()
+        ]
 
     def add_gradients(self, parameters: Iterable[Tensor]) -> None:
         """Sum the gradients of all processes, in one message.
@@ -69,30 +77,43 @@ class World:
             parameter.grad = part.view_as(parameter)
 
     def tell(self, value: Any) -> Any:
-        """Broadcast a value from the leading process."""
+        """Broadcast a value from the leading process; the others wait for it as long as it takes."""
         if self.size == 1:
             return value
         box = [value]
-        dist.broadcast_object_list(box, src=0)
+        dist.broadcast_object_list(box, src=0, group=_patient())
         return box[0]
 
     def wait(self) -> None:
-        """Wait for all processes."""
+        """Wait for all processes, as long as it takes."""
         if self.size > 1:
-            dist.barrier()
+            dist.barrier(_patient())
 
 
 ALONE = World()
 """A single process."""
 
 
-def join() -> World:
-    """Join the other processes if torchrun started this one."""
+@cache
+def _patient() -> Any:
+    """All processes, for waiting while one of them validates or writes files.
+
+    The default group gives up after minutes. This one does not; if a process ends, torchrun ends the others.
+    """
+    return dist.new_group(backend="gloo", timeout=_PATIENCE)
+
+
+def join(timeout: timedelta | None = None) -> World:
+    """Join the other processes if torchrun started this one.
+
+    timeout: how long a step may wait for another process; by default as long as torch does.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return ALONE
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=timeout)
         atexit.register(dist.destroy_process_group)
+        _patient()  # made by all processes at the same time
     return World(dist.get_rank(), dist.get_world_size())
 
 

@@ -12,6 +12,7 @@ from sightline import __version__
 from sightline.bundle.spec import sha256
 from sightline.datasets import Record, captions_in_any
 from sightline.datasets.paths import files_of
+from sightline.plugins import READER_PREFIX
 from sightline.training.recipe import Recipe
 
 
@@ -60,7 +61,8 @@ def commit() -> str:
 
 
 def _names(paths: Sequence[str]) -> list[str]:
-    return [file.name for path in paths for file in files_of(path)]
+    own = [path for path in paths if path.startswith(READER_PREFIX)]
+    return own + [file.name for path in paths if path not in own for file in files_of(path)]
 
 
 def _weights(recipe: Recipe) -> dict[str, str]:

@@ -17,6 +17,9 @@ from sightline.training.data_tables import DataRecipe
 from sightline.training.tables import (
     AverageRecipe,
     BlendRecipe,
+    CheckpointRecipe,
+    LogRecipe,
+    LoraRecipe,
     OptimizerRecipe,
     ScheduleRecipe,
     TeacherRecipe,
@@ -36,12 +39,19 @@ _EITHER = {  # alternatives: setting one replaces the other
 class Recipe:
     """A training run.
 
-    model: `start` (the folder of a checkpoint to continue from; with `add`, settings of a matcher that it lacks), or
-    `kind` ("dual_stream", "single_stream") and the settings of that kind.
+    name: of the run and of its folder, runs/NAME.
+    data, schedule, optimizer, validation, checkpoint, log, augment, average, lora, blend: tables of their own, below.
+    seed: of all that is random.
+    model: `start` (what to continue from: the folder of a checkpoint or of a published model such as CLIP, or
+    `hf:NAME`; with `add`, settings of a matcher that a checkpoint lacks), or `kind` ("dual_stream", "single_stream")
+    and the settings of that kind.
     losses: by a name of your choice, each with its `loss` (triplet, contrastive, matching, listwise, distill,
-    relation, masked_words, masked_fragments), its `weight`, its `begin` and `end` to be active only between these
-    fractions of all steps, its `sources` to be active only in batches of these, and that loss's own settings.
+    relation, matryoshka, masked_words, masked_fragments, or your own as `my_module:MyLoss`), its `weight`, its `begin`
+    and `end` to be active only between these fractions of all steps, its `sources` to be active only in batches of
+    these, and that loss's own settings.
     teacher: for distill.
+    imports: Python modules to import first, which may register encoders with transformers; the current folder is
+    searched as well.
     """
 
     name: str
@@ -51,10 +61,14 @@ class Recipe:
     schedule: ScheduleRecipe
     optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)
     validation: ValidationRecipe = field(default_factory=ValidationRecipe)
+    checkpoint: CheckpointRecipe = field(default_factory=CheckpointRecipe)
+    log: LogRecipe = field(default_factory=LogRecipe)
+    imports: tuple[str, ...] = ()
     augment: Augment | None = None
     blend: BlendRecipe | None = None
     teacher: TeacherRecipe | None = None
     average: AverageRecipe | None = None
+    lora: LoraRecipe | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -74,6 +88,11 @@ class Recipe:
         self._check_sources()
         if self.blend is not None and not self.start:
             raise RecipeError("blend: a new model has nothing to blend", "Give model.start, or leave out blend.")
+        if self.average is not None and self.average.with_start:
+            if not self.start:
+                raise RecipeError("average.with_start: a new model has no trained weights", "Give model.start.")
+            if self.lora is not None:
+                raise RecipeError("average.with_start: not with lora", "Lower lora.alpha instead.")
         if not self.start:
             self.model_config()
         elif surplus := ", ".join(key for key in self.model if key not in ("start", "add")):

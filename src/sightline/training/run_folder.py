@@ -18,13 +18,14 @@ from sightline.bundle.tokenizer import Tokenizer
 from sightline.errors import RecipeError, SightlineError
 from sightline.files import write_atomic
 from sightline.models import checkpoint
-from sightline.training.recipe import Recipe
+from sightline.training.recipe import Recipe, parse_recipe
 from sightline.training.state import find_state, find_whole, put_in_place, saved_step
 from sightline.training.validation import Validated
 
 VALIDATION_FILE = "validation.json"
 PROVENANCE_FILE = "provenance.json"
 _SHOWN = 5  # differences between two recipes to show
+_MAY_CHANGE = ("schedule.steps:", "schedule.epochs:", "checkpoint.", "log.")  # when a run is resumed
 
 
 class RunFolder:
@@ -36,7 +37,7 @@ class RunFolder:
         self._log, self._recipe = path / "log.jsonl", path / "recipe.json"
 
     def check(self, recipe: Recipe, resume: bool) -> None:
-        """Reject overwriting a run, and resuming a run with another recipe."""
+        """Reject overwriting a run, and resuming a run with another recipe; only its length may change."""
         state = find_state(self.last)
         if not resume and (state or find_whole(self.best)):
             raise SightlineError(
@@ -51,7 +52,8 @@ class RunFolder:
             begun = json.loads(self._recipe.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise SightlineError(f"{self._recipe}: cannot be read: {error}", "Choose another --out.") from error
-        changed = differences(begun, json.loads(_described(recipe)))
+        changed = differences(_completed(begun), json.loads(_described(recipe)))
+        changed = [line for line in changed if not line.startswith(_MAY_CHANGE)]
         if changed:
             shown = changed[:_SHOWN] + ([f"and {len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else [])
             raise RecipeError(
@@ -62,8 +64,7 @@ class RunFolder:
     def open(self, recipe: Recipe, step: int) -> None:
         """Create the folder, write the recipe, and drop log entries after `step` when resuming."""
         self.path.mkdir(parents=True, exist_ok=True)
-        if not step:
-            self._recipe.write_text(_described(recipe), encoding="utf-8")
+        write_atomic(self._recipe, _described(recipe))
         best = find_whole(self.best)
         if best and best != self.best:
             best.rename(self.best)
@@ -127,6 +128,14 @@ def differences(before: Any, after: Any, key: str = "") -> list[str]:
         return []
     shown = ("none" if value is None else json.dumps(value, ensure_ascii=False) for value in (before, after))
     return [f"{key}: {', now '.join(shown)}"]
+
+
+def _completed(begun: Any) -> Any:
+    """A recipe's JSON with the settings that newer versions have added, at their defaults."""
+    try:
+        return json.loads(_described(parse_recipe(begun, "recipe.json")))
+    except RecipeError:
+        return begun
 
 
 def _described(recipe: Recipe) -> str:

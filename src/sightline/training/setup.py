@@ -8,6 +8,7 @@ import numpy as np
 from torch import nn
 
 from sightline import settings
+from sightline.bundle.layout import CHECKPOINT_FILE, HUB_PREFIX, MODULES_FILE, OPEN_CLIP_FILE, PUBLISHED_FILE
 from sightline.bundle.model import Ability
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.datasets import Record, captions_in_any, read_all
@@ -17,7 +18,11 @@ from sightline.evaluation.test_set import Questions
 from sightline.losses import LOSSES, Loss
 from sightline.media import ImageInput, to_input
 from sightline.models import DualStreamConfig, checkpoint
+from sightline.models.pretrained_towers import TwoTowers
 from sightline.models.retriever import Retriever
+from sightline.models.torch_model import read
+from sightline.plugins import find, import_modules
+from sightline.registry.loader import locate
 from sightline.training.data_tables import SourceRecipe
 from sightline.training.recipe import Recipe, nearest
 from sightline.training.vocabulary import learn_tokenizer
@@ -28,7 +33,10 @@ _OF_ANY_LOSS = ("loss", "weight", "begin", "end", "sources")
 
 def training_records(recipe: Recipe) -> list[list[Record]]:
     """Read the captioned images of each training source, up to the recipe's limit."""
-    sources = [[one for one in _of_split(source.train, "train") if one.captions] for source in recipe.data.mixture]
+    sources = [
+        [one for one in _of_split(source.train, "train") if one.captions and one.label not in source.skip_labels]
+        for source in recipe.data.mixture
+    ]
     _check_languages(recipe, [record for records in sources for record in records])
     mixture = zip(recipe.data.mixture, sources, strict=True)
     return [_captioned(source, _limited(source, records, recipe)) for source, records in mixture]
@@ -125,10 +133,11 @@ def make_model(
 
     A new text encoder with random weights gets a tokenizer learned from the captions.
     """
+    import_modules(recipe.imports)
     if saved is not None:
         return checkpoint.load(saved)
     if recipe.start:
-        model, tokenizer = checkpoint.load(recipe.start, recipe.model.get("add"))
+        model, tokenizer = _started(recipe)
         if recipe.blend is not None:
             blend(model, recipe.blend.part, recipe.blend.source, recipe.blend.share)
         return model, tokenizer
@@ -141,22 +150,63 @@ def make_model(
     return checkpoint.build(config), learn_tokenizer(captions, int(text.config["vocab_size"]), length)
 
 
+def _started(recipe: Recipe) -> tuple[checkpoint.AnyRetriever, Tokenizer]:
+    """Load the checkpoint or the published model that a recipe starts from."""
+    folder, add = Path(recipe.start), recipe.model.get("add")
+    published = (PUBLISHED_FILE, OPEN_CLIP_FILE, MODULES_FILE)
+    if recipe.start.startswith(HUB_PREFIX):
+        folder = locate(recipe.start)
+    elif (folder / CHECKPOINT_FILE).is_file() or not any((folder / name).is_file() for name in published):
+        return checkpoint.load(folder, add)
+    if add:
+        raise RecipeError("model.add: nothing can be added to a published model", "Leave it out.")
+    model, tokenizer = read(locate(folder))
+    if not isinstance(model, checkpoint.AnyRetriever):
+        raise RecipeError(
+            f"model.start: {recipe.start} cannot be trained further",
+            "Give a CLIP, a SigLIP, or a pair of encoders trained together.",
+        )
+    if isinstance(model, TwoTowers):
+        model.trained = model.initially_trained
+    return model, tokenizer
+
+
+def _check_fits(name: str, loss: Loss, model: Retriever) -> None:
+    """Reject a loss that needs more than embeddings for a published model, which has no more."""
+    if isinstance(model, TwoTowers) and (loss.needs != {"embedding"} or loss.trains_matcher or loss.needs_inputs):
+        raise RecipeError(
+            f"losses.{name}: a published model has embeddings only, and this loss trains something else",
+            'Use contrastive, triplet or distill with on = "embedding".',
+        )
+
+
 def make_losses(recipe: Recipe, model: Retriever | None = None) -> nn.ModuleDict:
     """Make the losses of a recipe, by their names in it, and attach them to the model."""
     made = nn.ModuleDict()
     for name, terms in recipe.losses.items():
         kind = terms.get("loss")
-        if kind not in LOSSES:
-            raise RecipeError(f"losses.{name}.loss: {kind!r} is not a loss", nearest(str(kind), LOSSES))
         chosen = {key: value for key, value in terms.items() if key not in _OF_ANY_LOSS}
-        loss = settings.call(LOSSES[kind], chosen, f"losses.{name}", RecipeError)
+        loss = settings.call(_loss_class(name, kind), chosen, f"losses.{name}", RecipeError)
         if model is not None:
+            _check_fits(name, loss, model)
             loss.fit(model)
         made[name] = loss
     if model is not None:
         _record_trained(model, _weighted(recipe, made), recipe)
     _check_teacher(recipe, [name for name, loss in made.items() if loss.needs_teacher])
     return made
+
+
+def _loss_class(name: str, kind: object) -> type[Loss]:
+    """The class of a loss: one of `LOSSES`, or your own by its Python path, `my_module:MyLoss`."""
+    if isinstance(kind, str) and kind in LOSSES:
+        return LOSSES[kind]
+    if not isinstance(kind, str) or ":" not in kind:
+        raise RecipeError(f"losses.{name}.loss: {kind!r} is not a loss", nearest(str(kind), LOSSES))
+    found = find(kind)
+    if not isinstance(found, type) or not issubclass(found, Loss):
+        raise RecipeError(f"losses.{name}.loss: {kind} is no subclass of sightline.losses.Loss")
+    return found
 
 
 def _record_trained(model: Retriever, losses: Sequence[Loss], recipe: Recipe) -> None:

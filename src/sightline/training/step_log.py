@@ -2,13 +2,14 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from sightline.errors import SightlineError
+from sightline.training.curves import CurveSink
 from sightline.training.run_folder import RunFolder
 
 StepReport = Callable[[dict[str, Any]], None]
@@ -28,12 +29,15 @@ class StepValues:
         losses: Mapping[str, Tensor],
         parts: Mapping[str, Mapping[str, Tensor]],
         norm: Tensor | None = None,
+        temperatures: Mapping[str, Tensor] | None = None,
     ) -> None:
         self._step, self._losses = step, list(losses)
+        self._has_norm, self._temperatures = norm is not None, list(temperatures or ())
         self._parts = {name: list(some) for name, some in parts.items()}
         self._checked = [f"the loss of {name}" for name in losses] + ([] if norm is None else ["the gradient"])
         values = [*losses.values(), *([] if norm is None else [norm])]
         values += [value for some in parts.values() for value in some.values()]
+        values += list((temperatures or {}).values())
         self._numbers = torch.stack([value.detach().float() for value in values])
         self._event: torch.cuda.Event | None = None
         if self._numbers.is_cuda:
@@ -42,8 +46,8 @@ class StepValues:
             self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self._event.record()
 
-    def read(self) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-        """Return the losses by name, and the components of those that report them."""
+    def read(self) -> dict[str, Any]:
+        """Return the entries for the log: losses, and components, gradient norm and temperatures if there are any."""
         if self._event is not None:
             self._event.synchronize()
         values = self._numbers.tolist()
@@ -54,14 +58,18 @@ class StepValues:
                 )
         rest = iter(values[len(self._checked) :])
         parts = {name: {part: next(rest) for part in some} for name, some in self._parts.items()}
-        return dict(zip(self._losses, values, strict=False)), parts
+        found: dict[str, Any] = {"loss": dict(zip(self._losses, values, strict=False))}
+        found |= {"parts": parts} if parts else {}
+        found |= {"norm": values[len(self._losses)]} if self._has_norm else {}
+        temperatures = dict(zip(self._temperatures, rest, strict=True))
+        return found | ({"temperature": temperatures} if temperatures else {})
 
 
 class StepLog:
     """Log entries whose numbers may not have arrived yet: each is written and reported once they are read."""
 
-    def __init__(self, folder: RunFolder | None, report: StepReport | None) -> None:
-        self._folder, self._report = folder, report
+    def __init__(self, folder: RunFolder | None, report: StepReport | None, sinks: Sequence[CurveSink] = ()) -> None:
+        self._folder, self._report, self._sinks = folder, report, sinks
         self._waiting: list[tuple[dict[str, Any], StepValues]] = []
         self._ready: list[dict[str, Any]] = []
         self._written: list[dict[str, Any]] = []
@@ -75,9 +83,7 @@ class StepLog:
     def read(self) -> None:
         """Wait for the numbers of every step so far."""
         for entry, values in self._waiting:
-            entry["loss"], parts = values.read()
-            if parts:
-                entry["parts"] = parts
+            entry |= values.read()
             self._ready.append(entry)
         self._waiting.clear()
 
@@ -87,6 +93,8 @@ class StepLog:
             entry["seconds"] = round(time.monotonic() - self._started, 3)
             if self._folder is not None:
                 self._folder.log(entry)
+            for sink in self._sinks:
+                sink(entry)
         self._written += self._ready
         self._ready.clear()
 

@@ -1,5 +1,6 @@
 """The tables of a recipe other than data: schedule, optimizer, validation, teacher, blend. Each checks its values."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -92,6 +93,7 @@ class ValidationRecipe:
     late, rerank: how many of the top candidates late interaction and then matching rescore; 0 for none. At least as
     many as there are images and captions measures late interaction alone. Without either, the embeddings are measured.
     A run that trains only a matcher reranks 20, or everything if the embeddings are not trained.
+    patience: end the run after so many validations in a row without a better result; 0 never does.
     """
 
     every: int = 0
@@ -100,11 +102,65 @@ class ValidationRecipe:
     rerank: int = 0
     fusion: FusionRule = "ce"
     weight: float = 0.5
+    patience: int = 0
 
     def __post_init__(self) -> None:
         at_least(0, "validation.every", self.every)
+        at_least(0, "validation.patience", self.patience)
+        if self.patience and not self.every:
+            raise RecipeError("validation.patience: needs several validations", "Set validation.every.")
         at_least(0, "validation.late", self.late)
         at_least(0, "validation.rerank", self.rerank)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecipe:
+    """When to save the state of a run, besides at its end and when it is interrupted.
+
+    every: steps between two saves, or minutes as in "10m".
+    """
+
+    every: int | str = 500
+
+    def __post_init__(self) -> None:
+        SaveInterval.parse(self.every, "checkpoint.every")
+
+
+LogTarget = Literal["tensorboard", "wandb"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecipe:
+    """Where to send curves, besides log.jsonl.
+
+    to: "tensorboard" (event files in the run's folder `tensorboard`), "wandb" (Weights & Biases), or both. Each needs
+    its package.
+    project: the project at Weights & Biases.
+    """
+
+    to: tuple[LogTarget, ...] = ()
+    project: str = "sightline"
+
+
+@dataclass(frozen=True, slots=True)
+class SaveInterval:
+    """The time between two saved states: a number of steps, or a number of seconds."""
+
+    steps: int = 0
+    seconds: float = 0.0
+
+    @classmethod
+    def parse(cls, text: int | str, key: str) -> "SaveInterval":
+        """Read a number of steps, or a number of minutes with "m" after it.
+
+        >>> SaveInterval.parse("10m", "checkpoint.every")
+        SaveInterval(steps=0, seconds=600.0)
+        """
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*m(?:in(?:utes?)?)?|(\d+)", str(text).strip())
+        minutes, steps = found.groups() if found else ("", "")
+        if not float(minutes or steps or 0):
+            raise RecipeError(f"{key} is {text!r}", 'Give a number of steps, such as 500, or minutes, such as "10m".')
+        return cls(int(steps or 0), 60 * float(minutes or 0))
 
 
 TeacherBy = Literal["embedding", "fragments", "match"]
@@ -130,21 +186,53 @@ class TeacherRecipe:
 
 @dataclass(frozen=True, slots=True)
 class AverageRecipe:
-    """A mean of the weights over the last part of training, which is validated and kept.
+    """A mean of weights that is validated and kept: over the last part of training, and with the initial weights.
 
     begin: the fraction of all steps after which it begins.
-    kind: "uniform", all steps equally, or "exponential", recent steps more, by `decay` per step.
+    kind: "uniform", all steps equally; "exponential", recent steps more, by `decay` per step (EMA); or "last", the
+    weights as they are, for `with_start` alone.
+    with_start: the share of the initial weights (WiSE-FT, Wortsman et al. 2022), 0 to below 1: keeps more of what the
+    initial model could do. For a run that starts from trained weights.
     """
 
     begin: float = 0.5
-    kind: Literal["uniform", "exponential"] = "uniform"
+    kind: Literal["uniform", "exponential", "last"] = "uniform"
     decay: float = 0.999
+    with_start: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.begin < 1:
             raise RecipeError(f"average.begin is {self.begin}", "Give a share of all steps, from 0 to below 1.")
         if not 0 < self.decay < 1:
             raise RecipeError(f"average.decay is {self.decay}", "Give a number between 0 and 1, such as 0.999.")
+        if not 0 <= self.with_start < 1:
+            raise RecipeError(f"average.with_start is {self.with_start}", "Give a share from 0 to below 1.")
+
+
+@dataclass(frozen=True, slots=True)
+class LoraRecipe:
+    """Low-rank adapters (LoRA, Hu et al. 2021): the encoders stay frozen, and small matrices beside their layers learn.
+
+    Needs peft: `pip install 'sightline-search[lora]'`. Checkpoints have them merged into the weights.
+
+    rank: of the matrices.
+    alpha: their updates are scaled by alpha / rank.
+    dropout: of their inputs.
+    encoders: which encoders get them; by default all. Others stay frozen only if their learning rate is 0.
+    layers: a regular expression for the names of the linear layers in an encoder; by default those of attention.
+    """
+
+    rank: int = 8
+    alpha: int = 16
+    dropout: float = 0.0
+    encoders: tuple[str, ...] = ()
+    layers: str = r".*(q_proj|k_proj|v_proj|out_proj|query|key|value|attention\.output\.dense)"
+
+    def __post_init__(self) -> None:
+        at_least(1, "lora.rank", self.rank)
+        at_least(0, "lora.alpha", self.alpha)
+        if not 0 <= self.dropout < 1:
+            raise RecipeError(f"lora.dropout is {self.dropout}", "Give a share from 0 to below 1.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,8 @@ def find_teacher(
             "teacher: sizes images differently from the student, so they cannot use the same crops",
             "Leave out augment, or choose a teacher with the same size and resize.",
         )
-    pictures, remembers = corpus if alike else own, recipe.augment is None
-    return Teacher(model.to(device), own, pictures, asked, world, remembers, on_prepare)
+    image_corpus, remembers = corpus if alike else own, recipe.augment is None
+    return Teacher(model.to(device), own, image_corpus, asked, world, remembers, on_prepare)
 
 
 class Teacher:
@@ -72,14 +72,14 @@ class Teacher:
         self,
         model: Retriever,
         corpus: Corpus,
-        pictures: Corpus,
+        image_corpus: Corpus,
         asked: TeacherRecipe,
         world: World,
         remembers: bool,
         on_prepare: PrepareReport | None = None,
     ) -> None:
         self.model = model.eval().requires_grad_(False)
-        self._corpus, self._pictures, self._world = corpus, pictures, world
+        self._corpus, self._image_corpus, self._world = corpus, image_corpus, world
         self._by, self._chunk = asked.by, asked.chunk
         self._texts = EncodingCache.of(
             sum(corpus.captions_per_image), self._read, _as("reading as teacher", on_prepare)
@@ -119,7 +119,7 @@ class Teacher:
 
     def _look(self, images: Int64Array) -> EncodedTensors:
         """Encode images by index."""
-        return self._seen(self._pictures.pixels(images))
+        return self._seen(self._image_corpus.pixels(images))
 
     def _seen(self, pixels: Tensor) -> EncodedTensors:
         return self._needed(self.model.encode_images(normalised(pixels, self._corpus.preprocess)))

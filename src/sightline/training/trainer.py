@@ -1,7 +1,7 @@
 """Training a model by a recipe: draw, encode, step, validate, save; and resume an interrupted run."""
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ from sightline.losses import Inputs, Loss
 from sightline.training import distributed
 from sightline.training.batches import BatchInputs
 from sightline.training.corpus import Corpus, DrawnBatch, FeatureCache, PrepareReport
+from sightline.training.curves import open_sinks
 from sightline.training.feature_init import init_from_features
 from sightline.training.gradients import backward
+from sightline.training.lora import Adapters
 from sightline.training.mixture import TrainingBatches
 from sightline.training.neighbours import Neighbours
 from sightline.training.optimizer import make_optimizer
@@ -23,6 +25,7 @@ from sightline.training.provenance import describe, machine
 from sightline.training.recipe import Recipe
 from sightline.training.region_images import RegionImages
 from sightline.training.run_folder import RunFolder
+from sightline.training.save_timer import SaveTimer
 from sightline.training.schedule import rate_at, seed_at, takes_part, weights_at
 from sightline.training.setup import make_losses, make_model, training_records
 from sightline.training.state import TrainingProgress, find_state, load_state, save_state
@@ -55,7 +58,7 @@ def train(
     resume: bool = False,
     report: StepReport | None = None,
     on_prepare: PrepareReport | None = None,
-    save_every: int = 500,
+    save_every: int | str | None = None,
     stop_after: int | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Trained:
@@ -64,6 +67,7 @@ def train(
     resume: continue from `out/last`, or start if it does not exist. On a CPU the resulting weights are identical, bit
         for bit, to those of an uninterrupted run; on a GPU, sums are not deterministic.
     on_prepare: called with the progress while frozen encoders and a teacher encode all data, which can take long.
+    save_every: as `checkpoint.every` in a recipe, which it overrides.
     stop_after: stop after this many steps in total and save, as if interrupted.
     stop: called after every step; if it returns true in any process, the run is saved and KeyboardInterrupt raised.
 
@@ -71,8 +75,9 @@ def train(
     training would otherwise silently use other data. Evaluation, in contrast, counts unreadable images as missed.
     """
     world = distributed.join()
+    timer = SaveTimer(recipe.checkpoint.every if save_every is None else save_every)
     run = _Run(recipe, Path(out), world, distributed.device(), resume, on_prepare if world.leads else None)
-    return run.to_the_end(report if world.leads else None, save_every, stop_after, stop or (lambda: False))
+    return run.to_the_end(report if world.leads else None, timer, stop_after, stop or (lambda: False))
 
 
 class _Run:
@@ -97,6 +102,9 @@ class _Run:
         self.model, self.tokenizer = make_model(recipe, saved, records)
         self.model.to(device)
         self.losses = make_losses(recipe, self.model).to(device)
+        self.adapters = None if recipe.lora is None else Adapters(recipe.lora, self.model)
+        if self.adapters is not None and saved is not None:
+            self.adapters.restore(saved)
         self.optimizer = make_optimizer(recipe.optimizer, self.model, self.losses.values())
         self.progress = load_state(saved, self.optimizer, self.losses) if saved else TrainingProgress()
         self.corpus = Corpus(records, data.lang, self.model.preprocess, self.tokenizer, device)
@@ -105,6 +113,10 @@ class _Run:
         self.batches = TrainingBatches(recipe, self.corpus, sources, self.model, self.regions)
         asked = recipe.schedule
         self.steps = asked.steps or max(1, round(asked.epochs * self.batches.batches_per_epoch))
+        if self.steps < self.progress.step:
+            raise RecipeError(
+                f"schedule: {self.steps} steps, but {out} has already taken {self.progress.step}", "Give more steps."
+            )
         self.evaluation: Validated | None = None
         self.seen: FeatureCache | None = None
         views = 0 if recipe.augment is None else recipe.augment.views
@@ -131,11 +143,15 @@ class _Run:
             self.folder.describe(made_of, machine(), self.progress.step)
 
     def to_the_end(
-        self, report: StepReport | None, save_every: int, stop_after: int | None, stop: Callable[[], bool]
+        self, report: StepReport | None, timer: SaveTimer, stop_after: int | None, stop: Callable[[], bool]
     ) -> Trained:
         every = self.recipe.validation.every or self.steps
         end = self.steps if stop_after is None else min(self.steps, stop_after)
-        log = StepLog(self.folder if self.world.leads else None, report)
+        sinks = []
+        if self.world.leads:
+            sinks = open_sinks(self.recipe.log, self.folder.path, self.recipe.name, self.progress.step)
+        log = StepLog(self.folder if self.world.leads else None, report, sinks)
+        end = self.progress.step if self._is_stuck() else end
         for step, source, batch in self.batches.between(self.progress.step, end, self.neighbours):
             values, rate = self._step(step, source, batch)
             if self.average is not None:
@@ -145,23 +161,32 @@ class _Run:
             entry: dict[str, Any] = {"step": done, "steps": self.steps, "rate": rate}
             if len(self.recipe.data.sources) > 1:
                 entry["source"] = source
-            stopped = self.world.any(stop(), self.device)
+            stopped, is_due = self.world.any([stop(), timer.is_due(done)], self.device)
             validates = done % every == 0 or done == self.steps
-            saves = done % save_every == 0 or done == end or stopped
+            saves = is_due or done == end or stopped
             log.add(entry, values)
             if validates or saves or self.device.type == "cpu":
                 log.read()
             if validates:
                 entry |= self._validate()
             log.write()
-            if saves:
+            stuck = self._is_stuck()
+            if saves or stuck:
                 self._save()
+                timer.reset()
             log.report()
+            if stuck:
+                break
             if stopped and done < end:
                 raise KeyboardInterrupt
         best = self.folder.best
         found = best if best.exists() else self.folder.last
         return Trained(found, self.evaluation, self.progress.step, self.folder.validation())
+
+    def _is_stuck(self) -> bool:
+        """Whether so many validations in a row as the recipe allows were no better than the best."""
+        asked, done = self.recipe.validation, self.progress
+        return 0 < asked.patience * asked.every <= done.step - done.best_step and done.best is not None
 
     def _neighbours(self, saved: Path | None) -> Neighbours | None:
         asked = self.recipe.data.neighbours
@@ -208,7 +233,9 @@ class _Run:
         if self.recipe.optimizer.clip:
             trained = [p for group in self.optimizer.param_groups for p in group["params"]]
             norm = nn.utils.clip_grad_norm_(trained, self.recipe.optimizer.clip)
-        values = StepValues(step, found, self._parts(losses), norm)
+        learned = ((name, loss.learned_temperature) for name, (loss, _) in losses.items())
+        temperatures = {name: value for name, value in learned if value is not None}
+        values = StepValues(step, found, self._parts(losses), norm, temperatures)
         if self.device.type == "cpu":
             values.read()  # deferring gains nothing, and no step may use a gradient that is not finite
         self.optimizer.step()
@@ -267,7 +294,8 @@ class _Run:
         if self.progress.best is None or score >= self.progress.best:
             self.progress = TrainingProgress(self.progress.step, score, self.progress.step)
             self.evaluation = found
-            self.folder.keep_best(self.model, self.tokenizer, self.progress.step, found)
+            with self._without_adapters(merged=True):
+                self.folder.keep_best(self.model, self.tokenizer, self.progress.step, found)
         return {} if found is None else {"val": log_entry(found)}
 
     def _half_precision(self) -> torch.autocast:
@@ -275,7 +303,11 @@ class _Run:
 
     def _save(self) -> None:
         more: dict[str, Tensor] = {}
-        for part in (self.neighbours, self.average):
+        for part in (self.neighbours, self.average, self.adapters):
             more |= {} if part is None else part.tensors()
         parts = self.model, self.tokenizer, self.optimizer, self.losses, self.progress
-        save_state(self.folder.last, *parts, more, self.world)
+        with self._without_adapters(merged=False):
+            save_state(self.folder.last, *parts, more, self.world)
+
+    def _without_adapters(self, *, merged: bool) -> AbstractContextManager[None]:
+        return nullcontext() if self.adapters is None else self.adapters.taken_off(merged=merged)

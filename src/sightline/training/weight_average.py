@@ -16,13 +16,16 @@ from sightline.training.tables import AverageRecipe
 
 PREFIX = "average/"
 """The prefix of the means in the saved state, followed by the names of their parameters."""
+START = "start/"
+"""The prefix of the initial weights."""
 
 
 class WeightAverage:
     """The mean of a model's trained weights since a step.
 
     "uniform": of all steps equally (Izmailov et al. 2018, stochastic weight averaging). "exponential": recent steps
-    weigh more, each step `decay` times as much as the one after it; starts as a uniform mean.
+    weigh more, each step `decay` times as much as the one after it; starts as a uniform mean. "last": the weights
+    themselves. Each is then averaged with the initial weights, if the recipe says so (WiSE-FT).
     """
 
     def __init__(self, recipe: AverageRecipe, model: nn.Module, steps: int) -> None:
@@ -30,11 +33,15 @@ class WeightAverage:
         self._begin = round(recipe.begin * steps)
         self._weights = {name: value for name, value in model.named_parameters() if value.requires_grad}
         self._means: dict[str, Tensor] = {}
+        self._start: dict[str, Tensor] = {}
+        if recipe.with_start:
+            self._start = {name: value.detach().clone() for name, value in self._weights.items()}
 
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Add the weights after step number `step`, counted from 0."""
-        if step < self._begin:
+        if step < self._begin or self._recipe.kind == "last":
+            self._means = {}  # there are some if the run was extended
             return
         if not self._means:
             self._means = {name: value.detach().clone() for name, value in self._weights.items()}
@@ -47,9 +54,11 @@ class WeightAverage:
     @contextmanager
     def applied(self) -> Iterator[None]:
         """Use the means as weights within a `with` block; no effect before the first update."""
-        trained = {name: self._weights[name].detach().clone() for name in self._means}
+        trained = {name: value.detach().clone() for name, value in self._weights.items()}
         try:
             self._put(self._means)
+            for name, start in self._start.items():
+                self._weights[name].data.lerp_(start, self._recipe.with_start)
             yield
         finally:
             self._put(trained)
@@ -61,12 +70,15 @@ class WeightAverage:
 
     def tensors(self) -> dict[str, Tensor]:
         """Tensors to save with the state of a run."""
-        return {f"{PREFIX}{name}": value for name, value in self._means.items()}
+        means = {f"{PREFIX}{name}": value for name, value in self._means.items()}
+        return means | {f"{START}{name}": value for name, value in self._start.items()}
 
     def restore(self, saved: Path) -> None:
         """Restore the means from a saved state."""
         found = saved_tensors(saved, PREFIX)
         self._means = {name: found[name].to(value.device) for name, value in self._weights.items() if name in found}
+        started = saved_tensors(saved, START)
+        self._start = {name: started[name].to(value.device) for name, value in self._weights.items() if name in started}
 
 
 @torch.no_grad()

@@ -1,6 +1,7 @@
 """All items of a collection by time, newest first, for browsing."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +45,14 @@ class Timeline:
         )
         ids = np.array([id for id, _ in rows], dtype=np.int64)
         times = np.array([_number(time) for _, time in rows], dtype=np.int64)
+        order = np.lexsort((-ids, -times))
+        return cls(ids[order], times[order])
+
+    @classmethod
+    def merged(cls, parts: Sequence[tuple["Timeline", int]]) -> "Timeline":
+        """Several timelines as one; the number beside each is added to its ids."""
+        ids = np.concatenate([part.ids + first for part, first in parts])
+        times = np.concatenate([part.times for part, _ in parts])
         order = np.lexsort((-ids, -times))
         return cls(ids[order], times[order])
 

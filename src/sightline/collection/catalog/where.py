@@ -18,22 +18,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from sightline.collection.catalog.conditions import COLUMNS as _COLUMNS
-from sightline.collection.catalog.conditions import (
-    ColumnKind,
-    Condition,
-    Joined,
-    Negated,
-    Node,
-    Sign,
-    Test,
-    Value,
-    to_sql,
-)
+from sightline.collection.catalog.conditions import Condition, to_sql
+from sightline.collection.catalog.filter_fields import FIELDS
 from sightline.errors import QueryError
+from sightline.stores.filters import ColumnKind, Filter, Joined, Negated, Sign, Test, Value
 from sightline.suggestions import did_you_mean
 
-COLUMNS: tuple[str, ...] = tuple(_COLUMNS)
+COLUMNS: tuple[str, ...] = tuple(FIELDS)
 
 _COMPARISONS: dict[str, Sign] = {
     "=": "=",
@@ -86,7 +77,7 @@ def compile_where(expression: str) -> Condition:
     return to_sql(parse_where(expression))
 
 
-def parse_where(expression: str) -> Node:
+def parse_where(expression: str) -> Filter:
     """Parse a filter; errors point to the part that is not understood."""
     parser = _Parser(expression, list(_tokens(expression)))
     found = parser.expression()
@@ -161,22 +152,22 @@ class _Parser:
         if not self.has(word):
             raise self.wrong(self.here, f"the filter needs {word!r} here")
 
-    def expression(self) -> Node:
+    def expression(self) -> Filter:
         return self._joined("or", lambda: self._joined("and", self.condition))
 
-    def _joined(self, word: Literal["and", "or"], part: Callable[[], Node]) -> Node:
+    def _joined(self, word: Literal["and", "or"], part: Callable[[], Filter]) -> Filter:
         parts = [part()]
         while self.has(word):
             parts.append(part())
         return parts[0] if len(parts) == 1 else Joined(word, tuple(parts))
 
-    def condition(self) -> Node:
+    def condition(self) -> Filter:
         if self.here.word not in ("not", "("):
             return self.test()
         self.depth += 1
         if self.depth > _DEEPEST:
             raise self.wrong(self.here, "the filter is nested too deeply", "Leave out some parentheses.")
-        found: Node
+        found: Filter
         if self.has("not"):
             found = Negated(self.condition())
         else:
@@ -186,7 +177,7 @@ class _Parser:
         self.depth -= 1
         return found
 
-    def test(self) -> Node:
+    def test(self) -> Filter:
         token = self.take()
         name, kind = self.column(token)
         if self.here.word in _COMPARISONS:
@@ -194,7 +185,7 @@ class _Parser:
         if self.has("is"):
             is_negated = self.has("not")
             self.must_have("null")
-            return _perhaps(is_negated, Test(name, "null"))
+            return _perhaps(is_negated, Test(name, kind, "null"))
         is_negated = self.has("not")
         if self.has("like"):
             return _perhaps(is_negated, self.like(token, name, kind))
@@ -210,9 +201,9 @@ class _Parser:
 
     def column(self, token: _Token) -> tuple[str, ColumnKind]:
         name = token.text.lower()
-        if token.kind == "word" and name in _COLUMNS:
+        if token.kind == "word" and name in FIELDS:
             self.count(token, _COSTLY.get(name, 1))
-            return name, _COLUMNS[name][0]
+            return name, FIELDS[name].kind
         if token.kind != "word" or name in _KEYWORDS:
             raise self.wrong(token, "the filter needs a column here", f"There are {', '.join(COLUMNS)}.")
         raise self.wrong(token, f'the filter has no column "{token.text}"', did_you_mean(name, COLUMNS))
@@ -225,21 +216,21 @@ class _Parser:
     def compared(self, name: str, kind: ColumnKind, sign: Sign) -> Test:
         """Parse the right side of a comparison: a value or another column."""
         token = self.take()
-        if token.kind == "word" and token.text.lower() in _COLUMNS:
+        if token.kind == "word" and token.text.lower() in FIELDS:
             other, other_kind = self.column(token)
             if "album" in (name, other):
                 raise self.wrong(token, "an album is compared with a text", "Put its name in quotes.")
             if other_kind != kind:
                 raise self.wrong(token, f"a {kind} cannot be compared with a {other_kind}")
-            return Test(name, sign, other=other)
+            return Test(name, kind, sign, other=other)
         if kind == "number" and token.kind == "word":
             self.column(token)  # raises an error that suggests a column
-        return Test(name, sign, (self.value(token, kind),))
+        return Test(name, kind, sign, (self.value(token, kind),))
 
     def like(self, column: _Token, name: str, kind: ColumnKind) -> Test:
         if kind == "number":
             raise self.wrong(column, f"{column.text} is a number, and like compares texts", "Use =, < or >.")
-        return Test(name, "like", (self.text(self.take()),))
+        return Test(name, kind, "like", (self.text(self.take()),))
 
     def within(self, name: str, kind: ColumnKind) -> Test:
         self.must_have("(")
@@ -249,7 +240,7 @@ class _Parser:
         if kind == "date":  # each date is a separate test
             self.count(self.here, len(values) * _COSTLY.get(name, 1))
         self.must_have(")")
-        return Test(name, "in", tuple(values))
+        return Test(name, kind, "in", tuple(values))
 
     def value(self, token: _Token, kind: ColumnKind) -> Value:
         if kind == "number":
@@ -280,7 +271,7 @@ class _Parser:
         return float(token.text)
 
 
-def _perhaps(is_negated: bool, node: Node) -> Node:
+def _perhaps(is_negated: bool, node: Filter) -> Filter:
     return Negated(node) if is_negated else node
 
 

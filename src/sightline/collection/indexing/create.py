@@ -32,7 +32,7 @@ from sightline.media import blank
 from sightline.retrieval.query import ItemKind
 from sightline.stores.base import Shape, Store
 from sightline.stores.local import LocalStore
-from sightline.stores.milvus_address import parse_address
+from sightline.stores.opening import remote_store
 
 _log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ def _store(at: Path, manifest: Manifest, notify: Notify, verify: bool) -> Store:
 
 def _manifest(at: Path, before: Manifest | None, kind: ItemKind, model: Model, store: str | None) -> Manifest:
     """The manifest to write; an existing one is checked against the model and the kind."""
-    url = "" if store is None else str(parse_address(store))
+    url = "" if store is None else remote_store(store).normalize_url(store)
     if before is not None:
         manifest = before
         check_model(at, manifest, model)

@@ -4,7 +4,7 @@ import hashlib
 from collections import deque
 from collections.abc import Container, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -16,12 +16,15 @@ from sightline.collection.indexing.report import FileProblem
 from sightline.collection.indexing.texts import text_hash
 from sightline.errors import MediaError, MissingDecoderError
 from sightline.media import ImageBytes, ImageFile, ImageInput, RegionConfig, to_input
+from sightline.media.jpeg import to_jpeg
 from sightline.media.memory import decoding
 from sightline.media.pixels import framed_to_pixels, is_blank, open_for_model
 from sightline.media.remote import ImageURL
 from sightline.parallel import usable_cpus
+from sightline.stores.base import PictureKind
 
 _AHEAD = 32
+_THUMBNAIL_SIDE, _THUMBNAIL_QUALITY = 640, 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Outcome:
     payload: input for the model: pixels, regions or text; None if the content is already known.
     gone: the file disappeared before it was read.
     permanent: the problem is in the file itself, and persists until the file changes.
+    picture: what a store on a server is to keep of a new image.
     """
 
     found: PendingFile
@@ -39,6 +43,7 @@ class Outcome:
     problem: str = ""
     gone: bool = False
     permanent: bool = True
+    picture: bytes = b""
 
 
 def vanished_file(outcome: Outcome) -> FileProblem:
@@ -57,9 +62,15 @@ def read_texts(work: Iterable[PendingFile], known: Container[bytes]) -> Generato
 
 
 def read_images(
-    work: Iterable[PendingFile], preprocess: ImageInput, known: Container[bytes], workers: int | None = None
+    work: Iterable[PendingFile],
+    preprocess: ImageInput,
+    known: Container[bytes],
+    workers: int | None = None,
+    pictures: PictureKind = "none",
 ) -> Generator[Outcome, None, None]:
     """Yield every image with its facts, in order; images with a known hash are not decoded.
+
+    pictures: what to add of each new image, for a store that keeps pictures.
 
     Threads suffice because reading, hashing, decoding and resampling release the GIL. Only a few images are in
     progress at once, so memory does not grow with their number.
@@ -69,17 +80,17 @@ def read_images(
     try:
         waiting: deque[Future[Outcome]] = deque()
         for found in islice(files, _AHEAD):
-            waiting.append(pool.submit(_read, found, preprocess, known))
+            waiting.append(pool.submit(_read, found, preprocess, known, pictures))
         while waiting:
             outcome = waiting.popleft().result()
             for found in islice(files, 1):
-                waiting.append(pool.submit(_read, found, preprocess, known))
+                waiting.append(pool.submit(_read, found, preprocess, known, pictures))
             yield outcome
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _read(found: PendingFile, preprocess: ImageInput, known: Container[bytes]) -> Outcome:
+def _read(found: PendingFile, preprocess: ImageInput, known: Container[bytes], pictures: PictureKind) -> Outcome:
     source = found.source or ImageFile(found.where)
     try:
         data = source.read()
@@ -92,7 +103,10 @@ def _read(found: PendingFile, preprocess: ImageInput, known: Container[bytes]) -
         return Outcome(found, Facts(digest))
     try:
         with decoding.scope():
-            return _decode(found, ImageBytes(source.name, data), digest, preprocess)
+            image = ImageBytes(source.name, data)
+            outcome = _decode(found, image, digest, preprocess)
+            is_kept = pictures != "none" and not isinstance(preprocess, RegionConfig)
+            return replace(outcome, picture=_picture(image, pictures)) if is_kept else outcome
     except MediaError as error:
         return Outcome(found, problem=error.reason, permanent=not isinstance(error, MissingDecoderError))
 
@@ -104,3 +118,8 @@ def _decode(found: PendingFile, source: ImageBytes, digest: bytes, preprocess: I
     width, height = image.sides
     facts = Facts(digest, width, height, taken(image.exif), place(image.exif), is_blank=is_blank(image))
     return Outcome(found, facts, framed_to_pixels(image, preprocess))
+
+
+def _picture(image: ImageBytes, kind: PictureKind) -> bytes:
+    """What a store is to keep of an image: its thumbnail, or the bytes of its file."""
+    return image.data if kind == "originals" else to_jpeg(image, _THUMBNAIL_QUALITY, _THUMBNAIL_SIDE)

@@ -23,7 +23,7 @@ from sightline.collection.manifest import read_manifest
 from sightline.datasets.regions.store import is_region_store
 from sightline.errors import CollectionError
 from sightline.registry.loader import load
-from sightline.stores.milvus_address import is_address
+from sightline.stores.opening import is_store_url
 
 _Encoder = Callable[[Sequence[PendingFile], Writer, set[bytes], IndexProgress | None], None]
 
@@ -52,8 +52,9 @@ def index(
     prune: delete the items of a folder that is missing or no longer has images.
     retry: read unreadable files again even if they have not changed, and check all vectors for damage.
     workers: `ray` or `ray://HOST:PORT` to read and encode on a Ray cluster. The result is the same.
-    store: where to keep the vectors of a new collection, if not in its folder: `milvus://HOST:PORT/NAME`. The catalog
-        stays in the folder, and other machines open the collection by this URL.
+    store: where to keep the vectors of a new collection, if not in its folder: `milvus://HOST:PORT/NAME` or
+        `postgresql://USER@HOST:PORT/DATABASE/NAME`. The catalog stays in the folder, and other machines open the
+        collection by this URL.
 
     Unreadable files are listed in the report and do not stop the run. Ctrl-C raises `IndexingInterrupted` with the
     report so far. After that, or after a crash, the collection is consistent and the next run continues.
@@ -61,7 +62,7 @@ def index(
     places = [Path(folder).resolve() for folder in ([folders] if isinstance(folders, str | Path) else folders)]
     for place in places if not prune else ():
         check_exists(place)
-    if is_address(at):
+    if is_store_url(at):
         raise CollectionError(f"{at}: the URL of a store, not a folder", "Give it with --store.")
     at = location(at, places)
     kind = kind_of(places) if places else read_manifest(at).kind
@@ -101,7 +102,9 @@ def _encode_here(
     model: Model, work: Sequence[PendingFile], writer: Writer, known: set[bytes], progress: IndexProgress | None
 ) -> None:
     is_texts = writer.report.kind == "texts"
-    outcomes = read_texts(work, known) if is_texts else read_images(work, model.preprocess, known)
+    outcomes = (
+        read_texts(work, known) if is_texts else read_images(work, model.preprocess, known, pictures=writer.pictures)
+    )
     with closing(outcomes):
         encode(outcomes, len(work), writer, model, known, progress)
 

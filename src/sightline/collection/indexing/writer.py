@@ -15,7 +15,7 @@ from sightline.collection.catalog.files import Facts
 from sightline.collection.indexing.readers import Outcome
 from sightline.collection.indexing.report import FileProblem, Report
 from sightline.collection.remote.notes import build_notes
-from sightline.stores.base import AnnotatedStore, Store
+from sightline.stores.base import AnnotatedStore, PictureKind, RemoteStore, Store
 
 _NOT_ENCODED = "the model returned NaN or infinite numbers for it"
 _WORTH_COMPACTING = 4  # compact when deleted items exceed a quarter of the remaining ones
@@ -51,6 +51,11 @@ class Writer:
         self._touched: set[int] = set()
         self._annotated = store if isinstance(store, AnnotatedStore) else None
 
+    @property
+    def pictures(self) -> PictureKind:
+        """What the store keeps of pictures."""
+        return self.store.pictures if isinstance(self.store, RemoteStore) else "none"
+
     def mark_missing(self, rows: Iterable[Row]) -> None:
         """Mark rows whose files are missing; a new file with the same content counts as that file, moved."""
         for row in rows:
@@ -62,10 +67,11 @@ class Writer:
         """Write a batch; it is on disk once this returns."""
         with self.catalog.transaction():
             added = [(self.catalog.add_contents(facts), encoded) for facts, encoded in batch.contents]
+            pictures = [_pictures_of(facts, batch.files) for facts, _ in batch.contents]
             for outcome in batch.files:
                 self._write_file(outcome)
-            for ids, encoded in added:
-                self._add(ids, encoded)
+            for (ids, encoded), own in zip(added, pictures, strict=True):
+                self._add(ids, encoded, own)
                 self.report.encoded += len(ids)
             self._annotate(self._touched.difference(*(ids for ids, _ in added)))
             self.store.flush()
@@ -85,13 +91,15 @@ class Writer:
         if unused and len(unused) * _WORTH_COMPACTING > len(self.store.ids()):
             self.store.compact()
 
-    def _add(self, ids: Sequence[int], encoded: Encoded) -> None:
+    def _add(self, ids: Sequence[int], encoded: Encoded, pictures: Sequence[bytes]) -> None:
         """Add new contents to the store, with notes from the catalog if other machines search the store."""
         numbers = np.array(ids, dtype=np.int64)
         if self._annotated is None:
             self.store.add(numbers, encoded)
         else:
-            self._annotated.add(numbers, encoded, build_notes(self.catalog, ids, self._annotated.partition))
+            notes = build_notes(self.catalog, ids, self._annotated.partition)
+            noted = [note._replace(picture=picture) for note, picture in zip(notes, pictures, strict=True)]
+            self._annotated.add(numbers, encoded, noted)
 
     def _annotate(self, ids: Iterable[int]) -> None:
         """Update the notes of contents whose files have changed, in a store that other machines search."""
@@ -129,6 +137,12 @@ class Writer:
         row = rows.pop()
         del self._missing[row.id]
         return row.id
+
+
+def _pictures_of(facts: Sequence[Facts], files: Iterable[Outcome]) -> list[bytes]:
+    """The pictures of contents, in order; empty if the store keeps none."""
+    found = {outcome.facts.hash: outcome.picture for outcome in files if outcome.facts and outcome.picture}
+    return [found.get(fact.hash, b"") for fact in facts]
 
 
 def repair(catalog: Catalog, store: Store) -> None:

@@ -6,15 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sightline.collection.catalog.conditions import STORED_COLUMNS
 from sightline.collection.catalog.database import Catalog
-from sightline.collection.remote.milvus_filter import UNKNOWN
+from sightline.collection.catalog.filter_fields import STORED_FIELDS
 from sightline.collection.remote.partitions import partition_key
-from sightline.stores.base import Note, Partition
+from sightline.stores.base import FILES, LOW_PATH, Note, Partition
 
 _LONGEST = 15_000  # characters of a text to keep: at most 60,000 bytes
 _ROOM = 60_000  # bytes of a note
-_VALUES = ", ".join(sql for _, sql in STORED_COLUMNS.values())
+_VALUES = ", ".join(field.sql for field in STORED_FIELDS.values())
 _ABOUT = "c.hash, c.is_blank, f.root, f.raw, f.line, f.key, f.size, f.mtime_ns"
 
 
@@ -24,27 +23,27 @@ def build_notes(catalog: Catalog, ids: Sequence[int], partition: Partition | Non
     rows: dict[int, list[tuple[Any, ...]]] = {id: [] for id in ids}
     query = f"SELECT {_VALUES}, {_ABOUT} FROM files f JOIN contents c ON c.id = f.content WHERE c.id IN"
     for row in catalog.each(query, ids, "ORDER BY f.root, f.line, f.raw"):
-        rows[row[list(STORED_COLUMNS).index("id")]].append(row)
+        rows[row[list(STORED_FIELDS).index("id")]].append(row)
     return [_note(roots, own, partition) for own in rows.values()]
 
 
 def _note(roots: Mapping[int, str], rows: Sequence[tuple[Any, ...]], partition: Partition | None) -> Note:
-    values = dict(zip(STORED_COLUMNS, rows[0], strict=False))
+    values = dict(zip(STORED_FIELDS, rows[0], strict=False))
     about = {name: values[name] for name in ("width", "height", "taken", "latitude", "longitude")}
     about["text"] = None if values["text"] is None else values["text"][:_LONGEST]
-    hash, is_blank = rows[0][len(STORED_COLUMNS) :][:2]
+    hash, is_blank = rows[0][len(STORED_FIELDS) :][:2]
     about |= {"hash": hash.hex(), "is_blank": is_blank}
     files = [_file(roots, row) for row in rows]
     while len(json.dumps(about | {"files": files}).encode()) > _ROOM and len(files) > 1:
         files = files[: len(files) // 2]
-    columns = {name: _column(name, values[name]) for name in STORED_COLUMNS if name != "id"}
-    columns |= {"low_path": _low(columns["path"]), "files": float(len(rows))}
+    columns = {name: _column(values[name]) for name in STORED_FIELDS if name != "id"}
+    columns |= {LOW_PATH: _low(columns["path"]), FILES: float(len(rows))}
     return Note(partition_key(columns, partition), columns, about | {"files": files})
 
 
 def _file(roots: Mapping[int, str], row: tuple[Any, ...]) -> list[Any]:
-    path = row[list(STORED_COLUMNS).index("path")]
-    _, _, root, raw, line, key, size, mtime_ns = row[len(STORED_COLUMNS) :]
+    path = row[list(STORED_FIELDS).index("path")]
+    _, _, root, raw, line, key, size, mtime_ns = row[len(STORED_FIELDS) :]
     return [roots[root], path, _text(raw), line, key, size, mtime_ns]
 
 
@@ -53,12 +52,12 @@ def _text(raw: bytes) -> str:
     return base64.b64encode(raw).decode("ascii")
 
 
-def _column(name: str, value: Any) -> str | float:
+def _column(value: Any) -> str | float | None:
     if value is None:
-        return UNKNOWN[name]
+        return None
     return value[:_LONGEST] if isinstance(value, str) else float(value)
 
 
-def _low(path: str | float) -> str:
+def _low(path: str | float | None) -> str:
     """Lower case as in SQLite's LIKE: ASCII letters only."""
     return "".join(letter.lower() if letter.isascii() else letter for letter in str(path))

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from sightline.collection.catalog.conditions import Joined, Node, Sign, Test
 from sightline.stores.base import Partition
+from sightline.stores.filters import Filter, Joined, Sign, Test
 
 _DIGITS: dict[Partition, int] = {"year": 4, "month": 7}
 _FROM: tuple[Sign, ...] = ("=", ">=", ">")
@@ -11,14 +11,14 @@ _TO: tuple[Sign, ...] = ("=", "<=", "<")
 _MOST = 400  # keys listed in one filter
 
 
-def partition_key(columns: Mapping[str, str | float], partition: Partition | None) -> str:
+def partition_key(columns: Mapping[str, str | float | None], partition: Partition | None) -> str:
     """The partition key of an item: its year or month, or its top folder; empty if unknown."""
     if partition == "folder":
         return _topmost(str(columns["folder"]))
-    return "" if partition is None else str(columns["taken"])[: _DIGITS[partition]]
+    return "" if partition is None else str(columns["taken"] or "")[: _DIGITS[partition]]
 
 
-def partition_keys_for(node: Node, partition: Partition | None) -> list[str] | None:
+def partition_keys_for(node: Filter, partition: Partition | None) -> list[str] | None:
     """The keys of all partitions that may contain single-file matches of a filter; None if any partition may.
 
     >>> from sightline.collection.catalog.where import parse_where
@@ -38,7 +38,7 @@ def partition_keys_for(node: Node, partition: Partition | None) -> list[str] | N
     return found if len(found) <= _MOST else None
 
 
-def _necessary(node: Node) -> Iterator[Test]:
+def _necessary(node: Filter) -> Iterator[Test]:
     """The tests that every match of the filter must pass."""
     if isinstance(node, Test):
         yield node

@@ -33,6 +33,7 @@ from sightline.collection.locate import is_model_at
 from sightline.errors import CollectionError, SightlineError
 from sightline.registry.loader import load, locate
 from sightline.retrieval.query import ItemKind
+from sightline.stores.base import PictureKind
 
 RAY = "ray"
 """The cluster that this machine belongs to, or else all of its own CPUs."""
@@ -76,7 +77,10 @@ def encode_on_ray(
     """
     with commit_queue(writer) as commits:
         if work:
-            with _joined(workers) as ray, closing(_blocks(ray, work, commits.report.kind, model, known)) as blocks:
+            with (
+                _joined(workers) as ray,
+                closing(_blocks(ray, work, commits.report.kind, model, known, writer.pictures)) as blocks,
+            ):
                 done = 0
                 for block in blocks:
                     commits.take(without_known(_counted(block, commits.report), known))
@@ -116,7 +120,12 @@ def _library() -> ModuleType:
 
 
 def _blocks(
-    ray: Any, work: Sequence[PendingFile], kind: ItemKind, model: tuple[Path, str], known: Iterable[bytes]
+    ray: Any,
+    work: Sequence[PendingFile],
+    kind: ItemKind,
+    model: tuple[Path, str],
+    known: Iterable[bytes],
+    pictures: PictureKind,
 ) -> Generator[EncodedBatch, None, None]:
     """The encoded blocks, in order; a few more than the workers can process at once are queued."""
     folder, sha256 = model
@@ -128,7 +137,7 @@ def _blocks(
     try:
         for start in range(0, len(work), _BLOCK[kind]):
             block = list(work[start : start + _BLOCK[kind]])
-            sent.append(task.remote(str(folder), sha256, packed, kind, block, hashes))
+            sent.append(task.remote(str(folder), sha256, packed, kind, block, hashes, pictures))
             while len(sent) > _AHEAD * _room(ray, shares):
                 yield _received(ray, sent.popleft())
         while sent:
@@ -180,14 +189,21 @@ def _counted(block: EncodedBatch, report: Report) -> EncodedBatch:
 
 
 def encode_block(
-    folder: str, sha256: str, packed: list[Any], kind: ItemKind, block: list[PendingFile], known: _Hashes
+    folder: str,
+    sha256: str,
+    packed: list[Any],
+    kind: ItemKind,
+    block: list[PendingFile],
+    known: _Hashes,
+    pictures: PictureKind = "none",
 ) -> EncodedBatch:
     """Read files and encode new contents on a worker."""
     if sha256 not in _models:
         _models[sha256] = load(_place_of(folder, sha256, packed)).with_threads(1)
     model = _models[sha256]
     hashes = Hashes(known)
-    outcomes = read_texts(block, hashes) if kind == "texts" else read_images(block, model.preprocess, hashes, 1)
+    is_texts = kind == "texts"
+    outcomes = read_texts(block, hashes) if is_texts else read_images(block, model.preprocess, hashes, 1, pictures)
     with closing(outcomes):
         return encode_in_batches(model, kind, outcomes)
 

@@ -4,7 +4,6 @@ Notes of the requested items are loaded into tables in memory, which are queried
 """
 
 import base64
-import json
 import os
 import sqlite3
 import threading
@@ -18,13 +17,12 @@ import numpy as np
 from sightline.collection.catalog.conditions import to_sql
 from sightline.collection.catalog.database import FROM, Catalog
 from sightline.collection.catalog.files import File, Item, Status
+from sightline.collection.catalog.filter_fields import CONTENT_FIELDS, FILE_FIELDS
 from sightline.collection.catalog.schema import empty_catalog
 from sightline.collection.catalog.where import parse_where
-from sightline.collection.remote.milvus_filter import OF_CONTENTS, OF_FILES, pushed
 from sightline.collection.remote.partitions import partition_keys_for
-from sightline.stores.base import Ids, Store
-from sightline.stores.milvus import MilvusStore
-from sightline.stores.milvus_schema import PARTITION_KEY
+from sightline.stores.base import FILES, PARTITION_KEY, Ids, RemoteStore, Store
+from sightline.stores.filters import Filter, Joined, Test, limited_to
 
 _FEW = 4_096  # ids listed in one filter
 
@@ -32,7 +30,7 @@ _FEW = 4_096  # ids listed in one filter
 class SharedCatalog(Catalog):
     """An in-memory catalog of the requested items of a store, whose notes are read on each request."""
 
-    def __init__(self, store: MilvusStore) -> None:
+    def __init__(self, store: RemoteStore) -> None:
         super().__init__(Path("/"), empty_catalog())
         self.store = store
         self._reading = threading.RLock()
@@ -73,29 +71,28 @@ class SharedCatalog(Catalog):
 
     def everything(self) -> sqlite3.Connection:
         """The tables with all items, for queries about all of them."""
-        notes = self.store.notes_where("")
+        notes = self.store.notes_where()
         with self._known(notes, [id for id in super().ids() if id not in notes]):
             return self.connection
 
     def narrowed(self, store: Store, where: str) -> tuple[Store, Ids | None]:
         """A view of the store that the server filters; or, if it cannot, the store and the matching ids.
 
-        An item matches if one of its files does. Milvus stores the columns of one file per item, so the few items with
+        An item matches if one of its files does. Servers have the columns of one file per item, so the few items with
         several files are filtered here.
         """
-        node = parse_where(where)
-        one = pushed(node, OF_CONTENTS | OF_FILES)
-        several = pushed(node, OF_CONTENTS)
-        keys = partition_keys_for(node, self.store.partition)
-        in_partitions = "" if keys is None else f"{PARTITION_KEY} in {json.dumps(keys)} and "
-        single = _both(f"{in_partitions}files == 1", one.filter)
-        multiple = _both("files > 1", several.filter)
-        if one.is_exact:
+        parsed = parse_where(where)
+        keys = partition_keys_for(parsed, self.store.partition)
+        in_partitions = () if keys is None else (Test(PARTITION_KEY, "text", "in", tuple(keys)),)
+        one_file = limited_to(parsed, CONTENT_FIELDS | FILE_FIELDS)
+        single: Filter = Joined("and", (*in_partitions, Test(FILES, "number", "=", (1,)), one_file))
+        multiple = Joined("and", (Test(FILES, "number", ">", (1,)), limited_to(parsed, CONTENT_FIELDS)))
+        if self.store.can_filter(single):
             passing = self._passing(self.store.notes_where(multiple), where)
             if len(passing) <= _FEW:
-                filter = f"({single}) or id in {passing.tolist()}" if len(passing) else single
-                return self.store.where(filter), None
-        return self.store, self._passing(self.store.notes_where(f"({single}) or ({multiple})"), where)
+                ids = Test("id", "number", "in", tuple(passing.tolist()))
+                return self.store.where(Joined("or", (single, ids)) if len(passing) else single), None
+        return self.store, self._passing(self.store.notes_where(Joined("or", (single, multiple))), where)
 
     def ids_where(self, where: str) -> Ids:
         """The ids of the items with a file that matches a filter, in ascending order."""
@@ -135,7 +132,3 @@ class SharedCatalog(Catalog):
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'ready')",
                 (number, path, base64.b64decode(raw), *others, id),
             )
-
-
-def _both(one: str, other: str) -> str:
-    return f"{one} and ({other})" if other else one

@@ -90,12 +90,12 @@ def _oscar_captions(path: Path) -> Mapping[Any, Any]:
     return _loaded(beside) if beside != path and beside.is_file() else {}
 
 
-def _texts(told: object, place: str, report: OnProblem) -> dict[str, tuple[str, ...]]:
+def _texts(captions: object, place: str, report: OnProblem) -> dict[str, tuple[str, ...]]:
     """Captions of an image: a list, or, in the older files, a list written as JSON."""
-    if told is None:
+    if captions is None:
         return {}
     try:
-        listed = json.loads(told) if isinstance(told, str) else told
+        listed = json.loads(captions) if isinstance(captions, str) else captions
     except ValueError as error:
         raise BrokenRecordError(f"its captions are not JSON: {error}") from error
     texts = clean_captions(sequence(listed, "its captions"), place, report)

@@ -48,6 +48,7 @@ export const understand = (words, literal, signal) => {
 };
 export const examples = () => asked("/v1/examples", {});
 export const camera = (id, signal) => asked(`/v1/items/${id}/camera`, { signal });
+export const pictureText = (id, words) => asked(`/v1/items/${id}/text?${parameters({ q: words })}`, {});
 export const albums = () => asked("/v1/albums", {});
 export const addToAlbum = (name, ids) => asked(`/v1/albums/${encodeURIComponent(name)}`, sent({ ids }));
 export const removeFromAlbum = (name, ids) => asked(`/v1/albums/${encodeURIComponent(name)}/remove`, sent({ ids }));

@@ -22,6 +22,7 @@ const MORE = 60; // results that are asked for at once
 const AT_FIRST = 40; // texts
 const AT_ONCE = 2000; // pictures that Ctrl+A selects
 const SKELETON_MS = 250;
+const QUOTED = /"[^"]*"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»/g;
 
 let about = null; // the collection
 let query = state.nothing();
@@ -155,7 +156,8 @@ async function begin(asked, meant) {
   if (!isTexts) await timeline.show(meant, some);
   if (!isCurrent(asked)) return;
   arrange(some.items ?? [], [], { isTimeline: !isTexts });
-  messages.setHeading(counted(some.total, one, many));
+  const several = about.collections?.length > 1 && state.filterCount(asked) === 0 ? ` of ${about.collections.length} collections` : "";
+  messages.setHeading(`${counted(some.total, one, many)}${several}`);
   if (!about.items) messages.showMessage(`Nothing is indexed yet. Add ${many} to the folder, and run sightline index.`);
   else if (!some.total) messages.showMessage("Nothing matches these filters.");
   showOpened();
@@ -171,7 +173,7 @@ function answered(answer, asked, isFinal) {
   const heading = messages.resultCount(likely, unlikely, about.kind, answer.line, hasMoreMatches(found, likely));
   messages.setHeading(heading, { timing: messages.timing(answer), aloud: isFinal });
   messages.showRemark(answer, (meant) => change({ words: meant }));
-  if (!found.length) messages.showNothingFound(about.languages);
+  if (!found.length) messages.showNothingFound(about.languages, asked.words.search(QUOTED) >= 0);
   if (!isFinal) {
     shown = "";
     busy(true);
@@ -273,7 +275,9 @@ async function showOpened() {
   const at = hits.findIndex((hit) => hit.id === open);
   const found = hits[at] ?? timeline.find(open) ?? (await api.item(open).catch(() => null));
   const around = timeline.isShown ? await timeline.around(open) : at < 0 ? [] : [hits[at - 1], hits[at + 1]];
-  if (found && query.open === open) viewer.show(found, around, can("fragments") ? meaning.words.trim() : "");
+  if (!found || query.open !== open) return;
+  const seen = meaning.words.replace(QUOTED, " ").trim(); // what is in quotes is read, not seen
+  viewer.show(found, around, can("fragments") ? seen : "", about?.text ? meaning.words.trim() : null);
 }
 
 // What is listened to

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { byId, counted, make } from "./dom.js";
 
 const OLDER = "This model's percentages are of the older kind: they fall as more pictures fit.";
-const STAGES = { encode: "encode", retrieve: "retrieve", interact: "late interaction", match: "rerank" };
+const STAGES = { encode: "encode", retrieve: "retrieve", interact: "late interaction", match: "rerank", text: "text" };
 
 /** Say above the results what they are, and to screen readers too; how long it took is in the heading's tooltip. */
 export function setHeading(heading, { timing = "", aloud = true } = {}) {
@@ -58,10 +58,10 @@ export function showMessage(...parts) {
 }
 
 /** Why nothing at all was found. */
-export function showNothingFound(languages) {
+export function showNothingFound(languages, isQuoted) {
   showMessage(
-    make("p", { className: "lead", textContent: "Nothing passes these filters." }),
-    make("p", { textContent: languageHint(languages) }),
+    make("p", { className: "lead", textContent: isQuoted ? "No picture with this text." : "Nothing passes these filters." }),
+    make("p", { textContent: isQuoted ? "" : languageHint(languages) }),
   );
 }
 

@@ -22,13 +22,15 @@ export function tile(hit, side = 640) {
   return made;
 }
 
-/** Write a hit's relevance, which changes as it is looked at more closely. */
+/** Write a hit's relevance, or the text that it was found by; both change as it is looked at more closely. */
 export function update(made, hit) {
   const relevance = made.querySelector(".relevance");
   const known = isShown(hit.relevance);
-  relevance.hidden = !known;
-  relevance.textContent = known ? percent(hit.relevance) : "";
-  const likely = known ? `, ${percent(hit.relevance)} likely` : "";
+  const isQuoted = !known && Boolean(hit.quote);
+  relevance.hidden = !known && !isQuoted;
+  relevance.classList.toggle("is-quote", isQuoted);
+  relevance.textContent = known ? percent(hit.relevance) : isQuoted ? `“${hit.quote}”` : "";
+  const likely = known ? `, ${percent(hit.relevance)} likely` : isQuoted ? `, with the text ${hit.quote}` : "";
   if (hit.thumbnail) made.querySelector(".open").setAttribute("aria-label", `${nameOf(hit)}${likely}`);
 }
 

@@ -5,6 +5,7 @@ import * as api from "./api.js";
 import { byId, make, percent } from "./dom.js";
 import { draw, ownGrid, strength } from "./heatmap.js";
 import { showPlace } from "./map.js";
+import { showText } from "./picture_text.js";
 import { isShown } from "./relevance.js";
 import { nameOf, thumbnail } from "./tiles.js";
 import { Zoom } from "./zoom.js";
@@ -42,8 +43,8 @@ export class Viewer {
     return this.#dialog.open;
   }
 
-  /** Show a hit, and which ones are before and after it; `words` are those of the query, if it has any and the model can place them. */
-  show(hit, [previous, next], words) {
+  /** Show a hit, and which ones are before and after it; `words` are those of the query, if it has any and the model can place them. `asked` are all of them, if text was read. */
+  show(hit, [previous, next], words, asked = null) {
     const isSame = this.isOpen && this.#hit?.id === hit.id;
     this.#around = { [-1]: previous, 1: next };
     this.#hit = hit;
@@ -53,6 +54,7 @@ export class Viewer {
     if (isSame) return;
     this.#describe(hit);
     this.#explain(hit, words);
+    showText(asked === null ? null : hit, asked);
     const held = document.activeElement; // a button that is off or gone would take the keys with it
     if (held.disabled || !this.#dialog.contains(held)) this.#dialog.focus();
   }

@@ -1,12 +1,11 @@
-"""A process that decodes images for the server, one after another, and can be killed at any time.
+"""A process that decodes images, one after another, and can be killed at any time.
 
-    python -P -m sightline.server.decoder_process
+    python -P -m sightline.media.decoder_process
 
 Requests arrive on standard input and responses go to standard output. Each is a line of JSON, whose `bytes` is the
 number of bytes that follow it. The process exits at the end of its input, or when an image exceeds its time limit.
 """
 
-import io
 import json
 import os
 import signal
@@ -14,17 +13,19 @@ import sys
 from typing import IO, Any
 
 import numpy as np
-from PIL import Image
 
 from sightline import settings
-from sightline.errors import MediaError, ModelError
+from sightline.errors import MediaError, MissingDecoderError, ModelError
 from sightline.media import ImageBytes, Preprocess, open_image, to_pixels
 from sightline.media.camera import camera_facts
+from sightline.media.jpeg import to_jpeg
+from sightline.media.ocr import read_lines
 from sightline.media.open import ImageHeader, check_image, read_exif
 
-TASKS = ("pixels", "thumbnail", "jpeg", "camera")
 _PLAIN_MODES = ("1", "L", "RGB", "CMYK", "YCbCr")
 _HEADROOM = 2**30  # address space besides the images
+_TEXT_HEADROOM = 3 * 2**30  # the same with the models that read text
+_TEXT_SIDE = 1080  # the short side, in pixels, that large photos keep to have their text read
 _NICE = 10
 
 
@@ -32,14 +33,17 @@ def main() -> None:
     """Handle requests until the end of the input."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep output of libraries out of the responses
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # kills the process, even inside a library
+    for limit in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(limit, signal.SIG_DFL)  # kills the process, even inside a library
     os.nice(_NICE)
     while message := read_message(requests):
         header, data = message
-        _limit_memory(header["max_bytes"])
+        _limit_memory(header["max_bytes"] + (_TEXT_HEADROOM if header["task"] == "text" else _HEADROOM))
         signal.setitimer(signal.ITIMER_REAL, header["seconds"])
+        signal.setitimer(signal.ITIMER_PROF, header.get("cpu_seconds", 0))
         answer, result = _answer(header, data)
         signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         write_message(answers, answer, result)
 
 
@@ -87,6 +91,8 @@ def _answer(header: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]
         if needed > header["max_bytes"]:
             return {"needed": needed}, b""
         return _done(header, source)
+    except MissingDecoderError as error:
+        return {"reason": error.reason, "way_out": error.way_out, "missing": True}, b""
     except MediaError as error:
         return {"reason": error.reason, "way_out": error.way_out}, b""
     except (MemoryError, ModelError) as error:
@@ -99,23 +105,18 @@ def _at_least(header: dict[str, Any]) -> int | None:
     if header["task"] == "pixels":
         wanted = _preprocess(header)
         return 2 * (wanted.short or wanted.size)
-    return None
+    return _TEXT_SIDE if header["task"] == "text" else None
 
 
 def _done(header: dict[str, Any], source: ImageBytes) -> tuple[dict[str, Any], bytes]:
-    """Process an image: as model input, or as a JPEG of the same or a smaller size."""
+    """Process an image: as model input, as a JPEG of the same or a smaller size, or its text."""
     if header["task"] == "pixels":
         pixels = to_pixels(source, _preprocess(header), header["max_pixels"])
         return {"shape": pixels.shape}, np.ascontiguousarray(pixels).tobytes()
-    image = open_image(source, at_least=_at_least(header), max_pixels=header["max_pixels"])
-    if header["task"] == "thumbnail":
-        image.thumbnail((header["side"], header["side"]), Image.Resampling.LANCZOS)
-    made = io.BytesIO()
-    try:
-        image.save(made, "JPEG", quality=header["quality"])
-    except (OSError, ValueError) as error:
-        raise MediaError(source.name, f"cannot be made a JPEG ({error})") from error
-    return {}, made.getvalue()
+    if header["task"] == "text":
+        image = open_image(source, at_least=_at_least(header), max_pixels=header["max_pixels"])
+        return {"lines": [[line.text, line.corners] for line in read_lines(image)]}, b""
+    return {}, to_jpeg(source, header["quality"], _at_least(header), header["max_pixels"])
 
 
 def _preprocess(header: dict[str, Any]) -> Preprocess:
@@ -123,14 +124,13 @@ def _preprocess(header: dict[str, Any]) -> Preprocess:
 
 
 def _limit_memory(most: int) -> None:
-    """Limit the address space of the process to what an image may take plus a fixed amount."""
+    """Limit the address space of the process."""
     if sys.platform != "linux":
         return
     import resource
 
-    limit = most + _HEADROOM
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 if __name__ == "__main__":

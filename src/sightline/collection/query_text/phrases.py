@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
-from sightline.collection.dates import find_dates, year_alone
+from sightline.collection.query_text.dates import find_dates, year_alone
 
 Kind = Literal["date", "name", "folder", "album"]
 

@@ -1,31 +1,22 @@
-"""The public functions. Each imports what it needs when called, so that importing Sightline is fast."""
+"""Index, search and explain: `load`, `open`, `index`, `search`, `explain` and `explain_codes`."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from sightline.errors import CollectionError, SightlineError
+from sightline.errors import CollectionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from sightline.bundle.model import Model
-    from sightline.bundle.spec import BundleSpec
     from sightline.collection.collection import Collection
     from sightline.collection.indexing.report import Report
-    from sightline.datasets import Problem, Record
-    from sightline.evaluation.encodings import SharedImages
-    from sightline.evaluation.result import Evaluation
-    from sightline.evaluation.test_set import Translator
     from sightline.fusion_rules import FusionRule
     from sightline.media import ImageLike
     from sightline.retrieval.explain import CodesExplained, Explanation
     from sightline.retrieval.results import SearchResult
-    from sightline.training.recipe import Recipe
-    from sightline.training.step_log import StepReport
-    from sightline.training.trainer import Trained
 
 
 def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
@@ -93,7 +84,8 @@ def index(
     prune: remove missing files, even when a whole folder is missing.
     retry: read files again that could not be read before.
     workers: `ray` or `ray://HOST:PORT` to read and encode on a Ray cluster.
-    store: `milvus://HOST:PORT/NAME` to keep the vectors of a new collection on a Milvus server.
+    store: `milvus://HOST:PORT/NAME` or `postgresql://USER@HOST:PORT/DATABASE/NAME` to keep the vectors of a new
+        collection on a server.
 
     Unreadable files are listed in the report and do not stop the run. Ctrl-C raises `IndexingInterrupted` with the
     report so far; finished work is kept, and the next run continues.
@@ -240,192 +232,5 @@ def explain_codes(
         return explain_codes(text, ImageFile(collection.item(image).files[0].where), opened)
 
 
-def evaluate(
-    model: Model,
-    records: Sequence[Record],
-    *,
-    data: str = "",
-    lang: str = "en",
-    protocol: str = "karpathy",
-    late: int | None = None,
-    rerank: int | None = None,
-    fusion: FusionRule | None = None,
-    weight: float | None = None,
-    distractors: Sequence[Record] = (),
-    skip_missing_language: bool = False,
-    seed: int = 0,
-    batch_size: int | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
-    translate: Translator | None = None,
-    shared: SharedImages | None = None,
-    partner: Model | None = None,
-    matcher: Model | None = None,
-) -> Evaluation:
-    """Measure how well a model finds the images of captions and the captions of images.
-
-    records: captioned images, as `sightline.datasets.read_all` reads them.
-    data: the name of the data set in the result. lang: the language of the captions.
-    protocol: which images form a gallery: karpathy, coco-1k, coco-5k or full.
-    late, rerank: number of top results to rescore by late interaction, then by the matcher; by default 0.
-    fusion, weight: how the matcher's score and the cosine are combined; the model sets the defaults.
-    distractors: records whose images, without their captions, are added to the gallery.
-    skip_missing_language: skip records without captions in `lang`, and count them.
-    seed: seed of the bootstrap intervals.
-    batch_size: number of items encoded at once; by default depends on the device.
-    progress: called with the current part of the work, the amount done, and the total.
-    translate: translates captions from `lang` into the model's language.
-    shared: the encoded images, if they already exist.
-    partner: a second model; rank by the mean similarity of both. matcher: another model for reranking.
-
-    An unreadable image is listed in `unreadable`; it and its captions count as missed.
-
-    >>> import sightline
-    >>> from sightline.datasets import Record
-    >>> from sightline.media import image_source
-    >>> from PIL import Image
-    >>> images = {colour: image_source(Image.new("RGB", (40, 30), colour)) for colour in ("red", "green", "blue")}
-    >>> records = [Record(name, image, {"en": (f"a {name} image",)}) for name, image in images.items()]
-    >>> sightline.evaluate(sightline.load(), records).text_to_image["R@1"]
-    100.0
-    """
-    from sightline.evaluation.evaluator import evaluate
-
-    return evaluate(
-        model,
-        records,
-        data=data,
-        lang=lang,
-        protocol=protocol,
-        late=late,
-        rerank=rerank,
-        fusion=fusion,
-        weight=weight,
-        distractors=distractors,
-        skip_missing_language=skip_missing_language,
-        seed=seed,
-        batch_size=batch_size,
-        progress=progress,
-        translate=translate,
-        shared=shared,
-        partner=partner,
-        matcher=matcher,
-    )
-
-
-def train(
-    recipe: Recipe | Mapping[str, Any] | str | Path,
-    out: str | Path,
-    *,
-    resume: bool = False,
-    report: StepReport | None = None,
-    on_prepare: Callable[[str, int, int], None] | None = None,
-    save_every: int = 500,
-    stop_after: int | None = None,
-    stop: Callable[[], bool] | None = None,
-) -> Trained:
-    """Train a model; the best checkpoint is saved in `out/best`, the latest state in `out/last`.
-
-    Needs torch: `pip install 'sightline-search[train]'`.
-
-    recipe: the path of a TOML file, or its contents as a mapping; see recipes/.
-    resume: continue from `out/last`, or start if it does not exist.
-    report: called with the metrics of a step. on_prepare: called with the progress of the work before the first step.
-    save_every: steps between two saved states. stop_after: save and stop after this many steps in total.
-    stop: called after every step; if it returns True, the run is saved and a KeyboardInterrupt raised.
-
-    >>> import sightline, tempfile
-    >>> from sightline.demo.training import tiny_recipe
-    >>> folder = tempfile.mkdtemp()
-    >>> trained = sightline.train(tiny_recipe(folder), f"{folder}/run")
-    >>> trained.steps
-    2
-    """
-    with _needs_torch("training"):
-        from sightline.training.recipe import Recipe, parse_recipe, read_recipe
-        from sightline.training.trainer import train
-    if isinstance(recipe, str | Path):
-        recipe = read_recipe(recipe)
-    elif not isinstance(recipe, Recipe):
-        recipe = parse_recipe(recipe, "recipe")
-    return train(
-        recipe,
-        out,
-        resume=resume,
-        report=report,
-        on_prepare=on_prepare,
-        save_every=save_every,
-        stop_after=stop_after,
-        stop=stop,
-    )
-
-
-def export(
-    checkpoint: str | Path,
-    out: str | Path,
-    *,
-    name: str | None = None,
-    quantize: Literal["int8"] | None = None,
-    four_bits: str = "",
-    calibrate: Sequence[Record] | None = None,
-    provenance: Mapping[str, Any] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
-    on_problem: Callable[[Problem], None] | None = None,
-) -> BundleSpec:
-    """Export a checkpoint to a bundle, which searches without torch. At the end, it replaces any bundle at `out`.
-
-    Needs torch: `pip install 'sightline-search[train]'`.
-
-    checkpoint: the folder of a checkpoint or of a published model such as CLIP, or `hf:NAME`.
-    out: the bundle's folder. name: the name in results; by default that of the folder.
-    quantize: `int8` makes it smaller and faster. four_bits: with int8, modules of this path take four bits per weight.
-    calibrate: captioned images not used in training, to choose the fusion and calibrate relevance; with int8, they
-        also provide the activation ranges of the image tower, which makes it faster, and their captions determine how
-        four-bit weights of the text tower are rounded.
-    provenance: what the bundle records about its data, licences and recipe.
-    progress: called with the current part of the work, the amount done, and the total.
-    on_problem: called for every unreadable image in `calibrate`.
-
-    >>> import sightline, tempfile
-    >>> from sightline.demo.training import tiny_recipe
-    >>> folder = tempfile.mkdtemp()
-    >>> trained = sightline.train(tiny_recipe(folder), f"{folder}/run")
-    >>> sightline.export(trained.folder, f"{folder}/bundle", name="mine").abilities
-    ('embed',)
-    """
-    with _needs_torch("exporting"):
-        from sightline.models.torch_model import read
-        from sightline.onnx_export.exporter import export
-        from sightline.onnx_export.static_ranges import pictures_of
-    from sightline.bundle.layout import HUB_PREFIX
-    from sightline.registry.loader import locate
-
-    retriever, tokenizer = read(locate(checkpoint))
-    if provenance is None and str(checkpoint).startswith(HUB_PREFIX):
-        provenance = {"initial_weights": str(checkpoint)}
-    fixes_ranges = calibrate and quantize and retriever.reads_pixels
-    return export(
-        retriever,
-        tokenizer,
-        out,
-        name=name or Path(out).resolve().name,
-        precision=quantize or "float32",
-        four_bits=four_bits,
-        pictures=pictures_of(calibrate or [], retriever.preprocess) if fixes_ranges else None,
-        provenance=provenance,
-        held_out=calibrate,
-        progress=progress,
-        on_problem=on_problem,
-    )
-
-
 def _opened(model: str | Path | Model) -> Model:
     return load(model) if isinstance(model, str | Path) else model
-
-
-@contextmanager
-def _needs_torch(job: str) -> Iterator[None]:
-    """Turn a missing package into an error that says how to install it."""
-    try:
-        yield
-    except ImportError as error:
-        raise SightlineError(f"{job} needs torch: {error}", "pip install 'sightline-search[train]'") from error

@@ -9,7 +9,8 @@ import json
 import math
 from typing import NamedTuple
 
-from sightline.collection.catalog.conditions import ColumnKind, Negated, Node, Sign, Test, Value
+from sightline.stores.base import LOW_PATH, PARTITION_KEY
+from sightline.stores.filters import ColumnKind, Filter, Negated, Sign, Test, Undecided, Value
 
 UNKNOWN: dict[str, str | float] = {
     "taken": "",
@@ -23,10 +24,11 @@ UNKNOWN: dict[str, str | float] = {
 }
 """Placeholders for unknown values, by column."""
 
-OF_CONTENTS = frozenset({"id", "taken", "width", "height", "latitude", "longitude", "text"})
-"""Columns that have the same value for all files of an item."""
+MILVUS_PARTITION_KEY = "shelf"
+"""What the partition key is called in existing stores."""
 
-OF_FILES = frozenset({"path", "folder", "name", "modified", "size"})
+_LISTED = {"id": "id", PARTITION_KEY: MILVUS_PARTITION_KEY}
+"""Columns tested by `in` with long lists of values, and their names in Milvus."""
 
 _OPPOSITE: dict[Sign, Sign] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
@@ -41,17 +43,15 @@ class Pushed(NamedTuple):
 _CANNOT_SAY = Pushed("", False)
 
 
-def pushed(node: Node, columns: frozenset[str], wanted: bool = True) -> Pushed:
-    """Translate a filter or, if `wanted` is False, its negation.
-
-    columns: the columns available; a test of any other column passes everything.
-    """
+def pushed(node: Filter, wanted: bool = True) -> Pushed:
+    """Translate a filter or, if `wanted` is False, its negation."""
+    if isinstance(node, Undecided):
+        return _CANNOT_SAY
     if isinstance(node, Negated):
-        return pushed(node.part, columns, not wanted)
+        return pushed(node.part, not wanted)
     if isinstance(node, Test):
-        trusted = {node.column, node.other or node.column} <= columns
-        return _tested(node, wanted) if trusted else _CANNOT_SAY
-    parts = [pushed(part, columns, wanted) for part in node.parts]
+        return _tested(node, wanted)
+    parts = [pushed(part, wanted) for part in node.parts]
     return _joined(parts, all_must_hold=(node.word == "and") == wanted)
 
 
@@ -84,7 +84,7 @@ def _like(test: Test, wanted: bool) -> Pushed:
     is_exact = pattern == f"{start}%"
     if test.column != "path" or not start or not start.isascii() or not _is_plain(start) or not (wanted or is_exact):
         return _CANNOT_SAY
-    return Pushed(_beginning("low_path", start.lower(), wanted), is_exact)
+    return Pushed(_beginning(LOW_PATH, start.lower(), wanted), is_exact)
 
 
 def _compared(test: Test, wanted: bool) -> Pushed:
@@ -93,6 +93,8 @@ def _compared(test: Test, wanted: bool) -> Pushed:
         return Pushed(f"{test.column} {_milvus(sign)} {test.other}", True) if test.kind == "number" else _CANNOT_SAY
     if not all(_can_be_written(test.column, value) for value in test.values):
         return _CANNOT_SAY
+    if test.sign == "in" and test.column in _LISTED and wanted:
+        return Pushed(f"{_LISTED[test.column]} in {_written(test.values)}", True)
     sign = "=" if test.sign == "in" else test.sign
     filters = [
         Pushed(_one(test.column, test.kind, sign if wanted else _OPPOSITE[sign], value), True) for value in test.values
@@ -137,5 +139,5 @@ def _is_plain(text: str) -> bool:
     return text.isprintable() and not set(text) & set("\\\"'")
 
 
-def _written(value: Value) -> str:
+def _written(value: Value | tuple[Value, ...]) -> str:
     return json.dumps(value, ensure_ascii=False)

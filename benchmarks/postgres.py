@@ -1,0 +1,134 @@
+"""Measure a PostgreSQL store: recall of HNSW against exact search, and milliseconds per query, also with a filter.
+
+    PGPASSWORD=… python -m benchmarks.postgres postgresql://USER@HOST:PORT/DATABASE --sizes 10000 50000
+
+Vectors lie around the embeddings of photos, queries are the embeddings of their captions; see `photo_vectors`. With
+--made-up, they lie around random ones. The schemas `sightline_bench_SIZE` are created, and deleted at the end.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.photo_vectors import Real, Vectors, around, real, unit
+from benchmarks.provenance import RESULTS, provenance
+from sightline.bundle.encoded import Encoded
+from sightline.stores import postgres_schema
+from sightline.stores.base import Neighbors, Note, Shape
+from sightline.stores.filters import Test
+from sightline.stores.postgres import PostgresStore
+from sightline.stores.postgres_address import parse_postgres_address
+from sightline.stores.postgres_driver import driver
+
+TOP, SEED, ONE_IN = 20, 0, 100
+AT_ONCE, DIM = 2_000, 512
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url", help="of a database: postgresql://USER@HOST:PORT/DATABASE")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 50_000])
+    parser.add_argument("--photos", type=int, default=400)
+    parser.add_argument("--made-up", action="store_true", help="around random vectors rather than photos")
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--embeddings", type=Path, default=Path("embeddings.npz"), help="kept between runs")
+    parser.add_argument("--out", type=Path, default=RESULTS / "postgres.json")
+    asked = parser.parse_args()
+    found = made_up() if asked.made_up else real(asked.embeddings, "default", asked.photos)
+    queries = found.captions[np.random.default_rng(SEED).permutation(len(found.captions))[: asked.queries]]
+    rows = [measured(asked.url, size, found, queries) for size in asked.sizes]
+    server = driver().connect(asked.url)
+    versions = server.execute(
+        "SELECT current_setting('server_version'), (SELECT extversion FROM pg_extension WHERE extname = 'vector')"
+    ).fetchone()
+    server.close()
+    result = {"postgresql": versions[0], "pgvector": versions[1], "queries": len(queries), "dim": queries.shape[1]}
+    result |= {"stores": rows, **provenance(SEED, ["made up" if asked.made_up else f"{asked.photos} photos"])}
+    asked.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+def made_up() -> Real:
+    """Random vectors in place of the embeddings of photos, in 50 groups, and queries near some of them."""
+    rng = np.random.default_rng(SEED)
+    groups = rng.standard_normal((50, DIM), dtype=np.float32)
+    images = unit(groups[rng.integers(0, 50, 1_000)] + rng.standard_normal((1_000, DIM), dtype=np.float32))
+    return Real(images, unit(images[:500] + 0.05 * rng.standard_normal((500, DIM), dtype=np.float32)))
+
+
+def measured(url: str, size: int, found: Real, queries: Vectors) -> dict[str, Any]:
+    """Fill a store of this size, search it without an index, build the index, and search it again."""
+    address = parse_postgres_address(f"{url.rstrip('/')}/sightline_bench_{size}")
+    shape = Shape(queries.shape[1])
+    store = PostgresStore.open(address, shape, write=True, columns={"group": "number"})
+    begun = time.perf_counter()
+    fill(store, found, size)
+    filled = time.perf_counter()
+    store.compact()
+    exact, exact_ms = searched(store, queries)
+    few, few_ms = searched(one_in_many(store), queries)
+    postgres_schema.INDEX_FROM = 0
+    indexing = time.perf_counter()
+    store.close()
+    indexed = time.perf_counter()
+    store = PostgresStore.open(address, shape, write=True, columns={"group": "number"})
+    near, near_ms = searched(store, queries)
+    near_few, near_few_ms = searched(one_in_many(store), queries)
+    store.close()
+    with driver().connect(url, autocommit=True) as server:
+        server.execute(f'DROP SCHEMA "{address.name}" CASCADE')
+    row = {
+        "vectors": size,
+        "fill_seconds": round(filled - begun, 1),
+        "index_seconds": round(indexed - indexing, 1),
+        "exact_ms": exact_ms,
+        "hnsw_ms": near_ms,
+        "recall@10": recall(exact, near, 10),
+        "recall@20": recall(exact, near, TOP),
+        "filter": f"1 in {ONE_IN}",
+        "filtered_exact_ms": few_ms,
+        "filtered_hnsw_ms": near_few_ms,
+        "filtered_recall@20": recall(few, near_few, TOP),
+    }
+    print(row, flush=True)
+    return row
+
+
+def fill(store: PostgresStore, found: Real, size: int) -> None:
+    start = 0
+    for block in around(found, size, SEED):
+        for first in range(0, len(block), AT_ONCE):
+            some = block[first : first + AT_ONCE]
+            ids = np.arange(start, start + len(some))
+            notes = [Note("", {"group": float(id % ONE_IN)}, {}) for id in ids.tolist()]
+            store.add(ids, Encoded(some, np.zeros((len(some), 0), dtype=np.bool_)), notes)
+            start += len(some)
+
+
+def one_in_many(store: PostgresStore) -> PostgresStore:
+    return store.where(Test("group", "number", "=", (7,)))
+
+
+def searched(store: PostgresStore, queries: Vectors) -> tuple[Neighbors, float]:
+    """The results of all queries, and the median of their milliseconds, one after another."""
+    store.search(queries[:3], TOP)
+    results, seconds = [], []
+    for query in queries:
+        begun = time.perf_counter()
+        results.append(store.search(query[None], TOP))
+        seconds.append(time.perf_counter() - begun)
+    ids, scores = (np.concatenate(part) for part in zip(*results, strict=True))
+    return Neighbors(ids, scores), round(1000 * float(np.median(seconds)), 2)
+
+
+def recall(right: Neighbors, found: Neighbors, k: int) -> float:
+    """The mean share of the k nearest that were found."""
+    shares = [len(np.intersect1d(a[:k], b[:k])) / k for a, b in zip(right.ids, found.ids, strict=True)]
+    return round(float(np.mean(shares)), 4)
+
+
+if __name__ == "__main__":
+    main()

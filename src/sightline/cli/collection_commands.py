@@ -1,0 +1,85 @@
+"""`sightline status` and `remove`: what a collection contains, and taking something out of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sightline.cli.console import print_json, print_lines, tell
+from sightline.errors import SightlineError
+
+if TYPE_CHECKING:
+    from sightline.collection.status import CollectionStatus
+
+_GROUPED = 4  # files with the same problem from which they share a line
+
+
+def status(
+    at: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DIR", help="The collection. May be repeated. By default the nearest .sightline."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """Show what is indexed, and what could not be indexed and why."""
+    from sightline.collection.status import status
+
+    found = [status(place) for place in at] if at else [status()]
+    if as_json:
+        print_json({"collections": [one.to_json() for one in found]})
+        return
+    for one in found:
+        print_lines(*_lines(one))
+
+
+def _lines(found: "CollectionStatus") -> Iterator[str]:
+    from sightline.cli.formatting import printable, problem_lines
+
+    copies = f", {found.copies:,} exact copies" if found.copies else ""
+    size = f"{found.bytes / 1e6:.1f} MB"
+    yield f"{printable(found.at)}: {found.items:,} {found.kind}{copies}; model {found.model}; {size}"
+    for root in found.roots:
+        missing = "" if root.exists else "  (not there now)"
+        broken = f", {root.broken:,} broken" if root.broken else ""
+        yield f"  {printable(root.path)}: {root.ready:,} files{broken}{missing}"
+    if found.suffixes:
+        counts = [f"{count:,} {suffix or 'without suffix'}" for suffix, count in found.suffixes.items()]
+        yield f"Files: {', '.join(counts)}"
+    if found.text is not None:
+        failed = f", {found.text.failed:,} failed" if found.text.failed else ""
+        yield f"Text: read in {found.text.read:,} images, {found.text.with_text:,} have some{failed}"
+    if found.albums:
+        yield "Albums: " + ", ".join(f"{printable(name)} ({count:,})" for name, count in sorted(found.albums.items()))
+    yield from problem_lines("Cannot be read", [(one.path, one.reason) for one in found.broken], _GROUPED)
+    yield from problem_lines("Text not read", [(one.path, one.reason) for one in found.text_problems], _GROUPED)
+
+
+def remove(
+    paths: Annotated[
+        list[Path] | None, typer.Argument(metavar="PATH", help="Folders or files to take out of the collection.")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="DIR", help="The collection. By default the nearest .sightline.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--everything", help="Delete the whole collection.")] = False,
+    model: Annotated[
+        str | None, typer.Option(metavar="BUNDLE", help="The model that made the collection, if it was moved.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Take folders or files out of a collection, or delete it. Your files are not touched."""
+    from sightline.collection.indexing.remove import delete_collection, remove
+    from sightline.collection.locate import find_collection
+
+    if everything == bool(paths):
+        raise SightlineError("give PATHs to remove, or --everything", "sightline status lists what is indexed.")
+    found = find_collection(at)
+    if not yes:
+        what = "the whole collection, with its albums" if everything else ", ".join(map(str, paths or ()))
+        typer.confirm(f"Remove {what} from {found}? Your files stay.", abort=True)
+    if everything:
+        tell(f"Deleted {delete_collection(at)}")
+        return
+    count = remove(paths or [], at, model=model, notify=tell)
+    tell(f"Removed {count:,} files from {found}")

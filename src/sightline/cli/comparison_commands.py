@@ -1,0 +1,63 @@
+"""`sightline compare`: two models on the same queries."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sightline.cli.console import check_writable, named_options, print_table, tell_skipped, tell_unreadable
+from sightline.fusion_rules import FusionRule
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="default, a bundle or checkpoint folder, or hf:NAME.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The model to compare with it.")],
+    data: Annotated[list[str], typer.Argument(help="Captioned images: shards, JSONL, Karpathy, COCO, …")],
+    lang: Annotated[str, typer.Option(help="Language of the captions.")] = "en",
+    protocol: Annotated[str, typer.Option(help="As for eval.")] = "karpathy",
+    split: Annotated[str | None, typer.Option(help="Only this split. By default test, if there is one.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder of the images, if the data only names them.")] = None,
+    late: Annotated[int | None, typer.Option(min=1, help="Rescore the K best by late interaction.")] = None,
+    rerank: Annotated[int | None, typer.Option(min=1, help="Rescore the K best by matching.")] = None,
+    fusion: Annotated[
+        FusionRule | None, typer.Option(help="How match and embed scores combine. By default as each model says.")
+    ] = None,
+    weight: Annotated[float | None, typer.Option(help="Weight of the embed score in the fusion.")] = None,
+    skip_broken: Annotated[bool, typer.Option(help="Report broken records and continue.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap intervals.")] = 0,
+    csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the ranks of every query to this file.")] = None,
+    html_file: Annotated[
+        Path | None, typer.Option("--html", help="Write a page with the queries won and lost, with pictures.")
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")] = None,
+) -> None:
+    """Compare models A and B on the same queries of DATA: what B gains, with intervals, and where."""
+    import sightline
+    from sightline.cli.progress import evaluating
+    from sightline.datasets import read_test
+    from sightline.evaluation.comparison import Comparison
+    from sightline.evaluation.comparison_page import write_page
+
+    for file in (csv_file, html_file, json_file):
+        check_writable(file)
+    records = read_test(data, split, protocol, images=images, on_problem=tell_skipped if skip_broken else None)
+    options: dict[str, Any] = {
+        "data": ", ".join(data), "lang": lang, "protocol": protocol, "late": late, "rerank": rerank, "fusion": fusion,
+        "weight": weight, "seed": seed, "top": 10,
+    }  # fmt: skip
+    with named_options(), evaluating() as progress:
+        found = Comparison(
+            *(
+                sightline.evaluate(sightline.load(model, prefer_gpu=True), records, progress=progress, **options)
+                for model in (a, b)
+            )
+        )
+    if csv_file is not None:
+        found.write_csv(csv_file)
+    if html_file is not None:
+        write_page(found, records, html_file)
+    if json_file is not None:
+        json_file.write_text(json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    tell_unreadable("Cannot be read", found.a.unreadable)
+    print_table(found.table())

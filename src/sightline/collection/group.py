@@ -1,0 +1,113 @@
+"""One search over several collections of the same model."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from sightline.bundle.model import Model
+from sightline.collection.collection import Collection
+from sightline.errors import CollectionError
+from sightline.retrieval.options import SearchOptions
+from sightline.retrieval.results import Hit, SearchResult
+from sightline.retrieval.stages import resolve
+
+_STAGES = ("text", "match", "late", "embed")  # whose hits come before those of the next
+
+
+class GroupHit(NamedTuple):
+    """A hit, and the position of its collection."""
+
+    member: int
+    hit: Hit
+
+
+class GroupResult(NamedTuple):
+    """The hits of all collections, best first, and everything else about the search, without hits."""
+
+    hits: tuple[GroupHit, ...]
+    about: SearchResult
+
+    def flat(self) -> SearchResult:
+        """The result without the positions of collections."""
+        return replace(self.about, hits=tuple(one.hit for one in self.hits))
+
+
+def check_group(collections: Sequence[Collection]) -> None:
+    """Raise an error unless all collections have the same kind of items and the same model."""
+    first, *others = collections
+    for other in others:
+        if other.kind != first.kind:
+            raise CollectionError(
+                f"{other.at}: has {other.kind}, and {first.at} has {first.kind}", "Search them one at a time."
+            )
+        if other.manifest.sha256 != first.manifest.sha256:
+            raise CollectionError(
+                f"{other.at}: indexed with {other.manifest.model}, and {first.at} with {first.manifest.model}",
+                "Search them one at a time, or index them with the same model.",
+            )
+
+
+def search_group(collections: Sequence[Collection], options: SearchOptions, model: Model | None = None) -> GroupResult:
+    """Search several collections as if they were one.
+
+    The first stage looks at all of them; only the items that are then among the best of all are reranked, so that it
+    takes hardly longer than for one collection.
+    """
+    if len(collections) == 1:
+        found = collections[0].run(options, model)
+        return GroupResult(tuple(GroupHit(0, hit) for hit in found.hits), replace(found, hits=()))
+    deep = replace(options, k=options.start + options.k, start=0)
+    plan = resolve(options, model or collections[0].model)
+    if (not plan.rerank and not plan.late) or plan.late == "all":
+        return merge([one.run(deep, model) for one in collections], options)
+    longest = plan.longest
+    quick = replace(deep, k=max(deep.k, longest), late=0, rerank=0, budget_ms=None, min_relevance=None)
+    ranked = [
+        one for one in merge([one.run(quick, model) for one in collections], quick).hits if one.hit.stage != "text"
+    ]
+    results = []
+    for member, one in enumerate(collections):
+        late, rerank = (_share(ranked, member, count) for count in (int(plan.late), plan.rerank))
+        results.append(one.run(replace(deep, late=late, rerank=rerank), model))
+    return merge(results, options)
+
+
+def merge(results: Sequence[SearchResult], options: SearchOptions) -> GroupResult:
+    """Merge the results of the same search in several collections; each keeps its order."""
+    hits = tuple(_merged([result.hits for result in results]))[options.start : options.start + options.k]
+    ranked = tuple(
+        GroupHit(one.member, replace(one.hit, rank=place)) for place, one in enumerate(hits, options.start + 1)
+    )
+    best = [result.best_relevance for result in results if result.best_relevance is not None]
+    stages = {stage for result in results for stage in result.took_ms}
+    is_found = any(one.hit.stage == "text" for one in hits)
+    about = replace(
+        results[0],
+        hits=(),
+        took_ms={stage: sum(result.took_ms.get(stage, 0.0) for result in results) for stage in sorted(stages)},
+        best_relevance=max(best, default=None),
+        notice=None if is_found or any(not one.notice for one in results) else results[0].notice,
+        did_you_mean=None if is_found else results[0].did_you_mean,
+    )
+    return GroupResult(ranked, about)
+
+
+def _share(ranked: Sequence[GroupHit], member: int, count: int) -> int:
+    """How many of the first `count` hits are of a collection."""
+    return sum(one.member == member for one in ranked[:count])
+
+
+def _merged(lists: Sequence[Sequence[Hit]]) -> Iterator[GroupHit]:
+    """Take the best of the first hits of all lists, again and again."""
+    waiting = [(_key(hits[0]), member, 0) for member, hits in enumerate(lists) if hits]
+    heapify(waiting)
+    while waiting:
+        _, member, place = heappop(waiting)
+        yield GroupHit(member, lists[member][place])
+        if place + 1 < len(lists[member]):
+            heappush(waiting, (_key(lists[member][place + 1]), member, place + 1))
+
+
+def _key(hit: Hit) -> tuple[int, float]:
+    return _STAGES.index(hit.stage), -hit.score

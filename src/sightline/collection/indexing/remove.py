@@ -1,0 +1,115 @@
+"""Remove folders and files from a collection, or delete a whole collection. Indexed files are never touched."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from sightline.bundle.model import Model
+from sightline.collection.albums import ALBUMS_FILE, ALBUMS_FOLDER
+from sightline.collection.catalog.integrity import CHECKSUM_FILE
+from sightline.collection.catalog.schema import CATALOG_FILE
+from sightline.collection.collection import vectors_folder
+from sightline.collection.indexing.create import open_to_write
+from sightline.collection.locate import find_collection, model_for_collection
+from sightline.collection.locks import LOCK_FILE, Notify, write_lock
+from sightline.collection.manifest import MANIFEST_FILE, read_manifest
+from sightline.collection.picture_text.database import TEXT_FILE, TEXT_FOLDER, TextDatabase
+from sightline.errors import CollectionError
+from sightline.stores.head import HEAD_FILE
+
+_OWN = (
+    MANIFEST_FILE,
+    CATALOG_FILE,
+    f"{CATALOG_FILE}-wal",
+    f"{CATALOG_FILE}-shm",
+    f"{CATALOG_FILE}.damaged",
+    CHECKSUM_FILE,
+    *(f"{TEXT_FOLDER}/{TEXT_FILE}{suffix}" for suffix in ("", "-wal", "-shm")),
+    f"{TEXT_FOLDER}/{LOCK_FILE}",
+    f"{ALBUMS_FOLDER}/{ALBUMS_FILE}",
+    f"{ALBUMS_FOLDER}/{LOCK_FILE}",
+    LOCK_FILE,
+)
+
+
+def remove(
+    paths: Sequence[str | Path],
+    at: str | Path | None = None,
+    *,
+    model: str | Path | Model | None = None,
+    notify: Notify | None = None,
+) -> int:
+    """Remove what was indexed below some folders, or some files; returns the number of files that were removed.
+
+    at: the collection, as for `sightline.open`. model: the model that indexed it, if it was moved.
+
+    The files themselves stay. What lies inside a folder that is still indexed comes back with the next `index`, unless
+    a `.sightlineignore` names it.
+    """
+    found = find_collection(at).resolve()
+    manifest = read_manifest(found)
+    places = [place for path in paths for place in (Path.cwd() / path, Path(path).resolve())]
+    opened = model_for_collection(found, manifest, model)
+    opening = open_to_write(found, manifest.kind, opened, named=(), wait=True, notify=notify)
+    with opening as (catalog, store):
+        roots = catalog.roots()
+        rows = [
+            row
+            for number, root in roots.items()
+            for row in catalog.rows(number)
+            if any(_path(root, row.raw).is_relative_to(place) for place in places)
+        ]
+        if not rows:
+            raise CollectionError(
+                f"{', '.join(map(str, paths))}: nothing in {found} is there", "sightline status lists what is indexed."
+            )
+        with catalog.transaction():
+            catalog.delete_files(row.id for row in rows)
+            unused = catalog.delete_unused()
+            catalog.delete_empty_roots()
+        store.delete(np.array(unused, dtype=np.int64))
+        store.flush()
+        store.compact()
+        _forget_text(found, set(catalog.hashes()))
+    return len(rows)
+
+
+def delete_collection(at: str | Path | None = None) -> Path:
+    """Delete a collection: its own files, and its folder if nothing else is in it. Returns the folder."""
+    found = find_collection(at).resolve()
+    if read_manifest(found).store:
+        raise CollectionError(f"{found}: its vectors are on a server", "Delete them there, and then this folder.")
+    with write_lock(found, wait=False):
+        vectors = vectors_folder(found)
+        if (vectors / HEAD_FILE).is_file():
+            shutil.rmtree(vectors)
+        for folder in (TEXT_FOLDER, ALBUMS_FOLDER):
+            if (found / folder).is_symlink():
+                raise CollectionError(f"{found / folder}: a link, which is not followed", "Delete it.")
+        for name in _OWN:
+            (found / name).unlink(missing_ok=True)
+    for left in (found / TEXT_FOLDER, found / ALBUMS_FOLDER, found):
+        if left.is_dir() and not any(left.iterdir()):  # it may be a folder of pictures
+            left.rmdir()
+    return found
+
+
+def _path(root: Path, raw: bytes) -> Path:
+    """The path of a row; of a text or an image in a shard, inside of its file."""
+    return root / os.fsdecode(raw)
+
+
+def _forget_text(at: Path, kept: set[bytes]) -> None:
+    database = TextDatabase.open(at)
+    if database is None:
+        return
+    database.close()
+    database = TextDatabase.open(at, write=True)
+    assert database is not None
+    try:
+        database.remove(database.hashes() - kept)
+    finally:
+        database.close()

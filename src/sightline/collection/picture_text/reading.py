@@ -1,0 +1,164 @@
+"""Read the text of a collection's images: after indexing, in the background, and from where it stopped."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sightline.collection.catalog.database import Catalog
+from sightline.collection.catalog.files import Item
+from sightline.collection.indexing.report import FileProblem
+from sightline.collection.indexing.shards_and_urls import source_of
+from sightline.collection.manifest import read_manifest
+from sightline.collection.picture_text.database import TEXT_FOLDER, TextDatabase, TextRead
+from sightline.errors import CollectionError, MediaError, SightlineError
+from sightline.files import FolderLock
+from sightline.media.decoder import DecoderProcess
+from sightline.media.ocr import INSTALL, is_installed, parse_lines
+from sightline.media.open import MAX_PIXELS
+from sightline.media.remote import ImageURL
+
+TextProgress = Callable[[int, int], None]
+"""Called with the number of images done and the total; it may raise an error to stop."""
+
+_LARGEST_FILE = 256 << 20
+_DECODE_BYTES = 1 << 30
+_CPU_SECONDS, _SECONDS = 60.0, 600.0  # for one image; the process gives way to all others, and may have to wait
+_COMMIT_SECONDS = 2.0
+_LOCK_FILE = "lock"
+
+
+@dataclass(slots=True)
+class TextReport:
+    """The result of reading text: images read, those with text, those that failed, and what it took."""
+
+    read: int = 0
+    with_text: int = 0
+    failed: list[FileProblem] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        failed = f", {len(self.failed):,} failed" if self.failed else ""
+        return f"{self.with_text:,} of {self.read:,} images have text{failed}; {self.seconds:.1f} s"
+
+
+def pending(at: Path) -> int:
+    """The number of images whose text was not read yet."""
+    with closing(Catalog.open(at)) as catalog:
+        database = TextDatabase.open(at)
+        known = database.hashes() if database else set[bytes]()
+        if database:
+            database.close()
+        return len(_pending(catalog, known))
+
+
+def read_pictures(at: Path, progress: TextProgress | None = None, *, retry: bool = False) -> TextReport:
+    """Read the text of all images of a collection that were not read before; the newest first.
+
+    retry: read images again that could not be read before.
+
+    What is read is saved every few seconds, and found by searches from then on. Text of images that are no longer in
+    the collection is removed. One process reads at a time; if another does, a `CollectionError` is raised.
+    """
+    if not is_installed():
+        raise SightlineError("reading text in images needs another package", INSTALL)
+    manifest = read_manifest(at)
+    report, began = TextReport(), time.monotonic()
+    if manifest.kind != "images":
+        return report
+    with _lock(at), closing(Catalog.open(at, trusted=manifest.is_trusted)) as catalog:
+        database = TextDatabase.open(at, write=True)
+        assert database is not None
+        with closing(database), closing(DecoderProcess()) as decoder:
+            known = database.hashes()
+            failed = {hash for hash, _ in database.problems()} if retry else set[bytes]()
+            database.remove(known.difference(catalog.hashes()) | failed)
+            known -= failed
+            try:
+                _read_all(catalog, database, decoder, _pending(catalog, known), report, progress)
+            finally:
+                report.seconds = time.monotonic() - began
+    return report
+
+
+def _read_all(
+    catalog: Catalog,
+    database: TextDatabase,
+    decoder: DecoderProcess,
+    work: list[tuple[int, bytes]],
+    report: TextReport,
+    progress: TextProgress | None,
+) -> None:
+    found: list[TextRead] = []
+    saved = time.monotonic()
+    try:
+        for done, (id, hash) in enumerate(work):
+            if progress:
+                progress(done, len(work))
+            item = catalog.items([id]).get(id)
+            one = _read_one(item, hash, decoder) if item else None
+            if one is None:
+                continue
+            found.append(one)
+            report.read += 1
+            report.with_text += bool(one.lines)
+            if one.problem and item:
+                report.failed.append(FileProblem(item.files[0].path, one.problem))
+            if time.monotonic() - saved >= _COMMIT_SECONDS:
+                database.add(found)
+                found, saved = [], time.monotonic()
+    finally:
+        database.add(found)
+    if progress and work:
+        progress(len(work), len(work))
+
+
+def _read_one(item: Item, hash: bytes, decoder: DecoderProcess) -> TextRead | None:
+    """Read one image; None if it is not there, or changed: the next run looks again."""
+    for file in item.files:
+        source = source_of(file)
+        if isinstance(source, ImageURL):
+            continue  # it would have to be downloaded again
+        try:
+            data = source.read()
+        except MediaError:
+            continue
+        if len(data) > _LARGEST_FILE or hashlib.blake2b(data, digest_size=32).digest() != hash:
+            continue
+        task = {"task": "text", "name": file.path, "max_pixels": MAX_PIXELS, "max_bytes": _DECODE_BYTES}
+        try:
+            answer, _ = decoder.request({**task, "seconds": _SECONDS, "cpu_seconds": _CPU_SECONDS}, data, _SECONDS)
+        except MediaError as error:
+            return TextRead(hash, problem=error.reason)
+        if "missing" in answer:
+            raise SightlineError(f"text in images {answer['reason']}", answer["way_out"])
+        if "lines" not in answer:
+            return TextRead(hash, problem=answer.get("reason", "takes too much memory to decode"))
+        return TextRead(hash, parse_lines(answer["lines"]))
+    return None
+
+
+def _pending(catalog: Catalog, known: set[bytes]) -> list[tuple[int, bytes]]:
+    """Ids and hashes of the images to read, the newest first; blank ones have no text."""
+    rows = catalog.everything().execute(
+        "SELECT id, hash FROM contents WHERE text IS NULL AND is_blank IS NOT 1"
+        " AND id IN (SELECT content FROM files) ORDER BY taken DESC, id DESC"
+    )
+    return [(id, bytes(hash)) for id, hash in rows if bytes(hash) not in known]
+
+
+@contextmanager
+def _lock(at: Path) -> Iterator[None]:
+    folder = at / TEXT_FOLDER
+    if folder.is_symlink():
+        raise CollectionError(f"{folder}: a link, which is not followed", "Delete it.")
+    folder.mkdir(exist_ok=True)
+    lock = FolderLock(folder / _LOCK_FILE)
+    try:
+        if not lock.acquire():
+            raise CollectionError(f"{at}: another process is reading the text of its images", "Let it finish.")
+        yield
+    finally:
+        lock.close()

@@ -1,0 +1,165 @@
+"""Find images by the text in them, and merge them with the images that look like what was asked for."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sightline.collection.catalog.database import Catalog
+from sightline.collection.catalog.hits import hits_of
+from sightline.collection.catalog.where import compile_where
+from sightline.collection.picture_text.database import TextDatabase
+from sightline.collection.picture_text.words import contains, match, query_words
+from sightline.media.ocr import INSTALL
+from sightline.retrieval.candidates import Candidates
+from sightline.retrieval.cascade import Ranking
+from sightline.retrieval.options import SearchOptions
+from sightline.retrieval.results import Hit, SearchResult
+from sightline.stores.base import Ids
+
+LEAST_COVERAGE = 0.5
+"""The share of a query's words from which a text counts as found."""
+
+DECIDING = 3
+"""So many words of a query in a picture are no chance: it comes before all that only look like it."""
+
+_CERTAIN = 0.9
+
+NOT_READ = f"Quotes search the text in images, which was not read here. To read it: {INSTALL} and sightline index."
+"""What is said about quotes if there is no text to search."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundText:
+    """An image found by its text: its id, how much of the query it contains, how many words, and a line."""
+
+    id: int
+    coverage: float
+    words: int
+    quote: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextResults:
+    """Images found by their text, the best first, as results, and the number of words that each contains."""
+
+    hits: tuple[Hit, ...]
+    words: tuple[int, ...]
+    quoted: tuple[str, ...]
+    milliseconds: float
+
+    @classmethod
+    def find(
+        cls,
+        database: TextDatabase,
+        catalog: Catalog,
+        text: str,
+        quoted: Sequence[str] = (),
+        allowed: Ids | None = None,
+        where: str | None = None,
+    ) -> "TextResults":
+        """Find images by their text; for the arguments see `find_text`. where: the filter, in words."""
+        began = time.perf_counter()
+        found = find_text(database, catalog, text, quoted, allowed)
+        items = catalog.items([one.id for one in found])
+        found = [one for one in found if one.id in items]
+        ids, scores = np.array([one.id for one in found], dtype=np.int64), np.array([one.coverage for one in found])
+        ranking = Ranking(Candidates.of(ids, scores, "text"), None, {})
+        hits = hits_of(catalog, ranking, len(found), items, None if where is None else compile_where(where))
+        quotes = tuple(replace(hit, quote=one.quote) for hit, one in zip(hits, found, strict=True))
+        took = 1000 * (time.perf_counter() - began)
+        return cls(quotes, tuple(one.words for one in found), tuple(quoted), took)
+
+    @property
+    def ids(self) -> Ids:
+        """The ids, in ascending order."""
+        return np.array(sorted(hit.id for hit in self.hits), dtype=np.int64)
+
+    def alone(self, options: SearchOptions) -> SearchResult:
+        """The answer to a query that is nothing but quotes."""
+        hits = self.hits[options.start : options.start + options.k]
+        return SearchResult(options.query, hits, {"text": self.milliseconds}, options.where, notice=self._missing())
+
+    def merged_with(self, result: SearchResult, options: SearchOptions) -> SearchResult:
+        """Merge with the results by looks."""
+        quotes = {hit.id: hit.quote for hit in self.hits}
+        hits = result.hits
+        if self.quoted:  # all of them contain what is in quotes, so only looks are left to rank them by
+            hits = tuple(replace(hit, quote=quotes.get(hit.id)) for hit in hits)
+        elif self.hits:
+            scores = {hit.id: hit.score for hit in self.hits}
+            copies = {path: scores[hit.id] for hit in hits if hit.id in scores for path in hit.folded}
+            own = [  # images that look the same, such as two receipts, are copies only if they say the same
+                (hit, words)
+                for hit, words in zip(self.hits, self.words, strict=True)
+                if hit.score > copies.get(hit.file, -1.0)
+            ]
+            shown = {hit.file for hit, _ in own}
+            hits = tuple(replace(hit, folded=tuple(path for path in hit.folded if path not in shown)) for hit in hits)
+            hits = tuple(merged(hits, [hit for hit, _ in own], [words for _, words in own]))
+        return replace(
+            result,
+            query=options.query,
+            hits=hits[options.start : options.start + options.k],
+            took_ms={**result.took_ms, "text": self.milliseconds},
+            notice=self._missing() or (None if self.hits else result.notice),
+            did_you_mean=None if self.hits else result.did_you_mean,
+        )
+
+    def _missing(self) -> str | None:
+        if self.hits or not self.quoted:
+            return None
+        return f"No image contains the text {' and '.join(repr(part) for part in self.quoted)}."
+
+
+def find_text(
+    database: TextDatabase, catalog: Catalog, text: str, quoted: Sequence[str] = (), allowed: Ids | None = None
+) -> list[FoundText]:
+    """The images whose text contains a query's words, or at least most of them; the best first.
+
+    quoted: parts that a text must contain. allowed: only these ids may be found.
+    """
+    words = query_words(text)
+    parts = [word for part in quoted for word in query_words(part)]
+    if quoted:
+        rows = [
+            (hash, lines)
+            for hash, lines in database.matching(parts or [part.casefold() for part in quoted], every=True)
+            if all(contains(part, lines) for part in quoted)
+        ]
+    else:
+        rows = database.matching(words) if words else []
+    may = None if allowed is None else set(allowed.tolist())
+    found = []
+    for hash, lines in rows:
+        one = match((*words, *parts), lines)
+        if not quoted and not _is_enough(one.coverage, one.words, len(words)):
+            continue
+        id = catalog.content(hash)
+        if id is not None and (may is None or id in may):
+            found.append(FoundText(id, one.coverage if not quoted else 1.0, one.words, one.quote))
+    return sorted(found, key=lambda one: -one.coverage)  # stable: equal ones stay in bm25's order
+
+
+def _is_enough(coverage: float, count: int, asked: int) -> bool:
+    """Whether a text contains so much of a query that it is no chance; a single word must stand there by itself."""
+    return coverage >= LEAST_COVERAGE and (count >= 2 or (asked == 1 and coverage >= _CERTAIN))
+
+
+def merged(visual: Sequence[Hit], text: Sequence[Hit], words: Sequence[int]) -> list[Hit]:
+    """Merge two rankings, best first, into one. words: how many words of the query each hit of `text` contains.
+
+    Images that contain several words come first, in the order of `text`. The rest is ordered by the better of both
+    ranks, so that both lists alternate. Reciprocal rank fusion, which adds up both, would put a picture that contains a
+    part of the words and looks right before one that contains all of them (benchmarks/results/ocr.json).
+    """
+    keys: dict[int, tuple[int, int, int]] = {}  # whether text decides, the rank, and the list: smallest first
+    chosen: dict[int, Hit] = {}
+    for place, hit in enumerate(visual):
+        keys[hit.id], chosen[hit.id] = (1, place, 0), hit
+    for place, (hit, count) in enumerate(zip(text, words, strict=True)):
+        key = (0 if count >= DECIDING else 1, place, 1)
+        keys[hit.id], chosen[hit.id] = min(key, keys.get(hit.id, key)), hit
+    order = sorted(chosen, key=lambda id: keys[id])
+    return [replace(chosen[id], rank=place + 1) for place, id in enumerate(order)]

@@ -1,0 +1,53 @@
+"""CSV and TSV files with a header: which columns are the image and the caption."""
+
+import csv
+import re
+from dataclasses import dataclass
+
+from sightline.datasets.record import BrokenRecordError
+
+_IMAGE = re.compile(r"(?:image|img|file|path)(?:_?(?:name|path|file))?", re.IGNORECASE)
+_CAPTION = re.compile(r"(?:caption|title|text|comment|sentence|description)s?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvHeader:
+    """The layout of a table: its delimiter, and its columns of images and captions, counted from 0.
+
+    >>> CsvHeader.read("filepath,title")
+    CsvHeader(delimiter=',', columns=2, image=0, caption=1)
+    """
+
+    delimiter: str
+    columns: int
+    image: int
+    caption: int
+
+    @classmethod
+    def read(cls, line: str) -> "CsvHeader | None":
+        """Find the columns in a first line, separated by commas or tabs; None if it is not such a header.
+
+        The image is in a column such as `image`, `file_name` or open_clip's `filepath`; the caption in one such as
+        `caption`, `text` or `title`, or else in the last.
+        """
+        for delimiter in "\t,":
+            names = [name.strip() for name in line.replace('"', "").split(delimiter)]
+            image = next((place for place, name in enumerate(names) if _IMAGE.fullmatch(name)), None)
+            last = len(names) - 1
+            caption = next((place for place, name in enumerate(names) if _CAPTION.fullmatch(name)), last)
+            if image is not None and image != caption:
+                return cls(delimiter, len(names), image, caption)
+        return None
+
+    def pair(self, line: str) -> tuple[str, str]:
+        """The image and the caption of a line; an error if it has another number of columns."""
+        try:
+            row = next(csv.reader([line], delimiter=self.delimiter))
+        except csv.Error as error:
+            raise BrokenRecordError(f"not a line of a table: {error}") from error
+        if len(row) != self.columns:
+            what = "tabs" if self.delimiter == "\t" else "commas"
+            raise BrokenRecordError(
+                f"{len(row)} columns where the header has {self.columns}; quote captions with {what}"
+            )
+        return row[self.image], row[self.caption]

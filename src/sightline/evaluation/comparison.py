@@ -1,0 +1,114 @@
+"""Two models on the same queries: paired differences, and the queries that one of them won or lost."""
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sightline.evaluation.metrics import CUTOFFS
+from sightline.evaluation.rank_files import RankedQuery, ranked_queries, shown
+from sightline.evaluation.resampling import Difference
+from sightline.evaluation.result import Evaluation
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+DIRECTIONS = {"text_to_image": "text to image", "image_to_text": "image to text"}
+_RECALLS = tuple(f"R@{k}" for k in CUTOFFS)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A query, as two models answered it."""
+
+    a: RankedQuery
+    b: RankedQuery
+
+    @property
+    def gain(self) -> float:
+        """How much better b ranks the right answer: the difference of reciprocal ranks, -1 to 1."""
+        return 1 / self.b.rank - 1 / self.a.rank
+
+    @property
+    def outcome(self) -> str:
+        """`won` if only b has the right answer first, `lost` if only a has."""
+        first = (self.a.rank == 1, self.b.rank == 1)
+        return {(False, True): "won", (True, False): "lost"}.get(first, "")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Evaluations of two models on the same queries, both with `top` results."""
+
+    a: Evaluation
+    b: Evaluation
+
+    @cached_property
+    def gains(self) -> dict[str, dict[str, Difference]]:
+        """How much higher the recalls of b are, with paired 95 % intervals."""
+        return self.a.gain_of(self.b, seed=self.a.seed)
+
+    @cached_property
+    def changes(self) -> list[Change]:
+        """Every query: those that b ranks best compared with a first."""
+        both = zip(ranked_queries(self.a), ranked_queries(self.b), strict=True)
+        return sorted((Change(a, b) for a, b in both), key=lambda change: -change.gain)
+
+    def count(self, direction: str, outcome: str) -> int:
+        """The number of queries that b won or lost."""
+        return sum(one.a.direction == direction and one.outcome == outcome for one in self.changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """The results of both, the differences, and the numbers of queries won and lost."""
+        differences = {
+            way: {name: {"value": d.value, "ci95": [d.low, d.high]} for name, d in gains.items()}
+            for way, gains in self.gains.items()
+        }
+        outcomes = {way: {kind: self.count(way, kind) for kind in ("won", "lost")} for way in DIRECTIONS}
+        return {"a": self.a.to_json(), "b": self.b.to_json(), "differences": differences, "first": outcomes}
+
+    def write_csv(self, path: Path) -> None:
+        """Write a line for every query, those that b won first."""
+        with path.open("w", encoding="utf-8", newline="") as file:
+            table = csv.writer(file)
+            table.writerow(["direction", "query", "text", "rank_a", "rank_b", "outcome", "first_a", "first_b"])
+            table.writerows(self._rows())
+
+    def _rows(self) -> Iterator[list[str]]:
+        for one in self.changes:
+            firsts = ["".join(side.results[:1]) for side in (one.a, one.b)]
+            yield [one.a.direction, one.a.query, one.a.text, shown(one.a.rank), shown(one.b.rank), one.outcome, *firsts]
+
+    def table(self) -> "Table":
+        """A row for each recall: of both, and the difference with its 95 % interval; a star if it excludes zero."""
+        from rich.table import Table
+
+        a, b = self.a, self.b
+        notes = [
+            f"{a.captions:,} captions, {a.images:,} images; differences with paired 95 % intervals, * excludes zero"
+        ]
+        for way, words in DIRECTIONS.items():
+            won, lost = (f"{self.count(way, kind):,}" for kind in ("won", "lost"))
+            notes.append(f"{words}: {won} queries are first only in {b.model}, {lost} only in {a.model}")
+        title = f"{a.model} and {b.model} on {a.data or 'unnamed data'} ({a.lang}, {a.protocol})"
+        made = Table(title=title, caption="\n".join(notes), caption_justify="left")
+        for heading in ("", a.model, b.model, "difference"):
+            made.add_column(heading, justify="right" if heading else "left")
+        for way, words in DIRECTIONS.items():
+            recalls = [one.text_to_image if way == "text_to_image" else one.image_to_text for one in (a, b)]
+            for name in _RECALLS:
+                numbers = [f"{one[name]:.1f}" for one in recalls]
+                made.add_row(f"{words} {name}", *numbers, described(self.gains[way][name]))
+            made.add_section()
+        return made
+
+
+def described(gain: Difference) -> str:
+    """A difference with its interval.
+
+    >>> described(Difference(1.5, 0.25, 3.0))
+    '+1.5 (+0.2 to +3.0) *'
+    """
+    return f"{gain.value:+.1f} ({gain.low:+.1f} to {gain.high:+.1f}){' *' if gain.significant else ''}"

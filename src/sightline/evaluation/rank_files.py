@@ -1,0 +1,136 @@
+"""Files of ranks: a CSV table, or TREC run and qrels files, which ranx, pytrec_eval and trec_eval read."""
+
+import csv
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+
+from sightline.arrays import Int64Array
+from sightline.errors import EvaluationError
+from sightline.evaluation.result import Evaluation
+from sightline.evaluation.test_set import Questions
+
+TOP = 100
+"""Results of each query in a TREC run."""
+_TREC = (".run", ".trec")
+HEADER = ("direction", "query", "text", "rank", "first")
+
+
+@dataclass(frozen=True, slots=True)
+class RankedQuery:
+    """One query: its name, its text (of a caption), the rank of its first right answer, its results and answers.
+
+    Captions are named by their image and a number, `beach.jpg#0`.
+    """
+
+    direction: str
+    query: str
+    text: str
+    rank: float
+    results: tuple[str, ...]
+    right: frozenset[str]
+
+
+def ranked_queries(found: Evaluation) -> Iterator[RankedQuery]:
+    """Every query of an evaluation that kept `top` results: captions first, then images."""
+    asked = _questions(found)
+    captions = asked.caption_names()
+    own: dict[int, list[str]] = {}
+    for name, image in zip(captions, asked.image_of.tolist(), strict=True):
+        own.setdefault(image, []).append(name)
+    for fold in found.folds:
+        rows = zip(fold.caption.tolist(), fold.caption_of.tolist(), fold.text_to_image, fold.best_images, strict=True)
+        for caption, image, rank, best in rows:
+            right = frozenset([asked.keys[image]])
+            results = _named(best, asked.keys)
+            yield RankedQuery(
+                "text_to_image", captions[caption], asked.captions[caption], rank, _in_rank(results, right, rank), right
+            )
+    for fold in found.folds:
+        for image, rank, best in zip(fold.image.tolist(), fold.image_to_text, fold.best_captions, strict=True):
+            right = frozenset(own[image])
+            results = _named(best, captions)
+            yield RankedQuery("image_to_text", asked.keys[image], "", rank, _in_rank(results, right, rank), right)
+
+
+def _questions(found: Evaluation) -> Questions:
+    if found.questions is None or not all(fold.best_images.shape[1:] > (0,) for fold in found.folds):
+        raise EvaluationError("this evaluation kept no results to list", "Evaluate with top = 100.")
+    return found.questions
+
+
+def _named(places: Int64Array, names: Sequence[str]) -> list[str]:
+    return [names[place] for place in places[places >= 0].tolist()]
+
+
+def _in_rank(results: list[str], right: frozenset[str], rank: float) -> tuple[str, ...]:
+    """Put the first right answer at its rank: ties count against the model, and a list may have it before them."""
+    if not math.isfinite(rank):
+        return tuple(results)
+    wrong = [place for place, name in enumerate(results) if name not in right]
+    end = wrong[int(rank) - 2] + 1 if 2 <= rank <= len(wrong) + 1 else 0 if rank == 1 else len(results)
+    before = results[:end]
+    return (
+        *(name for name in before if name not in right),
+        *(name for name in before if name in right),
+        *results[end:],
+    )
+
+
+def check_ranks_file(path: Path) -> None:
+    """Reject a file whose name does not tell its format."""
+    if path.suffix.lower() not in (".csv", *_TREC):
+        raise EvaluationError(f"{path}: unknown format of ranks", "Give a name that ends in .csv, .run or .trec.")
+
+
+def write_ranks(found: Evaluation, path: Path) -> list[Path]:
+    """Write the ranks of every query; the files written.
+
+    A `.csv` has a line for each query. A `.run` becomes, for either direction, a run and its qrels:
+    NAME.text_to_image.run and NAME.text_to_image.qrels, NAME.image_to_text.run and NAME.image_to_text.qrels.
+    """
+    check_ranks_file(path)
+    queries = list(ranked_queries(found))
+    if path.suffix.lower() == ".csv":
+        with path.open("w", encoding="utf-8", newline="") as file:
+            table = csv.writer(file)
+            table.writerow(HEADER)
+            for one in queries:
+                table.writerow([one.direction, one.query, one.text, shown(one.rank), *one.results[:1]])
+        return [path]
+    written = []
+    for direction in ("text_to_image", "image_to_text"):
+        run, qrels = (path.with_suffix(f".{direction}{suffix}") for suffix in (path.suffix, ".qrels"))
+        of_direction = [one for one in queries if one.direction == direction]
+        run.write_text("".join(_run_lines(of_direction, found.model)), encoding="utf-8")
+        qrels.write_text("".join(_qrels_lines(of_direction)), encoding="utf-8")
+        written += [run, qrels]
+    return written
+
+
+def _run_lines(queries: Sequence[RankedQuery], model: str) -> Iterator[str]:
+    """`query Q0 document rank score tag`; scores only say the order: those of several stages are not comparable."""
+    tag = _trec(model)
+    for one in queries:
+        for rank, name in enumerate(one.results, start=1):
+            yield f"{_trec(one.query)} Q0 {_trec(name)} {rank} {len(one.results) - rank + 1} {tag}\n"
+
+
+def _qrels_lines(queries: Sequence[RankedQuery]) -> Iterator[str]:
+    for one in queries:
+        for name in sorted(one.right):
+            yield f"{_trec(one.query)} 0 {_trec(name)} 1\n"
+
+
+def _trec(name: str) -> str:
+    """A name without white space, which separates the columns of TREC files."""
+    return quote(name, safe="/#:,;()[]{}@+&='!~*$") or "_"
+
+
+def shown(rank: float) -> str:
+    """A rank in a table; an unreadable image has none."""
+    return str(int(rank)) if np.isfinite(rank) else ""

@@ -1,0 +1,74 @@
+"""The Matryoshka loss: embeddings that can be cut short."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sightline.errors import ModelError
+from sightline.losses.base import Pairs
+from sightline.losses.contrastive import Contrastive, info_nce
+from sightline.models.retriever import Retriever
+
+
+class Matryoshka(Contrastive):
+    """The contrastive loss of the whole embeddings, and of their first numbers (Kusupati et al. 2022, equation 1).
+
+        L = mean over d in (dims and the whole) of InfoNCE( e[:d] / |e[:d]| )
+
+    So the first 128 of 512 numbers are an embedding of their own, which `sightline export --dim 128` keeps.
+
+    dims: the lengths to train beside the whole; each must be below the model's `embedding_dim`.
+    Other settings are those of `contrastive`; the temperature is shared.
+
+    Reads the embeddings of both sides. Distributed: as `contrastive`.
+
+    >>> from sightline.models import EncodedTensors
+    >>> def encoded(vectors):
+    ...     return EncodedTensors(vectors, vectors[:, None], torch.ones(len(vectors), 1, dtype=torch.bool), None)
+    >>> pairs = Pairs(encoded(torch.eye(3)), encoded(torch.eye(3)), torch.arange(3), torch.arange(3))
+    >>> loss = Matryoshka(dims=(2,), temperature=1.0)(pairs, None, torch.Generator())  # it asks nothing of the model
+    >>> loss.item() > Contrastive(temperature=1.0)(pairs, None, torch.Generator()).item()
+    True
+    """
+
+    def __init__(
+        self,
+        dims: tuple[int, ...] = (64, 128),
+        temperature: float | None = None,
+        learn_temperature: bool = True,
+        max_scale: float = 100.0,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(temperature, learn_temperature, max_scale, label_smoothing)
+        if not dims or min(dims) < 1 or len(set(dims)) < len(dims):
+            raise ModelError(f"matryoshka dims {list(dims)}", "Give lengths from 1 up, each once.")
+        self.dims = dims
+
+    def fit(self, model: Retriever) -> None:
+        """Reject lengths that the embeddings of the model do not exceed."""
+        super().fit(model)
+        if max(self.dims) >= model.embedding_dim:
+            raise ModelError(
+                f"matryoshka dims up to {max(self.dims)}, but embeddings have {model.embedding_dim} numbers",
+                "Give shorter ones.",
+            )
+
+    def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
+        """Return this process's contribution to the mean over all lengths."""
+        scale, positive, negative = self.scale(), pairs.positive, pairs.negative
+        texts, images = pairs.own_texts, pairs.own_images
+        counts = [positive.any(side).sum().clamp(min=1) for side in (1, 0)]
+        total = scale.new_zeros(())
+        for dim in (*self.dims, pairs.texts.embedding.shape[-1]):
+            logits = scale * cosines(pairs, dim)
+            rows = info_nce(logits[texts], positive[texts], self.label_smoothing, negative[texts]).sum()
+            columns = info_nce(logits.T[images], positive.T[images], self.label_smoothing, negative.T[images]).sum()
+            total = total + 0.5 * (rows / counts[0] + columns / counts[1])
+        return total / (len(self.dims) + 1)
+
+
+def cosines(pairs: Pairs, dim: int) -> Tensor:
+    """[T, I], float32 even under autocast: cosine of the first `dim` numbers of every text and every image."""
+    texts, images = pairs.texts.embedding, pairs.images.embedding
+    with torch.autocast(texts.device.type, enabled=False):
+        return F.normalize(texts[:, :dim].float(), dim=-1) @ F.normalize(images[:, :dim].float(), dim=-1).T

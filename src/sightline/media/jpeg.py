@@ -1,0 +1,22 @@
+"""Images as JPEG files, at their own size or as thumbnails."""
+
+import io
+
+from PIL import Image
+
+from sightline.errors import MediaError
+from sightline.media.open import MAX_PIXELS, open_image
+from sightline.media.source import ImageSource
+
+
+def to_jpeg(source: ImageSource, quality: int, side: int | None = None, max_pixels: int = MAX_PIXELS) -> bytes:
+    """The bytes of a JPEG of an image. side: the most pixels of its longer side."""
+    image = open_image(source, at_least=side, max_pixels=max_pixels)
+    if side is not None:
+        image.thumbnail((side, side), Image.Resampling.LANCZOS)
+    made = io.BytesIO()
+    try:
+        image.save(made, "JPEG", quality=quality)
+    except (OSError, ValueError) as error:
+        raise MediaError(source.name, f"cannot be made a JPEG ({error})") from error
+    return made.getvalue()

@@ -1,0 +1,73 @@
+"""Read the text in an image, with the models that the package `rapidocr-onnxruntime` contains."""
+
+from collections.abc import Iterable
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from sightline.errors import MissingDecoderError
+
+INSTALL = "pip install 'sightline-search[ocr]'"
+_LONGEST_SIDE = 1920  # pixels; letters of larger images are large enough when it is shrunk
+_DETECTED_SIDE = 960  # lines are found at this size, and read at full size
+_LEAST_SCORE = 0.6
+_DIGITS = 4
+
+Corners = tuple[tuple[float, float], ...]
+
+
+class TextLine(NamedTuple):
+    """A line of text, and its four corners, clockwise from the top left, as fractions of width and height."""
+
+    text: str
+    corners: Corners
+
+
+def is_installed() -> bool:
+    """Whether the packages of the extra `ocr` are installed."""
+    return all(find_spec(name) for name in ("rapidocr_onnxruntime", "cv2"))
+
+
+def read_lines(image: Image.Image) -> list[TextLine]:
+    """The lines of text in an RGB image, from top to bottom; empty if it has none."""
+    small = image.copy()
+    small.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
+    found, _ = _reader()(np.asarray(small)[:, :, ::-1].copy())
+    lines = []
+    for corners, text, score in found or ():
+        if score >= _LEAST_SCORE and text.strip():
+            shares = tuple((_share(x, small.width), _share(y, small.height)) for x, y in corners)
+            lines.append(TextLine(text.strip(), shares))
+    return lines
+
+
+def parse_lines(data: Iterable[Any]) -> list[TextLine]:
+    """Lines from JSON; raises a ValueError or TypeError if they are malformed."""
+    lines = [TextLine(str(text), tuple((float(x), float(y)) for x, y in corners)) for text, corners in data]
+    if any(len(line.corners) != 4 for line in lines):
+        raise ValueError("a line has four corners")
+    return lines
+
+
+def _share(place: float, side: int) -> float:
+    return round(min(1.0, max(0.0, place / side)), _DIGITS)
+
+
+@cache
+def _reader() -> Any:
+    """The detector and recogniser; they use one thread, because they run beside searches."""
+    try:
+        from rapidocr_onnxruntime import RapidOCR
+    except ImportError as error:  # opencv-python also raises it on machines without a screen
+        way_out = INSTALL if not is_installed() else "pip install --force-reinstall opencv-python-headless"
+        raise MissingDecoderError("text in images", f"cannot be read: {error}", way_out) from error
+    return RapidOCR(
+        intra_op_num_threads=1,
+        inter_op_num_threads=1,
+        det_limit_side_len=_DETECTED_SIDE,
+        det_limit_type="max",
+        use_cls=False,  # letters upside down are rare, and turned photos are turned back before
+    )

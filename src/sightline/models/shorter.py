@@ -1,0 +1,74 @@
+"""A model whose embeddings are cut to their first numbers."""
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sightline.bundle.model import Ability, Calibration
+from sightline.errors import ModelError
+from sightline.models.retriever import EncodedTensors, Regions, Retriever, Tokens, TowerFeatures
+
+
+class ShorterEmbeddings(Retriever):
+    """Another model, with the first `dim` numbers of its embeddings at unit length; all else is the same.
+
+    Useful for a model that was trained so (see `losses.Matryoshka`): of others, the first numbers are as good as any.
+    """
+
+    def __init__(self, model: Retriever, dim: int) -> None:
+        super().__init__()
+        if not 0 < dim < model.embedding_dim or "embed" not in model.abilities:
+            raise ModelError(
+                f"embeddings of {dim} numbers, and the model's have {model.embedding_dim}", "Give a smaller number."
+            )
+        self.model, self._dim = model, dim
+        self.preprocess, self.text_input, self.trained = model.preprocess, model.text_input, model.trained
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """Those of the model."""
+        return self.model.abilities
+
+    @property
+    def embedding_dim(self) -> int:
+        """The width of the shorter embeddings."""
+        return self._dim
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """That of the model."""
+        return self.model.grid
+
+    @property
+    def calibration(self) -> Mapping[str, Calibration]:
+        """That of the matcher: shorter embeddings have other cosines."""
+        return {stage: found for stage, found in self.model.calibration.items() if stage != "embed"}
+
+    @property
+    def reads_pixels(self) -> bool:
+        """Whether the model reads pixels."""
+        return self.model.reads_pixels
+
+    def image_features(self, pixels: Tensor) -> TowerFeatures:
+        """Those of the model."""
+        return self.model.image_features(pixels)
+
+    def encode_images(self, images: Tensor | TowerFeatures | Regions) -> EncodedTensors:
+        """Encode with the model, and shorten."""
+        return self._shortened(self.model.encode_images(images))
+
+    def encode_texts(self, tokens: Tokens) -> EncodedTensors:
+        """Encode with the model, and shorten."""
+        return self._shortened(self.model.encode_texts(tokens))
+
+    def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
+        """Match with the model."""
+        return self.model.match(text_states, text_mask, image_states, image_mask)
+
+    def parts(self) -> dict[str, nn.Module]:
+        """Those of the model."""
+        return self.model.parts()
+
+    def _shortened(self, encoded: EncodedTensors) -> EncodedTensors:
+        return encoded._replace(embedding=F.normalize(encoded.embedding[..., : self._dim], dim=-1))

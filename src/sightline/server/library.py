@@ -1,0 +1,60 @@
+"""The collections of a server, searched as one. Ids of their items differ, because each has its own range."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from sightline.collection import Collection
+from sightline.server.current_collection import CurrentCollection
+from sightline.server.problems import not_found
+
+_BITS = 40  # of an item's id in its collection; JavaScript reads numbers of up to 53 bits exactly
+MOST = 1000
+"""How many collections one server can serve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An open collection of a server and its number; `is_alone` if it is the only one."""
+
+    collection: Collection
+    number: int = 0
+    is_alone: bool = True
+
+    def outer(self, id: int) -> int:
+        """The id under which clients know an item; in the first collection, its own id."""
+        return (self.number << _BITS) + id
+
+
+class Library:
+    """One or several collections, each of which is reopened when it has changed."""
+
+    def __init__(self, parts: Sequence[CurrentCollection]) -> None:
+        self.parts = tuple(parts)
+
+    @contextmanager
+    def use(self) -> Iterator[tuple[Member, ...]]:
+        """All collections, which stay open until the block ends."""
+        with ExitStack() as opened:
+            yield tuple(
+                Member(opened.enter_context(part.use()), number, len(self.parts) == 1)
+                for number, part in enumerate(self.parts)
+            )
+
+    @contextmanager
+    def holding(self, id: int) -> Iterator[tuple[Member, int]]:
+        """The collection of an item, and the item's id there."""
+        number, own = divmod(id, 1 << _BITS)
+        if number >= len(self.parts):
+            raise not_found(id)
+        with self.parts[number].use() as collection:
+            yield Member(collection, number, len(self.parts) == 1), own
+
+
+def split_ids(members: Sequence[Member], ids: Sequence[int]) -> list[tuple[Member, list[int]]]:
+    """Collections and the ids of items there, for the ids that clients know; unknown collections are left out."""
+    found: dict[int, list[int]] = {}
+    for id in ids:
+        number, own = divmod(id, 1 << _BITS)
+        found.setdefault(number, []).append(own)
+    return [(members[number], own) for number, own in sorted(found.items()) if number < len(members)]

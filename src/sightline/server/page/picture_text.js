@@ -1,0 +1,35 @@
+// The text in a picture: where the words that were asked for stand in it, and all its lines to read and copy.
+
+import * as api from "./api.js";
+import { byId, make } from "./dom.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+
+let asked = 0;
+
+/** Show the text of a hit, and mark the words of a query; null shows none. */
+export async function showText(hit, words) {
+  const own = (asked += 1);
+  byId("marks").toggleAttribute("hidden", true); // which an SVG has no property for
+  byId("viewer-lines").hidden = true;
+  if (!hit) return;
+  const { lines } = await api.pictureText(hit.id, words).catch(() => ({ lines: [] }));
+  if (own !== asked || !lines.length) return;
+  const marks = lines.flatMap((line) => line.marks);
+  byId("marks").replaceChildren(...marks.map(polygon));
+  byId("marks").setAttribute("aria-label", `Words of the search stand in the picture ${marks.length === 1 ? "once" : `${marks.length} times`}`);
+  byId("marks").toggleAttribute("hidden", marks.length === 0);
+  byId("viewer-lines").hidden = false;
+  byId("viewer-lines").open = marks.length > 0;
+  byId("lines").replaceChildren(...lines.map((line) => {
+    const shown = make("li", { textContent: line.text });
+    if (line.marks.length) shown.className = "is-marked";
+    return shown;
+  }));
+}
+
+function polygon(corners) {
+  const made = document.createElementNS(SVG, "polygon");
+  made.setAttribute("points", corners.map((corner) => corner.join(",")).join(" "));
+  return made;
+}

@@ -1,0 +1,54 @@
+"""A filter as a tree of tests of columns, which each kind of store translates to its own language."""
+
+from collections.abc import Container
+from dataclasses import dataclass, replace
+from typing import Literal
+
+ColumnKind = Literal["text", "number", "date"]
+Value = str | int | float
+Sign = Literal["=", "!=", "<", "<=", ">", ">=", "like", "in", "null"]
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A comparison of a column with values or another column; the sign `null` tests for an unknown value."""
+
+    column: str
+    kind: ColumnKind
+    sign: Sign
+    values: tuple[Value, ...] = ()
+    other: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """The negation of a filter."""
+
+    part: "Filter"
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Several filters joined by AND or OR."""
+
+    word: Literal["and", "or"]
+    parts: tuple["Filter", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """A test that a store cannot make: items pass it, and its negation too, and are tested again by the caller."""
+
+
+Filter = Test | Negated | Joined | Undecided
+
+
+def limited_to(filter: Filter, columns: Container[str]) -> Filter:
+    """The same filter, but undecided where it tests other columns than these."""
+    if isinstance(filter, Negated):
+        return Negated(limited_to(filter.part, columns))
+    if isinstance(filter, Joined):
+        return replace(filter, parts=tuple(limited_to(part, columns) for part in filter.parts))
+    if isinstance(filter, Test) and not all(name in columns for name in (filter.column, filter.other or filter.column)):
+        return Undecided()
+    return filter

@@ -1,0 +1,88 @@
+"""Open, lock and repair the folder of a local store."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sightline.errors import DamagedStoreError, StoreError
+from sightline.files import FolderLock, open_regular, remove_drafts
+from sightline.stores.base import Shape
+from sightline.stores.generation import Generation, remove_others
+from sightline.stores.head import check_shape, read_head, write_head
+
+LOCK_FILE = "lock"
+DAMAGE_FILE = "damaged"
+"""Created when a reader finds damage, so that the next writer checks everything."""
+
+_TRIES = 10  # attempts to open files, which `compact` in another process may replace
+
+
+def lock_folder(folder: Path) -> FolderLock:
+    """Lock a folder for writing, creating it if missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FolderLock(folder / LOCK_FILE)
+    if not lock.acquire():
+        lock.close()
+        raise StoreError(f"{folder}: another process is writing to it", "Wait until it has finished, or stop it.")
+    return lock
+
+
+def open_files(folder: Path, shape: Shape) -> Generation:
+    """Open the files of the current head for reading; if they are gone, retry with the newer head."""
+    missing = DamagedStoreError(f"{folder}: files of the store are missing")
+    for _ in range(_TRIES):
+        head = read_head(folder)
+        if head is None:
+            raise StoreError(f"{folder}: no vectors are stored here", "Index some images first.")
+        check_shape(folder, head, shape)
+        try:
+            return Generation(folder, head, write=False)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise DamagedStoreError(f"{error.filename or folder}: cannot be read: {error.strerror or error}") from error
+    raise missing
+
+
+def open_files_to_write(folder: Path, shape: Shape) -> Generation:
+    """Open or create the files of a store, truncated to its head, and remove what a crash left behind."""
+    head = read_head(folder)
+    if head is None:
+        files = Generation.new(folder, shape, 0)
+    else:
+        check_shape(folder, head, shape)
+        try:
+            files = Generation(folder, head, write=True)
+        except FileNotFoundError as error:
+            raise DamagedStoreError(f"{folder}: files of the store are missing") from error
+        remove_others(folder, head)
+        remove_drafts(folder)
+    if files.head() != head:  # new, or in a format without checksums
+        files.sync()
+        write_head(folder, files.head())
+    return files
+
+
+@contextmanager
+def remember_damage(folder: Path) -> Iterator[None]:
+    """Record that damage was found, so that the next writer checks for it; does nothing without write permission."""
+    try:
+        yield
+    except DamagedStoreError:
+        with contextlib.suppress(OSError):
+            os.close(open_regular(folder / DAMAGE_FILE, os.O_WRONLY | os.O_CREAT))
+        raise
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Turn file system errors into a `StoreError`."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename or folder}: cannot be written to: {error.strerror or error}",
+            "Free up space or choose another folder; what was flushed before is safe.",
+        ) from error

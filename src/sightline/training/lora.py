@@ -1,0 +1,86 @@
+"""Low-rank adapters on the encoders of a model, by peft."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sightline.errors import RecipeError, SightlineError
+from sightline.models.retriever import Retriever
+from sightline.training.recipe import nearest
+from sightline.training.state import saved_tensors
+from sightline.training.tables import LoraRecipe
+
+PREFIX = "lora/"
+"""The prefix of the adapters in the saved state, followed by the names of their parameters."""
+
+
+class Adapters:
+    """The adapters of a model. Its own weights are frozen in the encoders that have them."""
+
+    def __init__(self, recipe: LoraRecipe, model: Retriever) -> None:
+        try:
+            from peft import LoraConfig, inject_adapter_in_model
+            from peft.tuners.lora import Linear
+        except ImportError as error:
+            raise SightlineError(f"LoRA needs peft: {error}", "pip install 'sightline-search[lora]'") from error
+        encoders = model.parts()
+        for name in recipe.encoders:
+            if name not in encoders:
+                raise RecipeError(f'lora.encoders: this model has no encoder "{name}"', nearest(name, encoders))
+        self._model = model
+        self._places: list[tuple[nn.Module, str, Any]] = []
+        for name in recipe.encoders or encoders:
+            encoder = encoders[name]
+            chosen = [
+                place
+                for place, module in encoder.named_modules()
+                if isinstance(module, nn.Linear) and re.fullmatch(recipe.layers, place)
+            ]
+            if not chosen:
+                raise RecipeError(f'lora.layers: no linear layer of the encoder "{name}" matches {recipe.layers}')
+            encoder.requires_grad_(False)
+            config = LoraConfig(
+                r=recipe.rank, lora_alpha=recipe.alpha, lora_dropout=recipe.dropout, target_modules=chosen
+            )
+            inject_adapter_in_model(config, encoder)
+            self._places += [
+                (parent, child, module)
+                for parent in encoder.modules()
+                for child, module in parent.named_children()
+                if isinstance(module, Linear)
+            ]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Tensors to save with the state of a run."""
+        return {f"{PREFIX}{name}": value.detach().clone() for name, value in self._parameters().items()}
+
+    @torch.no_grad()
+    def restore(self, saved: Path) -> None:
+        """Restore the adapters from a saved state."""
+        found = saved_tensors(saved, PREFIX)
+        for name, value in self._parameters().items():
+            value.copy_(found[name])
+
+    def _parameters(self) -> dict[str, Tensor]:
+        return {name: value for name, value in self._model.named_parameters() if ".lora_" in name}
+
+    @contextmanager
+    def taken_off(self, *, merged: bool) -> Iterator[None]:
+        """The model without adapters within a `with` block: with its own weights, or with the adapters merged in."""
+        own = [module.base_layer for _, _, module in self._places]
+        weights = [layer.weight for layer in own]
+        try:
+            for (parent, child, module), layer in zip(self._places, own, strict=True):
+                if merged:
+                    layer.weight = nn.Parameter(layer.weight + module.get_delta_weight("default"), requires_grad=False)
+                setattr(parent, child, layer)
+            yield
+        finally:
+            for (parent, child, module), layer, weight in zip(self._places, own, weights, strict=True):
+                layer.weight = weight
+                setattr(parent, child, module)

@@ -1,0 +1,124 @@
+"""Several collections in one server, and one search over all of them."""
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+import sightline
+from server.samples import application, fill, picture
+from server.served import opening, served
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path) -> tuple[Path, Path]:
+    """Two collections: eight pictures, and three others."""
+    base = tmp_path_factory.mktemp("several")
+    first, second = fill(base / "photos"), base / "scans"
+    second.mkdir()
+    for number in range(3):
+        (second / f"{number}.png").write_bytes(picture(50 + number))
+    for folder in (first, second):
+        sightline.index(folder, model=tiny_bundle)
+    return first, second
+
+
+@pytest.fixture(scope="module")
+def asking(folders: tuple[Path, Path]) -> Iterator[httpx.Client]:
+    with (
+        opening(list(folders)) as found,
+        served(application(found)) as address,
+        httpx.Client(base_url=address, timeout=30) as client,
+    ):
+        yield client
+
+
+def listed(client: httpx.Client, **parameters: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = client.get("/v1/timeline/items", params=parameters).json()["items"]
+    return found
+
+
+def test_the_collections_are_told_of(asking: httpx.Client) -> None:
+    about = asking.get("/v1/collection").json()
+    assert about["items"] == 11
+    assert about["collections"] == [{"name": "photos", "items": 8}, {"name": "scans", "items": 3}]
+    folders = asking.get("/v1/filters").json()["folders"]
+    assert {(one["root"], one["path"], one["items"]) for one in folders} == {
+        ("photos", "", 8),
+        ("photos", "beach", 4),
+        ("photos", "town", 4),
+        ("scans", "", 3),
+    }
+
+
+@pytest.mark.parametrize("options", [{}, {"rerank": 0}, {"rerank": 5, "where": "width > 1"}])
+def test_a_search_finds_items_of_all_of_them(asking: httpx.Client, options: dict[str, object]) -> None:
+    answer = asking.get("/v1/search", params={"q": "a dog", "k": 20, "duplicates": "show", **options}).json()
+    hits = answer["hits"]
+    assert [hit["rank"] for hit in hits] == list(range(1, 12))
+    assert len({hit["id"] for hit in hits}) == 11
+    assert {hit["root"] for hit in hits} == {"photos", "scans"}
+    stages = [hit["stage"] for hit in hits]
+    assert stages == sorted(stages, key=("match", "embed").index)
+    if "rerank" in options:
+        assert stages.count("match") == options["rerank"]
+
+
+def test_items_are_served_from_their_own_collection(asking: httpx.Client, folders: tuple[Path, Path]) -> None:
+    for item in listed(asking):
+        id, root = item["id"], item["root"]
+        about = asking.get(f"/v1/items/{id}").json()
+        assert (about["id"], about["root"], about["path"]) == (id, root, item["path"])
+        assert (
+            asking.get(str(item["image"])).content == (folders[0].parent / str(root) / str(item["path"])).read_bytes()
+        )
+        assert asking.get(str(item["thumbnail"])).status_code == 200
+    for wrong in (2**40, 2**41 + 1, 2**40 + 99, 2**62):
+        assert asking.get(f"/v1/items/{wrong}").status_code == 404
+
+
+def test_the_timeline_goes_through_all_of_them(asking: httpx.Client) -> None:
+    assert asking.get("/v1/timeline").json()["total"] == 11
+    ids: list[object] = []
+    after: dict[str, str] = {}
+    while True:
+        page = asking.get("/v1/timeline/items", params={"k": 4, **after}).json()
+        ids += [item["id"] for item in page["items"]]
+        if "next" not in page:
+            break
+        after = {"after": page["next"]}
+    assert len(set(ids)) == len(ids) == 11
+    assert len(listed(asking, where="root = 'scans'")) == 3
+    some = asking.get("/v1/items", params={"k": 5}).json()
+    assert some["total"] == 11
+    assert {item["root"] for item in some["items"]} == {"photos", "scans"}
+
+
+def test_what_is_like_an_item_may_be_in_another(asking: httpx.Client) -> None:
+    (id, *_) = [item["id"] for item in listed(asking) if item["root"] == "scans"]
+    found = asking.get(f"/v1/items/{id}/similar", params={"k": 20}).json()["hits"]
+    assert id not in [hit["id"] for hit in found]
+    assert {hit["root"] for hit in found} == {"photos", "scans"}
+    scores = [hit["score"] for hit in found]
+    assert scores == sorted(scores, reverse=True)
+    assert asking.post("/v1/match", json={"pairs": [{"text": "a dog", "id": id}]}).status_code == 200
+    assert asking.get("/v1/explain", params={"q": "a dog", "id": id}).json()["id"] == id
+
+
+def test_albums_downloads_and_paths_span_them(asking: httpx.Client, folders: tuple[Path, Path]) -> None:
+    chosen = {str(item["root"]): item for item in listed(asking)}
+    ids = [item["id"] for item in chosen.values()]
+    answer = asking.post("/v1/albums/Both", json={"ids": ids}).json()
+    assert answer == {"albums": [{"name": "Both", "items": 2}]}
+    assert {item["id"] for item in listed(asking, where="album = 'Both'")} == set(ids)
+    for folder in folders:
+        with sightline.open(folder) as collection:
+            assert len(collection.albums.all()["Both"]) == 1
+    paths = asking.post("/v1/paths", json={"ids": ids}).json()["paths"]
+    assert paths == [str(folders[0].parent / root / str(item["path"])) for root, item in chosen.items()]
+    with zipfile.ZipFile(io.BytesIO(asking.post("/v1/download", json={"ids": ids}).content)) as archive:
+        assert set(archive.namelist()) == {f"{root}/{item['path']}" for root, item in chosen.items()}
+    assert asking.post("/v1/albums/Both/remove", json={"ids": ids}).json() == {"albums": []}

@@ -1,0 +1,65 @@
+"""A URL names a store of PostgreSQL, and says what is wrong with it when it does not."""
+
+import pytest
+
+from sightline.errors import StoreError
+from sightline.stores.postgres_address import PostgresAddress, parse_postgres_address
+
+
+def test_a_url_says_where_a_store_is_and_how_it_is_kept() -> None:
+    url = "postgresql://app@db.example.org:5433/shop/photos?sslmode=verify-full&index=flat&pictures=originals"
+    address = parse_postgres_address(url)
+    assert address == PostgresAddress(
+        "db.example.org", 5433, "shop", "photos", "app", "flat", "originals", "verify-full"
+    )
+    assert str(address) == url
+
+
+def test_what_is_left_out_is_as_libpq_has_it() -> None:
+    address = parse_postgres_address("postgres:///shop")
+    assert address == PostgresAddress("", None, "shop", "sightline")
+    assert str(address) == "postgresql:///shop/sightline"
+    assert parse_postgres_address(str(address)) == address
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://[::1]:5/a/b",
+        "postgresql:///a/b?host=/run/postgresql",
+        "postgresql://me%40work@db/my%20shop/b",
+        "postgresql://db.example.org/a/b?pictures=none",
+    ],
+)
+def test_urls_are_written_as_they_are_read(url: str) -> None:
+    assert str(parse_postgres_address(url)) == url
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("postgresql://localhost", "has no database"),
+        ("postgresql://localhost/", "has no database"),
+        ("postgresql:/localhost/shop/photos", "has no database"),
+        ("http://localhost/shop/photos", "has no database"),
+        ("postgresql://localhost/shop/my photos", "no name for a store"),
+        ("postgresql://localhost/shop/pg_photos", "no name for a store"),
+        ("postgresql://localhost/shop/a/b", "no name for a store"),
+        ('postgresql://localhost/shop/a"b', "no name for a store"),
+        ("postgresql://localhost/shop/" + "a" * 64, "no name for a store"),
+        ("postgresql://one,two/shop/photos", "no host"),
+        ("postgresql://localhost/shop/photos?host=/run", "no host"),
+        ("postgresql:///shop/photos?host=elsewhere", "no host"),
+        ("postgresql://localhost:many/shop/photos", "cannot be read"),
+        ("postgresql://localhost/shop/photos?index=best", "index=best"),
+        ("postgresql://localhost/shop/photos?sslrootcert=/etc/passwd", "no option 'sslrootcert'"),
+        ("postgresql://me:secret@localhost/shop/photos", "password"),
+        ("postgresql://me:secret@localhost:many/shop/photos", "cannot be read"),
+        ("postgresql://localhost/shop/photos?password=secret", "password"),
+    ],
+)
+def test_what_names_no_store_is_refused_with_the_reason(url: str, says: str) -> None:
+    with pytest.raises(StoreError, match=says) as caught:
+        parse_postgres_address(url)
+    assert caught.value.way_out
+    assert "secret" not in str(caught.value)

@@ -171,7 +171,7 @@ class ModelBuild:
         measure: Callable[..., Any] = evaluate_names if test.kind == "names" else evaluate
         images = [record.image for record in records]
         options = {"data": test.name, "batch_size": 20}
-        options["shared"] = SharedImages.of(bundle, images, Needs(states=bool(test.rerank)), 20)
+        options["shared"] = SharedImages(bundle, images, Needs(states=bool(test.rerank)), 20)
         embed = measure(bundle, records, **options)
         rows, more = [embed.to_json()], {}
         if test.rerank:

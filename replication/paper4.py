@@ -99,7 +99,7 @@ class Galleries:
     def measured(self, model: TorchModel) -> dict[str, Evaluation]:
         """Measure by dot product in each gallery."""
         sources = [record.image for record in (*self.splits, *self.others)]
-        shared = SharedImages.of(model, sources, Needs(), _BATCH)
+        shared = SharedImages(model, sources, Needs(), _BATCH)
         options: dict[str, Any] = {"data": "flickr8k", "batch_size": _BATCH, "shared": shared}
         return {
             "test": evaluate(model, self.test, **options),

@@ -140,6 +140,21 @@ def test_languages_are_each_evaluated_as_alone_and_pictures_are_encoded_once(bil
     assert table(found).row_count == 3
 
 
+def test_images_of_one_name_are_still_different_images() -> None:
+    same_name = [
+        dataclasses.replace(
+            one,
+            image=dataclasses.replace(one.image, name="photo.png"),  # type: ignore[type-var]
+            captions={"en": one.captions["en"], "xx": one.captions["en"]},
+        )
+        for one in records()
+    ]
+    found = evaluate_languages(made_up(), same_name, ["en", "xx"])
+    for one in found.evaluations.values():
+        for ranks, expected in zip(one.ranks(), evaluate(made_up(), records()).ranks(), strict=True):
+            np.testing.assert_array_equal(ranks, expected)
+
+
 def test_a_picture_that_cannot_be_read_is_missed_in_every_language() -> None:
     broken = [
         dataclasses.replace(one, captions={"en": one.captions["en"], "xx": one.captions["en"]})

@@ -132,3 +132,11 @@ def test_a_sentence_transformers_folder_of_texts_is_refused(tmp_path: Path) -> N
     (tmp_path / "modules.json").write_text(json.dumps([module]))
     with pytest.raises(ModelError, match="a sentence-transformers model of Transformer, which reads texts only"):
         locate(tmp_path)
+
+
+@pytest.mark.parametrize("path", ["../clip", "/etc", "0/../../clip"])
+def test_a_sentence_transformers_folder_cannot_name_another_folder(path: str, tmp_path: Path) -> None:
+    module = {"path": path, "type": "sentence_transformers.models.CLIPModel"}
+    (tmp_path / "modules.json").write_text(json.dumps([module]))
+    with pytest.raises(ModelError, match="leads out of the folder"):
+        locate(tmp_path)

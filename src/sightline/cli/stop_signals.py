@@ -7,7 +7,7 @@ from typing import Any, Self
 from sightline.cli.console import tell_at_once
 
 _SIGNALS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-"""The signals that end a run, with their handlers if nobody has set or ignored them."""
+"""The signals that stop a run, with their default handlers."""
 
 
 class StopSignals:

@@ -1,6 +1,6 @@
 """Encoding all images and captions of a test set, batch by batch; only what later stages need is kept."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -113,37 +113,40 @@ def encode_images(
     return gathered.encodings(), np.array(readable, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True)
 class SharedImages:
-    """Images encoded once for several evaluations. row: the row of each image, by name.
+    """Images encoded once for several evaluations of the same records.
 
-    unreadable: problems of unreadable images, by name.
+    Images are told apart by identity, because names need not be unique.
     """
 
-    encodings: Encodings
-    row: Mapping[str, int]
-    unreadable: Mapping[str, Problem] = field(default_factory=dict)
-
-    @staticmethod
-    def of(
-        model: Model, sources: Sequence[ImageSource], needs: Needs, batch_size: int, progress: Progress | None = None
-    ) -> "SharedImages":
-        """Encode all readable images."""
-        found: list[Problem] = []
-        encodings, readable = encode_images(model, sources, needs, batch_size, progress, found.append)
-        row = {sources[index].name: row for row, index in enumerate(readable)}
-        return SharedImages(encodings, row, {problem.place: problem for problem in found})
+    def __init__(
+        self,
+        model: Model,
+        sources: Sequence[ImageSource],
+        needs: Needs,
+        batch_size: int,
+        progress: Progress | None = None,
+    ) -> None:
+        self._sources = tuple(sources)  # kept, so that their ids stay theirs
+        problems: list[Problem] = []
+        self._encodings, readable = encode_images(model, self._sources, needs, batch_size, progress, problems.append)
+        self._row = {id(self._sources[place]): row for row, place in enumerate(readable)}
+        unreadable = np.setdiff1d(np.arange(len(sources)), readable)
+        self._problem = {id(self._sources[place]): one for place, one in zip(unreadable, problems, strict=True)}
 
     def taken(
         self, sources: Sequence[ImageSource], on_problem: OnProblem | None = None
     ) -> tuple[Encodings, Int64Array]:
-        """The result of `encode_images` for these images; calls `on_problem` as it does."""
+        """The result of `encode_images` for some of the images; calls `on_problem` as it does."""
         for source in sources:
-            if on_problem and source.name in self.unreadable:
-                on_problem(self.unreadable[source.name])
-        rows = np.array([self.row.get(source.name, -1) for source in sources], dtype=np.int64)
+            if id(source) in self._problem:
+                if on_problem:
+                    on_problem(self._problem[id(source)])
+            elif id(source) not in self._row:
+                raise EvaluationError(f"{source.name} is not one of the encoded images")
+        rows = np.array([self._row.get(id(source), -1) for source in sources], dtype=np.int64)
         readable = np.flatnonzero(rows >= 0)
-        return self.encodings.taken(rows[readable]), readable
+        return self._encodings.taken(rows[readable]), readable
 
 
 def encode_texts(

@@ -70,7 +70,7 @@ def evaluate_languages(
     sources = [record.image for record in (*records, *distractors)]
     needs = Needs(fragments=bool(late), states=bool(rerank) and options.get("matcher") is None)
     batch_size = usual_batch(model) if batch_size is None else batch_size
-    shared = SharedImages.of(model, sources, needs, batch_size, progress)
+    shared = SharedImages(model, sources, needs, batch_size, progress)
     options |= {"late": late, "rerank": rerank, "distractors": distractors, "batch_size": batch_size}
     options |= {"progress": progress, "skip_missing_language": True, "shared": shared}
     return Languages({lang: evaluate(model, records, lang=lang, **options) for lang in languages})

@@ -65,7 +65,7 @@ def bootstrap_both(
 
     caption_of: [captions], the image of each caption; query_of: [image queries], the image of each query.
 
-    Resamples of a recall of 0 or 100 % are all alike: its interval is Wilson's, with as many trials as images.
+    A recall of 0 or 100 % is the same in every resample: its interval is Wilson's, with as many trials as images.
     """
     members = _clusters(np.concatenate([caption_of, query_of]), len(text_to_image) + len(image_to_text))
     captions, queries = np.split(members, [len(text_to_image)])

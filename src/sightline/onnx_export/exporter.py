@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from sightline.arrays import Float32Array
 from sightline.bundle.layout import SPEC_FILE
 from sightline.bundle.model import Ability, Defaults, Graph
 from sightline.bundle.spec import FORMAT, BundleSpec, ImageSpec, TextSpec, sha256, write_spec
@@ -26,10 +25,9 @@ from sightline.evaluation.encodings import Progress
 from sightline.media import Preprocess, RegionConfig
 from sightline.models.retriever import EncodedTensors, Regions, Retriever, Tokens
 from sightline.onnx_export.calibrate import finish
-from sightline.onnx_export.observe import Sample
 from sightline.onnx_export.quantize import quantize
+from sightline.onnx_export.samples import caption_samples, image_samples, pair_samples
 
-Floats = npt.NDArray[np.float32]
 _SOURCES = "pkg.torch.onnx.stack_trace"  # metadata of a node
 _EXTRA_POSITIONS = 2  # RoBERTa counts from 2
 _MOST_POSITIONS = 1 << 20
@@ -85,7 +83,7 @@ def export(
     name: str,
     precision: Literal["float32", "int8"] = "float32",
     four_bits: str = "",
-    images: Floats | None = None,
+    images: Float32Array | None = None,
     provenance: Mapping[str, Any] | None = None,
     held_out: Sequence[Record] | None = None,
     trained_on: Iterable[str] = (),
@@ -113,11 +111,11 @@ def export(
             )
         encoded = _graphs(retriever, tokenizer, building)
         if precision == "int8":
-            texts = _caption_samples(held_out or (), retriever.text_input.languages, tokenizer)
+            texts = caption_samples(held_out or (), retriever.text_input.languages, tokenizer)
             samples = {
-                "image": _image_samples(images),
+                "image": image_samples(images),
                 "text": texts,
-                "match": _pair_samples(retriever, texts, images),
+                "match": pair_samples(retriever, texts, images),
             }
             for path in building.glob("*.onnx"):
                 quantize(path, four_bits, samples.get(path.stem, ()), fixed_ranges=path.stem == "image")
@@ -139,43 +137,6 @@ def export(
         )
         write_spec(building, spec)
         return spec if held_out is None else finish(building, held_out, progress=progress, on_problem=on_problem)
-
-
-def _image_samples(images: Floats | None) -> list[Sample]:
-    return [] if images is None else [{"pixels": image[None]} for image in images]
-
-
-def _caption_samples(
-    records: Sequence[Record], languages: Sequence[str], tokenizer: Tokenizer, count: int = 1024
-) -> list[Sample]:
-    """Tokens of some captions, the first of a record in each language, evenly spaced over the records."""
-    captions = [some[0] for record in records for lang, some in record.captions.items() if some and lang in languages]
-    chosen = np.linspace(0, len(captions), min(count, len(captions)), endpoint=False, dtype=np.int64)
-    tokens = (tokenizer([captions[place]]) for place in chosen)
-    return [{"ids": one.ids, "mask": one.mask} for one in tokens]
-
-
-@torch.inference_mode()
-def _pair_samples(
-    retriever: Retriever, texts: Sequence[Sample], images: Floats | None, most: int = 64, pairs: int = 256
-) -> list[Sample]:
-    """Inputs of the matcher: some texts, each with the most similar of a few images, as in reranking."""
-    if images is None or not texts or not {"embed", "match"} <= retriever.abilities:
-        return []
-    seen = retriever.encode_images(torch.from_numpy(images[:most]))
-    found: list[Sample] = []
-    for sample in texts[:: -(-len(texts) // pairs)]:
-        text = retriever.encode_texts(Tokens(*(torch.from_numpy(sample[name]) for name in ("ids", "mask"))))
-        best = int((seen.embedding @ text.embedding[0]).argmax())
-        sides = {"text": (text, 0), "image": (seen, best)}
-        found.append(
-            {
-                f"{side}_{part}": getattr(encoded, part)[place : place + 1].numpy()
-                for side, (encoded, place) in sides.items()
-                for part in ("states", "mask")
-            }
-        )
-    return found
 
 
 @contextlib.contextmanager

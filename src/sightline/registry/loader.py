@@ -1,7 +1,7 @@
 """From what a user calls a model to the model itself."""
 
 import json
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from sightline.bundle import Bundle, Model
 from sightline.bundle.layout import (
@@ -16,8 +16,8 @@ from sightline.bundle.layout import (
 )
 from sightline.errors import ModelError, SightlineError
 
-# The same weights for other programs, which many models on the hub have beside their own.
 _WEIGHTS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
+# The same weights for other programs, which many models on the hub have beside their own.
 _NEVER_READ = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvino/*", "coreml/*"]
 
 
@@ -82,7 +82,10 @@ def _clip_inside(folder: Path) -> Path:
             f"{folder}: a sentence-transformers model of {', '.join(kinds)}, which reads texts only",
             "Give one with a CLIPModel, or train image and text encoders with this one as model.text.source.",
         )
-    return folder / kinds["CLIPModel"]
+    inside = PurePosixPath(kinds["CLIPModel"])
+    if inside.is_absolute() or ".." in inside.parts:
+        raise ModelError(f"{path}: the path {str(inside)!r} leads out of the folder")
+    return folder / inside
 
 
 def _bundled() -> Path:

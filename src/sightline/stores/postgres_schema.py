@@ -59,7 +59,7 @@ def read_manifest(server: PostgresServer, address: PostgresAddress) -> str | Non
 
 
 def forget_writes(server: PostgresServer, address: PostgresAddress) -> None:
-    """Delete the tokens of writes that nobody can still be trying to repeat."""
+    """Delete the tokens of writes too old to be retried."""
     query = "DELETE FROM {writes} WHERE at < now() - interval '1 day'"
     server.transact(lambda connection: run(connection, address, query))
 

@@ -112,7 +112,7 @@ class PostgresServer:
 
     @contextmanager
     def _connection(self) -> Iterator["Connection"]:
-        """A connection that nobody else uses; it is kept for later unless something fails."""
+        """A connection for exclusive use; it goes back to the pool unless something fails."""
         with self._slots:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None

@@ -45,7 +45,7 @@ class DrawnBatch:
 class Corpus:
     """Captioned images with every caption tokenised once, and every image decoded once, memory permitting.
 
-    lang: the language of the captions, or several languages, whose captions are treated alike.
+    lang: the language of the captions, or several languages to mix.
 
     Decoded images stay on `device`, because copying a batch there takes as long as a small tower takes to encode it.
 

@@ -102,7 +102,7 @@ class DataRecipe:
     val: data sets, or several named sets; see `ValidationSetRecipe`.
     draw: "pairs" (every caption once per epoch), "unique" (the same, no image twice in a batch), "one" (every image
     once per epoch, with one of its captions) or "all" (every image once, with all of its captions).
-    lang: the language of the captions, or several to train on at once, whose captions are treated alike.
+    lang: the language of the captions, or several languages to mix.
     batch_size: captions in a batch; for "all", images.
     batch_tokens: instead, the maximum number of tokens and image fragments in a batch, including padding; for draw
         "pairs".

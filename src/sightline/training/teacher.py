@@ -48,14 +48,14 @@ def find_teacher(
             f"Set teacher.by to one of {', '.join(able)}, or choose another teacher." if able else _READS_REGIONS,
         )
     own = Corpus(records, recipe.data.lang, model.preprocess, tokenizer, device)
-    alike = replace(own.preprocess, mean=corpus.preprocess.mean, std=corpus.preprocess.std) == corpus.preprocess
-    if recipe.augment is not None and not alike:
+    same_size = replace(own.preprocess, mean=corpus.preprocess.mean, std=corpus.preprocess.std) == corpus.preprocess
+    if recipe.augment is not None and not same_size:
         raise RecipeError(
             "teacher: sizes images differently from the student, so they cannot use the same crops",
             "Leave out augment, or choose a teacher with the same size and resize.",
         )
-    image_corpus, remembers = corpus if alike else own, recipe.augment is None
-    return Teacher(model.to(device), own, image_corpus, asked, world, remembers, on_prepare)
+    image_corpus, once = corpus if same_size else own, recipe.augment is None
+    return Teacher(model.to(device), own, image_corpus, asked, world, once, on_prepare)
 
 
 class Teacher:
@@ -75,7 +75,7 @@ class Teacher:
         image_corpus: Corpus,
         asked: TeacherRecipe,
         world: World,
-        remembers: bool,
+        once: bool,
         on_prepare: PrepareReport | None = None,
     ) -> None:
         self.model = model.eval().requires_grad_(False)
@@ -85,7 +85,7 @@ class Teacher:
             sum(corpus.captions_per_image), self._read, _as("reading as teacher", on_prepare)
         )
         self._images = None
-        if remembers:
+        if once:
             self._images = EncodingCache.of(len(corpus), self._look, _as("looking as teacher", on_prepare))
 
     @torch.no_grad()

@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,172 +18,8 @@ _PROSE = ("DejaVuSans.ttf", "DejaVuSerif.ttf", "STIXGeneral.ttf", "DejaVuSans-Ob
 _BOLD = ("DejaVuSans-Bold.ttf", "DejaVuSerif-Bold.ttf", "STIXGeneralBol.ttf")
 _WHITE = (255, 255, 255)
 _MONO = ("DejaVuSansMono.ttf", "DejaVuSansMono-Bold.ttf")
-
-
-def _listed(words: str) -> list[str]:
-    return words.split()
-
-
-_GOODS = [
-    "bananas",
-    "coffee",
-    "cheese",
-    "butter",
-    "yoghurt",
-    "tomatoes",
-    "onions",
-    "bread",
-    "noodles",
-    "honey",
-    "mustard",
-    "peppers",
-    "chocolate",
-    "olives",
-    "salmon",
-    "candles",
-    "batteries",
-    "shampoo",
-    "napkins",
-    "lemonade",
-    "raspberries",
-    "cinnamon",
-    "spinach",
-    "walnuts",
-    "vinegar",
-    "biscuits",
-    "mushrooms",
-    "cereal",
-    "toothpaste",
-    "detergent",
-]
-_PLACES = [
-    "Riverside",
-    "Oakwood",
-    "Harbour",
-    "Meadow",
-    "Castle",
-    "Station",
-    "Hillside",
-    "Orchard",
-    "Market",
-    "Lakeside",
-    "Cathedral",
-    "Willow",
-    "Juniper",
-    "Copper",
-    "Falcon",
-]
-_NAMES = [
-    "Thompson",
-    "Ramirez",
-    "Okafor",
-    "Lindqvist",
-    "Nakamura",
-    "Petrov",
-    "Dubois",
-    "Hoffmann",
-    "Kowalski",
-    "Ferrari",
-    "Mbeki",
-    "Sullivan",
-    "Andersson",
-    "Castillo",
-    "Novak",
-]
-_TOPICS = [
-    "rainfall",
-    "exports",
-    "unemployment",
-    "temperature",
-    "harvest",
-    "traffic",
-    "electricity",
-    "population",
-    "tourism",
-    "inflation",
-    "emissions",
-    "revenue",
-    "attendance",
-    "rents",
-    "exchange",
-]
-_CODE = [
-    "buffer",
-    "cursor",
-    "handler",
-    "packet",
-    "parser",
-    "ledger",
-    "mapping",
-    "router",
-    "scanner",
-    "session",
-    "token",
-    "vector",
-    "widget",
-    "matrix",
-    "queue",
-    "channel",
-    "filter",
-    "logger",
-    "planner",
-    "worker",
-]
-_LETTER = [
-    "confirm",
-    "appointment",
-    "renovation",
-    "insurance",
-    "committee",
-    "schedule",
-    "membership",
-    "delivery",
-    "warranty",
-    "application",
-    "contract",
-    "balance",
-    "certificate",
-    "registration",
-    "equipment",
-    "neighbourhood",
-    "celebration",
-    "apology",
-    "reservation",
-    "translation",
-    "invitation",
-    "complaint",
-    "inspection",
-    "agreement",
-    "scholarship",
-]
-_WARNINGS = [
-    "parking",
-    "swimming",
-    "fishing",
-    "camping",
-    "smoking",
-    "trespassing",
-    "photography",
-    "skating",
-    "cycling",
-    "hunting",
-    "climbing",
-    "feeding",
-]
-_REASONS = [
-    "flooding",
-    "construction",
-    "maintenance",
-    "rockfall",
-    "wildlife",
-    "avalanche",
-    "roadworks",
-    "excavation",
-    "festival",
-    "repairs",
-    "erosion",
-    "inspection",
-]
+_LISTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_WORDS: dict[str, list[str]] = {name: words.split() for name, words in _LISTS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,14 +64,14 @@ def _some(rng: np.random.Generator, words: Sequence[str], count: int) -> list[st
 
 
 def _receipt(rng: np.random.Generator) -> list[str]:
-    goods = [(name, rng.integers(50, 2000) / 100) for name in _some(rng, _GOODS, 6)]
-    lines = [f"{_some(rng, _PLACES, 1)[0]} Grocery Store", f"Served by {_some(rng, _NAMES, 1)[0]}"]
+    goods = [(name, rng.integers(50, 2000) / 100) for name in _some(rng, _WORDS["goods"], 6)]
+    lines = [f"{_some(rng, _WORDS['places'], 1)[0]} Grocery Store", f"Served by {_some(rng, _WORDS['names'], 1)[0]}"]
     lines += [f"{rng.integers(1, 5)} x {name} {price:.2f}" for name, price in goods]
     return [*lines, f"Total amount {sum(price for _, price in goods):.2f}", "Thank you for shopping"]
 
 
 def _code(rng: np.random.Generator) -> list[str]:
-    one, two, three, four = _some(rng, _CODE, 4)
+    one, two, three, four = _some(rng, _WORDS["code"], 4)
     return [
         f"def open_{one}({two}, limit={rng.integers(2, 999)}):",
         f"    if {two}.is_closed():",
@@ -246,27 +83,31 @@ def _code(rng: np.random.Generator) -> list[str]:
 
 
 def _chart(rng: np.random.Generator) -> list[str]:
-    first, second = _some(rng, _TOPICS, 2)
-    place = _some(rng, _PLACES, 1)[0]
+    first, second = _some(rng, _WORDS["topics"], 2)
+    place = _some(rng, _WORDS["places"], 1)[0]
     year = int(rng.integers(1990, 2024))
     title = f"Yearly {first} and {second} in {place} County"
-    return [title, f"Source: {_some(rng, _NAMES, 1)[0]} Institute, survey {year}"]
+    return [title, f"Source: {_some(rng, _WORDS['names'], 1)[0]} Institute, survey {year}"]
 
 
 def _sign(rng: np.random.Generator) -> list[str]:
-    place, name = _some(rng, _PLACES, 2)
-    return [f"{place} {name} Road", f"No {_some(rng, _WARNINGS, 1)[0]}", f"closed for {_some(rng, _REASONS, 1)[0]}"]
+    place, name = _some(rng, _WORDS["places"], 2)
+    return [
+        f"{place} {name} Road",
+        f"No {_some(rng, _WORDS['warnings'], 1)[0]}",
+        f"closed for {_some(rng, _WORDS['reasons'], 1)[0]}",
+    ]
 
 
 def _letter(rng: np.random.Generator) -> list[str]:
-    name, other = _some(rng, _NAMES, 2)
-    words = _some(rng, _LETTER, 6)
+    name, other = _some(rng, _WORDS["names"], 2)
+    words = _some(rng, _WORDS["letter"], 6)
     body = (
         f"Dear Doctor {name}, we write about the {words[0]} of your {words[1]}. The {words[2]} has received the "
         f"{words[3]} and will answer before the {words[4]} on the twelfth of March. Please bring the {words[5]} with "
         f"you. Yours sincerely, {other}"
     )
-    return [f"{_some(rng, _PLACES, 1)[0]} Society", *textwrap.wrap(body, 46)]
+    return [f"{_some(rng, _WORDS['places'], 1)[0]} Society", *textwrap.wrap(body, 46)]
 
 
 _KINDS: dict[str, Callable[[np.random.Generator], list[str]]] = {

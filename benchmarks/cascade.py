@@ -18,7 +18,6 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import sightline
 from benchmarks.provenance import RESULTS, provenance, read_result, write_result, write_whole
@@ -27,12 +26,11 @@ from sightline.bundle.model import Defaults
 from sightline.bundle.spec import read_spec, write_spec
 from sightline.collection import Collection
 from sightline.datasets import Record, read_all
-from sightline.evaluation.metrics import CUTOFFS, summary
+from sightline.evaluation.metrics import CUTOFFS, Ranks, summary
+from sightline.evaluation.resampling import paired_gain
 from sightline.registry.loader import locate
 
-Numbers = npt.NDArray[Any]
 LATES, RERANKS = (0, 25, 50, 100, 200), (5, 10, 20, 30)
-RESAMPLES = 1000
 EQUAL = 1.02  # times that differ by less are considered equal
 
 
@@ -66,24 +64,17 @@ def rows(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for one in found:
         own, alone = ranks[one["late"], one["rerank"]], ranks[0, one["rerank"]]
         row = {key: one[key] for key in ("late", "rerank", "ms")}
-        row |= {"text_to_image": summary(own), "gain": gain(alone, own)["sum"]}
+        row |= {"text_to_image": summary(own), "gain": gain(alone, own)}
         halves = {"first_half": slice(0, None, 2), "second_half": slice(1, None, 2)}
-        made.append(row | {"over_usual": {name: gain(usual[half], own[half]) for name, half in halves.items()}})
+        gains = {name: {"sum": gain(usual[half], own[half])} for name, half in halves.items()}
+        made.append(row | {"over_usual": gains})
     return made
 
 
-def gain(before: Numbers, after: Numbers) -> dict[str, dict[str, float]]:
-    """The gain in recalls and their sum from before to after, with 95 % intervals from resampling captions."""
-    more = {f"R@{k}": (after <= k) * 1.0 - (before <= k) for k in CUTOFFS}
-    more["sum"] = np.sum(list(more.values()), axis=0)
-    count = len(before)
-    draws = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), RESAMPLES)
-    found = {}
-    for name, hits in more.items():
-        low, high = np.quantile(100 * (draws @ hits) / count, [0.025, 0.975])
-        numbers = {"value": 100 * hits.mean(), "low": low, "high": high}
-        found[name] = {key: round(float(value), 3) for key, value in numbers.items()}
-    return found
+def gain(before: Ranks, after: Ranks) -> dict[str, float]:
+    """The gain in the sum of recalls from before to after, with its 95 % interval from resampling captions."""
+    found = paired_gain((before, after, np.arange(len(before))))
+    return {name: round(number, 3) for name, number in dataclasses.asdict(found).items()}
 
 
 def chosen(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:

@@ -1,15 +1,12 @@
 """Encoding a test set, making an evaluation from ranks, and the gain of one evaluation over another."""
 
-import numpy as np
-
 from sightline.evaluation import Evaluation
 from sightline.evaluation.encodings import Encodings, Needs, encode_images, encode_texts
-from sightline.evaluation.metrics import CUTOFFS, Ranks, query_images
+from sightline.evaluation.metrics import Ranks, query_images
+from sightline.evaluation.resampling import paired_gain
 from sightline.evaluation.result import FoldRanks
 from sightline.evaluation.test_set import Questions
 from sightline.models.torch_model import TorchModel
-
-RESAMPLES = 1000
 
 
 def encode_test_set(model: TorchModel, questions: Questions, needs: Needs) -> tuple[Encodings, Encodings]:
@@ -33,18 +30,9 @@ def ranked(
     )  # fmt: skip
 
 
-def gain(before: Evaluation, after: Evaluation, seed: int = 0) -> dict[str, float]:
+def gain(before: Evaluation, after: Evaluation) -> dict[str, float]:
     """The gain in rSum from before to after, with the 95 % interval of resampling images with all their captions."""
     texts, caption_of, images, image = before.ranks()
     other_texts, _, other_images, _ = after.ranks()
-    count = int(image.max()) + 1
-    captions = np.bincount(caption_of, minlength=count)
-    more_captions, more_images = np.zeros(count), np.zeros(count)
-    for k in CUTOFFS:
-        more_captions += np.bincount(caption_of, (other_texts <= k) * 1.0 - (texts <= k), count)
-        more_images += np.bincount(image, (other_images <= k) * 1.0 - (images <= k), count)
-    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES)
-    drawn = 100 * (draws @ more_captions / (draws @ captions) + draws @ more_images / count)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    value = 100 * (more_captions.sum() / captions.sum() + more_images.sum() / count)
-    return {"rSum": round(float(value), 3), "low": round(float(low), 3), "high": round(float(high), 3)}
+    found = paired_gain((texts, other_texts, caption_of), (images, other_images, image))
+    return {"rSum": round(found.value, 3), "low": round(found.low, 3), "high": round(found.high, 3)}

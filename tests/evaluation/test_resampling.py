@@ -5,7 +5,7 @@ import pytest
 
 from sightline.errors import EvaluationError
 from sightline.evaluation.metrics import recall
-from sightline.evaluation.resampling import Interval, bootstrap_both, paired_difference, wilson
+from sightline.evaluation.resampling import Interval, bootstrap_both, paired_difference, paired_gain, wilson
 
 
 def bootstrap(
@@ -97,6 +97,24 @@ def test_a_paired_difference_sees_what_overlapping_intervals_hide() -> None:
     assert 0 < gain.low < gain.value < gain.high
     assert gain.significant
     assert not paired_difference(first, first, seed=0)["R@1"].significant
+
+
+def test_the_gain_in_the_sum_of_recalls_draws_captions_with_their_images() -> None:
+    rng, image_of = np.random.default_rng(7), np.repeat(np.arange(100), 5)
+    texts, images = np.repeat(rng.choice([1.0, 3, 20], 100), 5), rng.choice([1.0, 3, 20], 100)
+    better = np.where(np.arange(500) < 100, 1.0, texts)
+    one, both = (
+        paired_gain((texts, better, image_of)),
+        paired_gain((texts, better, image_of), (images, images, image_of[::5])),
+    )
+    assert (
+        one.value
+        == both.value
+        == pytest.approx(sum(d.value for d in paired_difference(texts, better, seed=0).values()))
+    )
+    assert (one.low, one.high) == (both.low, both.high), "what does not change adds nothing to the interval"
+    alone = paired_gain((texts, better, np.arange(500)))
+    assert alone.high - alone.low < 0.7 * (one.high - one.low), "captions of an image are no independent trials"
 
 
 def test_systems_asked_different_numbers_of_queries_are_not_paired() -> None:

@@ -114,6 +114,25 @@ def paired_difference(
     }
 
 
+def paired_gain(*directions: tuple[Ranks, Ranks, Int64Array], seed: int = 0) -> Difference:
+    """How much higher the sum of all recalls of system b is, over one or both directions resampled by the same draws.
+
+    directions: the ranks of system a, those of system b for the same queries, and the image of each query.
+    """
+    clusters = _clusters(np.concatenate([images for *_, images in directions]), sum(len(a) for a, *_ in directions))
+    ends = np.cumsum([len(a) for a, *_ in directions])[:-1]
+    parts, count = [], int(clusters.max()) + 1
+    for (ranks_a, ranks_b, _), members in zip(directions, np.split(clusters, ends), strict=True):
+        before, after = _sums(ranks_a, members, count), _sums(ranks_b, members, count)
+        parts.append(np.stack([(after - before)[:, :-1].sum(axis=1), before[:, -1]], axis=1))
+    sums = np.hstack(parts)
+
+    def total(drawn: Float64Array) -> Float64Array:
+        return 100 * (drawn[:, ::2] / drawn[:, 1::2]).sum(axis=1)
+
+    return Difference(float(total(sums.sum(axis=0, keepdims=True))[0]), *_interval(total(_resampled(sums, seed))))
+
+
 def _clusters(clusters: Int64Array | None, queries: int) -> Int64Array:
     """Renumber the clusters from 0 without gaps, so that every cluster has queries."""
     if not queries:
@@ -132,7 +151,7 @@ def _sums(ranks: Ranks, members: Int64Array, count: int | None = None) -> Float6
     return np.stack([np.bincount(members, weight, length) for weight in weights], axis=1)
 
 
-def _resampled(sums: Float64Array, seed: int, resamples: int) -> Float64Array:
+def _resampled(sums: Float64Array, seed: int, resamples: int = RESAMPLES) -> Float64Array:
     """Sum [clusters, columns] over draws of as many clusters with replacement: [resamples, columns]."""
     clusters = len(sums)
     random = np.random.default_rng(seed)

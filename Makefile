@@ -69,11 +69,7 @@ lint: $(READY)
 
 results: $(READY)
 	$(BIN)/python -m replication.results_page
-	$(BIN)/python -m benchmarks.pages.performance
-	$(BIN)/python -m benchmarks.pages.scale
-	$(BIN)/python -m benchmarks.pages.serve
-	$(BIN)/python -m benchmarks.pages.security
-	$(BIN)/python -m benchmarks.pages.pictures
+	$(BIN)/python -m benchmarks.pages
 
 readme: $(READY)
 	$(BIN)/python -m benchmarks.pages.readme

@@ -7,7 +7,7 @@ in flight; clients share the machine with the server. Queries are synthetic, of 
 of
 batching is measured in short blocks that alternate between: waiting queries in one batch (as the server does), each
 alone on as many threads, and one at a time. Then come the long runs: without reranking, with it, and both at once.
-benchmarks/pages/serve.py writes the results to docs/serve.md.
+`make results` writes them to docs/serve.md.
 """
 
 import argparse

@@ -28,7 +28,7 @@ from PIL import Image
 
 import sightline
 from benchmarks.attack.payloads import BUNDLES, REFUSED, bomb, many_scans
-from benchmarks.pages import security
+from benchmarks.pages.blocks import attacks
 from benchmarks.timing import options, save
 from sightline.bundle import Bundle
 from sightline.errors import BundleError
@@ -45,7 +45,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         count = 8 if arguments.quick else 32
         rows = [*attack_server(collection(Path(folder) / "photos"), count), attack_bundles(Path(folder))]
-    print(security.rows(rows))
+    print(attacks(rows))
     survived = sum(row["survived"] for row in rows) / sum(row["tried"] for row in rows)
     save("attack", arguments, ["made-up pictures"], rows, {"survived": survived})
     raise SystemExit(survived < 1)

@@ -1,7 +1,4 @@
-"""Write docs/performance.md from its template, performance.md, and the files of benchmarks/results.
-
-python -m benchmarks.pages.performance
-"""
+"""docs/performance.md, from its template, performance.md, and the files of benchmarks/results."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,9 +6,8 @@ from typing import Any
 
 from benchmarks.evaluation import PAPER
 from benchmarks.markdown import MISSING, fill, machine_of, table
-from benchmarks.pages import plots
 from benchmarks.pages.targets import TARGETS
-from benchmarks.provenance import RESULTS, ROOT, read_result
+from benchmarks.provenance import RESULTS, read_result
 
 TEMPLATE, PLOTS = Path(__file__).with_name("performance.md"), Path("plots", "speed")
 Results = Mapping[str, Mapping[str, Any]]
@@ -127,12 +123,3 @@ def _sources(results: Results) -> str:
         for name, result in results.items()
     ]  # fmt: skip
     return table(["file", "command", "commit", "machine"], rows, words=4)
-
-
-def main() -> None:
-    out, results = ROOT / "docs", read()
-    (out / "performance.md").write_text(page(results, plots.draw(results, out / PLOTS)), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

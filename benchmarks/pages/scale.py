@@ -1,7 +1,4 @@
-"""Write docs/scale.md, the estimate for a billion images, from its template, scale.md, and benchmarks/results.
-
-python -m benchmarks.pages.scale
-"""
+"""docs/scale.md, the estimate for a billion images, from its template, scale.md, and benchmarks/results."""
 
 import math
 from dataclasses import dataclass
@@ -9,9 +6,9 @@ from pathlib import Path
 from statistics import mean
 
 from benchmarks.markdown import fill, table
-from benchmarks.provenance import RESULTS, ROOT, read_result
+from benchmarks.provenance import RESULTS, read_result
 
-TEMPLATE, PAGE = Path(__file__).with_name("scale.md"), ROOT / "docs" / "scale.md"
+TEMPLATE = Path(__file__).with_name("scale.md")
 IMAGES, SHARD = 1_000_000_000, 1_000_000
 LOAD = 0.5
 CORES, MEMORY_GB, IMAGE_BYTES = 64, 512, 1e5  # assumed: of a machine, and of an image file
@@ -151,11 +148,3 @@ def _storage(m: Measured) -> str:
 
 def _tera(count: float) -> str:
     return f"{count / 1e12:.2f} TB" if count < 1e13 else f"{count / 1e12:.1f} TB"
-
-
-def main() -> None:
-    PAGE.write_text(page(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,21 @@
+"""Write the pages on speed and scale in docs/, and the generated parts of others, from benchmarks/results.
+
+python -m benchmarks.pages
+"""
+
+from benchmarks.pages import blocks, performance, plots, scale
+from benchmarks.provenance import ROOT
+
+
+def main() -> None:
+    docs, results = ROOT / "docs", performance.read()
+    drawn = plots.draw(results, docs / performance.PLOTS)
+    (docs / "performance.md").write_text(performance.page(results, drawn), encoding="utf-8")
+    (docs / "scale.md").write_text(scale.page(), encoding="utf-8")
+    for name in blocks.BLOCKS:
+        text = (docs / name).read_text(encoding="utf-8")
+        (docs / name).write_text(blocks.page(name, text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

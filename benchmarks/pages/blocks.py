@@ -1,0 +1,78 @@
+"""Parts of pages in docs/ that are otherwise written by hand: each between its marks, such as `<!-- load -->`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.markdown import MISSING, fill, machine_of, replace_block, sources, table
+from benchmarks.provenance import RESULTS, read_result
+
+TEMPLATES = Path(__file__).parent
+Result = Mapping[str, Any]
+
+
+def page(name: str, text: str) -> str:
+    """A page with its part generated from the result file."""
+    block, file, generate = BLOCKS[name]
+    return replace_block(text, block, generate(read_result(RESULTS / file)))
+
+
+def attacks(rows: Sequence[Result]) -> str:
+    """What was tried and survived, the server's peak memory, and the time of other clients' searches."""
+    lines = []
+    for row in rows:
+        peak = f"{row['peak'] / 1e6:.0f}" if "peak" in row else ""
+        slower = f"{row['search_ms']:.0f} ({row['usual_ms']:.0f})" if "search_ms" in row else ""
+        lines.append([row["attack"], f"{row['tried']}", f"{row['survived']}", peak, slower])
+    return table(["attack", "tried", "survived", "peak MB", "search by others, ms (before)"], lines)
+
+
+def _load(result: Result) -> str:
+    """Long runs of a server under load, and the gain of encoding waiting queries together."""
+    form = "{median:.2f} times ({lowest:.2f} to {highest:.2f})"
+    rows, runs = [], result["runs"]
+    most = max(run["rerank"] for run in runs)
+    for run in runs:
+        asked = f"rerank {run['rerank']}" if run["rerank"] else "no rerank"
+        theirs = "do not rerank" if run["rerank"] else f"rerank {most}"
+        others = f", while {run['other_clients']} others {theirs}" if run["other_clients"] else ""
+        numbers = [f"{run[key]:.0f}" for key in ("queries_per_second", "p50_ms", "p99_ms", "errors")]
+        rows.append([f"{asked} ({run['clients']}{others})", *numbers, f"{run['memory_growth']:.1%}"])
+    heads = ["search (clients)", "responses/s", "p50 ms", "p99 ms", "errors", "memory growth"]
+    values = {
+        "clients": f"{result['clients']}",
+        "items": f"{result['items']:,}",
+        "machine": machine_of(result),
+        "runs": table(heads, rows),
+        "rounds": f"{len(result['blocks']) // 3}",
+        **{name: form.format(**gain) for name, gain in result["gain_of_together_over"].items()},
+    }
+    return fill(TEMPLATES / "serve.md", values)
+
+
+def _ocr(result: Result) -> str:
+    """Documents and photos that were found first, by each rule."""
+    documents, photos = result["documents"], result["photos"]
+    rows = [
+        [rule, f"{found} of {documents['count']}", f"{photos['found_first'].get(rule, MISSING)}"]
+        for rule, found in documents["found_first"].items()
+    ]
+    values = {
+        "documents": f"{documents['count']}",
+        "photos": f"{photos['count']}",
+        "found": table(["ranked by", "documents", f"photos, of {photos['count']}"], rows),
+        "seconds": f"{result['reading']['per_picture_seconds']:.1f}",
+        "cores": f"{result['machine']['cores']}",
+        "before": f"{result['search_cpu_ms']['before_text']:.0f}",
+        "after": f"{result['search_cpu_ms']['with_text']:.0f}",
+        "sources": sources([result], "ocr.json"),
+    }
+    return fill(TEMPLATES / "pictures.md", values)
+
+
+BLOCKS: dict[str, tuple[str, str, Callable[[Result], str]]] = {
+    "serve.md": ("load", "serve.json", _load),
+    "security.md": ("attacks", "attack.json", lambda r: f"{attacks(r['rows'])}\n\n{sources([r], 'attack.json')}"),
+    "pictures.md": ("ocr", "ocr.json", _ocr),
+}
+"""By page: the name of its part, the result file, and what generates the part."""

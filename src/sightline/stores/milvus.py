@@ -6,6 +6,7 @@ deleted after it, so that no row ever lacks them. What the server has acknowledg
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -20,16 +21,14 @@ from sightline.stores.base import (
     Ids,
     Neighbors,
     Note,
-    PaddedVectors,
     Part,
     Partition,
     PictureKind,
-    QuantizedRows,
     Shape,
     Stats,
 )
 from sightline.stores.filters import Filter
-from sightline.stores.milvus_address import INDEXES, Address, parse_address
+from sightline.stores.milvus_address import Address, parse_address
 from sightline.stores.milvus_filter import MILVUS_PARTITION_KEY, UNKNOWN, pushed
 from sightline.stores.milvus_schema import (
     EMBEDDING,
@@ -44,23 +43,17 @@ from sightline.stores.milvus_schema import (
     parts_name,
     read_description,
 )
+from sightline.stores.milvus_search import MOST, merged, nearest
 from sightline.stores.milvus_server import Server
-from sightline.stores.packing import Records, check_rows, checked_ids, kept_parts, pack, record_type, unit, unpack
+from sightline.stores.packing import Records, checked_ids, pack, record_type, unit
 from sightline.stores.ranking import nothing
-
-MOST = 16_384
-"""The maximum number of results that Milvus returns."""
-
-READING, WRITING = 20.0, 300.0
-"""Seconds that searching and indexing wait for an unreachable server."""
+from sightline.stores.server_store import ServerStore, closed_on_error, seconds_to_wait
 
 _IDS = 4_096  # ids in one filter
 _ITEMS = 512  # items written at once
-_MARGIN = 16  # extra results, to detect ties
-_SLACK = 1e-5  # differences up to this may order two cosines either way in Milvus
 
 
-class MilvusStore:
+class MilvusStore(ServerStore):
     """Keeps vectors on a server. Several threads can search a store at once; one process at a time writes.
 
     Scores are the cosines of the stored embeddings, which are rounded to float16 as in the local store, whatever the
@@ -68,8 +61,8 @@ class MilvusStore:
     """
 
     def __init__(self, server: Server, address: Address, shape: Shape, columns: Columns, write: bool) -> None:
-        self.address, self._server, self._shape, self._columns = address, server, shape, columns
-        self._write, self._where, self._is_open = write, "", True
+        super().__init__(address, shape, columns, write)
+        self.address, self._server, self._where = address, server, ""
 
     @classmethod
     def open(
@@ -89,17 +82,14 @@ class MilvusStore:
         """
         columns = columns or {}
         check_columns(columns)
-        server = Server(address, patience if patience is not None else WRITING if write else READING)
-        try:
+        server = Server(address, seconds_to_wait(write=write) if patience is None else patience)
+        with closed_on_error(server):
             if write:
                 make(server, address, shape, columns, description)
             elif read_description(server, address.name) is None:
                 raise StoreError(f"{address}: no vectors are stored here", "Index some images first.")
             address = replace(address, index=built_index(server, address))
             load(server, address.name)
-        except BaseException:
-            server.close()
-            raise
         return cls(server, address, shape, columns, write)
 
     @classmethod
@@ -111,11 +101,8 @@ class MilvusStore:
     def read_description(cls, url: str) -> str | None:
         """The text that was stored with the store at a URL; None if there is no store."""
         address = parse_address(url)
-        server = Server(address, READING)
-        try:
+        with closing(Server(address, seconds_to_wait(write=False))) as server:
             return read_description(server, address.name)
-        finally:
-            server.close()
 
     @classmethod
     def open_url(
@@ -124,11 +111,6 @@ class MilvusStore:
         """Open the store at a URL; see `open`. created_as: the URL that it was created with, for its partition."""
         address = replace(parse_address(url), partition=parse_address(created_as or url).partition)
         return cls.open(address, shape, write=write, columns=columns, description=description)
-
-    @property
-    def shape(self) -> Shape:
-        """Dimensions of its vectors."""
-        return self._shape
 
     @property
     def partition(self) -> Partition | None:
@@ -225,39 +207,9 @@ class MilvusStore:
         filters = [""] if where is None else [f"{ID} in {some}" for some in _few(np.unique(checked_ids(where)), _IDS)]
         best = nothing(len(queries), k)
         for filter in filters if len(queries) else ():
-            best = _better(best, self._search(queries, k, filter), k)
+            found = nearest(self._server, self.address, queries, k, _both(self._where, filter))
+            best = merged(best, found, k)
         return best
-
-    def fetch(self, ids: Ids, part: Part) -> PaddedVectors:
-        """The vectors of items, in the order of `ids`; an embedding is a part with one vector.
-
-        Raises an error for unknown ids.
-        """
-        if part == "embedding":
-            rows = self._each(ids, (ID, EMBEDDING))
-            values = np.array([row[EMBEDDING] for row in rows], dtype=np.float32)
-            return PaddedVectors(
-                values.reshape(len(rows), 1, self.shape.embedding), np.ones((len(rows), 1), dtype=np.bool_)
-            )
-        records, lengths = self._records(ids, part)
-        mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
-        padded = np.zeros((*mask.shape, getattr(self.shape, part)), dtype=np.float32)
-        padded[mask] = unpack(_end_to_end(records, getattr(self.shape, part)))
-        return PaddedVectors(padded, mask)
-
-    def rows(self, ids: Ids, part: Part, first: int | None = None) -> QuantizedRows:
-        """Fragments or states of items in their stored form, which is much faster than `fetch`.
-
-        first: return at most this many vectors per item.
-        """
-        check_rows(part, first)
-        records, lengths = self._records(ids, part)
-        kept = _end_to_end([own[:first] for own in records], getattr(self.shape, part))
-        return QuantizedRows(kept["values"], kept["scale"], lengths if first is None else np.minimum(lengths, first))
-
-    def flush(self) -> None:
-        """Do nothing: what the server has acknowledged survives a crash."""
-        self._check_writable()
 
     def refresh(self) -> bool:
         """Do nothing: every search queries the server."""
@@ -282,46 +234,10 @@ class MilvusStore:
         self._is_open = False
         self._server.close()
 
-    def _search(self, queries: Float32Array, k: int, filter: str) -> Neighbors:
-        """The k best that pass a filter; fetches more while the last results tie with the k-th."""
-        limit = min(k + _MARGIN, MOST)
-        while True:
-            found = self._nearest(queries, limit, filter)
-            is_all = found.ids[:, -1] < 0
-            is_sure = found.scores[:, -1] < found.scores[:, k - 1] - _SLACK
-            if limit == MOST or (is_all | is_sure).all():
-                return Neighbors(found.ids[:, :k], found.scores[:, :k])
-            limit = min(4 * limit, MOST)
+    def _embeddings(self, ids: Ids) -> Float32Array:
+        return np.array([row[EMBEDDING] for row in self._each(ids, (ID, EMBEDDING))], dtype=np.float32)
 
-    def _nearest(self, queries: Float32Array, limit: int, filter: str) -> Neighbors:
-        """The results from Milvus, reranked by cosines computed here, so that they do not depend on the server."""
-        index = INDEXES[self.address.index]
-        answers = self._server.ask(
-            lambda client: client.search(
-                self.address.name,
-                data=list(queries),
-                filter=_both(self._where, filter),
-                limit=limit,
-                output_fields=[EMBEDDING],
-                search_params={"metric_type": "IP", "params": index.search(limit)},
-                anns_field=EMBEDDING,
-                consistency_level=self.address.consistency,
-                timeout=self._server.timeout,
-            )
-        )
-        found = nothing(len(queries), limit)
-        for number, hits in enumerate(answers):
-            ids = np.array([hit["id"] for hit in hits], dtype=np.int64)
-            kept = np.array([hit["entity"][EMBEDDING] for hit in hits], dtype=np.float64)
-            cosines = (kept.reshape(len(ids), queries.shape[1]) * queries[number]).sum(axis=1).astype(np.float32)
-            order = np.lexsort((ids, -cosines))
-            found.ids[number, : len(ids)], found.scores[number, : len(ids)] = ids[order], cosines[order]
-        return found
-
-    def _records(self, ids: Ids, part: Part) -> tuple[list[Records], Ids]:
-        """The records of a part of each item, and the number of records per item."""
-        if part not in kept_parts(self.shape):
-            raise StoreError(f"{self.address}: has no {part}", "Use a model that makes them, and index again.")
+    def _records(self, ids: Ids, part: Part, first: int | None) -> tuple[Records, Ids]:
         lengths = np.array([row[LENGTH] for row in self._each(ids, (ID, LENGTH))], dtype=np.int64)
         width, collection = getattr(self.shape, part), parts_name(self.address.name)
         records = milvus_parts.read(
@@ -329,15 +245,16 @@ class MilvusStore:
         )
         for id, own, length in zip(ids, records, lengths, strict=True):
             if len(own) != length:
-                raise self._missing(int(id))
-        return records, lengths
+                raise self._unknown(int(id))
+        kept = np.concatenate([np.zeros(0, dtype=record_type(width)), *(own[:first] for own in records)])
+        return kept, lengths if first is None else np.minimum(lengths, first)
 
     def _each(self, ids: Ids, fields: tuple[str, ...]) -> list[dict[str, Any]]:
         """One row per id, in order; raises an error for a missing id."""
         found = {row[ID]: row for row in self._rows_of(ids, fields)}
         for id in checked_ids(ids).tolist():
             if id not in found:
-                raise self._missing(id)
+                raise self._unknown(id)
         return [found[id] for id in ids.tolist()]
 
     def _rows_of(self, ids: Ids, fields: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -359,18 +276,6 @@ class MilvusStore:
         for start in range(0, len(rows), _ITEMS):
             self._server.upsert(self.address.name, rows[start : start + _ITEMS])
 
-    def _missing(self, id: int) -> StoreError:
-        return StoreError(f"{self.address}: id {id} is not there")
-
-    def _check_open(self) -> None:
-        if not self._is_open:
-            raise StoreError(f"{self.address}: the store was closed", "Open it again.")
-
-    def _check_writable(self) -> None:
-        self._check_open()
-        if not self._write:
-            raise StoreError(f"{self.address}: was opened for reading only", "Open it with write=True.")
-
 
 def _noted(note: Note) -> dict[str, Any]:
     columns = {name: UNKNOWN[name] if value is None else value for name, value in note.columns.items()}
@@ -379,17 +284,6 @@ def _noted(note: Note) -> dict[str, Any]:
 
 def _both(one: str, other: str) -> str:
     return f"({one}) and ({other})" if one and other else one or other
-
-
-def _better(one: Neighbors, other: Neighbors, k: int) -> Neighbors:
-    """The k best of two results."""
-    ids, scores = np.hstack([one.ids, other.ids]), np.hstack([one.scores, other.scores])
-    order = np.lexsort((ids, -scores), axis=1)[:, :k]
-    return Neighbors(np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1))
-
-
-def _end_to_end(records: list[Records], width: int) -> Records:
-    return np.concatenate([np.zeros(0, dtype=record_type(width)), *records])
 
 
 def _few(ids: Ids, count: int) -> list[list[int]]:

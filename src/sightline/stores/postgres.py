@@ -7,6 +7,7 @@ transaction, which is on the server's disk when it returns.
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +21,14 @@ from sightline.stores.base import (
     Ids,
     Neighbors,
     Note,
-    PaddedVectors,
     Part,
     Partition,
     PictureKind,
-    QuantizedRows,
     Shape,
     Stats,
 )
 from sightline.stores.filters import Filter
-from sightline.stores.packing import Records, check_rows, checked_ids, kept_parts, pack, record_type, unit, unpack
+from sightline.stores.packing import Records, checked_ids, kept_parts, pack, record_type, unit
 from sightline.stores.postgres_address import IndexName, PostgresAddress, parse_postgres_address
 from sightline.stores.postgres_driver import run
 from sightline.stores.postgres_filter import EVERYTHING, SqlCondition, to_condition, weakened
@@ -37,18 +36,16 @@ from sightline.stores.postgres_rows import Rows, delete_rows, insert_rows, repla
 from sightline.stores.postgres_schema import built_index, forget_writes, index_if_large, make, read_manifest
 from sightline.stores.postgres_search import exact, nearest
 from sightline.stores.postgres_server import PostgresServer
+from sightline.stores.server_store import ServerStore, closed_on_error, seconds_to_wait
 
 if TYPE_CHECKING:
     from sightline.stores.postgres_driver import Connection
-
-READING, WRITING = 20.0, 300.0
-"""Seconds that searching and indexing wait for an unreachable server."""
 
 _LOOK_SECONDS = 60
 _EXACT_IDS = 20_000  # up to this many ids, all of them are compared
 
 
-class PostgresStore:
+class PostgresStore(ServerStore):
     """Keeps vectors in a database. Several threads and processes can search and write a store at once.
 
     Scores are the cosines of the stored embeddings, which are rounded to float16 as in the local store, whatever the
@@ -58,8 +55,8 @@ class PostgresStore:
     def __init__(
         self, server: PostgresServer, address: PostgresAddress, shape: Shape, columns: Columns, write: bool
     ) -> None:
-        self.address, self._server, self._shape, self._columns = address, server, shape, columns
-        self._write, self._where, self._is_open = write, EVERYTHING, True
+        super().__init__(address, shape, columns, write)
+        self.address, self._server, self._where = address, server, EVERYTHING
         self._index: IndexName = "flat"
         self._looked = 0.0
         self._version, self._items = -1, 0
@@ -81,8 +78,8 @@ class PostgresStore:
         patience: seconds to wait for an unreachable server; by default long enough for a restart when writing.
         """
         columns = columns or {}
-        server = PostgresServer(address, patience if patience is not None else WRITING if write else READING)
-        try:
+        server = PostgresServer(address, seconds_to_wait(write=write) if patience is None else patience)
+        with closed_on_error(server):
             if write:
                 make(server, address, shape, columns, description)
                 forget_writes(server, address)
@@ -90,9 +87,6 @@ class PostgresStore:
                 raise StoreError(f"{address}: no vectors are stored here", "Index some images first.")
             store = cls(server, address, shape, columns, write)
             store.refresh()
-        except BaseException:
-            server.close()
-            raise
         return store
 
     @classmethod
@@ -104,11 +98,8 @@ class PostgresStore:
     def read_description(cls, url: str) -> str | None:
         """The text that was stored with the store at a URL; None if there is no store."""
         address = parse_postgres_address(url)
-        server = PostgresServer(address, READING)
-        try:
+        with closing(PostgresServer(address, seconds_to_wait(write=False))) as server:
             return read_manifest(server, address)
-        finally:
-            server.close()
 
     @classmethod
     def open_url(
@@ -117,11 +108,6 @@ class PostgresStore:
         """Open the store at a URL; see `open`. created_as: the URL that it was created with, for its index."""
         address = replace(parse_postgres_address(url), index=parse_postgres_address(created_as or url).index)
         return cls.open(address, shape, write=write, columns=columns, description=description)
-
-    @property
-    def shape(self) -> Shape:
-        """Dimensions of its vectors."""
-        return self._shape
 
     @property
     def partition(self) -> Partition | None:
@@ -210,34 +196,6 @@ class PostgresStore:
             search = exact if len(allowed) <= _EXACT_IDS else search
         return search(self._server, self.address, queries, k, filter.sql, filter.values)
 
-    def fetch(self, ids: Ids, part: Part) -> PaddedVectors:
-        """The vectors of items, in the order of `ids`; an embedding is a part with one vector.
-
-        Raises an error for unknown ids.
-        """
-        if part == "embedding":
-            values = [embedding for (embedding,) in self._each(ids, "embedding")]
-            stacked = np.array(values, dtype=np.float32).reshape(len(values), 1, self.shape.embedding)
-            return PaddedVectors(stacked, np.ones((len(values), 1), dtype=np.bool_))
-        records, lengths = self._records(ids, part)
-        mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
-        padded = np.zeros((*mask.shape, getattr(self.shape, part)), dtype=np.float32)
-        padded[mask] = unpack(records)
-        return PaddedVectors(padded, mask)
-
-    def rows(self, ids: Ids, part: Part, first: int | None = None) -> QuantizedRows:
-        """Fragments or states of items in their stored form, which is faster than `fetch`.
-
-        first: return at most this many vectors per item.
-        """
-        check_rows(part, first)
-        records, lengths = self._records(ids, part, first)
-        return QuantizedRows(records["values"], records["scale"], lengths)
-
-    def flush(self) -> None:
-        """Do nothing: what the server has committed survives a crash."""
-        self._check_writable()
-
     def refresh(self) -> bool:
         """Whether another process, or this one, has changed the store since the last call."""
         before = self._version
@@ -270,10 +228,10 @@ class PostgresStore:
         finally:
             self._server.close()
 
-    def _records(self, ids: Ids, part: Part, first: int | None = None) -> tuple[Records, Ids]:
-        """The records of a part of all items, concatenated, and the number of records per item."""
-        if part not in kept_parts(self.shape):
-            raise StoreError(f"{self.address}: has no {part}", "Use a model that makes them, and index again.")
+    def _embeddings(self, ids: Ids) -> Float32Array:
+        return np.array([embedding for (embedding,) in self._each(ids, "embedding")], dtype=np.float32)
+
+    def _records(self, ids: Ids, part: Part, first: int | None) -> tuple[Records, Ids]:
         kind = record_type(getattr(self.shape, part))
         data = "records" if first is None else f"substring(records FOR {first * kind.itemsize})"
         found = self._each(ids, f"(SELECT {data} FROM {{parts}} WHERE item = i.id AND part = %s)", [part])
@@ -288,7 +246,7 @@ class PostgresStore:
         found = {row[0]: row[1:] for row in rows}
         for id in numbers:
             if id not in found:
-                raise StoreError(f"{self.address}: id {id} is not there")
+                raise self._unknown(id)
         return [found[id] for id in numbers]
 
     def _rows(self, columns: str, condition: str, values: Sequence[Any], order: str = "") -> list[tuple[Any, ...]]:
@@ -311,12 +269,3 @@ class PostgresStore:
     def _look_for_index(self) -> None:
         """Another process may have built an index since."""
         self._index, self._looked = built_index(self._server, self.address), time.monotonic()
-
-    def _check_open(self) -> None:
-        if not self._is_open:
-            raise StoreError(f"{self.address}: the store was closed", "Open it again.")
-
-    def _check_writable(self) -> None:
-        self._check_open()
-        if not self._write:
-            raise StoreError(f"{self.address}: was opened for reading only", "Open it with write=True.")

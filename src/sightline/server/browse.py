@@ -7,8 +7,8 @@ from typing import Any
 
 from sightline.collection import Collection
 from sightline.collection.catalog.timeline import Timeline
+from sightline.server.answers import item_answers, root_names
 from sightline.server.library import Library, Member, split_ids
-from sightline.server.responses import item_answers, root_names
 
 _MOST_FOLDERS = 1_000
 

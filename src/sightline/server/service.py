@@ -17,7 +17,7 @@ from sightline.retrieval.explain import explain, seen_box
 from sightline.retrieval.fusion import fuse
 from sightline.retrieval.relevance import relevance
 from sightline.retrieval.stages import resolve
-from sightline.server import responses
+from sightline.server import answers
 from sightline.server.batcher import Batcher
 from sightline.server.current_collection import CurrentCollection
 from sightline.server.decoders import DecoderPool
@@ -98,7 +98,7 @@ class Service:
                 raise RefusedError(422, f"late all of {items:,} items", f"Give at most {self.limits.late:,}.")
             result = search_group([member.collection for member in members], asked.options(prepared), self.model)
             self.metrics.search(result.about.took_ms)
-            return responses.search_answer(result, members)
+            return answers.search_answer(result, members)
 
     def _search_together(self, asked: list[Search]) -> list[dict[str, Any]]:
         """Run searches that differ only in their text."""
@@ -113,13 +113,13 @@ class Service:
             results = [merge(own, one.options()) for own, one in zip(zip(*found, strict=True), asked, strict=True)]
             for result in results:
                 self.metrics.search(result.about.took_ms)
-            return [responses.search_answer(result, members) for result in results]
+            return [answers.search_answer(result, members) for result in results]
 
     def item(self, id: int) -> dict[str, Any]:
         """The metadata of an item."""
         with self.library.holding(id) as (member, own):
-            found = responses.item_answers([_item(member.collection, own)], member)[0]
-            return {**found, **responses.album_names(member.collection, own)}
+            found = answers.item_answers([_item(member.collection, own)], member)[0]
+            return {**found, **answers.album_names(member.collection, own)}
 
     def image(self, id: int, version: str | None, known: HasTag) -> tuple[str, ImageContent | None]:
         """The tag of an item's image, and the image unless `known` says that the client has it."""
@@ -150,7 +150,7 @@ class Service:
         """The items most similar to an item."""
         with self.library.holding(id) as (member, own), self.library.use() as members:
             hits, took_ms = similar([one.collection for one in members], member.number, own, k)
-            shown = responses.group_hit_answers(hits, members)
+            shown = answers.group_hit_answers(hits, members)
             spent = {part: round(ms, 2) for part, ms in took_ms.items()}
             return {"query": f"like item {id}", "took_ms": spent, "hits": shown}
 
@@ -230,7 +230,7 @@ class Service:
 
         with self.library.use() as members:
             every = [
-                {"name": responses.collection_name(member.collection), "items": len(member.collection)}
+                {"name": answers.collection_name(member.collection), "items": len(member.collection)}
                 for member in members
             ]
             return {
@@ -241,7 +241,7 @@ class Service:
                 "languages": list(self.model.languages),
                 "version": __version__,
                 **({"collections": every} if len(members) > 1 else {}),
-                **responses.text_counts(members),
+                **answers.text_counts(members),
             }
 
 
@@ -265,7 +265,7 @@ def _item(collection: Collection, id: int) -> Item:
 def _item_of_version(collection: Collection, id: int, version: str | None) -> Item:
     """An item, if its content is still the one that a URL was created for."""
     item = _item(collection, id)
-    if version is not None and version != responses.version(content_hash(collection, item)):
+    if version is not None and version != answers.version(content_hash(collection, item)):
         raise not_found(id)
     return item
 

@@ -1,0 +1,133 @@
+"""Answers as JSON values: results without absolute paths, with the URLs of their images."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sightline.collection import Collection, Item
+from sightline.collection.group import GroupHit, GroupResult
+from sightline.collection.manifest import DEFAULT_FOLDER
+from sightline.retrieval.results import Hit
+from sightline.server.library import Member
+
+
+def text_counts(members: Sequence[Member]) -> dict[str, Any]:
+    """How much text was read from the images, if any was."""
+    counts = [text.counts() for text in (member.collection.picture_text for member in members) if text is not None]
+    if not counts:
+        return {}
+    return {"text": {"read": sum(one.read for one in counts), "with_text": sum(one.with_text for one in counts)}}
+
+
+def search_answer(result: GroupResult, members: Sequence[Member]) -> dict[str, Any]:
+    """The output of `sightline search --json`, without what only the owner of the machine should see."""
+    return {**result.flat().about(), "hits": group_hit_answers(result.hits, members)}
+
+
+def group_hit_answers(hits: Sequence[GroupHit], members: Sequence[Member]) -> list[dict[str, Any]]:
+    """Results of several collections, in their order."""
+    own = {
+        number: iter(hit_answers([one.hit for one in hits if one.member == number], member))
+        for number, member in enumerate(members)
+    }
+    return [next(own[one.member]) for one in hits]
+
+
+def hit_answers(hits: Sequence[Hit], member: Member) -> list[dict[str, Any]]:
+    """Results, with their other files shown relative to the root, like `path`."""
+    urls, names = _image_urls([hit.id for hit in hits], member), set(root_names(member).values())
+    return [
+        {**_hit_answer(hit), "id": member.outer(hit.id), **_root(hit.root, names), **urls.get(hit.id, {})}
+        for hit in hits
+    ]
+
+
+def item_answers(items: Sequence[Item], member: Member) -> list[dict[str, Any]]:
+    """The metadata of items; unknown fields are omitted."""
+    urls, names = _image_urls([item.id for item in items], member), set(root_names(member).values())
+    return [
+        {
+            **_item_answer(item),
+            "id": member.outer(item.id),
+            **_root(item.files[0].root, names),
+            **urls.get(item.id, {}),
+        }
+        for item in items
+    ]
+
+
+def collection_name(collection: Collection) -> str:
+    """The name of the folder whose images a collection contains, or of its own."""
+    at = Path(collection.at)
+    return _name(at.parent if at.name == DEFAULT_FOLDER else at)
+
+
+def root_names(member: Member) -> dict[int, str]:
+    """The names of the indexed folders by root number, as used in filters; empty if there is only one in all."""
+    collection = member.collection
+    if collection.kind != "images" or isinstance(collection.at, str):
+        return {}
+    roots = collection.catalog.roots()
+    return {id: _name(root) for id, root in roots.items()} if len(roots) > 1 or not member.is_alone else {}
+
+
+def _root(root: Path, names: set[str]) -> dict[str, str]:
+    return {"root": _name(root)} if _name(root) in names else {}
+
+
+def _name(root: Path) -> str:
+    return root.name.encode("utf-8", "replace").decode()
+
+
+def version(hash: bytes) -> str:
+    """The part of an image's URL that distinguishes it from images of other collections with the same ids."""
+    return hash.hex()[:16]
+
+
+def _hit_answer(hit: Hit) -> dict[str, Any]:
+    found = hit.to_json()
+    del found["file"], found["root"]
+    for name, paths in (("copies", hit.copies), ("folded", hit.folded)):
+        if paths:
+            found[name] = [_below(path, hit.root) for path in paths]
+    return found
+
+
+def _item_answer(item: Item) -> dict[str, Any]:
+    first, *others = item.files
+    found = {
+        "id": item.id,
+        "path": first.path,
+        "width": item.width,
+        "height": item.height,
+        "taken": item.taken,
+        "place": {"latitude": item.place.latitude, "longitude": item.place.longitude} if item.place else None,
+        "text": item.text,
+        "line": first.line,
+        "key": first.key,
+    }
+    known = {name: value for name, value in found.items() if value is not None}
+    return {**known, "copies": [file.path for file in others]}
+
+
+def album_names(collection: Collection, id: int) -> dict[str, list[str]]:
+    """The albums that contain an item, if any."""
+    hash = collection.catalog.hash_of(id) if isinstance(collection.at, Path) else None
+    names = collection.albums.of(hash) if hash else []
+    return {"albums": names} if names else {}
+
+
+def _image_urls(ids: Sequence[int], member: Member) -> dict[int, dict[str, str]]:
+    """The URLs of items' images, with a version, so that browsers can cache them."""
+    if member.collection.kind != "images":
+        return {}
+    return {
+        id: {form: f"/v1/items/{member.outer(id)}/{form}?v={version(hash)}" for form in ("image", "thumbnail")}
+        for id, hash in member.collection.catalog.hashes_of(ids).items()
+    }
+
+
+def _below(path: Path, root: Path) -> str:
+    """A path relative to the root, or only the name of a path outside it. Invalid characters are replaced."""
+    shown = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+    return shown.encode("utf-8", "replace").decode()

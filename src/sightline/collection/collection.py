@@ -12,28 +12,24 @@ from sightline.bundle.model import Model
 from sightline.collection.albums import Albums
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import File, Item
-from sightline.collection.catalog.hits import ItemCache, hits_of
 from sightline.collection.catalog.timeline import Timeline
-from sightline.collection.catalog.where import compile_where
 from sightline.collection.locate import model_for_collection, resolve_location
 from sightline.collection.locks import ReadWriteLock
 from sightline.collection.manifest import Manifest, check_model, read_manifest, trusted_store
 from sightline.collection.picture_text.database import TextDatabase
-from sightline.collection.picture_text.search import NOT_READ, TextResults
 from sightline.collection.picture_text.words import MarkedLine, marked, query_words, split_quotes
 from sightline.collection.query_text.phrases import Understood, understand
-from sightline.collection.query_text.wording import Wording, check_wording
+from sightline.collection.search import CollectionSearch
 from sightline.errors import CollectionError
 from sightline.fusion_rules import FusionRule
 from sightline.media import ImageLike
-from sightline.retrieval.cascade import Cascade, Ranking
-from sightline.retrieval.costs import Costs, search_stopwatch
+from sightline.retrieval.cascade import Cascade
+from sightline.retrieval.costs import Costs
 from sightline.retrieval.duplicates import Duplicates
-from sightline.retrieval.first_stage import Blank
 from sightline.retrieval.options import SearchOptions
-from sightline.retrieval.query import ItemKind, Query
-from sightline.retrieval.results import Hit, SearchResult
-from sightline.stores.base import Ids, RemoteStore, Store
+from sightline.retrieval.query import ItemKind
+from sightline.retrieval.results import SearchResult
+from sightline.stores.base import RemoteStore, Store
 from sightline.stores.local import LocalStore
 
 VECTORS_FOLDER = "vectors"
@@ -183,45 +179,15 @@ class Collection:
 
     def run(self, options: SearchOptions, model: Model | None = None) -> SearchResult:
         """Search with prepared options; see `search`."""
-        words, quoted = split_quotes(options.text or "")
-        database = self.picture_text if options.text else None
-        if database is None:
-            result = self.search_by_looks(options, model)
-            return replace(result, notice=NOT_READ) if quoted and self.kind == "images" else result
+        search = self._search(model)
         with self._lock.read():
-            where = options.where
-            allowed = None if where is None else self.catalog.ids_where(where)
-            found = TextResults.find(database, self.catalog, words, quoted, allowed, where)
-        if quoted and not words and options.image is None:
-            return found.alone(options)
-        chosen = replace(options, text=words or None, k=options.start + options.k, start=0)
-        result = self.search_by_looks(chosen, model, found.ids if quoted else None)
-        return found.merged_with(result, options)
+            return search.run(options)
 
-    def search_by_looks(
-        self, options: SearchOptions, model: Model | None = None, among: Ids | None = None
-    ) -> SearchResult:
-        """Search by what images look like, not by the text in them. among: only these ids may be found."""
-        query, where = options.query, options.where
-        condition = None if where is None else compile_where(where)
-        cascade, watch = self._cascade(model), search_stopwatch(options.budget_ms)
-        start, options = options.start, replace(options, k=options.start + options.k, start=0)
+    def search_by_looks(self, options: SearchOptions) -> SearchResult:
+        """Search by what images look like, not by the text in them."""
+        search = self._search()
         with self._lock.read():
-            cache = ItemCache(self.catalog)
-            with watch("retrieve"):
-                store, allowed = (self.store, among) if among is not None else self._narrowed(where)
-            ranking = replace(cascade, store=store).run(
-                options,
-                allowed=allowed,
-                exists=cache,
-                fold=self._folds(options.duplicates),
-                blank=self._blank(query.text),
-                watch=watch,
-            )
-            kept = ranking.at_least(options.min_relevance)
-            hits = hits_of(self.catalog, kept, options.k, cache.items, condition)[start:]
-            wording = self._wording(query.text, cascade.model)
-        return _result(query, hits, ranking, wording, where)
+            return search.by_looks(options)
 
     @property
     def picture_text(self) -> TextDatabase | None:
@@ -262,59 +228,19 @@ class Collection:
         pads them to one length, slightly different ones.
         """
         options = [SearchOptions(text, k=k, min_relevance=min_relevance, duplicates=duplicates) for text in texts]
-        queries, cascade = [one.query for one in options], self._cascade(model)
-        if not queries:
-            return []
-        database = self.picture_text
-        if database is not None and any(split_quotes(text)[1] for text in texts):
-            return [self.run(replace(one, late=0, rerank=0), model) for one in options]
+        search = self._search(model)
         with self._lock.read():
-            cache = ItemCache(self.catalog)
-            rankings = cascade.run_together(
-                texts, k, exists=cache, fold=self._folds(duplicates), blank=self._blank(texts[0])
-            )
-            results = [
-                _result(
-                    query,
-                    hits_of(self.catalog, one.at_least(min_relevance), k, cache.items),
-                    one,
-                    self._wording(query.text, cascade.model),
-                )
-                for query, one in zip(queries, rankings, strict=True)
-            ]
-            if database is None:
-                return results
-            return [
-                TextResults.find(database, self.catalog, one.text or "").merged_with(result, one)
-                for one, result in zip(options, results, strict=True)
-            ]
+            return search.together(options)
 
-    def _wording(self, text: str | None, model: Model) -> Wording:
-        """Notices about the words of a query; file names are read only if it has unknown words."""
-        if text is None or self.kind != "images":
-            return Wording()
-
-        def is_whole(word: str) -> bool:
-            return model.tokenizer.is_word(word)
-
-        return check_wording(text, model.languages, model.words, is_whole, self.catalog.name_words)
-
-    def _blank(self, text: str | None) -> Blank | None:
-        """The function that finds blank images, which searches by text rank last; None if it does not apply."""
-        return self.catalog.blank if text is not None and self.kind == "images" else None
-
-    def _narrowed(self, where: str | None) -> tuple[Store, Ids | None]:
-        """The store and the ids to search; ids are None without a filter, or if the store applies it itself."""
-        return (self.store, None) if where is None else self.catalog.narrowed(self.store, where)
-
-    def _folds(self, duplicates: Duplicates) -> bool:
-        return duplicates == "fold" and self.kind == "images"
-
-    def _cascade(self, model: Model | None) -> Cascade:
-        """The search stages for the given model, which must match the collection, or for the collection's own."""
+    def _search(self, model: Model | None = None) -> CollectionSearch:
+        """A search with the given model, which must match the collection, or with the collection's own."""
         if model is not None:
             self.check_model(model)
-        return Cascade(model or self.model, self.store, self.kind, self.costs)
+
+        def cascade() -> Cascade:
+            return Cascade(model or self.model, self.store, self.kind, self.costs)
+
+        return CollectionSearch(self.catalog, self.kind, cascade, self.picture_text)
 
     def check_model(self, model: Model) -> None:
         """Raise an error if a model is not the one that indexed the collection."""
@@ -346,14 +272,10 @@ class Collection:
         if quoted:  # they are searched for as they are
             left = self.understand(words, literal=literal, today=today) if words else Understood("")
             return replace(left, words=" ".join([left.words, *(f'"{part}"' for part in quoted)]).strip())
-        rows = self.catalog.everything().execute(
-            "SELECT DISTINCT folder FROM files WHERE line IS NULL AND folder != ''"
-        )
-        folders = {"/".join(path.split("/")[: depth + 1]) for (path,) in rows for depth in range(path.count("/") + 1)}
         return understand(
             text,
             today=today or date.today(),
-            folders=sorted(folders),
+            folders=self.catalog.folders(),
             albums=self.albums.all() if isinstance(self.at, Path) else (),
             matches=lambda where: len(self.catalog.ids_where(where)) > 0,
             literal=literal,
@@ -418,22 +340,6 @@ class Collection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _result(
-    query: Query, hits: tuple[Hit, ...], ranking: Ranking, wording: Wording, where: str | None = None
-) -> SearchResult:
-    return SearchResult(
-        query,
-        hits,
-        ranking.took_ms,
-        where=where,
-        best_relevance=ranking.best_relevance,
-        truncated=ranking.truncated,
-        line=ranking.line,
-        notice=wording.notice,
-        did_you_mean=wording.did_you_mean,
-    )
 
 
 def _store(at: Path, manifest: Manifest, prefer_gpu: bool) -> Store:

@@ -128,7 +128,8 @@ def paired_gain(*directions: tuple[Ranks, Ranks, Int64Array], seed: int = 0) -> 
     sums = np.hstack(parts)
 
     def total(drawn: Float64Array) -> Float64Array:
-        return 100 * (drawn[:, ::2] / drawn[:, 1::2]).sum(axis=1)
+        gains: Float64Array = 100 * (drawn[:, ::2] / drawn[:, 1::2]).sum(axis=1)
+        return gains
 
     return Difference(float(total(sums.sum(axis=0, keepdims=True))[0]), *_interval(total(_resampled(sums, seed))))
 

@@ -8,7 +8,6 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,37 +15,21 @@ import numpy as np
 
 from sightline.bundle.words import words_in
 from sightline.collection.catalog import integrity
-from sightline.collection.catalog.exif import Place
-from sightline.collection.catalog.files import URL_LIST_SUFFIX, Facts, File, Item, PendingFile, Stamp, Status, shown
+from sightline.collection.catalog.files import URL_LIST_SUFFIX, Facts, File, Item, PendingFile, Status, shown
 from sightline.collection.catalog.integrity import DamagedCatalogError
 from sightline.collection.catalog.readers import Readers
+from sightline.collection.catalog.rows import FACTS, FILE, ROW, Row, from_facts, inside, to_item, to_row
 from sightline.collection.catalog.schema import CATALOG_FILE, connect
 from sightline.collection.catalog.where import compile_where
 from sightline.errors import CollectionError, QueryError
 from sightline.stores.base import Ids, Store
 
-_FACTS = "c.id, c.width, c.height, c.taken, c.latitude, c.longitude, c.text"
-_FILE = "f.root, f.path, f.raw, f.status, f.reason, f.line, f.key"
 FROM = "FROM files f JOIN contents c ON c.id = f.content WHERE"
 """The tables that filters apply to."""
 
-_ROW = "id, raw, size, mtime_ns, ctime_ns, content, status, reason, key"
 _NAMES_READ = 20_000  # file names sampled for their words
 _SHORT_WORD = 3  # letters; words up to this length are ignored
 _AT_ONCE = 500  # variables in one statement; old versions of SQLite allow 999
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A file in the catalog. `stamp` is None if the file must be read again, even if it looks the same."""
-
-    id: int
-    raw: bytes
-    stamp: Stamp | None
-    content: int | None
-    status: Status
-    reason: str
-    key: str | None = None
 
 
 class Catalog:
@@ -148,8 +131,8 @@ class Catalog:
     def items(self, ids: Sequence[int]) -> dict[int, Item]:
         """The items with these ids and all their files; ids that no longer have a file are left out."""
         files = self._files_of(ids)
-        query = f"SELECT {_FACTS} FROM contents c WHERE c.id IN"
-        return {row[0]: _item(row, tuple(files[row[0]])) for row in self.each(query, ids) if row[0] in files}
+        query = f"SELECT {FACTS} FROM contents c WHERE c.id IN"
+        return {row[0]: to_item(row, tuple(files[row[0]])) for row in self.each(query, ids) if row[0] in files}
 
     def blank(self, ids: Sequence[int]) -> set[int]:
         """The subset of these ids whose images are tiny or a single colour."""
@@ -162,13 +145,20 @@ class Catalog:
             found.update(words_in(path.rpartition(".")[0]))
         return [word for word, _ in found.most_common() if len(word) > _SHORT_WORD]
 
+    def folders(self) -> list[str]:
+        """The folders of all items and the folders around them, relative to their roots, in alphabetical order."""
+        rows = self.everything().execute("SELECT DISTINCT folder FROM files WHERE line IS NULL AND folder != ''")
+        return sorted(
+            {"/".join(path.split("/")[: depth + 1]) for (path,) in rows for depth in range(path.count("/") + 1)}
+        )
+
     def files(self, status: Status | None = None) -> list[File]:
         """All files, or all with this status, ordered by root and path."""
         chosen = "" if status is None else f"WHERE f.status = '{status}'"
         roots = self.roots()
         return [
             self._file(roots, row)
-            for row in self._all(f"SELECT {_FILE} FROM files f {chosen} ORDER BY f.root, f.line, f.raw")
+            for row in self._all(f"SELECT {FILE} FROM files f {chosen} ORDER BY f.root, f.line, f.raw")
         ]
 
     def roots(self) -> dict[int, Path]:
@@ -183,14 +173,14 @@ class Catalog:
 
     def rows(self, root: int) -> Iterator[Row]:
         """The files of a root."""
-        query = f"SELECT {_ROW} FROM files WHERE root = ?"
-        return (_row(row) for row in self.connection.execute(query, (root,)))
+        query = f"SELECT {ROW} FROM files WHERE root = ?"
+        return (to_row(row) for row in self.connection.execute(query, (root,)))
 
     def row(self, root: int, raw: bytes) -> Row | None:
         """One file of a root; None if it is not in the catalog."""
-        query = f"SELECT {_ROW} FROM files WHERE root = ? AND raw = ?"
+        query = f"SELECT {ROW} FROM files WHERE root = ? AND raw = ?"
         found = self.connection.execute(query, (root, raw)).fetchone()
-        return None if found is None else _row(found)
+        return None if found is None else to_row(found)
 
     def ids_where(self, where: str) -> Ids:
         """The ids of the items with a file that matches a filter, in ascending order."""
@@ -233,7 +223,7 @@ class Catalog:
             "INSERT INTO contents (hash, width, height, taken, latitude, longitude, text, is_blank)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         )
-        return [int(self.connection.execute(query, _values(fact)).lastrowid or 0) for fact in facts]
+        return [int(self.connection.execute(query, from_facts(fact)).lastrowid or 0) for fact in facts]
 
     def write(self, found: PendingFile, content: int | None, reason: str = "", replaces: int | None = None) -> None:
         """Write a file with its content, or as broken if it has none. It replaces the row `replaces`, or its own."""
@@ -305,7 +295,7 @@ class Catalog:
     def _files_of(self, ids: Sequence[int]) -> dict[int, list[File]]:
         roots = self.roots()
         files: dict[int, list[File]] = {}
-        query = f"SELECT {_FILE}, f.content FROM files f WHERE f.content IN"
+        query = f"SELECT {FILE}, f.content FROM files f WHERE f.content IN"
         for row in self.each(query, ids, "ORDER BY f.root, f.line, f.raw"):
             files.setdefault(row[-1], []).append(self._file(roots, row[:-1]))
         return files
@@ -313,7 +303,7 @@ class Catalog:
     def _file(self, roots: dict[int, Path], row: tuple[Any, ...]) -> File:
         root, path, raw, status, reason, line, key = row
         folder = roots[root]
-        where = folder if line else _inside(folder, raw)
+        where = folder if line else inside(folder, raw)
         is_trusted = self._trusted or (
             where.is_relative_to(self.at.parent) and folder.suffix.lower() != URL_LIST_SUFFIX
         )
@@ -337,26 +327,3 @@ class Catalog:
         for start in range(0, len(ids), _AT_ONCE):
             some = [int(id) for id in ids[start : start + _AT_ONCE]]
             yield from self.connection.execute(f"{query} ({', '.join('?' * len(some))}) {order}", some).fetchall()
-
-
-def _row(row: tuple[Any, ...]) -> Row:
-    id, raw, size, mtime_ns, ctime_ns, content, status, reason, key = row
-    stamp = None if mtime_ns is None else Stamp(size, mtime_ns, ctime_ns)
-    return Row(id, raw, stamp, content, status, reason, key)
-
-
-def _inside(folder: Path, raw: bytes) -> Path:
-    """A path inside a folder, even for names such as /etc/hosts or ../x from an archive."""
-    names = [name for name in os.fsdecode(raw).split("/") if name not in ("", ".")]
-    return folder.joinpath(*("_" if name == ".." else name for name in names))
-
-
-def _item(row: tuple[Any, ...], files: tuple[File, ...]) -> Item:
-    id, width, height, taken, latitude, longitude, text = row
-    place = None if latitude is None else Place(latitude, longitude)
-    return Item(id, files, width, height, taken, place, text)
-
-
-def _values(fact: Facts) -> tuple[object, ...]:
-    latitude, longitude = (fact.place.latitude, fact.place.longitude) if fact.place else (None, None)
-    return fact.hash, fact.width, fact.height, fact.taken, latitude, longitude, fact.text, fact.is_blank or None

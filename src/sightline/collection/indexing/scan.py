@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from sightline.collection.catalog.database import Catalog, Row
+from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import PendingFile, Stamp, below, shown
+from sightline.collection.catalog.rows import Row
 from sightline.collection.indexing.report import FileProblem
 from sightline.errors import MediaError
 from sightline.media import find_images

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from sightline.collection.catalog.database import Catalog, Row
+from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import URL_LIST_SUFFIX, File, PendingFile, Stamp, shown
+from sightline.collection.catalog.rows import Row
 from sightline.collection.indexing.report import FileProblem
 from sightline.collection.indexing.scan import FolderScan, stamp_of
 from sightline.datasets.files import numbered_lines

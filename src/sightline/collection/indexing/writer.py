@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sightline.bundle.encoded import Encoded
-from sightline.collection.catalog.database import Catalog, Row
+from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import Facts
+from sightline.collection.catalog.rows import Row
 from sightline.collection.indexing.readers import Outcome
 from sightline.collection.indexing.report import FileProblem, Report
 from sightline.collection.remote.notes import build_notes

@@ -1,0 +1,52 @@
+"""Rows of the catalog's tables, and the objects they stand for."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sightline.collection.catalog.exif import Place
+from sightline.collection.catalog.files import Facts, File, Item, Stamp, Status
+
+FACTS = "c.id, c.width, c.height, c.taken, c.latitude, c.longitude, c.text"
+FILE = "f.root, f.path, f.raw, f.status, f.reason, f.line, f.key"
+ROW = "id, raw, size, mtime_ns, ctime_ns, content, status, reason, key"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A file in the catalog. `stamp` is None if the file must be read again, even if it looks the same."""
+
+    id: int
+    raw: bytes
+    stamp: Stamp | None
+    content: int | None
+    status: Status
+    reason: str
+    key: str | None = None
+
+
+def to_row(row: tuple[Any, ...]) -> Row:
+    """A file, from the columns `ROW`."""
+    id, raw, size, mtime_ns, ctime_ns, content, status, reason, key = row
+    stamp = None if mtime_ns is None else Stamp(size, mtime_ns, ctime_ns)
+    return Row(id, raw, stamp, content, status, reason, key)
+
+
+def inside(folder: Path, raw: bytes) -> Path:
+    """A path inside a folder, even for names such as /etc/hosts or ../x from an archive."""
+    names = [name for name in os.fsdecode(raw).split("/") if name not in ("", ".")]
+    return folder.joinpath(*("_" if name == ".." else name for name in names))
+
+
+def to_item(row: tuple[Any, ...], files: tuple[File, ...]) -> Item:
+    """An item, from the columns `FACTS` and its files."""
+    id, width, height, taken, latitude, longitude, text = row
+    place = None if latitude is None else Place(latitude, longitude)
+    return Item(id, files, width, height, taken, place, text)
+
+
+def from_facts(fact: Facts) -> tuple[object, ...]:
+    """The columns of a content."""
+    latitude, longitude = (fact.place.latitude, fact.place.longitude) if fact.place else (None, None)
+    return fact.hash, fact.width, fact.height, fact.taken, latitude, longitude, fact.text, fact.is_blank or None

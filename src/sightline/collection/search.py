@@ -1,0 +1,125 @@
+"""Searching a collection by what images look like, by the text in them, or by both."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from sightline.bundle.model import Model
+from sightline.collection.catalog.database import Catalog
+from sightline.collection.catalog.hits import ItemCache, hits_of
+from sightline.collection.catalog.where import compile_where
+from sightline.collection.picture_text.database import TextDatabase
+from sightline.collection.picture_text.search import NOT_READ, TextResults
+from sightline.collection.picture_text.words import split_quotes
+from sightline.collection.query_text.wording import Wording, check_wording
+from sightline.retrieval.cascade import Cascade, Ranking
+from sightline.retrieval.costs import search_stopwatch
+from sightline.retrieval.duplicates import Duplicates
+from sightline.retrieval.first_stage import Blank
+from sightline.retrieval.options import SearchOptions
+from sightline.retrieval.query import ItemKind, Query
+from sightline.retrieval.results import Hit, SearchResult
+from sightline.stores.base import Ids
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionSearch:
+    """Searches of one catalog and its store.
+
+    cascade: opens the model, which a search for nothing but text in images does not need.
+    text: the text in the images; None if it was not read.
+    """
+
+    catalog: Catalog
+    kind: ItemKind
+    cascade: Callable[[], Cascade]
+    text: TextDatabase | None
+
+    def run(self, options: SearchOptions) -> SearchResult:
+        """Search by looks and, if it was read, by text."""
+        words, quoted = split_quotes(options.text or "")
+        if self.text is None or not options.text:
+            result = self.by_looks(options)
+            return replace(result, notice=NOT_READ) if quoted and self.kind == "images" else result
+        where = options.where
+        allowed = None if where is None else self.catalog.ids_where(where)
+        found = TextResults.find(self.text, self.catalog, words, quoted, allowed, where)
+        if quoted and not words and options.image is None:
+            return found.alone(options)
+        chosen = replace(options, text=words or None, k=options.start + options.k, start=0)
+        return found.merged_with(self.by_looks(chosen, found.ids if quoted else None), options)
+
+    def by_looks(self, options: SearchOptions, among: Ids | None = None) -> SearchResult:
+        """Search by what images look like, not by the text in them. among: only these ids may be found."""
+        query, where = options.query, options.where
+        condition = None if where is None else compile_where(where)
+        cascade, watch = self.cascade(), search_stopwatch(options.budget_ms)
+        start, options = options.start, replace(options, k=options.start + options.k, start=0)
+        cache = ItemCache(self.catalog)
+        with watch("retrieve"):
+            store, allowed = cascade.store, among
+            if among is None and where is not None:
+                store, allowed = self.catalog.narrowed(store, where)
+        ranking = replace(cascade, store=store).run(
+            options,
+            allowed=allowed,
+            exists=cache,
+            fold=self._folds(options.duplicates),
+            blank=self._blank(query.text),
+            watch=watch,
+        )
+        kept = ranking.at_least(options.min_relevance)
+        hits = hits_of(self.catalog, kept, options.k, cache.items, condition)[start:]
+        return _result(query, hits, ranking, self._wording(query.text, cascade.model), where)
+
+    def together(self, options: Sequence[SearchOptions]) -> list[SearchResult]:
+        """Search for several texts with the same `k`, `min_relevance` and `duplicates` at once, without reranking."""
+        if not options:
+            return []
+        first, texts = options[0], [one.text or "" for one in options]
+        if self.text is not None and any(split_quotes(text)[1] for text in texts):
+            return [self.run(replace(one, late=0, rerank=0)) for one in options]
+        cascade, cache = self.cascade(), ItemCache(self.catalog)
+        rankings = cascade.run_together(
+            texts, first.k, exists=cache, fold=self._folds(first.duplicates), blank=self._blank(texts[0])
+        )
+        results = []
+        for one, ranking in zip(options, rankings, strict=True):
+            hits = hits_of(self.catalog, ranking.at_least(one.min_relevance), one.k, cache.items)
+            result = _result(one.query, hits, ranking, self._wording(one.text, cascade.model))
+            if self.text is not None:
+                result = TextResults.find(self.text, self.catalog, one.text or "").merged_with(result, one)
+            results.append(result)
+        return results
+
+    def _wording(self, text: str | None, model: Model) -> Wording:
+        """Notices about the words of a query; file names are read only if it has unknown words."""
+        if text is None or self.kind != "images":
+            return Wording()
+
+        def is_whole(word: str) -> bool:
+            return model.tokenizer.is_word(word)
+
+        return check_wording(text, model.languages, model.words, is_whole, self.catalog.name_words)
+
+    def _blank(self, text: str | None) -> Blank | None:
+        """The function that finds blank images, which searches by text rank last; None if it does not apply."""
+        return self.catalog.blank if text is not None and self.kind == "images" else None
+
+    def _folds(self, duplicates: Duplicates) -> bool:
+        return duplicates == "fold" and self.kind == "images"
+
+
+def _result(
+    query: Query, hits: tuple[Hit, ...], ranking: Ranking, wording: Wording, where: str | None = None
+) -> SearchResult:
+    return SearchResult(
+        query,
+        hits,
+        ranking.took_ms,
+        where=where,
+        best_relevance=ranking.best_relevance,
+        truncated=ranking.truncated,
+        line=ranking.line,
+        notice=wording.notice,
+        did_you_mean=wording.did_you_mean,
+    )

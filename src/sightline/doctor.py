@@ -25,6 +25,7 @@ _OLDEST_PYTHON = (3, 11)
 _LOW_SPACE = 1e9  # bytes; a thousand images take about 50 MB
 _EXTRAS = {
     "heic": "HEIC photos from iPhones",
+    "raw": "RAW photos",
     "ocr": "text in images",
     "serve": "the search page in a browser",
     "train": "training and exporting models",

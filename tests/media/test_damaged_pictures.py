@@ -50,7 +50,6 @@ DISGUISES = {
     b"%PDF-1.7 ...": "a PDF document",
     b"PK\x03\x04 and so on": "a ZIP archive",
     b"\0\0\0\x20ftypisom\0\0\x02\0isomiso2avc1mp41": "an MP4 or QuickTime video",
-    b"\0\0\0\x18ftypcrx \0\0\0\x01crx isom": "a raw camera file",
     b"RIFF\x24\0\0\0WAVEfmt ": "a RIFF sound or video file",
     b"8BPS\0\x01" + bytes(20): "a Photoshop document",
     b"\0\0\0\x0cJXL \r\n\x87\n": "a JPEG XL picture",

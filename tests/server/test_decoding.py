@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 import tiny
+from media.raw_files import cr2
 from server.samples import limits, picture
 from sightline.errors import MediaError
 from sightline.media import ImageBytes, to_pixels
@@ -55,6 +56,15 @@ def children() -> list[int]:
     if not listed.exists():
         pytest.skip("this system does not list child processes")
     return [int(one) for one in listed.read_text().split()]
+
+
+def test_a_raw_photo_is_shown_by_its_preview(decoders: DecoderPool) -> None:
+    pytest.importorskip("rawpy", reason="the extra raw is not installed")
+    photo = ImageBytes("the picture", cr2())
+    for data in (decoders.jpeg(photo, 90), decoders.thumbnail(photo, 160, 80)):
+        with Image.open(io.BytesIO(data)) as shown:
+            assert (shown.format, shown.size) == ("JPEG", (64, 96))
+    assert decoders.camera(photo)["camera"] == "Canon EOS 5D Mark II"
 
 
 def peak(pid: int) -> int:

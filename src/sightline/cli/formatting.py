@@ -79,15 +79,17 @@ def _groups(names: list[str], reason: str, group: int) -> list[tuple[str, int]]:
 
 
 def left_out_lines(suffixes: Mapping[str, int]) -> Iterator[str]:
-    """The number of RAW files and videos, which are not indexed."""
-    for known, one, many in (
-        (RAW_SUFFIXES, "RAW file", "RAW files"),
-        (VIDEO_SUFFIXES, "video", "videos"),
+    """The number of RAW photos and videos that were not indexed, and the extras that they need."""
+    for known, one, many, extra in (
+        (RAW_SUFFIXES, "RAW photo", "RAW photos", "raw"),
+        (VIDEO_SUFFIXES, "video", "videos", ""),
     ):
         found = {suffix: count for suffix, count in suffixes.items() if suffix in known}
         if found:
             count = sum(found.values())
-            yield f"Not indexed: {count:,} {one if count == 1 else many} ({', '.join(sorted(found))})"
+            names = f"{count:,} {one if count == 1 else many} ({', '.join(sorted(found))})"
+            way_out = f". To index them: pip install 'sightline-search[{extra}]'" if extra else ""
+            yield f"Not indexed: {names}{way_out}"
 
 
 def hit_lines(hits: Sequence[Hit]) -> list[str]:

@@ -18,9 +18,11 @@ from sightline import settings
 from sightline.errors import MediaError, MissingDecoderError, ModelError
 from sightline.media import ImageBytes, Preprocess, open_image, to_pixels
 from sightline.media.camera import camera_facts
+from sightline.media.file_types import RAW, detect_type
 from sightline.media.jpeg import to_jpeg
 from sightline.media.ocr import read_lines
 from sightline.media.open import ImageHeader, check_image, read_exif
+from sightline.media.raw import preview
 
 _PLAIN_MODES = ("1", "L", "RGB", "CMYK", "YCbCr")
 _HEADROOM = 2**30  # address space besides the images
@@ -86,6 +88,10 @@ def _answer(header: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]
     try:
         if header["task"] == "camera":
             return {"camera": camera_facts(read_exif(source))}, b""
+        if detect_type(data) is RAW:
+            source = ImageBytes(source.name, preview(source.name, data, header["max_pixels"]))
+        if header["task"] == "preview":
+            return {}, source.data
         found = check_image(source, max_pixels=header["max_pixels"])
         needed = estimated_bytes(found, _at_least(header))
         if needed > header["max_bytes"]:

@@ -6,6 +6,8 @@ them runs PostScript), and lets an error say what a file that is not an image re
 
 from dataclasses import dataclass
 
+from sightline.media.tiff import is_raw
+
 _HEIF_BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1"})
 _AVIF_BRANDS = frozenset({b"avif", b"avis"})
 _TEXT_PROBE = 512
@@ -39,6 +41,7 @@ VIDEO_SUFFIXES = frozenset(
 )
 
 HEIC = FileType("a HEIC picture", "HEIF", "pillow_heif")
+RAW = FileType("a RAW photo", "RAW", "rawpy")
 AVIF = FileType("an AVIF picture", "AVIF", "PIL.AvifImagePlugin", "image/avif")
 _JPEG = FileType("a JPEG picture", "JPEG", "PIL.JpegImagePlugin", "image/jpeg")
 _PNG = FileType("a PNG picture", "PNG", "PIL.PngImagePlugin", "image/png")
@@ -67,7 +70,8 @@ _BEGINNINGS: tuple[tuple[bytes, FileType], ...] = (
     (b"\xff\x0a", FileType("a JPEG XL picture")),
     (b"8BPS", FileType("a Photoshop document")),
     (b"gimp xcf", FileType("a GIMP document")),
-    (b"FUJIFILMCCD-RAW", FileType("a raw camera file")),
+    *((start, RAW) for start in (b"FUJIFILMCCD-RAW", b"IIRO", b"IIRS", b"MMOR", b"IIU\0", b"FOVb", b"\0MRM")),
+    (b"II\x1a\0\0\0HEAPCCDR", RAW),
     (b"\0\0\x01\0", FileType("a Windows icon")),
     (b"%PDF", FileType("a PDF document")),
     (b"%!PS", FileType("a PostScript document")),
@@ -99,7 +103,7 @@ def detect_type(data: bytes) -> FileType:
         return _in_iso_container(data)
     for beginning, kind in _BEGINNINGS:
         if data.startswith(beginning):
-            return kind
+            return RAW if kind is _TIFF and is_raw(data) else kind
     return _text_or_nothing(data[:_TEXT_PROBE])
 
 
@@ -112,7 +116,7 @@ def _in_iso_container(data: bytes) -> FileType:
     if brands & _HEIF_BRANDS:
         return HEIC
     if data[8:12] == b"crx ":
-        return FileType("a raw camera file")
+        return RAW
     return FileType("an MP4 or QuickTime video")
 
 

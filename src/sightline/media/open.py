@@ -12,7 +12,7 @@ from PIL import ExifTags, Image, ImageFile
 from sightline.errors import MediaError, MissingDecoderError
 from sightline.media.colour import to_rgb
 from sightline.media.diagnosis import CONVERT, COPY_AGAIN, diagnose, is_cut_off
-from sightline.media.file_types import FileType, detect_type
+from sightline.media.file_types import RAW, FileType, detect_type
 from sightline.media.frame import FramedImage
 from sightline.media.limits import (
     check_pixels,
@@ -23,6 +23,7 @@ from sightline.media.limits import (
     warnings_ignored,
 )
 from sightline.media.memory import decoding
+from sightline.media.raw import camera_exif, preview
 from sightline.media.source import ImageSource
 
 MAX_PIXELS = 256_000_000
@@ -56,8 +57,7 @@ class ImageHeader:
 
 def check_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> ImageHeader:
     """Read an image's header; refuse files that are not images or have too many pixels, before decoding."""
-    data = _bytes_of(source)
-    kind = detect_type(data)
+    data, kind = _pillow_bytes(source.name, _bytes_of(source), max_pixels)
     decoder = _decoder(source.name, kind)
     try:
         with warnings_ignored():
@@ -70,31 +70,33 @@ def check_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> ImageHe
 
 def read_exif(source: ImageSource) -> Image.Exif:
     """Read the EXIF data of an image without decoding its pixels; empty if there is none."""
-    data = _bytes_of(source)
-    kind = detect_type(data)
+    original = _bytes_of(source)
+    data, kind = _pillow_bytes(source.name, original, MAX_PIXELS)
     decoder = _decoder(source.name, kind)
     try:
         with warnings_ignored():
-            return decoder(io.BytesIO(data), "").getexif()
+            exif = decoder(io.BytesIO(data), "").getexif()
     except Exception:  # as in open_framed
-        return Image.Exif()
+        exif = Image.Exif()
+    return exif if data is original else camera_exif(original, exif)
 
 
 def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> FramedImage:
     """Open an image like `open_image`; also returns its full size and the box that it fills."""
     if at_least is not None and at_least < 1:
         raise ValueError(f"at_least={at_least}: give a number of pixels, or None for full size")
-    data = _bytes_of(source)
-    kind = detect_type(data)
+    original = _bytes_of(source)
+    data, kind = _pillow_bytes(source.name, original, max_pixels)
     decoder = _decoder(source.name, kind)
     try:
         with decoding.scope():
             try:
-                return _decode(source.name, decoder, data, at_least, max_pixels)
+                framed = _decode(source.name, decoder, data, at_least, max_pixels)
             except Warning:
                 # Pillow warns about odd metadata in valid images, even if the application turns warnings into errors.
                 with warnings_ignored():
-                    return _decode(source.name, decoder, data, at_least, max_pixels)
+                    framed = _decode(source.name, decoder, data, at_least, max_pixels)
+            return framed if data is original else replace(framed, exif=camera_exif(original, framed.exif))
     except MediaError:
         raise
     except Exception as error:
@@ -107,6 +109,15 @@ def _bytes_of(source: ImageSource) -> bytes:
     if not data:
         raise MediaError(source.name, "is empty (0 bytes)", COPY_AGAIN)
     return data
+
+
+def _pillow_bytes(name: str, data: bytes, max_pixels: int) -> tuple[bytes, FileType]:
+    """The bytes that Pillow decodes, and their type: of a RAW photo, its preview."""
+    kind = detect_type(data)
+    if kind is RAW:
+        data = preview(name, data, max_pixels)
+        kind = detect_type(data)
+    return data, kind
 
 
 def _decoder(name: str, kind: FileType) -> _Decoder:

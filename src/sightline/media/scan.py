@@ -18,13 +18,15 @@ def find_images(
     folder: Path,
     problems: Callable[[MediaError], None] | None = None,
     *,
+    suffixes: frozenset[str] = IMAGE_SUFFIXES,
     ignore: IgnoreRules | None = None,
     other: Callable[[Path], None] | None = None,
 ) -> Iterator[Path]:
     """Every image under `folder`, recognised by its suffix, in sorted order.
 
+    suffixes: of the files to find, in lower case.
     ignore: rules for what to leave out, in addition to rule files in subfolders; by default none.
-    other: called with every RAW file and video, which are not images.
+    other: called with every RAW photo and video whose suffix is not among them.
 
     Hidden files and folders (a leading dot) are left out. Links to folders are followed, but each folder is visited
     once, under the first of its names, so that loops end and nothing is listed twice. Unreadable subfolders and broken
@@ -36,12 +38,13 @@ def find_images(
         entries = _visible(folder)
     except OSError as error:
         raise _unlisted(folder, error, "Give a folder that exists and that you may read.") from error
-    return _walk((entries, ignore), {identity}, problems or _log_problem, other)
+    return _walk((entries, ignore), {identity}, suffixes, problems or _log_problem, other)
 
 
 def _walk(
     first: tuple[Iterator[os.DirEntry[str]], IgnoreRules | None],
     entered: set[_Identity],
+    suffixes: frozenset[str],
     report: _Report,
     other: Callable[[Path], None] | None,
 ) -> Iterator[Path]:
@@ -61,13 +64,13 @@ def _walk(
                 if (identity := _identity(path)) not in entered:
                     entered.add(identity)
                     stack.append((_visible(path), rules and rules.entered(path)))
-            elif other and path.suffix.lower() in RAW_SUFFIXES | VIDEO_SUFFIXES:
-                other(path)
-            elif path.suffix.lower() in IMAGE_SUFFIXES:
+            elif path.suffix.lower() in suffixes:
                 if entry.is_file():
                     yield path
                 elif entry.is_symlink():
                     report(MediaError(entry.path, "is a link that leads to nothing", "Mend or delete the link."))
+            elif other and path.suffix.lower() in RAW_SUFFIXES | VIDEO_SUFFIXES:
+                other(path)
         except OSError as error:
             report(_unlisted(path, error, "Its pictures are left out. Give yourself the right to read it."))
 

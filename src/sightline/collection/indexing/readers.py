@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Container, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -12,13 +13,16 @@ import numpy.typing as npt
 
 from sightline.collection.catalog.exif import place, taken
 from sightline.collection.catalog.files import Facts, PendingFile
+from sightline.collection.indexing.decoders import FileDecoders
 from sightline.collection.indexing.report import FileProblem
 from sightline.collection.indexing.texts import text_hash
 from sightline.errors import MediaError, MissingDecoderError
 from sightline.media import ImageBytes, ImageFile, ImageInput, RegionConfig, to_input
+from sightline.media.file_types import RAW, detect_type
 from sightline.media.jpeg import to_jpeg
 from sightline.media.memory import decoding
 from sightline.media.pixels import framed_to_pixels, is_blank, open_for_model
+from sightline.media.raw import camera_exif
 from sightline.media.remote import ImageURL
 from sightline.parallel import usable_cpus
 from sightline.stores.base import PictureKind
@@ -75,22 +79,30 @@ def read_images(
     Threads suffice because reading, hashing, decoding and resampling release the GIL. Only a few images are in
     progress at once, so memory does not grow with their number.
     """
-    files = iter(work)
+    files, decoders = iter(work), FileDecoders()
+    read = partial(_read, preprocess=preprocess, known=known, pictures=pictures, decoders=decoders)
     pool = ThreadPoolExecutor(workers or usable_cpus(), thread_name_prefix="sightline-read")
     try:
         waiting: deque[Future[Outcome]] = deque()
         for found in islice(files, _AHEAD):
-            waiting.append(pool.submit(_read, found, preprocess, known, pictures))
+            waiting.append(pool.submit(read, found))
         while waiting:
             outcome = waiting.popleft().result()
             for found in islice(files, 1):
-                waiting.append(pool.submit(_read, found, preprocess, known, pictures))
+                waiting.append(pool.submit(read, found))
             yield outcome
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+        decoders.close()
 
 
-def _read(found: PendingFile, preprocess: ImageInput, known: Container[bytes], pictures: PictureKind) -> Outcome:
+def _read(
+    found: PendingFile,
+    preprocess: ImageInput,
+    known: Container[bytes],
+    pictures: PictureKind,
+    decoders: FileDecoders,
+) -> Outcome:
     source = found.source or ImageFile(found.where)
     try:
         data = source.read()
@@ -103,23 +115,28 @@ def _read(found: PendingFile, preprocess: ImageInput, known: Container[bytes], p
         return Outcome(found, Facts(digest))
     try:
         with decoding.scope():
-            image = ImageBytes(source.name, data)
-            outcome = _decode(found, image, digest, preprocess)
+            original = ImageBytes(source.name, data)
+            image = decoders.preview(original) if detect_type(data) is RAW else original
+            outcome = _decode(found, image, original, digest, preprocess)
             is_kept = pictures != "none" and not isinstance(preprocess, RegionConfig)
-            return replace(outcome, picture=_picture(image, pictures)) if is_kept else outcome
+            return replace(outcome, picture=_picture(image, original, pictures)) if is_kept else outcome
     except MediaError as error:
         return Outcome(found, problem=error.reason, permanent=not isinstance(error, MissingDecoderError))
 
 
-def _decode(found: PendingFile, source: ImageBytes, digest: bytes, preprocess: ImageInput) -> Outcome:
+def _decode(
+    found: PendingFile, source: ImageBytes, original: ImageBytes, digest: bytes, preprocess: ImageInput
+) -> Outcome:
+    """Decode an image. original: the file that it is a preview of, or itself."""
     if isinstance(preprocess, RegionConfig):
         return Outcome(found, Facts(digest), to_input(source, preprocess))
     image = open_for_model(source, preprocess)
+    exif = image.exif if source is original else camera_exif(original.data, image.exif)
     width, height = image.sides
-    facts = Facts(digest, width, height, taken(image.exif), place(image.exif), is_blank=is_blank(image))
+    facts = Facts(digest, width, height, taken(exif), place(exif), is_blank=is_blank(image))
     return Outcome(found, facts, framed_to_pixels(image, preprocess))
 
 
-def _picture(image: ImageBytes, kind: PictureKind) -> bytes:
+def _picture(image: ImageBytes, original: ImageBytes, kind: PictureKind) -> bytes:
     """What a store is to keep of an image: its thumbnail, or the bytes of its file."""
-    return image.data if kind == "originals" else to_jpeg(image, _THUMBNAIL_QUALITY, _THUMBNAIL_SIDE)
+    return original.data if kind == "originals" else to_jpeg(image, _THUMBNAIL_QUALITY, _THUMBNAIL_SIDE)

@@ -26,7 +26,7 @@ class Report:
     skipped: files and folders that could not be accessed, and were therefore neither indexed nor deleted.
     duplicates: files that are exact copies of another; their content is encoded once.
     truncated: new texts that exceed the model's input length.
-    left_out: RAW files and videos, which are not indexed, by suffix.
+    left_out: RAW photos and videos whose extra is not installed, counted by suffix.
     read: files that were read. encoded: contents that were new to the collection.
     """
 

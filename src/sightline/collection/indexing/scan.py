@@ -13,7 +13,8 @@ from sightline.collection.catalog.files import PendingFile, Stamp, below, shown
 from sightline.collection.catalog.rows import Row
 from sightline.collection.indexing.report import FileProblem
 from sightline.errors import MediaError
-from sightline.media import find_images
+from sightline.media import IMAGE_SUFFIXES, find_images, raw
+from sightline.media.file_types import RAW_SUFFIXES
 from sightline.media.ignore import IgnoreRules
 
 _FRESH_NS = 2_000_000_000  # the coarsest timestamp resolution: a second change within it may go unnoticed
@@ -24,7 +25,7 @@ class FolderScan:
     """The work to do: files to read, and rows whose files are missing.
 
     ctimes: rows of unchanged files, with the ctime that an older version did not record.
-    left_out: RAW files and videos, counted by suffix.
+    left_out: RAW photos and videos whose extra is not installed, counted by suffix.
     """
 
     work: list[PendingFile] = field(default_factory=list)
@@ -52,7 +53,8 @@ def scan_images(
     """Compare the images in `within`, which is the root `folder` or a part of it, with the catalog.
 
     A root without any image is treated as a disconnected disk, unless `prune` is set. Files below a folder that
-    could not be listed, or behind a broken link, do not count as missing.
+    could not be listed, or behind a broken link, do not count as missing. Neither do those that were indexed with an
+    extra which is no longer installed.
     """
     found, seen, blind = FolderScan(), set[int](), list[Path]()
     paths: Iterable[Path] = ()
@@ -61,13 +63,17 @@ def scan_images(
         blind.append(Path(problem.name))
         found.skipped.append(FileProblem(shown(os.fsencode(problem.name)), problem.reason))
 
+    def leave_out(path: Path) -> None:
+        row = catalog.row(root, below(folder, path))
+        if row is None:
+            found.left_out.update([path.suffix.lower()])
+        else:
+            seen.add(row.id)
+            found.unchanged += 1
+
     try:
-        paths = find_images(
-            within,
-            report,
-            ignore=_rules(folder, within),
-            other=lambda path: found.left_out.update([path.suffix.lower()]),
-        )
+        rules = _rules(folder, within)
+        paths = find_images(within, report, suffixes=indexed_suffixes(), ignore=rules, other=leave_out)
     except MediaError as error:
         if not prune:
             report(error)
@@ -96,6 +102,11 @@ def scan_images(
     else:
         found.missing = _gone(folder, rows, blind)
     return found
+
+
+def indexed_suffixes() -> frozenset[str]:
+    """The suffixes of the files to index, by what is installed."""
+    return IMAGE_SUFFIXES | (RAW_SUFFIXES if raw.is_installed() else frozenset())
 
 
 def _rules(folder: Path, within: Path) -> IgnoreRules:

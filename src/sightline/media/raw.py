@@ -1,0 +1,85 @@
+"""RAW photos: the preview that the camera put into the file, or else the photo itself at half size (extra `raw`)."""
+
+import io
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from PIL import ExifTags, Image
+
+from sightline.errors import MediaError, MissingDecoderError
+from sightline.media.limits import check_pixels
+
+INSTALL = "pip install 'sightline-search[raw]'"
+_SMALL = 512  # pixels; a preview whose longer side is shorter is no picture, unless the photo itself is that small
+_QUALITY = 92
+_ORIENTATIONS = {3: 3, 5: 8, 6: 6}  # of EXIF, by the codes of LibRaw
+
+
+def is_installed() -> bool:
+    """Whether the package of the extra `raw` is installed."""
+    return find_spec("rawpy") is not None
+
+
+def preview(name: str, data: bytes, max_pixels: int) -> bytes:
+    """A RAW photo as a JPEG; its EXIF orientation is that of the photo."""
+    try:
+        import rawpy
+    except ImportError as error:
+        raise MissingDecoderError(name, f"is a RAW photo, which needs another package: {INSTALL}", INSTALL) from error
+    try:
+        with rawpy.imread(io.BytesIO(data)) as raw:
+            return _embedded(rawpy, raw) or _developed(name, raw, max_pixels)
+    except (rawpy.LibRawError, ValueError, MemoryError) as error:
+        said = error.args[0] if error.args else type(error).__name__
+        said = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+        reason = f"is a RAW photo that is broken or of a rare sort ({said})"
+        raise MediaError(name, reason, "Save it as JPEG or DNG, or leave it out.") from error
+
+
+def camera_exif(data: bytes, preview: Image.Exif) -> Image.Exif:
+    """The EXIF data of a RAW photo: its own if it is a kind of TIFF, or else that of its preview."""
+    exif = Image.Exif()
+    try:
+        exif.load(data)
+        if exif.get_ifd(ExifTags.IFD.Exif):
+            return exif
+    except Exception:  # parsers may raise any exception for malformed input
+        exif = Image.Exif()
+    details, time = preview.get_ifd(ExifTags.IFD.Exif), preview.get(ExifTags.Base.DateTime)
+    if ExifTags.Base.DateTimeOriginal not in details and time:  # LibRaw writes the time of the photo here
+        details[ExifTags.Base.DateTimeOriginal] = time
+    return preview
+
+
+def _embedded(rawpy: Any, raw: Any) -> bytes | None:
+    """The embedded preview; None if there is none of a useful size."""
+    try:
+        found = raw.extract_thumb()
+        if found.format == rawpy.ThumbFormat.JPEG:
+            image: Image.Image = Image.open(io.BytesIO(found.data), formats=["JPEG"])
+        else:
+            image = Image.fromarray(found.data)
+    except (rawpy.LibRawNonFatalError, OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return None
+    if max(image.size) < min(_SMALL, max(raw.sizes.iwidth, raw.sizes.iheight) // 2):
+        return None
+    exif = image.getexif()
+    turned = _ORIENTATIONS.get(raw.sizes.flip)
+    if found.format == rawpy.ThumbFormat.JPEG and (ExifTags.Base.Orientation in exif or not turned):
+        return bytes(found.data)
+    if turned:
+        exif[ExifTags.Base.Orientation] = turned
+    return _jpeg(image, exif)
+
+
+def _developed(name: str, raw: Any, max_pixels: int) -> bytes:
+    """The photo itself, upright, with half its width and height."""
+    check_pixels(name, (raw.sizes.raw_width, raw.sizes.raw_height), max_pixels)
+    return _jpeg(Image.fromarray(np.asarray(raw.postprocess(half_size=True, use_camera_wb=True))), Image.Exif())
+
+
+def _jpeg(image: Image.Image, exif: Image.Exif) -> bytes:
+    file = io.BytesIO()
+    image.convert("RGB").save(file, "JPEG", quality=_QUALITY, exif=exif)
+    return file.getvalue()

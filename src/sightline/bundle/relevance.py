@@ -47,8 +47,10 @@ class PairRelevance:
         >>> fitted.of("a dog", np.array([0.5]), Words()).tolist()
         [0.5]
         """
-        total = feature_rows(text, cosines, words) @ [self.weights.get(name, 0.0) for name in FEATURES]
-        total += self.weights.get(BIAS, 0.0)
+        weight, own = self.weights.get, features(text, words)
+        slope = weight("cosine", 0.0) + weight("cosine_length", 0.0) * own["length"]
+        rest = sum((weight(name, 0.0) * value for name, value in own.items()), weight(BIAS, 0.0))
+        total = slope * np.asarray(cosines, dtype=np.float64) + rest
         return np.asarray(1 / (1 + np.exp(-np.clip(total, -500, 500))), dtype=np.float64)
 
 

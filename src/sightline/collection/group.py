@@ -75,6 +75,9 @@ def search_group(collections: Sequence[Collection], options: SearchOptions, mode
 
 def merge(results: Sequence[SearchResult], options: SearchOptions) -> GroupResult:
     """Merge the results of the same search in several collections; each keeps its order."""
+    if len(results) == 1 and not options.start:
+        found = results[0]
+        return GroupResult(tuple(GroupHit(0, hit) for hit in found.hits[: options.k]), replace(found, hits=()))
     hits = tuple(_merged([result.hits for result in results]))[options.start : options.start + options.k]
     ranked = tuple(
         GroupHit(one.member, replace(one.hit, rank=place)) for place, one in enumerate(hits, options.start + 1)

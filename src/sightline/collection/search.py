@@ -64,7 +64,7 @@ class CollectionSearch:
             allowed=allowed,
             exists=cache,
             fold=self._folds(options.duplicates),
-            blank=self._blank(query.text),
+            blank=self._blank(cache, query.text),
             watch=watch,
         )
         kept = ranking.at_least(options.min_relevance)
@@ -80,7 +80,7 @@ class CollectionSearch:
             return [self.run(replace(one, late=0, rerank=0)) for one in options]
         cascade, cache = self.cascade(), ItemCache(self.catalog)
         rankings = cascade.run_together(
-            texts, first.k, exists=cache, fold=self._folds(first.duplicates), blank=self._blank(texts[0])
+            texts, first.k, exists=cache, fold=self._folds(first.duplicates), blank=self._blank(cache, texts[0])
         )
         results = []
         for one, ranking in zip(options, rankings, strict=True):
@@ -101,9 +101,9 @@ class CollectionSearch:
 
         return check_wording(text, model.languages, model.words, is_whole, self.catalog.name_words)
 
-    def _blank(self, text: str | None) -> Blank | None:
+    def _blank(self, cache: ItemCache, text: str | None) -> Blank | None:
         """The function that finds blank images, which searches by text rank last; None if it does not apply."""
-        return self.catalog.blank if text is not None and self.kind == "images" else None
+        return cache.blank if text is not None and self.kind == "images" else None
 
     def _folds(self, duplicates: Duplicates) -> bool:
         return duplicates == "fold" and self.kind == "images"

@@ -78,7 +78,7 @@ def retrieve_together(
     """
     found = store.search(np.stack([query.vector for query in queries]), 2 * n if fold else n)
     if exists is not None:
-        exists(np.unique(found.ids[found.ids >= 0]).tolist())
+        exists(sorted({id for id in found.ids.ravel().tolist() if id >= 0}))
     firsts = [Neighbors(found.ids[row, None], found.scores[row, None]) for row in range(len(queries))]
     pairs = zip(queries, firsts, strict=True)
     return [retrieve(store, query, n, exists=exists, fold=fold, blank=blank, first=first) for query, first in pairs]
@@ -121,6 +121,8 @@ def _judged(
     scores = cosines - penalty
     candidates = Candidates(ids, scores, embed - penalty, ("embed",) * len(ids), embed, beside, penalty)
     order = np.argsort(-scores, kind="stable")
+    if not fold and not (order[1:] < order[:-1]).any():
+        return candidates
     return folded(candidates.taken(order), embeddings[order], store) if fold else candidates.taken(order)
 
 

@@ -49,12 +49,17 @@ class Hit:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON of a hit in `sightline search --json`; unknown and empty fields are omitted."""
-        found: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
-        found |= {name: str(found[name]) for name in ("file", "root")}
-        found |= {name: [str(path) for path in found[name]] for name in ("copies", "folded")}
-        found["score"] = round(self.score, 6)
-        found["relevance"] = None if self.relevance is None else round(self.relevance, 4)
-        return {name: value for name, value in found.items() if value not in (None, [])}
+        found = {name: value for name in _HIT_FIELDS if (value := getattr(self, name)) not in (None, ())}
+        found |= {"file": str(self.file), "root": str(self.root), "score": round(self.score, 6)}
+        if self.relevance is not None:
+            found["relevance"] = round(self.relevance, 4)
+        for name in ("copies", "folded"):
+            if name in found:
+                found[name] = [str(path) for path in found[name]]
+        return found
+
+
+_HIT_FIELDS = tuple(one.name for one in fields(Hit))
 
 
 @dataclass(frozen=True, slots=True)

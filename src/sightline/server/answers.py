@@ -72,7 +72,7 @@ def root_names(member: Member) -> dict[int, str]:
 
 
 def _root(root: Path, names: set[str]) -> dict[str, str]:
-    return {"root": _name(root)} if _name(root) in names else {}
+    return {"root": name} if names and (name := _name(root)) in names else {}
 
 
 def _name(root: Path) -> str:

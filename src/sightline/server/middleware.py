@@ -5,7 +5,7 @@ import logging
 import re
 import time
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sightline.server.access import AccessControl
@@ -29,6 +29,9 @@ HEADERS = {
 }
 """Headers of every response."""
 
+_RAW_HEADERS = [
+    (name.lower().encode(), value.encode()) for name, value in {**HEADERS, "Cache-Control": "no-store"}.items()
+]
 _DEEPEST = 16
 _BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 _JSON, _FORM = "application/json", "multipart/form-data"
@@ -136,10 +139,8 @@ class _Sender:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
-                headers.setdefault(name, value)
-            headers.setdefault("Cache-Control", "no-store")
+            own = {name for name, _ in message["headers"]}
+            message["headers"] = [*message["headers"], *(one for one in _RAW_HEADERS if one[0] not in own)]
             if self.deadline is not None and not self.deadline.expired():
                 self.deadline.reschedule(None)
         async with asyncio.timeout(self._seconds):

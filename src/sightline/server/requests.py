@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import Request
@@ -58,7 +59,7 @@ class Search(BaseModel):
 
     def options(self, image: ImageSource | None = None) -> SearchOptions:
         """The options of the requested search."""
-        given = self.model_dump(exclude={"q", "not_"})
+        given = {name: value for name, value in self.__dict__.items() if name not in ("q", "not_")}
         return SearchOptions(text=self.q, image=image, not_=tuple(self.not_), **given)
 
 
@@ -104,19 +105,33 @@ class Match(BaseModel):
     pairs: list[Pair] = Field(min_length=1, max_length=_LIMITS.items)
 
 
+def read_query(request: Request) -> Search:
+    """Read a search from a query string, at a third of the cost of FastAPI's own way."""
+    return Search.model_validate(_fields(request.query_params.multi_items()))
+
+
+def _fields(items: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The fields of a query string or form; `not` may be repeated."""
+    fields: dict[str, Any] = {}
+    for name, value in items:
+        if name == "not":
+            fields.setdefault(name, []).append(value)
+        else:
+            fields[name] = value
+    return fields
+
+
 async def read_form(request: Request, limits: Limits) -> tuple[PictureSearch, ImageBytes | None]:
     """Read a search from a form: fields as in JSON, and an image named `image`."""
-    fields: dict[str, Any] = {}
+    texts: list[tuple[str, str]] = []
     picture: ImageBytes | None = None
     async with request.form(max_files=1, max_fields=32, max_part_size=_FIELD_BYTES) as form:
         for name, value in form.multi_items():
             if isinstance(value, UploadFile):
                 picture = await _upload(name, value)
-            elif name == "not":
-                fields.setdefault(name, []).append(value)
             else:
-                fields[name] = value
-    return PictureSearch.model_validate(fields), picture
+                texts.append((name, value))
+    return PictureSearch.model_validate(_fields(texts)), picture
 
 
 async def _upload(name: str, file: UploadFile) -> ImageBytes:
@@ -135,6 +150,17 @@ def decoded(data: str) -> ImageBytes:
     except (binascii.Error, ValueError) as error:
         raise MediaError("the picture", "is not in base64", "Encode the bytes of the file as base64.") from error
 
+
+def _parameters(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    required = schema.get("required", ())
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": field}
+        for name, field in schema["properties"].items()
+    ]
+
+
+SEARCH_QUERY: dict[str, Any] = {"parameters": _parameters(Search.model_json_schema())}
+"""The query string of `GET /v1/search` in the API description."""
 
 SEARCH_BODY: dict[str, Any] = {
     "requestBody": {

@@ -16,7 +16,7 @@ from sightline.server.images import SIDES, ImageContent, is_known
 from sightline.server.metrics import CONTENT_TYPE
 from sightline.server.problems import MEDIA_TYPE, RefusedError
 from sightline.server.reference import reference
-from sightline.server.requests import SEARCH_BODY, Embed, Id, Match, Search, Text, read_form
+from sightline.server.requests import SEARCH_BODY, SEARCH_QUERY, Embed, Id, Match, Search, Text, read_form, read_query
 from sightline.server.service import Service
 from sightline.server.static import content_type, tag
 from sightline.server.worker_pool import WorkerPool
@@ -51,10 +51,10 @@ def search_routes(service: Service) -> APIRouter:
     """Routes for searches and explanations."""
     router = APIRouter(prefix="/v1", tags=["search"], responses=_USUAL)
 
-    @router.get("/search", response_model=responses.SearchAnswer)
-    async def search(asked: Annotated[Search, Query()]) -> Response:
+    @router.get("/search", response_model=responses.SearchAnswer, openapi_extra=SEARCH_QUERY)
+    async def search(request: Request) -> Response:
         """Find items by text."""
-        return JSONResponse(await service.found(asked))
+        return JSONResponse(await service.found(read_query(request)))
 
     @router.post("/search", response_model=responses.SearchAnswer, openapi_extra=SEARCH_BODY)
     async def search_by_more(request: Request) -> Response:

@@ -134,10 +134,6 @@ class Catalog:
         query = f"SELECT {FACTS} FROM contents c WHERE c.id IN"
         return {row[0]: to_item(row, tuple(files[row[0]])) for row in self.each(query, ids) if row[0] in files}
 
-    def blank(self, ids: Sequence[int]) -> set[int]:
-        """The subset of these ids whose images are tiny or a single colour."""
-        return {id for (id,) in self.each("SELECT id FROM contents WHERE is_blank AND id IN", ids)}
-
     def name_words(self) -> list[str]:
         """The words in file and folder names, most frequent first; large collections are sampled."""
         found: Counter[str] = Counter()
@@ -293,14 +289,16 @@ class Catalog:
             self.connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('contents', ?)", (highest,))
 
     def _files_of(self, ids: Sequence[int]) -> dict[int, list[File]]:
-        roots = self.roots()
         files: dict[int, list[File]] = {}
-        query = f"SELECT {FILE}, f.content FROM files f WHERE f.content IN"
-        for row in self.each(query, ids, "ORDER BY f.root, f.line, f.raw"):
-            files.setdefault(row[-1], []).append(self._file(roots, row[:-1]))
+        roots: dict[int, Path] = {}
+        query = f"SELECT {FILE}, f.content, r.raw FROM files f JOIN roots r ON r.id = f.root WHERE f.content IN"
+        for *row, content, raw in self.each(query, ids, "ORDER BY f.root, f.line, f.raw"):
+            if row[0] not in roots:
+                roots[row[0]] = self._located(raw)
+            files.setdefault(content, []).append(self._file(roots, row))
         return files
 
-    def _file(self, roots: dict[int, Path], row: tuple[Any, ...]) -> File:
+    def _file(self, roots: dict[int, Path], row: Sequence[Any]) -> File:
         root, path, raw, status, reason, line, key = row
         folder = roots[root]
         where = folder if line else inside(folder, raw)

@@ -92,6 +92,7 @@ class Item:
 
     width, height: in pixels, after rotation. taken: capture time in ISO 8601. place: where it was taken.
     text: the full text, if the item is a text.
+    is_blank: whether the image is tiny or a single colour; searches rank such images last.
     """
 
     id: int
@@ -101,13 +102,14 @@ class Item:
     taken: str | None = None
     place: Place | None = None
     text: str | None = None
+    is_blank: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known about a content besides its vectors; `hash` identifies it.
 
-    is_blank: whether the image is tiny or a single colour; searches rank such images last.
+    is_blank: whether the image is tiny or a single colour.
     """
 
     hash: bytes

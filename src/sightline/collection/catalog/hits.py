@@ -28,6 +28,10 @@ class ItemCache:
             self.items.update(self._catalog.items(new))
         return self.items
 
+    def blank(self, ids: Sequence[int]) -> set[int]:
+        """Those of these ids, which must have been read, whose images are blank."""
+        return {id for id in ids if self.items[id].is_blank}
+
 
 def hits_of(
     catalog: Catalog, ranking: Ranking, count: int, items: Mapping[int, Item], condition: Condition | None = None
@@ -42,7 +46,9 @@ def hits_of(
 def _hit(place: int, ranking: Ranking, items: Mapping[int, Item], asked_for: set[_Named]) -> Hit:
     candidates = ranking.candidates
     item = items[int(candidates.ids[place])]
-    file, *others = sorted(item.files, key=lambda file: (item.id, file.root, file.path) not in asked_for)
+    file, *others = item.files
+    if others and asked_for:
+        file, *others = sorted(item.files, key=lambda file: (item.id, file.root, file.path) not in asked_for)
     folded = [other for id in candidates.folded.get(item.id, ()) for other in items[id].files]
     return Hit(
         rank=place + 1,

@@ -8,7 +8,7 @@ from typing import Any
 from sightline.collection.catalog.exif import Place
 from sightline.collection.catalog.files import Facts, File, Item, Stamp, Status
 
-FACTS = "c.id, c.width, c.height, c.taken, c.latitude, c.longitude, c.text"
+FACTS = "c.id, c.width, c.height, c.taken, c.latitude, c.longitude, c.text, c.is_blank"
 FILE = "f.root, f.path, f.raw, f.status, f.reason, f.line, f.key"
 ROW = "id, raw, size, mtime_ns, ctime_ns, content, status, reason, key"
 
@@ -35,15 +35,17 @@ def to_row(row: tuple[Any, ...]) -> Row:
 
 def inside(folder: Path, raw: bytes) -> Path:
     """A path inside a folder, even for names such as /etc/hosts or ../x from an archive."""
-    names = [name for name in os.fsdecode(raw).split("/") if name not in ("", ".")]
-    return folder.joinpath(*("_" if name == ".." else name for name in names))
+    path = os.fsdecode(raw)
+    if path.startswith("/") or ".." in path:
+        path = "/".join("_" if name == ".." else name for name in path.split("/") if name)
+    return folder / path
 
 
 def to_item(row: tuple[Any, ...], files: tuple[File, ...]) -> Item:
     """An item, from the columns `FACTS` and its files."""
-    id, width, height, taken, latitude, longitude, text = row
+    id, width, height, taken, latitude, longitude, text, is_blank = row
     place = None if latitude is None else Place(latitude, longitude)
-    return Item(id, files, width, height, taken, place, text)
+    return Item(id, files, width, height, taken, place, text, bool(is_blank))
 
 
 def from_facts(fact: Facts) -> tuple[object, ...]:

@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from string import ascii_lowercase
 
 from sightline.bundle.words import Words, words_in
@@ -140,6 +141,7 @@ def _one_edit_away(word: str) -> set[str]:
     )
 
 
+@cache
 def _script(letter: str) -> str:
     return unicodedata.name(letter, "UNKNOWN").split()[0]
 

@@ -58,11 +58,6 @@ class SharedCatalog(Catalog):
         with self._known(self.store.notes(np.array(ids, dtype=np.int64)), ids):
             return super().hashes_of(ids)
 
-    def blank(self, ids: Sequence[int]) -> set[int]:
-        """The ids of blank images among these."""
-        with self._known(self.store.notes(np.array(ids, dtype=np.int64)), ids):
-            return super().blank(ids)
-
     def files(self, status: Status | None = None) -> list[File]:
         """Every file; broken ones are known only on the indexing machine."""
         with self._reading:

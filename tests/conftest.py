@@ -21,6 +21,11 @@ from sightline.bundle.spec import write_spec
 hypothesis.settings.register_profile("sightline", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("sightline")
 
+MEMORY = Path("/dev/shm")
+"""A folder in memory, where flushing a file to disk takes no time: hundreds of tests do little else."""
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background, where tests of Ctrl-C would fail
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

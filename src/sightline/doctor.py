@@ -63,10 +63,15 @@ def examine(at: Path | None = None) -> Iterator[Finding]:
         ("Bundled model", _model),
         ("Cache", _cache),
         ("Extras", _extras),
-        ("Collection", lambda: _collection(at)),
     ]
     for subject, check in checks:
         yield from _guarded(subject, check)
+    yield from examine_collection(at)
+
+
+def examine_collection(at: Path | None = None) -> Iterator[Finding]:
+    """Check a collection alone; see `examine`."""
+    yield from _guarded("Collection", lambda: _collection(at))
 
 
 def _guarded(subject: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:

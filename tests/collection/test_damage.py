@@ -10,7 +10,7 @@ import pytest
 from collection.made_up import Instant, picture, put
 from sightline.bundle import Encoded
 from sightline.collection import Collection, index
-from sightline.doctor import examine
+from sightline.doctor import examine_collection
 from sightline.errors import CollectionError, DamagedStoreError, SightlineError
 
 FLIPS = 6  # places in each file
@@ -99,7 +99,8 @@ def test_no_damage_goes_unnoticed_and_indexing_mends_it(whole: Path, tmp_path: P
                 problems.append(f"{name} {how} {at}: wrong results")
         except SightlineError:
             noticed += 1
-            if not any(one.state == "broken" for one in examine(folder) if one.subject in ("Collection", "Its data")):
+            findings = [one for one in examine_collection(folder) if one.subject in ("Collection", "Its data")]
+            if not any(one.state == "broken" for one in findings):
                 problems.append(f"{name} {how} {at}: the doctor finds nothing")
         except Exception as error:
             problems.append(f"{name} {how} {at}: searching: {type(error).__name__}: {error}")
@@ -179,7 +180,7 @@ def test_a_changed_manifest_is_damaged_and_the_doctor_says_so(whole: Path, tmp_p
     path.write_text(path.read_text().replace('"embedding": 16', '"embedding": 17'))
     with pytest.raises(CollectionError, match="damaged: its checksum"):
         Collection.open(folder, Thorough())
-    assert any(one.state == "broken" for one in examine(folder) if one.subject == "Collection")
+    assert any(one.state == "broken" for one in examine_collection(folder) if one.subject == "Collection")
 
 
 def test_a_file_that_is_cut_while_it_is_open_does_not_end_the_process(whole: Path, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import sys
 import time
 from pathlib import Path
 
-import onnxruntime  # noqa: F401  (here, so that the children need not)
 from PIL import PngImagePlugin  # noqa: F401
 
 from sightline.bundle import Bundle
@@ -20,7 +19,7 @@ from sightline.collection import index
 from sightline.collection.indexing import batches, commits, writer
 
 
-def child(bundle: Path, photos: Path, at: Path, log: Path) -> None:
+def child(model: Bundle, photos: Path, at: Path, log: Path) -> None:
     """Index in small batches, so that there is much to interrupt, and note what was committed."""
     write = writer.Writer.write
 
@@ -33,7 +32,7 @@ def child(bundle: Path, photos: Path, at: Path, log: Path) -> None:
     writer.Writer.write = noted  # type: ignore[method-assign]
     batches.AT_ONCE["cpu"]["images"] = 2
     commits._COMMIT_SECONDS = 0.0
-    index(photos, at=at, model=Bundle(bundle, read_spec(bundle), threads=1))
+    index(photos, at=at, model=model)
 
 
 def ended(pid: int, seconds: float) -> int:
@@ -49,13 +48,15 @@ def ended(pid: int, seconds: float) -> int:
 
 
 def main() -> None:
-    arguments = [Path(argument) for argument in sys.argv[1:]]
+    bundle, *folders = [Path(argument) for argument in sys.argv[1:]]
+    model = Bundle(bundle, read_spec(bundle), threads=1)  # no threads, so that children can go on with it
+    model.prepare("image", wait=True)
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
-                child(*arguments)  # type: ignore[arg-type]
+                child(model, *folders)  # type: ignore[arg-type]
                 code = 0
             finally:
                 os._exit(code)

@@ -3,7 +3,8 @@
     python -m benchmarks.commits ba4ded0
 
 Each indexes the same synthetic photos with the other commit's bundled model, then answers the same queries as a server,
-without and with reranking. Text in images is not read. Prints the ratio of the medians, this checkout over the other: 1.05 is 5 % slower.
+without and with reranking. Text in images is not read. Prints the ratio of the medians, this checkout over the other:
+1.05 is 5 % slower.
 """
 
 import http.client

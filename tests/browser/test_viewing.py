@@ -21,7 +21,6 @@ def opened(open_page: Opener, path: str, name: str, **options: Any) -> Page:
     return page
 
 
-@pytest.mark.xfail(strict=True, reason="fragments of the bundled model take drums for a guitar")
 def test_the_heat_map_shows_each_word_where_it_is(open_page: Opener) -> None:
     page = opened(open_page, GUITAR, "drums-and-guitar.jpg")
     expect(page.locator("#heat")).to_be_hidden()

@@ -78,6 +78,10 @@ def test_a_bundle_encodes_and_matches_as_its_model_does(pair: tuple[TorchModel, 
         assert captions.states is not None
         inputs = captions.states, captions.mask, images.states, images.mask
         np.testing.assert_allclose(bundle.match(*inputs), model.match(*inputs), atol=1e-4)
+        found, expected = bundle.word_cosines(*inputs), model.word_cosines(*inputs)
+        assert (found is None) == (expected is None)
+        if found is not None and expected is not None:
+            np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_a_text_that_is_padded_for_a_bundles_graph_is_encoded_as_alone(pair: tuple[TorchModel, Bundle]) -> None:

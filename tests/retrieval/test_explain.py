@@ -16,7 +16,15 @@ from sightline.errors import ModelError, QueryError
 from sightline.media import Preprocess
 from sightline.retrieval.explain import explain, seen_box
 
-IMAGE = np.eye(4, 8, dtype=np.float32)  # four parts, a grid of two rows and two columns
+PARTS = np.eye(4, 8, dtype=np.float32)  # four, a grid of two rows and two columns
+
+
+def image(parts: np.ndarray) -> Encoded:
+    """An image with these fragments."""
+    return Encoded(np.zeros((1, 0), np.float32), np.ones((1, len(parts)), np.bool_), parts[None])
+
+
+IMAGE = image(PARTS)
 
 
 def test_the_words_of_a_text_are_found_where_they_stand(bundle: Bundle) -> None:
@@ -49,12 +57,12 @@ def test_each_word_has_its_cosine_with_each_part(bundle: Bundle) -> None:
     assert encoded.fragments is not None
     assert [match.word for match in found] == ["a", "red", "dog"]
     for row, match in enumerate(found, 1):
-        expected = encoded.fragments[0, row] @ IMAGE.T
+        expected = encoded.fragments[0, row] @ PARTS.T
         assert np.allclose(match.grid, expected.reshape(2, 2), atol=1e-6)
         assert match.score == pytest.approx(match.grid.max())
-    specials = [encoded.fragments[0, row] @ IMAGE.T for row in (0, 4)]
+    specials = [encoded.fragments[0, row] @ PARTS.T for row in (0, 4)]
     total = sum(match.score for match in found) + sum(cosines.max() for cosines in specials)
-    assert total == pytest.approx(maxsim(encoded.fragments[0], IMAGE), abs=1e-5)
+    assert total == pytest.approx(maxsim(encoded.fragments[0], PARTS), abs=1e-5)
 
 
 def test_a_word_is_as_much_alike_as_the_most_alike_of_its_tokens() -> None:
@@ -62,7 +70,7 @@ def test_a_word_is_as_much_alike_as_the_most_alike_of_its_tokens() -> None:
     encoded = Encoded(np.ones((1, 1), np.float32), np.ones((1, 3), np.bool_), cosines[None])
     words = SimpleNamespace(words=lambda text: [Word(0, 4, (0, 1))])
     model: Any = SimpleNamespace(name="it", grid=(1, 2), tokenizer=words)
-    (match,) = explain("dogs", encoded, model, np.eye(2, dtype=np.float32))
+    (match,) = explain("dogs", encoded, model, image(np.eye(2, dtype=np.float32)))
     assert match.grid.tolist() == [[0.5, np.float32(0.9)]]
     assert match.score == pytest.approx(0.9)
 
@@ -78,7 +86,7 @@ def test_what_cannot_be_explained_says_so(bundle: Bundle) -> None:
     with pytest.raises(QueryError, match="no words"):
         explain("?!", bundle.encode_texts(["?!"]), bundle, IMAGE)
     with pytest.raises(ModelError, match="3 parts"):
-        explain("dog", encoded, bundle, IMAGE[:3])
+        explain("dog", encoded, bundle, image(PARTS[:3]))
     with pytest.raises(ModelError, match="parts of an image"):
         explain("dog", replace(encoded, fragments=None), bundle, IMAGE)
 
@@ -112,5 +120,18 @@ def test_a_crop_shows_what_the_box_says(side: tuple[int, int]) -> None:
 def test_fragments_beyond_the_grid_belong_to_no_part(bundle: Bundle) -> None:
     """Such as those of codes, which look at the whole picture."""
     encoded = bundle.encode_texts(["dog"])
-    more = np.concatenate([IMAGE, encoded.fragments[0][1:2]])  # type: ignore[index]
-    assert explain("dog", encoded, bundle, more)[0].to_json() == explain("dog", encoded, bundle, IMAGE)[0].to_json()
+    more = np.concatenate([PARTS, encoded.fragments[0][1:2]])  # type: ignore[index]
+    assert (
+        explain("dog", encoded, bundle, image(more))[0].to_json() == explain("dog", encoded, bundle, IMAGE)[0].to_json()
+    )
+
+
+def test_a_matcher_that_relates_words_to_parts_explains_itself(bundle: Bundle) -> None:
+    cosines = np.zeros((1, 3, 4), dtype=np.float32)
+    cosines[0, 1] = [0.1, 0.9, -0.2, 0.3]  # of the only word, between [CLS] and [SEP]
+    related: Any = SimpleNamespace(
+        name="it", grid=bundle.grid, tokenizer=bundle.tokenizer, word_cosines=lambda *given: cosines
+    )
+    encoded = bundle.encode_texts(["dog"])
+    (match,) = explain("dog", encoded, related, replace(IMAGE, states=np.zeros((1, 4, 8), np.float32)))
+    np.testing.assert_array_equal(match.grid, cosines[0, 1].reshape(2, 2))

@@ -186,10 +186,8 @@ def explain(
     >>> [match.word for match in found.words], found.words[0].grid.shape
     (['a', 'red', 'square'], (7, 7))
     """
-    import numpy as np
-
     from sightline.media import image_source
-    from sightline.retrieval.explain import explain_image
+    from sightline.retrieval.explain import explain_image, stored_image
 
     if not isinstance(image, int):
         return explain_image(text, image_source(image), _opened(model or "default"))
@@ -199,8 +197,7 @@ def explain(
         if collection.kind != "images":
             raise CollectionError(f"{collection.at}: its items are texts, which have no parts", "Give an image.")
         source = source_of(collection.item(image).files[0])
-        stored = collection.store.fetch(np.array([image], dtype=np.int64), "fragments")
-        return explain_image(text, source, collection.model, stored.values[0][stored.mask[0]])
+        return explain_image(text, source, collection.model, stored_image(collection.store, image))
 
 
 def explain_codes(

@@ -100,6 +100,12 @@ class Model(Protocol):
         """Logit [batch] that text i and image i belong together; states [batch, n, hidden], masks [batch, n]."""
         ...
 
+    def word_cosines(
+        self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
+    ) -> Float32Array | None:
+        """Cosines [batch, words, n] by which its matcher relates words to parts of an image; None if it does not."""
+        return None
+
     @property
     def defaults(self) -> Defaults:
         """The stages and the fusion of a search that does not set them."""

@@ -175,6 +175,23 @@ class Bundle(Model):
         self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
     ) -> Float32Array:
         """Logit [batch] that text i and image i belong together; states [batch, n, hidden], masks [batch, n]."""
+        logits: Float32Array = self._matched(text_states, text_mask, image_states, image_mask)["logits"]
+        return logits
+
+    def word_cosines(
+        self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
+    ) -> Float32Array | None:
+        """Cosines [batch, words, n] by which its matcher relates words to parts of an image; None if it does not."""
+        return self._matched(text_states, text_mask, image_states, image_mask).get("word_cosines")
+
+    def pair_matcher(self, texts: Ragged, images: Ragged) -> PairMatcher:
+        """Match texts and images by their indices; on a GPU, the states of all are sent there once."""
+        sent = gpu_pair_matcher(self.engine("match"), texts, images) if self.device == "gpu" else None
+        return sent or super().pair_matcher(texts, images)
+
+    def _matched(
+        self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
+    ) -> Arrays:
         if "match" not in self.abilities:
             raise ModelError(f"{self.name} has no matcher")
         inputs = {
@@ -183,13 +200,7 @@ class Bundle(Model):
             "image_states": image_states,
             "image_mask": image_mask,
         }
-        logits: Float32Array = self._run("match", inputs)["logits"]
-        return logits
-
-    def pair_matcher(self, texts: Ragged, images: Ragged) -> PairMatcher:
-        """Match texts and images by their indices; on a GPU, the states of all are sent there once."""
-        sent = gpu_pair_matcher(self.engine("match"), texts, images) if self.device == "gpu" else None
-        return sent or super().pair_matcher(texts, images)
+        return self._run("match", inputs)
 
     def _encode_alike(self, tokens: TokenBatch, places: Int64Array, length: int) -> Encoded:
         """Encode the texts at these indices, which all have `length` tokens."""

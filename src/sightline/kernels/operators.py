@@ -246,6 +246,12 @@ def reduce_sum(attributes: Attributes, values: Tensor, axes: Tensor | None = Non
     return values.sum(_axes(axes, values), keepdim=bool(attributes.get("keepdims", 1)), dtype=values.dtype)
 
 
+@operator("ReduceMean", host=(1,))
+def reduce_mean(attributes: Attributes, values: Tensor, axes: Tensor | None = None) -> Tensor:
+    """Mean along axes."""
+    return values.float().mean(_axes(axes, values), keepdim=bool(attributes.get("keepdims", 1)))
+
+
 @operator("ReduceMax", host=(1,))
 def reduce_max(attributes: Attributes, values: Tensor, axes: Tensor | None = None) -> Tensor:
     """Maximum along axes."""

@@ -63,9 +63,7 @@ class AlignedMatcher(nn.Module):
 
     def compare(self, text: Tensor, image: Tensor, image_mask: Tensor) -> Tensor:
         """Comparisons [batch, words, hidden] of words [batch, words, hidden] with an image [batch, n, hidden]."""
-        query, key = (F.normalize(self._split(part), dim=-1) for part in (self.query(text), self.key(image)))
-        hidden_image = ~image_mask[:, None, None, :]
-        cosines = (query @ key.transpose(-1, -2)).masked_fill(hidden_image, -1.0)
+        cosines, hidden_image = self.cosines(text, image, image_mask), ~image_mask[:, None, None, :]
         attention = (cosines * self.sharpness).masked_fill(hidden_image, torch.finfo(cosines.dtype).min).softmax(-1)
         attended = (attention @ self._split(self.value(image))).transpose(1, 2).flatten(2)
         word = self.word(text)
@@ -73,6 +71,11 @@ class AlignedMatcher(nn.Module):
         best = cosines.amax(-1).transpose(1, 2)
         read = self.from_word(word) + self.from_image(attended) + self.from_product(product)
         return self.norm(read + self.from_cosine(best * 4))  # type: ignore[no-any-return]
+
+    def cosines(self, text: Tensor, image: Tensor, image_mask: Tensor) -> Tensor:
+        """Cosines [batch, heads, words, n] of words with the parts of an image; -1 for hidden parts."""
+        query, key = (F.normalize(self._split(part), dim=-1) for part in (self.query(text), self.key(image)))
+        return (query @ key.transpose(-1, -2)).masked_fill(~image_mask[:, None, None, :], -1.0)
 
     def logits(self, read: Tensor, text_mask: Tensor) -> Tensor:
         """Logits [batch] from comparisons that the text tower's layers have read, [batch, words, hidden]."""

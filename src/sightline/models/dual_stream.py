@@ -236,6 +236,10 @@ class DualStream(Retriever):
         text_mask, image_mask = (mask_without_codes(mask, self.config.codes) for mask in (text_mask, image_mask))
         return self.match_score(self.matcher.read(text_states, text_mask, image_states, image_mask))  # type: ignore[no-any-return]
 
+    def word_cosines(self, text_states: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor | None:
+        """Cosines [batch, words, n] of words with parts of an image, mean over heads; None unless it is aligned."""
+        return None if self.aligned is None else self.aligned.cosines(text_states, image_states, image_mask).mean(1)
+
     def parts(self) -> dict[str, nn.Module]:
         """The encoders, by their folder in a checkpoint."""
         found: dict[str, nn.Module] = {} if self.image is None else {"image": self.image.encoder}

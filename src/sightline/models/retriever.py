@@ -141,6 +141,10 @@ class Retriever(nn.Module, ABC):
         text_states: [batch, words, hidden]; image_states: [batch, fragments, hidden]; masks: [batch, n], bool.
         """
 
+    def word_cosines(self, text_states: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor | None:
+        """Cosines [batch, words, n] by which its matcher relates words to parts of an image; None if it does not."""
+        return None
+
     @abstractmethod
     def parts(self) -> dict[str, nn.Module]:
         """The transformers encoders, by their folder in a checkpoint."""

@@ -66,6 +66,10 @@ class ShorterEmbeddings(Retriever):
         """Match with the model."""
         return self.model.match(text_states, text_mask, image_states, image_mask)
 
+    def word_cosines(self, text_states: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor | None:
+        """Those of the model's matcher."""
+        return self.model.word_cosines(text_states, image_states, image_mask)
+
     def parts(self) -> dict[str, nn.Module]:
         """Those of the model."""
         return self.model.parts()

@@ -120,6 +120,16 @@ class TorchModel(Model):
         )
         return logits.float().cpu().numpy()
 
+    @torch.inference_mode()
+    def word_cosines(
+        self, text_states: FloatArray, text_mask: Mask, image_states: FloatArray, image_mask: Mask
+    ) -> npt.NDArray[np.float32] | None:
+        """Cosines [batch, words, n] by which its matcher relates words to parts of an image; None if it does not."""
+        found = self.retriever.word_cosines(
+            self._tensor(text_states).float(), self._tensor(image_states).float(), self._tensor(image_mask)
+        )
+        return None if found is None else found.float().cpu().numpy()
+
     def code_attention(self, text: str, pixels: npt.NDArray[np.float32]) -> CodeAttention:
         """What the codes of a model attend to in a text and in normalised pixels [1, 3, size, size]."""
         tokens = self.tokenizer([text])

@@ -71,8 +71,12 @@ class _MatchGraph(nn.Module):
         super().__init__()
         self.retriever = retriever
 
-    def forward(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
-        return self.retriever.match(text_states, text_mask, image_states, image_mask)
+    def forward(
+        self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor
+    ) -> tuple[Tensor, ...]:
+        logits = self.retriever.match(text_states, text_mask, image_states, image_mask)
+        cosines = self.retriever.word_cosines(text_states, image_states, image_mask)
+        return (logits,) if cosines is None else (logits, cosines)
 
 
 def export(
@@ -195,7 +199,9 @@ def _graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> Encoded
         varying = () if retriever.reads_pixels else ("image_states", "image_mask")
         most = longest + image.states.shape[1] if retriever.reads_pixels else _MOST_POSITIONS
         with _positions(retriever, most):
-            _trace(_MatchGraph(retriever), "match", inputs, ["logits"], folder, varying)
+            graph = _MatchGraph(retriever)
+            outputs = ["logits", "word_cosines"][: len(graph(**inputs))]
+            _trace(graph, "match", inputs, outputs, folder, varying)
     return image
 
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from sightline.arrays import Float32Array, FloatArray
+from sightline.arrays import Float32Array
 from sightline.bundle.encoded import CodeAttention, Encoded
 from sightline.bundle.model import Model
 from sightline.bundle.tokenizer import Tokenizer, Word
@@ -13,13 +13,16 @@ from sightline.errors import ModelError, QueryError
 from sightline.media import ImageSource, Preprocess, open_image, require_pixels, to_pixels
 from sightline.media.frame import Box
 from sightline.retrieval.query import check_readable
+from sightline.stores.base import Part, Store
+
+_PARTS: tuple[Part, ...] = ("fragments", "states")
 
 
 @dataclass(frozen=True, slots=True)
 class WordMatch:
     """A word of a query, its position, and its cosine with each part of the image [rows, columns].
 
-    score: the highest cosine, which is the word's contribution to late interaction.
+    score: the highest cosine.
     """
 
     word: str
@@ -60,40 +63,61 @@ class Explanation:
         return ", ".join(f"{word.word} {word.score:.2f}" for word in self.words)
 
 
-def explain_image(text: str, image: ImageSource, model: Model, fragments: FloatArray | None = None) -> Explanation:
+def explain_image(text: str, image: ImageSource, model: Model, encoded: Encoded | None = None) -> Explanation:
     """Compare the words of a text with the parts of an image.
 
-    fragments: of the image, [parts, dim], if they are stored; otherwise the image is encoded.
+    encoded: the image, if it is stored; see `stored_image`.
     """
     check_readable(text)
     preprocess = require_pixels(model.preprocess)
     width, height = open_image(image).size
-    if fragments is None:
+    if encoded is None:
         encoded = model.encode_images(to_pixels(image, preprocess)[None])
-        fragments = np.empty((0, 0), np.float32) if encoded.fragments is None else encoded.fragments[0][encoded.mask[0]]
-    words = explain(text, model.encode_texts([text]), model, fragments)
+    words = explain(text, model.encode_texts([text]), model, encoded)
     return Explanation(text, image, tuple(words), seen_box(preprocess, width, height))
 
 
-def explain(text: str, encoded: Encoded, model: Model, fragments: FloatArray) -> list[WordMatch]:
-    """Compare the words of an encoded text with the fragments of an image [parts, dim].
+def stored_image(store: Store, id: int) -> Encoded:
+    """The parts of an image that a store has kept."""
+    ids = np.array([id], dtype=np.int64)
+    kept = {part: store.fetch(ids, part) for part in _PARTS if getattr(store.shape, part)}
+    mask = next((one.mask for one in kept.values()), np.zeros((1, 0), dtype=np.bool_))
+    values = {part: one.values for part, one in kept.items()}
+    return Encoded(np.zeros((1, 0), dtype=np.float32), mask, values.get("fragments"), values.get("states"))
 
-    Fragments beyond the model's grid belong to no part of the image and are ignored. For a word of several tokens, the
-    cosine with each part is the highest of its tokens.
+
+def explain(text: str, encoded: Encoded, model: Model, image: Encoded) -> list[WordMatch]:
+    """Compare the words of an encoded text with the parts of an encoded image.
+
+    Cosines are those by which the matcher relates words to parts, or else those of late interaction. Parts beyond the
+    model's grid are ignored. For a word of several tokens, the cosine with each part is the highest of its tokens.
     """
-    if encoded.fragments is None or model.grid is None:
+    found = _cosines(encoded, model, image)
+    if found is None or model.grid is None:
         raise ModelError(f"{model.name} does not tell the parts of an image apart", "Search with another model.")
     rows, columns = model.grid
-    if len(fragments) < rows * columns:
-        raise ModelError(f"{model.name} has a grid of {rows} x {columns}, but the image has {len(fragments)} parts")
+    if found.shape[1] < rows * columns:
+        raise ModelError(f"{model.name} has a grid of {rows} x {columns}, but the image has {found.shape[1]} parts")
     words = _words(text, model.tokenizer)
-    parts = fragments[: rows * columns].astype(np.float32)
-    cosines = np.clip(encoded.fragments[0].astype(np.float32) @ parts.T, -1, 1).reshape(-1, rows, columns)
+    cosines = np.clip(found[:, : rows * columns], -1, 1).reshape(-1, rows, columns)
     grids = [cosines[list(word.rows)].max(axis=0) for word in words]
     return [
         WordMatch(text[word.start : word.end], word.start, word.end, float(grid.max()), grid)
         for word, grid in zip(words, grids, strict=True)
     ]
+
+
+def _cosines(text: Encoded, model: Model, image: Encoded) -> Float32Array | None:
+    """Cosines [tokens, parts] of the first text with the first image; None if the model has none."""
+    if text.states is not None and image.states is not None:
+        related = model.word_cosines(text.states[:1], text.mask[:1], image.states[:1], image.mask[:1])
+        if related is not None:
+            own: Float32Array = related[0][:, image.mask[0]]
+            return own
+    if text.fragments is None or image.fragments is None:
+        return None
+    found: Float32Array = text.fragments[0].astype(np.float32) @ image.fragments[0][image.mask[0]].astype(np.float32).T
+    return found
 
 
 @runtime_checkable

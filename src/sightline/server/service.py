@@ -13,7 +13,7 @@ from sightline.errors import ModelError, StoreError
 from sightline.media import ImageBytes, ImageSource, RegionConfig, require_pixels, to_input
 from sightline.media.source import PreparedImage
 from sightline.parallel import usable_cpus
-from sightline.retrieval.explain import explain, seen_box
+from sightline.retrieval.explain import explain, seen_box, stored_image
 from sightline.retrieval.fusion import fuse
 from sightline.retrieval.relevance import relevance
 from sightline.retrieval.stages import resolve
@@ -161,8 +161,8 @@ class Service:
             item = _item(collection, own)
             if collection.kind != "images" or not item.width or not item.height:
                 raise RefusedError(422, f"item {id} is no picture, and only pictures have parts")
-            stored = _stored(collection, own, "fragments")
-            words = explain(text, self.model.encode_texts([text]), self.model, stored.values[0][stored.mask[0]])
+            stored = _parts(collection, own)
+            words = explain(text, self.model.encode_texts([text]), self.model, stored)
             box = seen_box(require_pixels(self.model.preprocess), item.width, item.height)
         rows, columns = words[0].grid.shape
         return {
@@ -276,6 +276,14 @@ def _stored(collection: Collection, id: int, part: Part) -> PaddedVectors:
         raise RefusedError(422, f"the collection keeps no {part}", "Index anew with a model that makes them.")
     try:
         return collection.store.fetch(np.array([id], dtype=np.int64), part)
+    except StoreError as error:
+        raise not_found(id) from error
+
+
+def _parts(collection: Collection, id: int) -> Encoded:
+    """The stored parts of an item's image; raises "not found" if it is deleted or not yet searchable."""
+    try:
+        return stored_image(collection.store, id)
     except StoreError as error:
         raise not_found(id) from error
 

@@ -135,6 +135,12 @@ class SharedModel(Model):
         """Logits [batch] that text i and image i match, one caller at a time."""
         return self._in_turn("match", self._model.match, text_states, text_mask, image_states, image_mask)
 
+    def word_cosines(
+        self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
+    ) -> Float32Array | None:
+        """How its matcher relates words to parts of an image, one caller at a time."""
+        return self._in_turn("match", self._model.word_cosines, text_states, text_mask, image_states, image_mask)
+
     def warm_up(self) -> None:
         """Load what every search needs, before the first search."""
         self.encode_texts(["a"])

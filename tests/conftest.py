@@ -64,11 +64,13 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_table_of_onnx_functions() -> Iterator[None]:
-    """Have torch build its table of ONNX functions once, not for every exported graph: a third of an export's time."""
+    """Have torch build its tables of functions once, not for every exported graph: a third of an export's time."""
+    from torch._export import utils
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
+        patch.setattr(utils, "_materialize_cpp_cia_ops", functools.cache(utils._materialize_cpp_cia_ops))
         yield
 
 

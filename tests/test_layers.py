@@ -22,7 +22,7 @@ LAYERS: list[set[str]] = [
     {"models", "stores"},
     {"registry", "losses"},
     {"retrieval"},
-    {"evaluation", "collection"},
+    {"evaluation", "collection", "explanations"},
     {"onnx_export", "training"},
     {"api"},
     {"server", "doctor"},

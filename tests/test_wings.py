@@ -56,6 +56,7 @@ ROOMS = [
     "bundle",
     "stores",
     "retrieval",
+    "explanations",
     "collection",
     "server",
     "evaluation",
@@ -88,7 +89,7 @@ import json, sys
 import sightline.cli, sightline.api
 from sightline.bundle import Bundle
 Bundle.open(sys.argv[1]).encode_texts(["a red square", "a dog"])
-heavy = {"numpy.ma", "sightline.datasets", "sightline.retrieval.explain"}
+heavy = {"numpy.ma", "sightline.datasets", "sightline.explanations.explain"}
 print(json.dumps(sorted(heavy & sys.modules.keys())))
 """
     assert json.loads(run(script, str(tiny_bundle))) == []

@@ -37,7 +37,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [json.loads(line) for line in data.read_text().splitlines()]
     named = folder / "pictures" / "names.jsonl"
     named.write_text("".join(json.dumps({**line, "label": line["image"].split("-")[1]}) + "\n" for line in lines))
-    first = shapes.recipe(data, data, hidden=16, schedule={"steps": 4}, name="first")
+    first = shapes.recipe(data, data, hidden=16, layers=1, schedule={"steps": 4}, name="first")
     first["data"] = {"sources": [{"name": "cards", "train": [str(data)]}], "val": [str(data)], "batch_size": 8}
     second = {**first, "name": "second", "model": {"start": str(folder / "runs" / "first" / "best")}}
     second["losses"] = {"match": {"loss": "matching"}}

@@ -66,11 +66,11 @@ def small(recipe: Recipe, captions: str, **model: Any) -> Recipe:
     )
 
 
-def towers() -> dict[str, Any]:
-    """What makes the model of a recipe for a GPU fit a test: as many layers, and next to nothing in them."""
+def towers(layers: int = 0) -> dict[str, Any]:
+    """What makes the model of a recipe for a GPU fit a test: as many layers, or `layers`, with little in them."""
     return {
-        "image": {"config": {**tiny.VISION, "num_hidden_layers": 12}},
-        "text": {"config": tiny.TEXT},
+        "image": {"config": {**tiny.VISION, "num_hidden_layers": layers or 12}},
+        "text": {"config": {**tiny.TEXT, "num_hidden_layers": layers or 2}},
         "preprocess": settings.plain(tiny.PREPROCESS),
         "text_input": {"max_length": tiny.MAX_LENGTH},
     }

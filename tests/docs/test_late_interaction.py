@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 
 import sightline
-import tiny
 from docs.commands import ROOT, lines, recipe_of, run_shell, small, towers
 from sightline.demo import PICTURES
 from sightline.demo.shapes import shapes, write
@@ -42,8 +41,8 @@ def _follow(line: str, captions: str) -> str:
     if not line.startswith("sightline train"):
         return run_shell(line)
     asked = recipe_of(line)
-    shallow = {**towers(), "image": {"config": {**tiny.VISION, "num_hidden_layers": 2}}, "pool_to": 5}
-    recipe = small(asked, captions, **shallow, image_reader={"config": tiny.TEXT})
+    shallow = {**towers(1), "pool_to": 5}
+    recipe = small(asked, captions, **shallow, image_reader=shallow["text"])
     return str(train(recipe, Path("runs", recipe.name)).steps)
 
 

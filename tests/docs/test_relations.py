@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import tiny
 from docs.commands import ROOT, lines, recipe_of, run_shell, small, towers
 from sightline.demo.shapes import shapes, write
 from sightline.training.trainer import train
@@ -30,7 +29,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 def _follow(line: str, captions: str) -> str:
     if not line.startswith("sightline train"):
         return run_shell(line)
-    shallow = {**towers(), "image": {"config": {**tiny.VISION, "num_hidden_layers": 2}}, "pool_to": 3}
+    shallow = {**towers(1), "pool_to": 3}
     asked = recipe_of(line)
     assert asked.data.neighbours is not None
     alike = replace(asked.data.neighbours, clusters=2, per_cluster=8)

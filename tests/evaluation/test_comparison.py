@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from evaluation.made_up import COUNTS, IMAGE_OF, MadeUp, record
 from sightline.cli import app
+from sightline.cli.comparison_page import write_page
 from sightline.datasets import Record
 from sightline.demo.shapes import shapes, write
 from sightline.errors import EvaluationError
 from sightline.evaluation import Evaluation, evaluate
 from sightline.evaluation.comparison import Comparison
-from sightline.evaluation.comparison_page import write_page
 from sightline.evaluation.rank_files import ranked_queries, write_ranks
 
 RECORDS = [

@@ -14,12 +14,12 @@ import sightline
 import tiny
 from sightline import cli
 from sightline.errors import ModelError, QueryError
+from sightline.explanations.heatmap import draw
 from sightline.models import checkpoint
 from sightline.models.code_attention import code_attention, overheard
 from sightline.models.fragments import clusters
 from sightline.models.retriever import Tokens
 from sightline.models.torch_model import TorchModel
-from sightline.retrieval.heatmap import draw
 
 IDS = torch.tensor([[2, 6, 9, 11, 3]])
 TOKENS = Tokens(IDS, IDS != 0)

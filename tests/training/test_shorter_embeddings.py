@@ -1,5 +1,6 @@
 """Embeddings that were trained to be cut short, and models with the first of their numbers."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from losses.batches import batch
 from sightline.errors import ModelError
 from sightline.losses import Contrastive, Matryoshka
 from sightline.losses.base import Pairs
-from sightline.models import checkpoint
+from sightline.models import TowerConfig, checkpoint
 from sightline.models.retriever import Tokens
 from sightline.models.shorter import ShorterEmbeddings
 from sightline.training.recipe import parse_recipe
@@ -58,7 +59,9 @@ def test_a_shorter_model_has_the_first_numbers_at_unit_length() -> None:
 
 
 def test_a_bundle_has_the_shorter_embeddings(tmp_path: Path) -> None:
-    model, tokenizer = tiny.retriever(tiny.PIXEL_MODELS["dual-plain"]), tiny.tokenizer()
+    image, text = (TowerConfig(config={**config, "num_hidden_layers": 1}) for config in (tiny.VISION, tiny.TEXT))
+    shallow = dataclasses.replace(tiny.DUAL, image=image, text=text, matcher="none", pool_to=0)
+    model, tokenizer = tiny.retriever(shallow), tiny.tokenizer()
     checkpoint.save(model, tokenizer, tmp_path / "checkpoint")
     spec = sightline.export(tmp_path / "checkpoint", tmp_path / "bundle", dim=6)
     assert spec.embedding_dim == 6

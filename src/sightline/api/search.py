@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from sightline.bundle.model import Model
     from sightline.collection.collection import Collection
     from sightline.collection.indexing.report import Report
+    from sightline.explanations.explain import CodesExplained, Explanation
     from sightline.fusion_rules import FusionRule
     from sightline.media import ImageLike
-    from sightline.retrieval.explain import CodesExplained, Explanation
     from sightline.retrieval.results import SearchResult
 
 
@@ -175,7 +175,7 @@ def explain(
     at: str | Path | None = None,
     model: str | Path | Model | None = None,
 ) -> Explanation:
-    """Compare each word of a text with each part of an image; `retrieval.heatmap.draw` draws the result.
+    """Compare each word of a text with each part of an image; `explanations.heatmap.draw` draws the result.
 
     image: a path, bytes, a PIL image or an array; or the id of an item of the collection `at`.
     model: as for `load`. By default the collection's model for an item, and the default model for an image.
@@ -186,8 +186,8 @@ def explain(
     >>> [match.word for match in found.words], found.words[0].grid.shape
     (['a', 'red', 'square'], (7, 7))
     """
+    from sightline.explanations.explain import explain_image, stored_image
     from sightline.media import image_source
-    from sightline.retrieval.explain import explain_image, stored_image
 
     if not isinstance(image, int):
         return explain_image(text, image_source(image), _opened(model or "default"))
@@ -203,7 +203,7 @@ def explain(
 def explain_codes(
     text: str, image: ImageLike | int, *, model: str | Path | Model, at: str | Path | None = None
 ) -> CodesExplained:
-    """Show what each code of a checkpoint attends to in a text and in an image; `retrieval.heatmap.draw` draws it.
+    """Show what each code of a checkpoint attends to in a text and in an image; `explanations.heatmap.draw` draws it.
 
     Needs torch: `pip install 'sightline-search[train]'`.
 
@@ -219,8 +219,8 @@ def explain_codes(
     >>> found.to_words.shape
     (2, 3)
     """
+    from sightline.explanations.explain import explain_codes
     from sightline.media import ImageFile, image_source
-    from sightline.retrieval.explain import explain_codes
 
     opened = _opened(model)
     if not isinstance(image, int):

@@ -34,10 +34,10 @@ def compare(
 ) -> None:
     """Compare models A and B on the same queries of DATA: what B gains, with intervals, and where."""
     import sightline
+    from sightline.cli.comparison_page import write_page
     from sightline.cli.progress import evaluating
     from sightline.datasets import read_test
     from sightline.evaluation.comparison import Comparison
-    from sightline.evaluation.comparison_page import write_page
 
     for file in (csv_file, html_file, json_file):
         check_writable(file)

@@ -42,9 +42,9 @@ def explain(
     """Show which parts of IMAGE match each word of QUERY, by late interaction."""
     import sightline
     from sightline.cli.formatting import explanation_lines
+    from sightline.explanations.explain import CodesExplained, Explanation
+    from sightline.explanations.heatmap import check_suffix, draw
     from sightline.media import ImageFile
-    from sightline.retrieval.explain import CodesExplained, Explanation
-    from sightline.retrieval.heatmap import check_suffix, draw
 
     if out is not None:
         check_suffix(out)

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from sightline.collection.catalog.files import File, Item
 from sightline.collection.indexing.report import Report
+from sightline.explanations.explain import Explanation
 from sightline.media.file_types import RAW_SUFFIXES, VIDEO_SUFFIXES
-from sightline.retrieval.explain import Explanation
 from sightline.retrieval.results import Hit, SearchResult
 
 Form = Literal["lines", "json", "paths", "null"]

@@ -7,16 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sightline.evaluation.metrics import CUTOFFS
+from sightline.evaluation.metrics import DIRECTIONS, RECALLS
 from sightline.evaluation.rank_files import RankedQuery, ranked_queries, shown
+from sightline.evaluation.report import empty_table
 from sightline.evaluation.resampling import Difference
 from sightline.evaluation.result import Evaluation
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-DIRECTIONS = {"text_to_image": "text to image", "image_to_text": "image to text"}
-_RECALLS = tuple(f"R@{k}" for k in CUTOFFS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +81,6 @@ class Comparison:
 
     def table(self) -> "Table":
         """A row for each recall: of both, and the difference with its 95 % interval; a star if it excludes zero."""
-        from rich.table import Table
-
         a, b = self.a, self.b
         notes = [
             f"{a.captions:,} captions, {a.images:,} images; differences with paired 95 % intervals, * excludes zero"
@@ -93,12 +89,10 @@ class Comparison:
             won, lost = (f"{self.count(way, kind):,}" for kind in ("won", "lost"))
             notes.append(f"{words}: {won} queries are first only in {b.model}, {lost} only in {a.model}")
         title = f"{a.model} and {b.model} on {a.data or 'unnamed data'} ({a.lang}, {a.protocol})"
-        made = Table(title=title, caption="\n".join(notes), caption_justify="left")
-        for heading in ("", a.model, b.model, "difference"):
-            made.add_column(heading, justify="right" if heading else "left")
+        made = empty_table(title, ("", a.model, b.model, "difference"), "\n".join(notes))
         for way, words in DIRECTIONS.items():
             recalls = [one.text_to_image if way == "text_to_image" else one.image_to_text for one in (a, b)]
-            for name in _RECALLS:
+            for name in RECALLS:
                 numbers = [f"{one[name]:.1f}" for one in recalls]
                 made.add_row(f"{words} {name}", *numbers, described(self.gains[way][name]))
             made.add_section()

@@ -22,6 +22,9 @@ from sightline.errors import EvaluationError
 Ranks = Float64Array
 
 CUTOFFS = (1, 5, 10)
+RECALLS = tuple(f"R@{k}" for k in CUTOFFS)
+DIRECTIONS = {"text_to_image": "text to image", "image_to_text": "image to text"}
+"""The fields of results, and what they are called in tables."""
 
 
 def text_to_image_ranks(scores: FloatArray, image_of: Int64Array) -> Ranks:

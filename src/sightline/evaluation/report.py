@@ -5,16 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from sightline.errors import EvaluationError
 from sightline.evaluation.languages import Languages
-from sightline.evaluation.metrics import CUTOFFS
+from sightline.evaluation.metrics import DIRECTIONS, RECALLS
 from sightline.evaluation.names import NamesEvaluation
 from sightline.evaluation.result import Evaluation
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-_DIRECTIONS = {"text_to_image": "text to image", "image_to_text": "image to text"}
-_RECALLS = tuple(f"R@{k}" for k in CUTOFFS)
-_COLUMNS = tuple(f"{side} {name}" for side in ("t2i", "i2t") for name in _RECALLS)
+_COLUMNS = tuple(f"{side} {name}" for side in ("t2i", "i2t") for name in RECALLS)
 
 
 def table(found: Evaluation | Languages | NamesEvaluation) -> "Table":
@@ -24,7 +22,8 @@ def table(found: Evaluation | Languages | NamesEvaluation) -> "Table":
     return _names(found) if isinstance(found, NamesEvaluation) else _both_directions(found.to_json())
 
 
-def _empty_table(title: str, headings: Sequence[str], caption: str | None = None) -> "Table":
+def empty_table(title: str, headings: Sequence[str], caption: str | None = None) -> "Table":
+    """A table without rows, whose columns are numbers except for those without a heading."""
     from rich.table import Table
 
     shown = Table(title=title, caption=caption, caption_justify="left")
@@ -36,9 +35,9 @@ def _empty_table(title: str, headings: Sequence[str], caption: str | None = None
 def _both_directions(result: Mapping[str, Any]) -> "Table":
     """A row per direction; each recall with half the width of its 95 % interval."""
     title = f"{result['model']} on {_task_words(result)}: {_stages(result)}"
-    shown = _empty_table(title, ("", *_RECALLS, "medR"), _notes(result))
-    for direction, words in _DIRECTIONS.items():
-        recalls = [_with_interval(result, direction, name) for name in _RECALLS]
+    shown = empty_table(title, ("", *RECALLS, "medR"), _notes(result))
+    for direction, words in DIRECTIONS.items():
+        recalls = [_with_interval(result, direction, name) for name in RECALLS]
         shown.add_row(words, *recalls, _number(result[direction]["medR"]))
     shown.add_section()
     shown.add_row(f"rSum {_number(result['rSum'])}", f"mR {_number(result['mR'])}")
@@ -50,12 +49,12 @@ def _languages(found: Languages) -> "Table":
     first = next(iter(found.evaluations.values()))
     data = f"{first.data or 'unnamed data'} ({'translated, ' if first.translated_by else ''}{first.protocol})"
     title = f"{first.model} on {data}: {', '.join(first.stages)}"
-    shown = _empty_table(title, ("", "images", *_COLUMNS, "mR"), "± is half the 95 % interval")
+    shown = empty_table(title, ("", "images", *_COLUMNS, "mR"), "± is half the 95 % interval")
     rows: dict[str, Evaluation | Languages] = {**found.evaluations, "mean": found}
     for lang, one in rows.items():
         if one is found:
             shown.add_section()
-        recalls = [way[name] for way in (one.text_to_image, one.image_to_text) for name in _RECALLS]
+        recalls = [way[name] for way in (one.text_to_image, one.image_to_text) for name in RECALLS]
         numbers = [f"{value:.1f}" for value in (*recalls, one.mean_recall)]
         if isinstance(one, Evaluation):
             widths = _half_widths(one.ci95)
@@ -66,7 +65,7 @@ def _languages(found: Languages) -> "Table":
 
 def _half_widths(ci95: Mapping[str, Any]) -> list[float]:
     """Half of each interval, in the order of the columns of languages."""
-    ends = [*(ci95[way][name] for way in _DIRECTIONS for name in _RECALLS), ci95["mR"]]
+    ends = [*(ci95[way][name] for way in DIRECTIONS for name in RECALLS), ci95["mR"]]
     return [(high - low) / 2 for low, high in ends]
 
 
@@ -74,7 +73,7 @@ def _names(found: NamesEvaluation) -> "Table":
     """Both percentages with their 95 % intervals."""
     title = f"{found.model} on {found.data or 'unnamed data'}: {', '.join(found.stages)}"
     caption = f"{len(found.ranks):,} images, {len(found.labels):,} labels, {len(found.prompts)} prompts"
-    shown = _empty_table(title, [name.replace("top", "top ") for name in found.names], caption)
+    shown = empty_table(title, [name.replace("top", "top ") for name in found.names], caption)
     intervals = found.ci95
     shown.add_row(*(f"{value:.1f} ({intervals[k][0]:.1f}-{intervals[k][1]:.1f})" for k, value in found.names.items()))
     return shown
@@ -115,7 +114,7 @@ def _numbers(result: Mapping[str, Any]) -> list[float]:
     try:
         if missing:
             raise KeyError(*missing)
-        recalls = [float(result[direction][name]) for direction in _DIRECTIONS for name in _RECALLS]
+        recalls = [float(result[direction][name]) for direction in DIRECTIONS for name in RECALLS]
         return [*recalls, float(result["rSum"])]
     except (KeyError, TypeError, ValueError) as error:
         raise EvaluationError(

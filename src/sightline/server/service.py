@@ -10,10 +10,10 @@ from sightline.bundle.encoded import Encoded
 from sightline.collection import Collection, Item
 from sightline.collection.group import merge, search_group
 from sightline.errors import ModelError, StoreError
+from sightline.explanations.explain import explain, seen_box, stored_image
 from sightline.media import ImageBytes, ImageSource, RegionConfig, require_pixels, to_input
 from sightline.media.source import PreparedImage
 from sightline.parallel import usable_cpus
-from sightline.retrieval.explain import explain, seen_box, stored_image
 from sightline.retrieval.fusion import fuse
 from sightline.retrieval.relevance import relevance
 from sightline.retrieval.stages import resolve

@@ -13,9 +13,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from sightline.arrays import Float32Array, Float64Array
 from sightline.errors import QueryError
+from sightline.explanations.explain import CodesExplained, Explanation, WordMatch
 from sightline.media import ImageSource, open_image
 from sightline.media.frame import Box
-from sightline.retrieval.explain import CodesExplained, Explanation, WordMatch
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 

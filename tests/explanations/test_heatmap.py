@@ -8,8 +8,8 @@ from PIL import Image
 
 from retrieval.made_up import PIXEL
 from sightline.errors import QueryError
-from sightline.retrieval.explain import Explanation, WordMatch
-from sightline.retrieval.heatmap import check_suffix, draw, heat, lit, sheet, spline_weights
+from sightline.explanations.explain import Explanation, WordMatch
+from sightline.explanations.heatmap import check_suffix, draw, heat, lit, sheet, spline_weights
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)
 

@@ -13,8 +13,8 @@ from retrieval.slow_reference import maxsim
 from sightline.bundle import Bundle, Encoded, Tokenizer
 from sightline.bundle.tokenizer import Word
 from sightline.errors import ModelError, QueryError
+from sightline.explanations.explain import explain, seen_box
 from sightline.media import Preprocess
-from sightline.retrieval.explain import explain, seen_box
 
 PARTS = np.eye(4, 8, dtype=np.float32)  # four, a grid of two rows and two columns
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from sightline.datasets import Record
 from sightline.errors import MediaError
-from sightline.evaluation.comparison import DIRECTIONS, Change, Comparison, described
+from sightline.evaluation.comparison import Change, Comparison, described
+from sightline.evaluation.metrics import DIRECTIONS
 from sightline.evaluation.rank_files import RankedQuery, shown
 from sightline.media import open_image
 

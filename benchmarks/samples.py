@@ -24,8 +24,8 @@ BATCH = 5_000  # items added to a collection at a time
 
 def data() -> str:
     """The name of the photos that `records` returns."""
-    there = Path(os.environ.get("SIGHTLINE_DATA", "nowhere"), f"{SHARD}.tar").is_file()
-    return SHARD if there else MADE_UP
+    exists = Path(os.environ.get("SIGHTLINE_DATA", "nowhere"), f"{SHARD}.tar").is_file()
+    return SHARD if exists else MADE_UP
 
 
 def records(count: int, distinct: int | None = None) -> list[Record]:

@@ -77,5 +77,5 @@ def save(
     path: Path = arguments.json or (RESULTS / "quick" if quick else RESULTS) / f"{name}.json"
     result = {"experiment": name, **provenance(0, list(data)), "quick": quick, **more, "rows": rows, "ratios": ratios}
     write_result(path, result)
-    told = "; ".join(f"{what}: {ratio:.3g}" for what, ratio in ratios.items())
-    print(f"{name}: {told or 'nothing to compare with'}", flush=True)
+    shown = "; ".join(f"{what}: {ratio:.3g}" for what, ratio in ratios.items())
+    print(f"{name}: {shown or 'nothing to compare with'}", flush=True)

@@ -142,11 +142,11 @@ class Bench:
 def curve(log: Path) -> list[dict[str, float]]:
     """The losses of initial and of enhanced embeddings over a run's steps, averaged over equal intervals."""
     entries = [json.loads(line) for line in log.read_text().splitlines()]
-    told = [(entry["step"], entry["parts"]["relation"]) for entry in entries if "parts" in entry]
+    reported = [(entry["step"], entry["parts"]["relation"]) for entry in entries if "parts" in entry]
     points = []
-    for some in np.array_split(np.arange(len(told)), min(_CURVE, len(told))) if told else []:
-        means = {kind: float(np.mean([told[i][1][kind] for i in some])) for kind in ("initial", "enhanced")}
-        points.append({"step": told[some[-1]][0], **{kind: round(mean, 5) for kind, mean in means.items()}})
+    for some in np.array_split(np.arange(len(reported)), min(_CURVE, len(reported))) if reported else []:
+        means = {kind: float(np.mean([reported[i][1][kind] for i in some])) for kind in ("initial", "enhanced")}
+        points.append({"step": reported[some[-1]][0], **{kind: round(mean, 5) for kind, mean in means.items()}})
     return points
 
 

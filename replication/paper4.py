@@ -122,8 +122,8 @@ def kept(bench: Bench, galleries: Galleries, name: str, seed: int) -> Measured:
             return Measured({**about, "result": galleries.in_languages(model, LANGUAGES)}, {})
         by_gallery = galleries.measured(model)
         to_image, _, to_text, _ = by_gallery["test"].ranks()
-        told = {gallery: one.to_json() for gallery, one in by_gallery.items()}
-        return Measured({**about, **told}, {"to_image": to_image, "to_text": to_text})
+        results = {gallery: one.to_json() for gallery, one in by_gallery.items()}
+        return Measured({**about, **results}, {"to_image": to_image, "to_text": to_text})
 
     return measure_once(bench.folder(name, seed) / KEPT, measure)
 

@@ -1,5 +1,4 @@
 import dataclasses
-import fcntl
 import functools
 import gc
 import os
@@ -14,11 +13,13 @@ import pytest
 from scale.milvus import MilvusServer
 from scale.postgres import PASSWORD, PostgresTestServer
 from scale.servers import shared
+from sharing import common_folder, made_once
 from sightline.bundle import Bundle
 from sightline.bundle.model import Calibration, Defaults
 from sightline.bundle.spec import write_spec
 
-hypothesis.settings.register_profile("sightline", deadline=None)  # a busy machine is no failure
+EXAMPLES = int(os.environ.get("SIGHTLINE_EXAMPLES", "40"))  # others each time, so that many runs try many
+hypothesis.settings.register_profile("sightline", deadline=None, max_examples=EXAMPLES)  # a busy machine is no failure
 hypothesis.settings.load_profile("sightline")
 
 MEMORY = Path("/dev/shm")
@@ -83,16 +84,11 @@ def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import tiny
     from sightline.onnx_export.exporter import export
 
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "tiny-bundle" / "tiny"
-    folder.parent.mkdir(exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            spec = export(tiny.retriever(tiny.DUAL), tiny.tokenizer(), folder.with_suffix(".new"), name="tiny")
-            write_spec(folder.with_suffix(".new"), dataclasses.replace(spec, defaults=Defaults(rerank=20)))
-            folder.with_suffix(".new").rename(folder)
-    return folder
+    def make(folder: Path) -> None:
+        spec = export(tiny.retriever(tiny.DUAL), tiny.tokenizer(), folder, name="tiny")
+        write_spec(folder, dataclasses.replace(spec, defaults=Defaults(rerank=20)))
+
+    return made_once(tmp_path_factory, "tiny", make)
 
 
 @pytest.fixture
@@ -123,7 +119,7 @@ def milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusServer]:
     pytest.importorskip("pymilvus", reason="pymilvus is not installed: pip install 'sightline-search[scale]'")
     if missing := MilvusServer.missing():
         pytest.skip(missing)
-    with shared(MilvusServer(_common(tmp_path_factory) / "milvus")) as server:
+    with shared(MilvusServer(common_folder(tmp_path_factory) / "milvus")) as server:
         yield server
 
 
@@ -135,13 +131,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresTestS
         pytest.skip(missing)
     with (
         pytest.MonkeyPatch.context() as patch,
-        shared(PostgresTestServer(_common(tmp_path_factory) / "postgres")) as server,
+        shared(PostgresTestServer(common_folder(tmp_path_factory) / "postgres")) as server,
     ):
         patch.setenv("PGPASSWORD", PASSWORD)
         yield server
-
-
-def _common(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The temporary folder of all processes that run tests at once."""
-    base = tmp_path_factory.getbasetemp()
-    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base

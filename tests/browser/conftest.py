@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 import sightline
 from server.samples import limits
 from server.served import opening, served
+from sharing import made_once
 from sightline.demo import PICTURES
 from sightline.server.app import create_app
 from sightline.server.run import ServedCollection
@@ -49,13 +50,16 @@ def executable() -> str:
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Some of the demo's pictures in folders, two of them with a date; indexed by the model that ships."""
     executable()
-    folder = tmp_path_factory.mktemp("photos")
-    for place, names in SHOWN.items():
-        (folder / place).mkdir(parents=True, exist_ok=True)
-        for name in names:
-            _copy(PICTURES / f"{name}.jpg", folder / place / f"{name}.jpg", TAKEN.get(name))
-    sightline.index(folder)
-    return folder
+
+    def make(folder: Path) -> None:
+        for place, names in SHOWN.items():
+            (folder / place).mkdir(parents=True, exist_ok=True)
+            for name in names:
+                _copy(PICTURES / f"{name}.jpg", folder / place / f"{name}.jpg", TAKEN.get(name))
+        sightline.index(folder)
+
+    indexed = made_once(tmp_path_factory, "photos-of-the-demo", make)  # it takes ten seconds
+    return Path(shutil.copytree(indexed, tmp_path_factory.mktemp("photos"), dirs_exist_ok=True))
 
 
 def _copy(source: Path, target: Path, taken: str | None) -> None:

@@ -124,7 +124,7 @@ class Pace:
     done: int = 0
     total: int = 0
     began: float | None = None
-    told: float | None = None
+    reported: float | None = None
 
     def hear(self, done: int, total: int) -> None:
         """Update the progress."""
@@ -134,10 +134,10 @@ class Pace:
     def is_due(self) -> bool:
         """Whether to print a line: at the end, and every half minute until then."""
         now = self.clock()
-        self.told = self.began if self.told is None else self.told
-        if self.done != self.total and now - (self.told or 0.0) < _SECONDS:
+        self.reported = self.began if self.reported is None else self.reported
+        if self.done != self.total and now - (self.reported or 0.0) < _SECONDS:
             return False
-        self.told = now
+        self.reported = now
         return True
 
     @property
@@ -197,7 +197,7 @@ class Latest:
         return _clock_time(self.seconds / (self.step - self.first + 1) * (self.steps - self.step))
 
     def __str__(self) -> str:
-        told = [f"{name} {loss:.4f}" for name, (_, loss) in self.losses.items()]
+        reported = [f"{name} {loss:.4f}" for name, (_, loss) in self.losses.items()]
         if self.val and self.val["t2i"]:
-            told.append(f"val R@1 {self.val['t2i']['R@1']:.1f} / {self.val['i2t']['R@1']:.1f}")
-        return "  ".join(told)
+            reported.append(f"val R@1 {self.val['t2i']['R@1']:.1f} / {self.val['i2t']['R@1']:.1f}")
+        return "  ".join(reported)

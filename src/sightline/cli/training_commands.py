@@ -54,8 +54,8 @@ def regions(
     captioned = read_all(captions, on_problem=on_problem) if captions else []
     count = 0
     if detector is not None:
-        there = names_in(out, made_of)
-        new = [record for record in read_all(sources, on_problem=on_problem) if record.key not in there]
+        existing = names_in(out, made_of)
+        new = [record for record in read_all(sources, on_problem=on_problem) if record.key not in existing]
         found, count = _detector(detector).find(new, on_problem), len(new)
     else:
         found = chain.from_iterable([read_regions(source, on_problem) for source in sources])
@@ -66,13 +66,13 @@ def regions(
         )  # fmt: skip
     spec = written.spec
     boxes = "with boxes" if spec.boxes else "without boxes"
-    told = [
+    lines = [
         f"{out}: {spec.images:,} images ({written.captioned:,} with captions), {spec.regions:,} regions of "
         f"{spec.feature_dim} numbers, {boxes}"
     ]
     if written.lacking:
-        told.append(f"no regions for {len(written.lacking):,} captioned images, such as {written.lacking[0].key}")
-    print_lines(*told)
+        lines.append(f"no regions for {len(written.lacking):,} captioned images, such as {written.lacking[0].key}")
+    print_lines(*lines)
 
 
 def _detector(source: str) -> "Detector":
@@ -146,13 +146,13 @@ def _what_to_do_with(trained: "Trained", bundle: Path) -> str:
     """One line with the best checkpoint, its result, and the export command."""
     found = trained.validation
     if found is None:
-        told = f"after {trained.steps} steps, without validation data"
+        result = f"after {trained.steps} steps, without validation data"
     else:
         to_image, to_text = found["text_to_image"], found["image_to_text"]
         recalls = f"R@1 {to_image['R@1']:.1f} text to image, {to_text['R@1']:.1f} image to text, " if to_image else ""
-        told = f"val {recalls}rSum {found['rSum']:.1f}, at step {found['step']}"
+        result = f"val {recalls}rSum {found['rSum']:.1f}, at step {found['step']}"
     command = shlex.join(["sightline", "export", str(trained.folder), "--out", str(bundle)])
-    return f"{trained.folder}: {told}. Next: {command}"
+    return f"{trained.folder}: {result}. Next: {command}"
 
 
 def export(

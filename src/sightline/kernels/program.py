@@ -82,7 +82,7 @@ class Program:
         self._last = _last_reads(self._nodes, self.outputs)
         read = {name for node in self._nodes for name in node.inputs} | set(self.outputs)
         self._constants = {name: value for name, value in constants.items() if name in read}
-        self._there: dict[str, Tensor] = {}  # constants on the device, for the steps that read them there
+        self._copies: dict[str, Tensor] = {}  # constants on the device, for the steps that read them there
 
     @classmethod
     def read(cls, path: Path, device: torch.device, dtype: torch.dtype) -> "Program":
@@ -127,10 +127,10 @@ class Program:
             elif on_host:
                 inputs.append(known[name])
             else:
-                there = self._there if name in self._constants else moved
-                if name not in there:
-                    there[name] = known[name].to(self.device)
-                inputs.append(there[name])
+                copies = self._copies if name in self._constants else moved
+                if name not in copies:
+                    copies[name] = known[name].to(self.device)
+                inputs.append(copies[name])
         return Step(node, tuple(inputs), tuple(name for name in last if name not in known))
 
 

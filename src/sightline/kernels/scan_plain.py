@@ -119,9 +119,9 @@ def exact_scores(queries: Tensor, vectors: Tensor, allowed: Tensor, groups: Tens
     groups: [queries, n], for each query.
     """
     rows = groups[:, :, None] * each + torch.arange(each, device=groups.device)
-    there = rows.clamp(max=len(vectors) - 1)
-    cosines = torch.stack([cosines_of(vectors[own], query) for own, query in zip(there, queries, strict=True)])
-    return cosines.masked_fill((rows >= len(vectors)) | ~allowed[there], float("-inf"))
+    inside = rows.clamp(max=len(vectors) - 1)
+    cosines = torch.stack([cosines_of(vectors[own], query) for own, query in zip(inside, queries, strict=True)])
+    return cosines.masked_fill((rows >= len(vectors)) | ~allowed[inside], float("-inf"))
 
 
 def every_score(query: Tensor, vectors: Tensor, allowed: Tensor) -> Tensor:

@@ -100,5 +100,5 @@ class Listwise(Loss):
 
 def _surprise(right: Tensor, wrong: Tensor, absent: Tensor) -> Tensor:
     """The negative log-probability [n] of the right one [n] among itself and the wrong ones [n * k] not in `absent`."""
-    there = wrong.view(absent.shape).masked_fill(absent, torch.finfo(wrong.dtype).min)
-    return torch.cat([right[:, None], there], 1).logsumexp(1) - right
+    present = wrong.view(absent.shape).masked_fill(absent, torch.finfo(wrong.dtype).min)
+    return torch.cat([right[:, None], present], 1).logsumexp(1) - right

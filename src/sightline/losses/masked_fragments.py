@@ -109,9 +109,9 @@ class MaskedFragments(Loss):
         dual, images = two_towers(model, "masked_fragments"), own_inputs("masked_fragments", pairs).images
         count = len(pairs.image_ids)
         device = pairs.image_ids.device
-        there = may_hide(dual, images)
-        numbers = uniform((count, there.shape[1]), generator, device)[pairs.own_images]
-        hidden = hide(there, numbers, self.share)
+        allowed = may_hide(dual, images)
+        numbers = uniform((count, allowed.shape[1]), generator, device)[pairs.own_images]
+        hidden = hide(allowed, numbers, self.share)
         positive = pairs.own.T[pairs.own_images]
         counts = positive.any(1) if self.fused else torch.ones_like(positive[:, 0])
         texts = pairs.texts.embedding.index_select(0, positive.int().argmax(1))

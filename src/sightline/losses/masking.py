@@ -26,16 +26,16 @@ def own_inputs(loss: str, pairs: Pairs) -> Inputs:
 
 
 @torch.no_grad()
-def hide(there: Tensor, numbers: Tensor, share: float) -> Tensor:
+def hide(allowed: Tensor, numbers: Tensor, share: float) -> Tensor:
     """Choose what to hide, [items, n]: each existing part with probability `share`, and at least one of each item.
 
-    there: [items, n], true where a part may be hidden; numbers: [items, n], uniform from 0 to 1.
+    allowed: [items, n], true where a part may be hidden; numbers: [items, n], uniform from 0 to 1.
 
     >>> hide(torch.tensor([[True, True, False]]), torch.tensor([[0.5, 0.2, 0.1]]), share=0.15)
     tensor([[False,  True, False]])
     """
-    least = numbers.masked_fill(~there, torch.inf).amin(1, keepdim=True)
-    return there & ((numbers < share) | (numbers == least))
+    least = numbers.masked_fill(~allowed, torch.inf).amin(1, keepdim=True)
+    return allowed & ((numbers < share) | (numbers == least))
 
 
 def between_ends(mask: Tensor) -> Tensor:

@@ -51,12 +51,12 @@ class BiGru(PreTrainedModel):  # type: ignore[misc]
         words = self.embed_tokens(input_ids)
         counts = attention_mask.long().sum(1)
         if torch.onnx.is_in_onnx_export():
-            there, back = self._as_onnx(words, counts)
+            forwards, backwards = self._as_onnx(words, counts)
         else:
             packed = pack_padded_sequence(words, counts.cpu(), batch_first=True, enforce_sorted=False)
             read, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=words.shape[1])
-            there, back = read.chunk(2, 2)
-        return BaseModelOutput(last_hidden_state=(there + back) / 2)
+            forwards, backwards = read.chunk(2, 2)
+        return BaseModelOutput(last_hidden_state=(forwards + backwards) / 2)
 
     def _as_onnx(self, words: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
         """Export as ONNX's GRU operator; torch would unroll the steps for one fixed length.
@@ -77,5 +77,5 @@ class BiGru(PreTrainedModel):  # type: ignore[misc]
             dtype=words.dtype,
             shape=(n, 2, batch, self.gru.hidden_size),
         )
-        there, back = read.transpose(0, 2).unbind(1)
-        return there, back
+        forwards, backwards = read.transpose(0, 2).unbind(1)
+        return forwards, backwards

@@ -80,11 +80,11 @@ def _seeds(points: Tensor, count: int, mask: Tensor | None) -> tuple[Tensor, Ten
         places = (steps * max(n, count) // count).clamp(max=n - 1)
         chosen = F.one_hot(places, n).to(points.dtype).expand(batch, -1, -1)
         return chosen, (steps < n).expand(batch, -1)
-    there = mask.sum(1, keepdim=True)
-    ranks = torch.minimum(steps * there.clamp(min=count) // count, (there - 1).clamp(min=0))
+    present = mask.sum(1, keepdim=True)
+    ranks = torch.minimum(steps * present.clamp(min=count) // count, (present - 1).clamp(min=0))
     places = torch.arange(n, device=points.device)
     order = (mask.long() * n - places).argsort(dim=1, descending=True)  # the real ones first, in order
-    return (order.gather(1, ranks)[:, :, None] == places).to(points.dtype), steps < there
+    return (order.gather(1, ranks)[:, :, None] == places).to(points.dtype), steps < present
 
 
 def _members(points: Tensor, centres: Tensor, real: Tensor, mask: Tensor | None) -> Tensor:

@@ -146,8 +146,8 @@ class MilvusStore(ServerStore):
         """
         self._check_writable()
         packed = pack(ids, encoded, self.shape)
-        if len(there := self._among(packed.ids)):
-            raise StoreError(f"{self.address}: id {there.min()} exists already", "Delete it first to replace it.")
+        if len(existing := self._among(packed.ids)):
+            raise StoreError(f"{self.address}: id {existing.min()} exists already", "Delete it first to replace it.")
         for pieces in milvus_parts.piece_rows(packed):
             self._server.upsert(parts_name(self.address.name), pieces)
         empty = Note("", {name: "" if kind == "text" else 0.0 for name, kind in self._columns.items()}, {})

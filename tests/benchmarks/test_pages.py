@@ -12,6 +12,7 @@ from benchmarks.markdown import fill, replace_block
 from benchmarks.pages import blocks, performance, plots, readme, scale
 from benchmarks.pages.targets import TARGETS, Target
 from benchmarks.provenance import RESULTS, ROOT
+from replication import results_page
 
 DOCS = ROOT / "docs"
 
@@ -33,10 +34,11 @@ def test_the_performance_page_its_plots_and_the_readme_are_up_to_date(tmp_path: 
 
 def test_the_other_pages_are_up_to_date() -> None:
     assert read("scale.md") == scale.page(), "run `make results`"
+    assert read("results.md") == results_page.page()
     assert [name for name in blocks.BLOCKS if blocks.page(name, read(name)) != read(name)] == []
 
 
-@pytest.mark.parametrize("name", ["performance.md", "scale.md", "index-choice.md"])
+@pytest.mark.parametrize("name", ["performance.md", "scale.md", "index-choice.md", "results.md"])
 def test_everything_a_page_links_to_exists(name: str) -> None:
     links = re.findall(r"\]\(((?!http)[^)]+)\)", read(name))
     assert [link for link in links if not (DOCS / link).exists()] == []

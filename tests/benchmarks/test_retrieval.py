@@ -58,8 +58,7 @@ def test_every_index_is_measured_and_kept_and_the_folder_is_removed(
 ) -> None:
     work, done = tmp_path / "work", []
     monkeypatch.setenv("SIGHTLINE_COMMIT", "0" * 40)
-    np_photos = Real(unit(0, 50), unit(1, 60))
-    monkeypatch.setattr(steps, "real", lambda *_: np_photos)
+    monkeypatch.setattr(steps, "real", lambda *_: Real(unit(0, 50), unit(1, 60)))
     monkeypatch.setattr(retrieval, "bandwidth", lambda cores: 1e10)
 
     def in_this_process(command: list[str], **_: Any) -> None:

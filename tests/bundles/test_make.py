@@ -3,7 +3,6 @@
 import itertools
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,20 +12,6 @@ from bundles.make import ModelBuild, OutOfTimeError
 from sightline.bundle.spec import read_spec
 from sightline.errors import RecipeError
 from training import shapes
-
-
-def toml(value: Any) -> str:
-    """A value as TOML writes it on one line."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {toml(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(toml, value)) + "]"
-    return json.dumps(value)
-
-
-def write(path: Path, tables: dict[str, Any]) -> Path:
-    path.write_text("".join(f"{key} = {toml(value)}\n" for key, value in tables.items()))
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +27,12 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     second = {**first, "name": "second", "model": {"start": str(folder / "runs" / "first" / "best")}}
     second["losses"] = {"match": {"loss": "matching"}}
     for recipe in (first, second):
-        write(folder / f"{recipe['name']}.toml", recipe)
+        shapes.write_toml(folder / f"{recipe['name']}.toml", recipe)
     tests = [
         {"name": "cards", "data": [str(data)], "rerank": 3},
         {"name": "colours", "data": [str(named)], "kind": "names"},
     ]
-    return write(
+    return shapes.write_toml(
         folder / "tiny.model.toml",
         {
             "name": "tiny",

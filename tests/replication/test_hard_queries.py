@@ -7,8 +7,7 @@ from evaluation.made_up import IMAGE_OF, made_up, records, units
 from replication.hard_queries import average_similarities, special_recalls
 from sightline.evaluation import evaluate
 
-IMAGE_OF_SOME = np.array([0, 0, 2, -1, 2, 3, 0])
-"""Of five images one has no caption, nor has the last; one caption has no image."""
+IMAGE_OF_SOME = np.array([0, 0, 2, -1, 2, 3, 0])  # of five images two have no caption; one caption has no image
 
 
 def test_averages_are_over_all_that_is_wrong() -> None:

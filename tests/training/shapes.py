@@ -5,6 +5,7 @@ pictures of a batch are rarely of the same one, where each would be a false nega
 """
 
 import itertools
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from PIL import Image, ImageDraw
 
 from sightline.demo.shapes import SIDE, Drawn, nearly, shapes, write
 
-__all__ = ["ALL", "JOINT", "PATTERN", "cards", "recipe", "shapes", "write"]
+__all__ = ["ALL", "JOINT", "PATTERN", "cards", "recipe", "shapes", "write", "write_toml"]
 
 INKS = {
     "red": (200, 30, 30),
@@ -82,3 +83,18 @@ ALL = {**JOINT, "late": {"loss": "contrastive", "on": "fragments"}}
 """Two losses: one that trains the embeddings, one that trains the matcher."""
 PATTERN = ["embed", "embed", "match"]
 """How paper 1 alternates them."""
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML writes it on one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value)
+
+
+def write_toml(path: Path, tables: dict[str, Any]) -> Path:
+    """Write tables, such as a recipe, as TOML."""
+    path.write_text("".join(f"{key} = {_toml(value)}\n" for key, value in tables.items()))
+    return path

@@ -18,7 +18,7 @@ STORED = {"embedding": ("float16", "1 bit"), "fragments": ("int8",), "states": (
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The measured numbers that the page uses; see `_inputs` for their meaning.
+    """The measured numbers that the page uses; see Measurements in scale.md.
 
     pair_rate: photos indexed per second by two cores. scan_ms_small: a query over a tenth of a shard. store_bytes: per
     item in a store of only embeddings.
@@ -97,7 +97,10 @@ def page(results: Path = RESULTS) -> str:
         "disk": _tera(IMAGES * m.item_bytes),
         "core hours": f"{m.core_hours:,.0f}",
         "query seconds": f"{m.query_core_seconds:.1f}",
-        "inputs": _inputs(m),
+        "core rate": f"{m.core_rate:.2f}",
+        "written": f"{m.written:,.0f}",
+        "query ms": f"{m.query_ms:.1f}",
+        "rerank ms": f"{m.rerank_ms:.0f}",
         "storage": _storage(m),
         "stored bytes": f"{stored:,.0f}",
         "item bytes": f"{m.item_bytes:,.0f}",
@@ -121,19 +124,6 @@ def page(results: Path = RESULTS) -> str:
         "processor": scale["machine"]["processor"],
     }  # fmt: skip
     return fill(TEMPLATE, values)
-
-
-def _inputs(m: Measured) -> str:
-    rows = [
-        ["r", "photos indexed per second by one core", f"{m.core_rate:.2f}", "indexing.json, `ways.one core`"],
-        ["w", "items stored per second by one writer", f"{m.written:,.0f}", "scale.json, `collection`"],
-        ["b", "bytes per item", f"{m.item_bytes:,.0f}", "scale.json, `collection`"],
-        ["s", f"CPU ms per query over {SHARD:,} items", f"{m.scan_ms:.2f}", "scale.json, `services`"],
-        ["q", "CPU ms of the server per query", f"{m.query_ms:.1f}", "serve.json, `runs`, rerank 0"],
-        ["m", "the same, with 20 candidates matched", f"{m.rerank_ms:.0f}", "serve.json, `runs`, rerank 20"],
-        ["l", "ms for late interaction with 200 candidates", f"{m.late_ms:.1f}", "late.json, `candidates`, 32 words"],
-    ]
-    return table(["", "measured", "here", "from"], rows, words=4)
 
 
 def _storage(m: Measured) -> str:

@@ -26,6 +26,7 @@ _LOW_SPACE = 1e9  # bytes; a thousand images take about 50 MB
 _EXTRAS = {
     "heic": "HEIC photos from iPhones",
     "raw": "RAW photos",
+    "video": "videos",
     "ocr": "text in images",
     "serve": "the search page in a browser",
     "train": "training and exporting models",

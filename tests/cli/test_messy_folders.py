@@ -12,7 +12,7 @@ from collection.made_up import picture, put
 from sightline import cli
 from sightline.cli.formatting import report_lines
 from sightline.collection import FileProblem, Report
-from sightline.media import raw
+from sightline.media import raw, video
 
 
 def run(*arguments: str | Path) -> Result:
@@ -64,12 +64,13 @@ def test_what_is_not_indexed_is_counted_and_ignored_folders_are_not(
     photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(raw, "is_installed", lambda: False)
+    monkeypatch.setattr(video, "is_installed", lambda: False)
     for name in ("a.CR2", "b.nef", "c.nef", "film.mp4", "@eaDir/d.mp4", "@eaDir/thumb.jpg"):
         put(photos / name, b"not read")
     lines = run("index").stdout.splitlines()
     assert [line for line in lines if line.startswith("Not indexed")] == [
         "Not indexed: 3 RAW photos (.cr2, .nef). To index them: pip install 'sightline-search[raw]'",
-        "Not indexed: 1 video (.mp4)",
+        "Not indexed: 1 video (.mp4). To index them: pip install 'sightline-search[video]'",
     ]
     assert "thumb.jpg" not in "".join(lines)
 

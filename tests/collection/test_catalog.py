@@ -57,7 +57,13 @@ DROP TABLE older; PRAGMA user_version = 2;
 """
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+CONTENTS_OF_VERSION_4 = """
+DROP INDEX contents_by_parent; ALTER TABLE contents DROP COLUMN moment; ALTER TABLE contents DROP COLUMN parent;
+ALTER TABLE contents DROP COLUMN duration; PRAGMA user_version = 4;
+"""
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_a_catalog_of_an_older_version_is_read_as_it_is_and_updated_by_indexing(
     version: int, at: Path, photos: Path, model: Instant
 ) -> None:
@@ -66,7 +72,9 @@ def test_a_catalog_of_an_older_version_is_read_as_it_is_and_updated_by_indexing(
         right = [catalog.ids_where(where).tolist() for where in filters]
     assert all(right)
     connection = sqlite3.connect(at / "catalog.db")
-    connection.executescript("ALTER TABLE contents DROP COLUMN is_blank; PRAGMA user_version = 3")
+    connection.executescript(CONTENTS_OF_VERSION_4)
+    if version < 4:
+        connection.executescript("ALTER TABLE contents DROP COLUMN is_blank; PRAGMA user_version = 3")
     if version < 3:
         connection.executescript(FILES_OF_VERSION_2)
     if version == 1:
@@ -75,7 +83,8 @@ def test_a_catalog_of_an_older_version_is_read_as_it_is_and_updated_by_indexing(
     (at / CHECKSUM_FILE).unlink()
     with closing(Catalog.open(at)) as catalog:
         assert [catalog.ids_where(where).tolist() for where in filters] == right
-        assert not any(item.is_blank for item in catalog.items(catalog.ids()).values())
+        assert any(item.is_blank for item in catalog.items(catalog.ids()).values()) == (version == 4)
+        assert len(catalog.items(catalog.ids())) == 6
     assert index(photos, model=model).unchanged == 6
     with closing(Catalog.open(at)) as catalog:
         assert [catalog.ids_where(where).tolist() for where in filters] == right

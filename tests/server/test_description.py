@@ -25,6 +25,7 @@ OPERATIONS = [
     ("GET", "/v1/items/{id}/camera"),
     ("GET", "/v1/items/{id}/text"),
     ("GET", "/v1/items/{id}/image"),
+    ("GET", "/v1/items/{id}/video"),
     ("GET", "/v1/items/{id}/thumbnail"),
     ("GET", "/v1/items/{id}/similar"),
     ("POST", "/v1/download"),

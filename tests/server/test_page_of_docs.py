@@ -25,7 +25,7 @@ TOKEN = "something long that nobody guesses"
 def test_every_question_of_the_page_is_answered(opened: ServedCollection, tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_bytes(picture(1, format="JPEG"))
     questions = [line for line in LINES if line.startswith("curl ")]
-    assert len(questions) == 17
+    assert len(questions) == 18
     for options in ({}, {"host": "0.0.0.0", "token": TOKEN}):
         with served(application(opened, LIMITS, **options)) as address:  # type: ignore[arg-type]
             for line in questions:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from sightline.collection.catalog.files import File, Item
 from sightline.collection.indexing.report import Report
 from sightline.explanations.explain import Explanation
+from sightline.media import raw, video
 from sightline.media.file_types import RAW_SUFFIXES, VIDEO_SUFFIXES
 from sightline.retrieval.results import Hit, SearchResult
 
@@ -34,6 +35,17 @@ def percent(chance: float) -> str:
     ('93%', '<1%')
     """
     return f"{chance:.0%}" if chance >= 0.005 else "<1%"
+
+
+def clock(seconds: float) -> str:
+    """Format a time in a video.
+
+    >>> clock(7.4), clock(125), clock(3725)
+    ('0:07', '2:05', '1:02:05')
+    """
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
@@ -81,15 +93,15 @@ def _groups(names: list[str], reason: str, group: int) -> list[tuple[str, int]]:
 def left_out_lines(suffixes: Mapping[str, int]) -> Iterator[str]:
     """The number of RAW photos and videos that were not indexed, and the extras that they need."""
     for known, one, many, extra in (
-        (RAW_SUFFIXES, "RAW photo", "RAW photos", "raw"),
-        (VIDEO_SUFFIXES, "video", "videos", ""),
+        (RAW_SUFFIXES, "RAW photo", "RAW photos", raw),
+        (VIDEO_SUFFIXES, "video", "videos", video),
     ):
         found = {suffix: count for suffix, count in suffixes.items() if suffix in known}
         if found:
             count = sum(found.values())
             names = f"{count:,} {one if count == 1 else many} ({', '.join(sorted(found))})"
-            way_out = f". To index them: pip install 'sightline-search[{extra}]'" if extra else ""
-            yield f"Not indexed: {names}{way_out}"
+            on_server = "collections on a server have none"
+            yield f"Not indexed: {names}. " + (on_server if extra.is_installed() else f"To index them: {extra.INSTALL}")
 
 
 def hit_lines(hits: Sequence[Hit]) -> list[str]:
@@ -127,6 +139,8 @@ def _details(hit: Hit) -> str:
     details = [_facts(hit.width, hit.height, hit.taken)] if hit.width or hit.taken else []
     if hit.quote is not None:
         details.insert(0, f"“{printable(hit.quote)}”")
+    if hit.moments:
+        details.insert(0, f"at {', '.join(clock(seconds) for seconds in hit.moments)}")
     if hit.copies:
         details.append("+1 copy" if len(hit.copies) == 1 else f"+{len(hit.copies)} copies")
     if hit.folded:
@@ -220,6 +234,7 @@ def _item_json(item: Item) -> dict[str, Any]:
         "width": item.width,
         "height": item.height,
         "taken": item.taken,
+        "duration": item.duration,
     }
     return {name: value for name, value in known.items() if value is not None}
 

@@ -15,6 +15,7 @@ from sightline.retrieval.cascade import Cascade, Ranking
 from sightline.retrieval.costs import search_stopwatch
 from sightline.retrieval.duplicates import Duplicates
 from sightline.retrieval.first_stage import Blank
+from sightline.retrieval.moments import Moments
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import ItemKind, Query
 from sightline.retrieval.results import Hit, SearchResult
@@ -65,6 +66,7 @@ class CollectionSearch:
             exists=cache,
             fold=self._folds(options.duplicates),
             blank=self._blank(cache, query.text),
+            moments=self._moments(),
             watch=watch,
         )
         kept = ranking.at_least(options.min_relevance)
@@ -80,7 +82,12 @@ class CollectionSearch:
             return [self.run(replace(one, late=0, rerank=0)) for one in options]
         cascade, cache = self.cascade(), ItemCache(self.catalog)
         rankings = cascade.run_together(
-            texts, first.k, exists=cache, fold=self._folds(first.duplicates), blank=self._blank(cache, texts[0])
+            texts,
+            first.k,
+            exists=cache,
+            fold=self._folds(first.duplicates),
+            blank=self._blank(cache, texts[0]),
+            moments=self._moments(),
         )
         results = []
         for one, ranking in zip(options, rankings, strict=True):
@@ -104,6 +111,9 @@ class CollectionSearch:
     def _blank(self, cache: ItemCache, text: str | None) -> Blank | None:
         """The function that finds blank images, which searches by text rank last; None if it does not apply."""
         return cache.blank if text is not None and self.kind == "images" else None
+
+    def _moments(self) -> Moments | None:
+        return self.catalog.moments() if self.kind == "images" else None
 
     def _folds(self, duplicates: Duplicates) -> bool:
         return duplicates == "fold" and self.kind == "images"

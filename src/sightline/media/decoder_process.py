@@ -10,6 +10,8 @@ import json
 import os
 import signal
 import sys
+from dataclasses import asdict
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -19,10 +21,11 @@ from sightline.errors import MediaError, MissingDecoderError, ModelError
 from sightline.media import ImageBytes, Preprocess, open_image, to_pixels
 from sightline.media.camera import camera_facts
 from sightline.media.file_types import RAW, detect_type
-from sightline.media.jpeg import to_jpeg
+from sightline.media.jpeg import image_to_jpeg, to_jpeg
 from sightline.media.ocr import read_lines
 from sightline.media.open import ImageHeader, check_image, read_exif
 from sightline.media.raw import preview
+from sightline.media.video import frame_at, read_moments
 
 _PLAIN_MODES = ("1", "L", "RGB", "CMYK", "YCbCr")
 _HEADROOM = 2**30  # address space besides the images
@@ -88,6 +91,10 @@ def _answer(header: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]
     try:
         if header["task"] == "camera":
             return {"camera": camera_facts(read_exif(source))}, b""
+        if header["task"] == "moments":
+            return _moments(header)
+        if header["task"] == "frame":
+            return {}, _frame(header)
         if detect_type(data) is RAW:
             source = ImageBytes(source.name, preview(source.name, data, header["max_pixels"]))
         if header["task"] == "preview":
@@ -103,6 +110,25 @@ def _answer(header: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]
         return {"reason": error.reason, "way_out": error.way_out}, b""
     except (MemoryError, ModelError) as error:
         return {"reason": f"cannot be decoded ({error or 'out of memory'})", "way_out": "Save it smaller."}, b""
+
+
+def _moments(header: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """The facts of the video at a path, its moments, and their pixels."""
+    facts, moments = read_moments(
+        Path(header["path"]),
+        header["name"],
+        _preprocess(header),
+        max_pixels=header["max_pixels"],
+        cpu_seconds=header["enough_seconds"],
+    )
+    told = {"facts": asdict(facts), "moments": moments.seconds, "blank": moments.blank, "shape": moments.pixels.shape}
+    return told, moments.pixels.tobytes()
+
+
+def _frame(header: dict[str, Any]) -> bytes:
+    """A frame of the video at a path, as a JPEG."""
+    image = frame_at(Path(header["path"]), header["name"], header["at"], max_pixels=header["max_pixels"])
+    return image_to_jpeg(image, header["name"], header["quality"], header["side"])
 
 
 def _at_least(header: dict[str, Any]) -> int | None:

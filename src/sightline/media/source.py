@@ -42,13 +42,13 @@ class ImageFile:
     def read(self) -> bytes:
         """Read the whole file, unless it is too large to be an image."""
         try:
-            with _open(self.path) as file:
+            with open_regular(self.path) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size > _LARGEST_FILE:
                     raise MediaError(self.name, f"is {size:,} bytes, too large for an image", "Leave it out.")
                 return file.read(_LARGEST_FILE)
         except (OSError, ValueError) as error:  # ValueError: the path contains a null byte
-            raise _unreadable(self.name, error) from error
+            raise unreadable(self.name, error) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,11 @@ class ImageSlice:
     def read(self) -> bytes:
         """Read only the slice."""
         try:
-            with _open(self.archive) as file:
+            with open_regular(self.archive) as file:
                 file.seek(self.offset)
                 data = file.read(self.size)
         except (OSError, ValueError) as error:
-            raise _unreadable(self.name, error) from error
+            raise unreadable(self.name, error) from error
         if len(data) != self.size:
             reason = f"the archive ends after {len(data)} of {self.size} bytes"
             raise MediaError(self.name, reason, "Copy or download the archive again.")
@@ -107,7 +107,7 @@ class PreparedImage:
         raise MediaError(self.name, "has been decoded already")
 
 
-def _open(path: Path) -> IO[bytes]:
+def open_regular(path: Path) -> IO[bytes]:
     """Open a regular file, or a link to one; pipes and devices, which might never end, raise an error."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -116,7 +116,8 @@ def _open(path: Path) -> IO[bytes]:
     return os.fdopen(handle, "rb")
 
 
-def _unreadable(name: str, error: OSError | ValueError) -> MediaError:
+def unreadable(name: str, error: OSError | ValueError) -> MediaError:
+    """The error for a file that cannot be read."""
     if isinstance(error, FileNotFoundError):
         return MediaError(name, "no such file", "Check the path; the file may have been moved or deleted.")
     if isinstance(error, PermissionError):

@@ -23,6 +23,7 @@ class Candidates:
     beside: what the other part of a query of text and image adds to that cosine.
     penalty: 0 or more: how much, in cosine, an item shows of what is not wanted.
     folded: by id, the ids of items that show the same image. blank: the ids of images that show nothing.
+    moments: by the id of a video's moment, the seconds of its best moments, best first.
     """
 
     ids: Int64Array
@@ -34,6 +35,7 @@ class Candidates:
     penalty: Float64Array
     folded: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     blank: frozenset[int] = frozenset()
+    moments: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
 
     @staticmethod
     def of(ids: Int64Array, cosines: FloatArray, stage: str = "embed") -> "Candidates":
@@ -77,7 +79,7 @@ class Candidates:
     def _mapped(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> "Candidates":
         arrays = (self.ids, self.scores, self.fit, self.embed, self.beside, self.penalty)
         ids, scores, fit, embed, beside, penalty = map(change, arrays)
-        return Candidates(ids, scores, fit, self.stages, embed, beside, penalty, self.folded, self.blank)
+        return replace(self, ids=ids, scores=scores, fit=fit, embed=embed, beside=beside, penalty=penalty)
 
 
 def _head(values: npt.NDArray[Any], order: Int64Array) -> npt.NDArray[Any]:

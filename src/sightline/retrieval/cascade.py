@@ -6,6 +6,7 @@ Later stages read only what is stored of an item, so that no image is opened.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.costs import Costs, Stopwatch, search_stopwatch
 from sightline.retrieval.first_stage import Blank, Exists, retrieve, retrieve_together
 from sightline.retrieval.late import LateScorer, rank_all
+from sightline.retrieval.moments import Moments, with_moments
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import EncodedQuery, ItemKind, Query, encode, encode_together
 from sightline.retrieval.relevance import gallery_relevances, pair_relevances
@@ -27,6 +29,16 @@ _AT_ONCE = 128
 _PROBE = 6  # items that a stage scores to measure its cost for the first time
 _LOGITS_PER_COSINE = 20.0  # default without a calibration
 _PART = {"late": "interact", "match": "match"}
+
+
+class _Limits(TypedDict):
+    """Options of the first stage; see `retrieve`."""
+
+    allowed: Int64Array | None
+    exists: Exists | None
+    fold: bool
+    blank: Blank | None
+    moments: Moments | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +91,10 @@ class Cascade:
         exists: Exists | None = None,
         fold: bool = False,
         blank: Blank | None = None,
+        moments: Moments | None = None,
         watch: Stopwatch | None = None,
     ) -> Ranking:
-        """Answer a query; for `allowed`, `exists`, `fold` and `blank` see `retrieve`. watch: a running stopwatch."""
+        """Answer a query; for the other options see `retrieve`. watch: a running stopwatch."""
         query, plan = options.query, resolve(options, self.model)
         watch = watch or search_stopwatch(plan.budget_ms, self.clock)
         self._prepare(query, plan)
@@ -91,18 +104,21 @@ class Cascade:
         across = encoded.across
         late = None if across is None else LateScorer(self.store, across, self.kind, plan.late_fragments)
         n = max(plan.k, plan.longest)
+        limits: _Limits = {"allowed": allowed, "exists": exists, "fold": fold, "blank": blank, "moments": moments}
         if late is not None and plan.late == "all":
             with watch("interact"):
-                candidates = rank_all(late, encoded, n, allowed=allowed, exists=exists, fold=fold, blank=blank)
+                candidates = rank_all(late, encoded, n, **limits)
                 self._check_finite(candidates.scores)
         else:
             with watch("retrieve"):
-                candidates = retrieve(self.store, encoded, n, allowed=allowed, exists=exists, fold=fold, blank=blank)
+                candidates = retrieve(self.store, encoded, n, **limits)
         for stage in self._stages(plan, across, late):
             with watch(_PART[stage.name]):
                 share = 0.5 if stage.name == "late" and plan.rerank else 1.0
                 candidates = self._run(stage, candidates, watch, share)
         items = self.store.stats().items if allowed is None else len(allowed)
+        with watch("retrieve"):
+            candidates = with_moments(candidates, plan.k, encoded, self.store, moments)
         return self._ranking(encoded, candidates, plan, items, watch)
 
     def run_together(
@@ -113,6 +129,7 @@ class Cascade:
         exists: Exists | None = None,
         fold: bool = False,
         blank: Blank | None = None,
+        moments: Moments | None = None,
     ) -> list[Ranking]:
         """Answer many texts by the first stage alone, with the same results as `run`, but faster.
 
@@ -123,7 +140,10 @@ class Cascade:
         with watch("encode"):
             queries = encode_together(texts, self.model, self.kind)
         with watch("retrieve"):
-            found = retrieve_together(self.store, queries, k, exists=exists, fold=fold, blank=blank)
+            found = retrieve_together(self.store, queries, k, exists=exists, fold=fold, blank=blank, moments=moments)
+            found = [
+                with_moments(own, k, query, self.store, moments) for query, own in zip(queries, found, strict=True)
+            ]
         items = self.store.stats().items
         return [self._ranking(query, own, plan, items, watch) for query, own in zip(queries, found, strict=True)]
 

@@ -93,12 +93,16 @@ def _agreement(one: Float32Array, other: Float32Array) -> float:
     return float((one * other).sum()) / max(1, len(one)) if one.shape == other.shape else 0.0
 
 
-def folded(candidates: Candidates, embeddings: Float32Array, store: Store) -> Candidates:
-    """Keep only the best of images that look the same, with the ids of the others."""
+def folded(candidates: Candidates, embeddings: Float32Array, store: Store, apart: BoolArray) -> Candidates:
+    """Keep only the best of images that look the same, with the ids of the others.
+
+    apart: which candidates [n] are no images, and stay: two videos are not the same because a moment of both is.
+    """
+    leading, images = np.arange(len(candidates)), np.flatnonzero(~apart)
     if store.shape.states:
-        leading = leaders(embeddings, ALIKE, Patches(store, candidates.ids).is_same)
+        leading[images] = images[leaders(embeddings[images], ALIKE, Patches(store, candidates.ids[images]).is_same)]
     else:
-        leading = leaders(embeddings, IDENTICAL)
+        leading[images] = images[leaders(embeddings[images], IDENTICAL)]
     followers: dict[int, tuple[int, ...]] = {}
     for place in np.flatnonzero(leading != np.arange(len(leading))):
         leader = int(candidates.ids[leading[place]])

@@ -8,6 +8,7 @@ import numpy as np
 from sightline.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.duplicates import folded
+from sightline.retrieval.moments import Moments, best_of_each
 from sightline.retrieval.query import EncodedQuery
 from sightline.stores.base import Neighbors, Store
 
@@ -35,19 +36,21 @@ def retrieve(
     exists: Exists | None = None,
     fold: bool = False,
     blank: Blank | None = None,
+    moments: Moments | None = None,
     first: Neighbors | None = None,
 ) -> Candidates:
     """Find the n best items; with `fold`, the n best of which no two are the same image.
 
     allowed: only these ids may be found. exists: drops items deleted since indexing. blank: finds blank images, to rank
-    last. first: the store's results for `query`, as many as are looked at first, if already known.
+    last. moments: finds moments of videos, of which only the best of each video is kept. first: the store's results for
+    `query`, as many as are looked at first, if already known.
 
     Unwanted content lowers an item's cosine by as much as the item shows more of it than is typical of the collection.
     It never raises a score: once the n-th best score reaches the lowest cosine that was looked at, no item further down
     can be better, and the result is exact.
     """
     unwanted = Unwanted.of(query, store, allowed)
-    want = 2 * n if fold or unwanted else n
+    want = 2 * n if fold or unwanted or moments else n
     while True:
         found, first = first or store.search(query.vector[None], want, allowed), None
         ids, cosines = found.ids[0], found.scores[0].astype(np.float64)
@@ -55,7 +58,7 @@ def retrieve(
         is_all = len(ids) < want
         lowest = -np.inf if is_all else cosines[-1]
         kept = existing(ids, exists)
-        candidates = _judged(store, query, ids[kept], cosines[kept], unwanted, fold)
+        candidates = _judged(store, query, ids[kept], cosines[kept], unwanted, fold, moments)
         candidates = blank_last(candidates, blank)
         sure = int(np.count_nonzero((candidates.scores >= lowest) & ~candidates.is_blank()))
         if is_all or sure >= n or want >= MOST:
@@ -71,17 +74,21 @@ def retrieve_together(
     exists: Exists | None = None,
     fold: bool = False,
     blank: Blank | None = None,
+    moments: Moments | None = None,
 ) -> list[Candidates]:
     """Find for each of many queries what `retrieve` finds, reading each item only once.
 
     Queries must not have unwanted content. exists: is called with the items of all queries at once.
     """
-    found = store.search(np.stack([query.vector for query in queries]), 2 * n if fold else n)
+    found = store.search(np.stack([query.vector for query in queries]), 2 * n if fold or moments else n)
     if exists is not None:
         exists(sorted({id for id in found.ids.ravel().tolist() if id >= 0}))
     firsts = [Neighbors(found.ids[row, None], found.scores[row, None]) for row in range(len(queries))]
     pairs = zip(queries, firsts, strict=True)
-    return [retrieve(store, query, n, exists=exists, fold=fold, blank=blank, first=first) for query, first in pairs]
+    return [
+        retrieve(store, query, n, exists=exists, fold=fold, blank=blank, moments=moments, first=first)
+        for query, first in pairs
+    ]
 
 
 def blank_last(candidates: Candidates, blank: Blank | None) -> Candidates:
@@ -107,6 +114,7 @@ def _judged(
     cosines: Float64Array,
     unwanted: "Unwanted | None",
     fold: bool,
+    moments: Moments | None,
 ) -> Candidates:
     """Score items by their cosines [n] and the rest of the query, sort them, and fold those showing the same image."""
     embed, beside, penalty = cosines, np.zeros(len(ids)), np.zeros(len(ids))
@@ -121,9 +129,11 @@ def _judged(
     scores = cosines - penalty
     candidates = Candidates(ids, scores, embed - penalty, ("embed",) * len(ids), embed, beside, penalty)
     order = np.argsort(-scores, kind="stable")
-    if not fold and not (order[1:] < order[:-1]).any():
+    if not fold and not moments and not (order[1:] < order[:-1]).any():
         return candidates
-    return folded(candidates.taken(order), embeddings[order], store) if fold else candidates.taken(order)
+    places, are_videos = best_of_each(ids[order], moments)
+    kept = candidates.taken(order[places])
+    return folded(kept, embeddings[order[places]], store, are_videos) if fold else kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.duplicates import folded
 from sightline.retrieval.first_stage import MORE, MOST, Blank, Exists, Unwanted, blank_last, existing
 from sightline.retrieval.maxsim import patches_with_texts, words_with_images
+from sightline.retrieval.moments import Moments, best_of_each
 from sightline.retrieval.query import EncodedQuery, ItemKind
 from sightline.stores.base import Store
 
@@ -63,6 +64,7 @@ def rank_all(
     exists: Exists | None = None,
     fold: bool = False,
     blank: Blank | None = None,
+    moments: Moments | None = None,
 ) -> Candidates:
     """Find the n best of all items by late interaction instead of the first stage; for the options see `retrieve`.
 
@@ -73,15 +75,17 @@ def rank_all(
     fit, beside, penalty = _judge_all(late, ids, query, Unwanted.of(query, late.store, allowed))
     scores = fit + late.cosine_value * beside
     order = np.lexsort((ids, -scores))
-    want = 2 * n if fold else n
+    want = 2 * n if fold or moments else n
     while True:
         places = order[:want][existing(ids[order[:want]], exists)]
+        firsts, are_videos = best_of_each(ids[places], moments)
+        places = places[firsts]
         embeddings = late.store.fetch(ids[places], "embedding").values[:, 0]
         embed = (embeddings @ late.across.embedding[0]).astype(np.float64)
         found = Candidates(
             ids[places], scores[places], fit[places], ("late",) * len(places), embed, beside[places], penalty[places]
         )
-        candidates = blank_last(folded(found, embeddings, late.store) if fold else found, blank)
+        candidates = blank_last(folded(found, embeddings, late.store, are_videos) if fold else found, blank)
         if np.count_nonzero(~candidates.is_blank()) >= n or want >= min(len(order), MOST):
             return candidates.first(n)
         want *= MORE

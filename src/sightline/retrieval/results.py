@@ -20,7 +20,8 @@ class Hit:
     relevance: the probability that it is what was asked for; None if the model has no relevance.
     text, line, key: for a text, its content, its line, and its id in the file.
     copies: other files with exactly the same content. folded: files that show the same image, slightly changed.
-    width, height: in pixels. taken: when, in ISO 8601.
+    width, height: in pixels. taken: when, in ISO 8601. duration: of a video, in seconds.
+    moments: of a video, the seconds of the moments that match best, best first.
     quote: a line of text in the image that contains words of the query. If the text decided its rank, its stage is
         `text` and its relevance unknown.
     """
@@ -42,6 +43,8 @@ class Hit:
     height: int | None = None
     taken: str | None = None
     quote: str | None = None
+    moments: tuple[float, ...] = ()
+    duration: float | None = None
 
     def __repr__(self) -> str:
         said = f"score={self.score:.3f}" if self.relevance is None else f"relevance={self.relevance:.2f}"
@@ -56,6 +59,8 @@ class Hit:
         for name in ("copies", "folded"):
             if name in found:
                 found[name] = [str(path) for path in found[name]]
+        if self.moments:
+            found["moments"] = list(self.moments)
         return found
 
 

@@ -1,6 +1,6 @@
 """Answers as JSON values: results without absolute paths, with the URLs of their images."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ def group_hit_answers(hits: Sequence[GroupHit], members: Sequence[Member]) -> li
 
 def hit_answers(hits: Sequence[Hit], member: Member) -> list[dict[str, Any]]:
     """Results, with their other files shown relative to the root, like `path`."""
-    urls, names = _image_urls([hit.id for hit in hits], member), set(root_names(member).values())
+    urls = _urls({hit.id: hit.moments[0] if hit.moments else None for hit in hits}, member)
+    names = set(root_names(member).values())
     return [
         {**_hit_answer(hit), "id": member.outer(hit.id), **_root(hit.root, names), **urls.get(hit.id, {})}
         for hit in hits
@@ -44,7 +45,7 @@ def hit_answers(hits: Sequence[Hit], member: Member) -> list[dict[str, Any]]:
 
 def item_answers(items: Sequence[Item], member: Member) -> list[dict[str, Any]]:
     """The metadata of items; unknown fields are omitted."""
-    urls, names = _image_urls([item.id for item in items], member), set(root_names(member).values())
+    urls, names = _urls({item.id: item.moment for item in items}, member), set(root_names(member).values())
     return [
         {
             **_item_answer(item),
@@ -105,6 +106,7 @@ def _item_answer(item: Item) -> dict[str, Any]:
         "text": item.text,
         "line": first.line,
         "key": first.key,
+        "duration": item.duration,
     }
     known = {name: value for name, value in found.items() if value is not None}
     return {**known, "copies": [file.path for file in others]}
@@ -117,14 +119,21 @@ def album_names(collection: Collection, id: int) -> dict[str, list[str]]:
     return {"albums": names} if names else {}
 
 
-def _image_urls(ids: Sequence[int], member: Member) -> dict[int, dict[str, str]]:
-    """The URLs of items' images, with a version, so that browsers can cache them."""
+def _urls(moments: Mapping[int, float | None], member: Member) -> dict[int, dict[str, str]]:
+    """The URLs of items' images, with a version, so that browsers can cache them; of a video, also its own.
+
+    moments: by id, the second of a video that its image shows; None for an image.
+    """
     if member.collection.kind != "images":
         return {}
-    return {
-        id: {form: f"/v1/items/{member.outer(id)}/{form}?v={version(hash)}" for form in ("image", "thumbnail")}
-        for id, hash in member.collection.catalog.hashes_of(ids).items()
-    }
+    found = {}
+    for id, hash in member.collection.catalog.hashes_of(list(moments)).items():
+        start, own, at = f"/v1/items/{member.outer(id)}", f"?v={version(hash)}", moments[id]
+        shown = own if at is None else f"{own}&at={at:g}"
+        found[id] = {"image": f"{start}/image{shown}", "thumbnail": f"{start}/thumbnail{shown}"}
+        if at is not None:
+            found[id]["video"] = f"{start}/video{own}"
+    return found
 
 
 def _below(path: Path, root: Path) -> str:

@@ -85,9 +85,10 @@ def filter_choices(library: Library) -> dict[str, Any]:
 def _spread(collection: Collection, k: int) -> list[int]:
     """Evenly spaced ids. Each is looked up separately, because a collection may have millions."""
     if len(collection) <= k:
-        return collection.catalog.ids()
-    first, last = _row(collection, "SELECT min(id), max(id) FROM contents")
-    query = "SELECT min(id) FROM contents WHERE id >= ?"
+        rows = collection.catalog.everything().execute("SELECT id FROM contents WHERE parent IS NULL ORDER BY id")
+        return [id for (id,) in rows]
+    first, last = _row(collection, "SELECT min(id), max(id) FROM contents WHERE parent IS NULL")
+    query = "SELECT min(id) FROM contents WHERE id >= ? AND parent IS NULL"
     return sorted({_row(collection, query, place)[0] for place in _places(first, last, k)})
 
 

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,12 @@ class DecoderPool:
         """The camera data of an image of the collection."""
         found: dict[str, str] = self._run(source, {"task": "camera"}, self._limits.decode_bytes)[0]["camera"]
         return found
+
+    def frame(self, path: Path, name: str, at: float, quality: int, side: int | None = None) -> bytes:
+        """The frame of a video at some second, as a JPEG."""
+        task = {"task": "frame", "path": str(path), "at": at, "side": side, "quality": quality}
+        task["max_pixels"] = self._limits.own_pixels
+        return self._run(ImageBytes(name, b""), task, self._limits.large_decode_bytes)[1]
 
     def close(self) -> None:
         """Kill the processes, even while they are busy."""

@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -16,7 +16,7 @@ from sightline.collection.indexing.shards_and_urls import source_of
 from sightline.errors import MediaError
 from sightline.files import write_atomic
 from sightline.media import ImageBytes, ImageFile, ImageSource
-from sightline.media.file_types import detect_type
+from sightline.media.file_types import VIDEO_SUFFIXES, detect_type
 from sightline.server.decoders import DecoderPool
 from sightline.server.limits import Limits
 from sightline.server.problems import RefusedError, not_found
@@ -30,7 +30,7 @@ _TIDY_EVERY = 1_000
 _STREAMED_BYTES = 2**20  # files of this size or more are not read into memory to be sent
 _CHUNK_BYTES = 2**18
 _HEAD_BYTES = 2**16  # enough to detect the type of a file
-_CHANGED = "It was changed, moved or deleted since it was indexed: index again."
+CHANGED = "It was changed, moved or deleted since it was indexed: index again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +82,23 @@ class Thumbnails:
         self._folder = folder or cache_folder() / "thumbnails"
         self._made_so_far = itertools.count()
 
-    def get(self, collection: Collection, item: Item, side: int) -> ImageContent:
-        """The thumbnail of an item, created if missing."""
-        place = self._place(content_hash(collection, item), side)
+    def get(
+        self, collection: Collection, item: Item, side: int, frame: Callable[[int, int], bytes] | None = None
+    ) -> ImageContent:
+        """The thumbnail of an item, created if missing.
+
+        frame: makes a JPEG of a moment of a video, given the length of its longer side and its quality.
+        """
+        form = f"{side}" if item.moment is None else f"{side}-{item.moment:g}"
+        place = self._place(content_hash(collection, item), form)
         try:
             return ImageContent("image/jpeg", place.read_bytes())
         except OSError:
-            source = _source(item, _read(_content(collection, item, self._limits)))
-            data = self._decoders.thumbnail(source, side, _THUMBNAIL_QUALITY)
+            if frame is not None:
+                data = frame(side, _THUMBNAIL_QUALITY)
+            else:
+                source = _source(item, _read(_content(collection, item, self._limits)))
+                data = self._decoders.thumbnail(source, side, _THUMBNAIL_QUALITY)
         _keep(place, data)
         if next(self._made_so_far) % _TIDY_EVERY == 0:
             self.delete_oldest()
@@ -108,8 +117,8 @@ class Thumbnails:
             path.unlink(missing_ok=True)
             size -= found.st_size
 
-    def _place(self, hash: bytes, side: int) -> Path:
-        return self._folder / hash.hex()[:2] / f"{hash.hex()[2:]}-{side}.jpg"
+    def _place(self, hash: bytes, form: str) -> Path:
+        return self._folder / hash.hex()[:2] / f"{hash.hex()[2:]}-{form}.jpg"
 
 
 def etag(collection: Collection, item: Item, form: str) -> str:
@@ -148,29 +157,31 @@ def _indexed_content(collection: Collection, item: Item, limits: Limits) -> byte
     found = open_content([source_of(file) for file in item.files], content_hash(collection, item), limits)
     if found is not None:
         return found
-    raise RefusedError(404, f"the picture of item {item.id} is not available", _CHANGED)
+    raise RefusedError(404, f"the picture of item {item.id} is not available", CHANGED)
 
 
 def open_content(sources: Sequence[ImageSource], wanted: bytes, limits: Limits) -> bytes | BinaryIO | None:
     """The first of these sources with this content hash, as an open file or bytes; None if there is none."""
-    for found in _readable(sources, limits.picture_bytes):
-        if _digest(found) == wanted:
+    for found in _readable(sources, limits):
+        if digest_of(found) == wanted:
             return found
         if not isinstance(found, bytes):
             found.close()
     return None
 
 
-def _readable(sources: Sequence[ImageSource], most: int) -> Iterator[bytes | BinaryIO]:
+def _readable(sources: Sequence[ImageSource], limits: Limits) -> Iterator[bytes | BinaryIO]:
     """Open files that are regular and not too large, and the bytes of images in shards or at URLs."""
     for source in sources:
+        is_video = isinstance(source, ImageFile) and source.path.suffix.lower() in VIDEO_SUFFIXES
+        most = limits.video_bytes if is_video else limits.picture_bytes
         with contextlib.suppress(OSError, MediaError):
-            found = _open_regular(source.path, most) if isinstance(source, ImageFile) else source.read()
+            found = open_regular_file(source.path, most) if isinstance(source, ImageFile) else source.read()
             if found is not None and (not isinstance(found, bytes) or len(found) <= most):
                 yield found
 
 
-def _open_regular(path: Path, most: int) -> BinaryIO | None:
+def open_regular_file(path: Path, most: int) -> BinaryIO | None:
     """Open a regular file that is not too large; never blocks on a pipe or a device."""
     file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 (given to the caller)
     found = os.fstat(file.fileno())
@@ -184,7 +195,7 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _digest(content: bytes | BinaryIO) -> bytes:
+def digest_of(content: bytes | BinaryIO) -> bytes:
     """The content hash as used in the catalog; a file is read in chunks."""
     if isinstance(content, bytes):
         return hashlib.blake2b(content, digest_size=32).digest()

@@ -8,7 +8,8 @@ class Limits:
     """All limits of a server.
 
     upload_bytes: size of a request body. pixels: size of an uploaded image.
-    picture_bytes: size of a file of the collection to send. own_pixels: size of one to decode.
+    picture_bytes: size of a file of the collection to send; video_bytes: of a video.
+    own_pixels: size of an image of the collection, or a frame of a video, to decode.
     decode_bytes: memory to decode one image; large_decode_bytes: for an image of the collection, one at a time.
     decode_seconds: time to decode one image.
     items: texts, images or pairs in one API request. characters: length of one text.
@@ -28,6 +29,7 @@ class Limits:
     upload_bytes: int = 20 * 2**20
     pixels: int = 50_000_000
     picture_bytes: int = 256 * 2**20
+    video_bytes: int = 64 * 2**30
     own_pixels: int = 256_000_000
     decode_bytes: int = 384 * 2**20
     large_decode_bytes: int = 2 * 2**30

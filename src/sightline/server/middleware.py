@@ -17,8 +17,9 @@ _log = logging.getLogger(__name__)
 
 HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
-        "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src 'self'; "
+        "connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; "
+        "frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -61,7 +62,7 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         if scope["method"] == "HEAD":
-            scope = {**scope, "method": "GET"}  # the server drops the body of the response
+            scope = {**scope, "method": "GET", "is_head": True}  # the server drops the body of the response
         sender = _Sender(send, self._limits.write_seconds)
         began = time.perf_counter()
         self._metrics.begin()

@@ -22,8 +22,11 @@ class HitAnswer(BaseModel):
     height: int | None = None
     taken: str | None = None
     quote: str | None = Field(default=None, description="A line of text in the image that contains words of the query.")
+    moments: list[float] = Field(default=[], description="Of a video: seconds of its best moments, best first.")
+    duration: float | None = Field(default=None, description="Of a video, in seconds.")
     image: str | None = None
     thumbnail: str | None = None
+    video: str | None = None
 
 
 class SearchAnswer(BaseModel):
@@ -68,8 +71,11 @@ class ItemAnswer(BaseModel):
     text: str | None = None
     line: int | None = None
     key: str | None = None
+    duration: float | None = Field(default=None, description="Of a video, in seconds.")
+    moments: list[float] = Field(default=[], description="Of a video asked for by its id: seconds, in order of time.")
     image: str | None = None
     thumbnail: str | None = None
+    video: str | None = None
 
 
 class ItemsAnswer(BaseModel):

@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from sightline.server import browse, responses
 from sightline.server.access import AccessControl
+from sightline.server.byte_ranges import UnsatisfiableRangeError, parse_range
 from sightline.server.file_response import FileResponse
 from sightline.server.images import SIDES, ImageContent, is_known
 from sightline.server.metrics import CONTENT_TYPE
@@ -19,6 +20,7 @@ from sightline.server.reference import reference
 from sightline.server.requests import SEARCH_BODY, SEARCH_QUERY, Embed, Id, Match, Search, Text, read_form, read_query
 from sightline.server.service import Service
 from sightline.server.static import content_type, tag
+from sightline.server.videos import VideoFile
 from sightline.server.worker_pool import WorkerPool
 
 Filter = Annotated[str | None, Query(max_length=2000, description="A filter, such as: folder = 'holiday'")]
@@ -27,6 +29,9 @@ IfNoneMatch = Annotated[str | None, Header(include_in_schema=False)]
 Version = Annotated[
     str | None,
     Query(pattern="^[0-9a-f]{16}$", description="As in the URLs of results: such an image never changes, and is kept."),
+]
+Moment = Annotated[
+    float | None, Query(ge=0, le=1e6, description="Of a video: seconds; the nearest of its moments is shown.")
 ]
 _VERSIONED, _UNVERSIONED = "private, max-age=86400, immutable", "private, no-cache"
 
@@ -43,6 +48,14 @@ _USUAL, OF_ITEMS = _problems(), _problems(404)
 _PICTURE: dict[int | str, dict[str, Any]] = {
     **OF_ITEMS,
     200: {"description": "The picture.", "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}},
+    304: {"description": "The client has it already."},
+}
+
+
+_VIDEO: dict[int | str, dict[str, Any]] = {
+    **_problems(404, 416),
+    200: {"description": "The video.", "content": {"video/*": {"schema": {"type": "string", "format": "binary"}}}},
+    206: {"description": "A range of it.", "content": {"video/*": {"schema": {"type": "string", "format": "binary"}}}},
     304: {"description": "The client has it already."},
 }
 
@@ -142,21 +155,36 @@ def item_routes(service: Service) -> APIRouter:
         return JSONResponse(await service.quick.run(service.text, id, q or ""))
 
     @router.get("/{id}/image", responses=_PICTURE, response_class=Response)
-    async def image(id: ItemId, v: Version = None, if_none_match: IfNoneMatch = None) -> Response:
-        """The image itself, if its file is unchanged since indexing; rare types as JPEG."""
-        found = await service.pictures.run(service.image, id, v, _knows(if_none_match))
+    async def image(id: ItemId, v: Version = None, at: Moment = None, if_none_match: IfNoneMatch = None) -> Response:
+        """The image itself, if its file is unchanged since indexing; rare types as JPEG, and so a frame of a video."""
+        found = await service.pictures.run(service.image, id, v, at, _knows(if_none_match))
         return _image_response(service.pictures, v, *found)
+
+    @router.get("/{id}/video", responses=_VIDEO, response_class=Response)
+    async def video(
+        id: ItemId,
+        v: Version = None,
+        range: Annotated[str | None, Header(description="A range of bytes, such as bytes=0-1023.")] = None,
+        if_range: Annotated[str | None, Header(include_in_schema=False)] = None,
+        if_none_match: IfNoneMatch = None,
+    ) -> Response:
+        """The file of a video, or a range of it, if it is unchanged since indexing."""
+        tag, found = await service.pictures.run(service.video, id, v)
+        return _video_response(
+            service.pictures, v, tag, found, range if if_range in (None, tag) else None, if_none_match
+        )
 
     @router.get("/{id}/thumbnail", responses=_PICTURE, response_class=Response)
     async def thumbnail(
         id: ItemId,
         v: Version = None,
+        at: Moment = None,
         side: Annotated[int, Query(ge=1, le=SIDES[-1], description="Of the longer side, in pixels; rounded up.")] = 320,
         if_none_match: IfNoneMatch = None,
     ) -> Response:
         """A thumbnail of the image."""
         rounded = next(one for one in SIDES if one >= side)
-        found = await service.pictures.run(service.thumbnail, id, v, rounded, _knows(if_none_match))
+        found = await service.pictures.run(service.thumbnail, id, v, at, rounded, _knows(if_none_match))
         return _image_response(service.pictures, v, *found)
 
     return router
@@ -253,4 +281,23 @@ def _image_response(pool: WorkerPool, version: str | None, etag: str, content: I
     headers["Content-Disposition"] = "inline"
     if content.file is None:
         return Response(content.data, headers=headers, media_type=content.content_type)
-    return FileResponse(content, pool, headers)
+    return FileResponse(content.file, content.size, pool, headers, content.content_type)
+
+
+def _video_response(
+    pool: WorkerPool, version: str | None, etag: str, video: VideoFile, asked: str | None, known: str | None
+) -> Response:
+    headers = {"ETag": etag, "Cache-Control": _VERSIONED if version else _UNVERSIONED, "Accept-Ranges": "bytes"}
+    size = video.size
+    try:
+        if is_known(etag, known):
+            video.file.close()
+            return Response(status_code=304, headers=headers)
+        part = parse_range(asked, size)
+    except UnsatisfiableRangeError:
+        video.file.close()
+        raise RefusedError(
+            416, f"the file has {size:,} bytes", "Ask for a range inside.", headers={"Content-Range": f"bytes */{size}"}
+        ) from None
+    headers["Content-Disposition"] = "inline"
+    return FileResponse(video.file, size, pool, headers, video.content_type, part)

@@ -1,6 +1,7 @@
 """The operations of the server, without HTTP: each method handles one kind of request in a worker thread."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,12 @@ from sightline.server.problems import RefusedError, not_found
 from sightline.server.requests import Embed, Match, Search, decoded
 from sightline.server.shared_model import SharedModel
 from sightline.server.similar import similar
+from sightline.server.videos import VideoFile, nearest_moment, open_video
 from sightline.server.worker_pool import BatchedPool, WorkerPool
 from sightline.stores.base import PaddedVectors, Part
 
 _QUICK, _SLOW = 32, 32
+_FRAME_QUALITY = 90
 HasTag = Callable[[str], bool]
 """Whether a client already has the version with this tag."""
 
@@ -118,22 +121,51 @@ class Service:
     def item(self, id: int) -> dict[str, Any]:
         """The metadata of an item."""
         with self.library.holding(id) as (member, own):
-            found = answers.item_answers([_item(member.collection, own)], member)[0]
-            return {**found, **answers.album_names(member.collection, own)}
+            item = _item(member.collection, own)
+            found = answers.item_answers([item], member)[0]
+            moments = member.collection.catalog.moments() if item.is_video else None
+            seconds = {"moments": list(moments.of([item.id])[item.id].values())} if moments else {}
+            return {**found, **seconds, **answers.album_names(member.collection, own)}
 
-    def image(self, id: int, version: str | None, known: HasTag) -> tuple[str, ImageContent | None]:
-        """The tag of an item's image, and the image unless `known` says that the client has it."""
+    def image(self, id: int, version: str | None, at: float | None, known: HasTag) -> tuple[str, ImageContent | None]:
+        """The tag of an item's image, and the image unless `known` says that the client has it.
+
+        at: of a video, the moment to show, in seconds.
+        """
         with self.library.holding(id) as (member, own):
-            item = _item_of_version(member.collection, own, version)
-            tag = etag(member.collection, item, "image")
-            return tag, None if known(tag) else original_image(member.collection, item, self.limits, self.decoders)
+            collection, item = member.collection, _item_at(member.collection, own, version, at)
+            tag = etag(collection, item, "image" if item.moment is None else f"image-{item.moment:g}")
+            if known(tag):
+                return tag, None
+            if item.is_video:
+                return tag, ImageContent("image/jpeg", self._frame(collection, item)(None, _FRAME_QUALITY))
+            return tag, original_image(collection, item, self.limits, self.decoders)
 
-    def thumbnail(self, id: int, version: str | None, side: int, known: HasTag) -> tuple[str, ImageContent | None]:
+    def thumbnail(
+        self, id: int, version: str | None, at: float | None, side: int, known: HasTag
+    ) -> tuple[str, ImageContent | None]:
         """The tag of an item's thumbnail, and the thumbnail unless `known` says that the client has it."""
         with self.library.holding(id) as (member, own):
-            item = _item_of_version(member.collection, own, version)
-            tag = etag(member.collection, item, str(side))
-            return tag, None if known(tag) else self.thumbnails.get(member.collection, item, side)
+            collection, item = member.collection, _item_at(member.collection, own, version, at)
+            tag = etag(collection, item, str(side) if item.moment is None else f"{side}-{item.moment:g}")
+            frame = self._frame(collection, item) if item.is_video else None
+            return tag, None if known(tag) else self.thumbnails.get(collection, item, side, frame)
+
+    def video(self, id: int, version: str | None) -> tuple[str, VideoFile]:
+        """The tag of a video, and its open file."""
+        with self.library.holding(id) as (member, own):
+            item = _item_at(member.collection, own, version)
+            return etag(member.collection, item, "video"), open_video(member.collection, item, self.limits)
+
+    def _frame(self, collection: Collection, item: Item) -> Callable[[int | None, int], bytes]:
+        """Returns a function that makes a JPEG of a video at the moment of `item`."""
+
+        def frame(side: int | None, quality: int) -> bytes:
+            video = open_video(collection, item, self.limits)
+            with video.file:
+                return self.decoders.frame(video.path, f"item {item.id}", item.moment or 0.0, quality, side)
+
+        return frame
 
     def text(self, id: int, query: str) -> dict[str, Any]:
         """The text in an item's image, with the places of a query's words."""
@@ -144,7 +176,8 @@ class Service:
     def camera(self, id: int) -> dict[str, str]:
         """The camera data of an item's image."""
         with self.library.holding(id) as (member, own):
-            return camera(member.collection, _item(member.collection, own), self.limits, self.decoders)
+            item = _item(member.collection, own)
+            return {} if item.is_video else camera(member.collection, item, self.limits, self.decoders)
 
     def similar(self, id: int, k: int) -> dict[str, Any]:
         """The items most similar to an item."""
@@ -262,12 +295,12 @@ def _item(collection: Collection, id: int) -> Item:
     return found[id]
 
 
-def _item_of_version(collection: Collection, id: int, version: str | None) -> Item:
-    """An item, if its content is still the one that a URL was created for."""
+def _item_at(collection: Collection, id: int, version: str | None, at: float | None = None) -> Item:
+    """An item, if its content is still the one that a URL was created for; a video at the moment nearest to `at`."""
     item = _item(collection, id)
     if version is not None and version != answers.version(content_hash(collection, item)):
         raise not_found(id)
-    return item
+    return replace(item, moment=nearest_moment(collection, item, at)) if item.is_video else item
 
 
 def _stored(collection: Collection, id: int, part: Part) -> PaddedVectors:

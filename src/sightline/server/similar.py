@@ -1,6 +1,6 @@
 """Find items similar to a stored item, by its embedding."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.cascade import Ranking
 from sightline.retrieval.costs import search_stopwatch
 from sightline.retrieval.first_stage import retrieve
+from sightline.retrieval.moments import with_moments
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import EncodedQuery, Query
 from sightline.retrieval.results import Hit, SearchResult
@@ -42,24 +43,32 @@ def _nearest(collection: Collection, query: EncodedQuery, id: int, k: int) -> tu
         found.update(collection.items(ids))
         return found
 
-    nearest = retrieve(collection.store, query, k + 1, exists=exists, fold=collection.kind == "images")
-    others = _without(nearest, id)
+    moments = collection.catalog.moments() if collection.kind == "images" else None
+    nearest = retrieve(collection.store, query, k + 1, exists=exists, fold=collection.kind == "images", moments=moments)
+    videos = moments.videos(nearest.ids.tolist()) if moments else {}
+    others = with_moments(_without(nearest, id, videos), k, query, collection.store, moments)
     return hits_of(collection.catalog, Ranking(others, None, {}), min(k, len(others)), found)
 
 
 def _embedding(collection: Collection, id: int) -> Float32Array:
     if id not in collection.items([id]):
         raise not_found(id)
+    moments = collection.catalog.moments() if collection.kind == "images" else None
+    own = list(moments.of([id]).get(id, {})) if moments else []
     try:
-        found = collection.store.fetch(np.array([id], dtype=np.int64), "embedding")
+        found = collection.store.fetch(np.array(own or [id], dtype=np.int64), "embedding")
     except StoreError as error:  # deleted, or not yet searchable
         raise not_found(id) from error
-    embedding: Float32Array = found.values[0, 0]
-    return embedding
+    if not own:
+        return found.values[0, 0]  # type: ignore[no-any-return]
+    mean = found.values[:, 0].mean(axis=0)
+    return mean / max(float(np.linalg.norm(mean)), 1e-6)  # type: ignore[no-any-return]
 
 
-def _without(candidates: Candidates, id: int) -> Candidates:
-    """All candidates except the item with this id, or the one it is folded into."""
+def _without(candidates: Candidates, id: int, videos: Mapping[int, int]) -> Candidates:
+    """All candidates except the item with this id, or the one it is folded into. videos: those of moments."""
     leaders = candidates.ids.tolist()
-    kept = [place for place, one in enumerate(leaders) if id not in (one, *candidates.folded.get(one, ()))]
+    kept = [
+        place for place, one in enumerate(leaders) if id not in (videos.get(one, one), *candidates.folded.get(one, ()))
+    ]
     return candidates.taken(np.array(kept, dtype=np.int64))

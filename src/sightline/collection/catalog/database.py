@@ -17,8 +17,9 @@ from sightline.bundle.words import words_in
 from sightline.collection.catalog import integrity
 from sightline.collection.catalog.files import URL_LIST_SUFFIX, Facts, File, Item, PendingFile, Status, shown
 from sightline.collection.catalog.integrity import DamagedCatalogError
+from sightline.collection.catalog.moments import CatalogMoments
 from sightline.collection.catalog.readers import Readers
-from sightline.collection.catalog.rows import FACTS, FILE, ROW, Row, from_facts, inside, to_item, to_row
+from sightline.collection.catalog.rows import FACTS, FILE, ROW, Row, from_facts, inside, to_item, to_row, to_stamp
 from sightline.collection.catalog.schema import CATALOG_FILE, connect
 from sightline.collection.catalog.where import compile_where
 from sightline.errors import CollectionError, QueryError
@@ -121,7 +122,7 @@ class Catalog:
         return self._number("SELECT count(content) - count(DISTINCT content) FROM files")
 
     def ids(self) -> list[int]:
-        """The ids of all contents, in ascending order."""
+        """The ids of all contents, in ascending order; those of videos are the ids of their moments."""
         return [id for (id,) in self._all("SELECT id FROM contents ORDER BY id")]
 
     def hashes(self) -> Iterator[bytes]:
@@ -129,10 +130,13 @@ class Catalog:
         return (found for (found,) in self._all("SELECT hash FROM contents"))
 
     def items(self, ids: Sequence[int]) -> dict[int, Item]:
-        """The items with these ids and all their files; ids that no longer have a file are left out."""
-        files = self._files_of(ids)
-        query = f"SELECT {FACTS} FROM contents c WHERE c.id IN"
-        return {row[0]: to_item(row, tuple(files[row[0]])) for row in self.each(query, ids) if row[0] in files}
+        """The items with these ids and all their files; ids that no longer have a file are left out.
+
+        The id of a moment leads to its video.
+        """
+        rows = list(self.each(f"SELECT {FACTS} FROM contents c WHERE c.id IN", ids))
+        files = self._files_of(list({row[1]: None for row in rows}))
+        return {row[0]: to_item(row, tuple(files[row[1]])) for row in rows if row[1] in files}
 
     def name_words(self) -> list[str]:
         """The words in file and folder names, most frequent first; large collections are sampled."""
@@ -186,7 +190,13 @@ class Catalog:
 
     def narrowed(self, store: Store, where: str) -> tuple[Store, Ids | None]:
         """The store and the ids to search, given a filter; ids are None if the store applies the filter itself."""
-        return store, self.ids_where(where)
+        moments = self.moments()
+        return store, self.ids_where(where) if moments is None else moments.within(self.ids_where(where))
+
+    def moments(self) -> CatalogMoments | None:
+        """The moments of the collection's videos; None if it has no videos."""
+        found = CatalogMoments(lambda: self.connection)
+        return found if found.exist() else None
 
     def select(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Run a SELECT with a filter; raises a `QueryError` if it is too complex for SQLite."""
@@ -216,8 +226,8 @@ class Catalog:
     def add_contents(self, facts: Iterable[Facts]) -> list[int]:
         """Add contents; returns their ids, in order."""
         query = (
-            "INSERT INTO contents (hash, width, height, taken, latitude, longitude, text, is_blank)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+            "INSERT INTO contents (hash, width, height, taken, latitude, longitude, text, is_blank, moment, duration,"
+            " parent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT id FROM contents WHERE hash = ?))"
         )
         return [int(self.connection.execute(query, from_facts(fact)).lastrowid or 0) for fact in facts]
 
@@ -270,7 +280,7 @@ class Catalog:
 
     def delete_unused(self) -> list[int]:
         """Delete the contents that no longer have a file; returns their ids."""
-        unused = "id NOT IN (SELECT content FROM files WHERE content IS NOT NULL)"
+        unused = "coalesce(parent, id) NOT IN (SELECT content FROM files WHERE content IS NOT NULL)"
         ids = [id for (id,) in self._all(f"SELECT id FROM contents WHERE {unused}")]
         self.connection.execute(f"DELETE FROM contents WHERE {unused}")
         return ids
@@ -299,13 +309,13 @@ class Catalog:
         return files
 
     def _file(self, roots: dict[int, Path], row: Sequence[Any]) -> File:
-        root, path, raw, status, reason, line, key = row
+        root, path, raw, status, reason, line, key, *stamp = row
         folder = roots[root]
         where = folder if line else inside(folder, raw)
         is_trusted = self._trusted or (
             where.is_relative_to(self.at.parent) and folder.suffix.lower() != URL_LIST_SUFFIX
         )
-        return File(folder, path, where, status, reason, line, key, is_trusted)
+        return File(folder, path, where, status, reason, line, key, is_trusted, to_stamp(*stamp))
 
     def _located(self, raw: bytes) -> Path:
         return Path(os.path.normpath(self.at / os.fsdecode(raw)))

@@ -1,7 +1,7 @@
 """Files and items of a collection as the catalog describes them."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -74,6 +74,7 @@ class File:
     line, key: for a text, its line and its id there. For an image in a shard, `key` is its position.
     is_trusted: False if a collection that this user did not create refers to a file outside its own folder, or to
         the network.
+    stamp: what the file looked like when it was read; None if it must be read again.
     """
 
     root: Path
@@ -84,6 +85,7 @@ class File:
     line: int | None = None
     key: str | None = None
     is_trusted: bool = True
+    stamp: Stamp | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ class Item:
     width, height: in pixels, after rotation. taken: capture time in ISO 8601. place: where it was taken.
     text: the full text, if the item is a text.
     is_blank: whether the image is tiny or a single colour; searches rank such images last.
+    moment, duration: of a video, in seconds: its first moment, or the one that was asked for, and its length.
     """
 
     id: int
@@ -103,6 +106,13 @@ class Item:
     place: Place | None = None
     text: str | None = None
     is_blank: bool = False
+    moment: float | None = None
+    duration: float | None = None
+
+    @property
+    def is_video(self) -> bool:
+        """Whether the item is a video."""
+        return self.moment is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +120,7 @@ class Facts:
     """What is known about a content besides its vectors; `hash` identifies it.
 
     is_blank: whether the image is tiny or a single colour.
+    moment, duration: of a video, in seconds. parent: of a moment but the first, the hash of the first.
     """
 
     hash: bytes
@@ -119,6 +130,9 @@ class Facts:
     place: Place | None = None
     text: str | None = None
     is_blank: bool = False
+    moment: float | None = None
+    duration: float | None = None
+    parent: bytes | None = None
 
 
 def shown(raw: bytes) -> str:

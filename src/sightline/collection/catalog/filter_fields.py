@@ -32,6 +32,7 @@ FIELDS: dict[str, FilterField] = {
     "size": FilterField("number", "f.size", "file"),
     "latitude": FilterField("number", "c.latitude", "content"),
     "longitude": FilterField("number", "c.longitude", "content"),
+    "duration": FilterField("number", "c.duration", "machine"),
     "text": FilterField("text", "c.text", "content"),
     "id": FilterField("number", "c.id", "content"),
     "album": FilterField("text", "value", "machine"),

@@ -38,7 +38,7 @@ def hits_of(
 ) -> tuple[Hit, ...]:
     """The first `count` entries of a ranking, as results. Files of an item that match the filter come first."""
     count = min(count, len(ranking.candidates))
-    ids = [int(id) for id in ranking.candidates.ids[:count]]
+    ids = [items[int(id)].id for id in ranking.candidates.ids[:count]]
     asked_for = _files_where(catalog, condition, ids) if condition else set()
     return tuple(_hit(place, ranking, items, asked_for) for place in range(count))
 
@@ -49,7 +49,7 @@ def _hit(place: int, ranking: Ranking, items: Mapping[int, Item], asked_for: set
     file, *others = item.files
     if others and asked_for:
         file, *others = sorted(item.files, key=lambda file: (item.id, file.root, file.path) not in asked_for)
-    folded = [other for id in candidates.folded.get(item.id, ()) for other in items[id].files]
+    folded = [other for id in candidates.folded.get(int(candidates.ids[place]), ()) for other in items[id].files]
     return Hit(
         rank=place + 1,
         id=item.id,
@@ -67,6 +67,8 @@ def _hit(place: int, ranking: Ranking, items: Mapping[int, Item], asked_for: set
         width=item.width,
         height=item.height,
         taken=item.taken,
+        moments=candidates.moments.get(int(candidates.ids[place]), ()),
+        duration=item.duration,
     )
 
 

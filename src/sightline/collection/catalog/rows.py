@@ -8,8 +8,11 @@ from typing import Any
 from sightline.collection.catalog.exif import Place
 from sightline.collection.catalog.files import Facts, File, Item, Stamp, Status
 
-FACTS = "c.id, c.width, c.height, c.taken, c.latitude, c.longitude, c.text, c.is_blank"
-FILE = "f.root, f.path, f.raw, f.status, f.reason, f.line, f.key"
+FACTS = (
+    "c.id, coalesce(c.parent, c.id), c.width, c.height, c.taken, c.latitude, c.longitude, c.text, c.is_blank,"
+    " c.moment, c.duration"
+)
+FILE = "f.root, f.path, f.raw, f.status, f.reason, f.line, f.key, f.size, f.mtime_ns, f.ctime_ns"
 ROW = "id, raw, size, mtime_ns, ctime_ns, content, status, reason, key"
 
 
@@ -29,8 +32,12 @@ class Row:
 def to_row(row: tuple[Any, ...]) -> Row:
     """A file, from the columns `ROW`."""
     id, raw, size, mtime_ns, ctime_ns, content, status, reason, key = row
-    stamp = None if mtime_ns is None else Stamp(size, mtime_ns, ctime_ns)
-    return Row(id, raw, stamp, content, status, reason, key)
+    return Row(id, raw, to_stamp(size, mtime_ns, ctime_ns), content, status, reason, key)
+
+
+def to_stamp(size: int | None, mtime_ns: int | None, ctime_ns: int | None) -> Stamp | None:
+    """Size and times of a file; None if it must be read again."""
+    return None if size is None or mtime_ns is None else Stamp(size, mtime_ns, ctime_ns)
 
 
 def inside(folder: Path, raw: bytes) -> Path:
@@ -42,13 +49,14 @@ def inside(folder: Path, raw: bytes) -> Path:
 
 
 def to_item(row: tuple[Any, ...], files: tuple[File, ...]) -> Item:
-    """An item, from the columns `FACTS` and its files."""
-    id, width, height, taken, latitude, longitude, text, is_blank = row
+    """An item, from the columns `FACTS` and its files; from those of a moment, its video."""
+    _, id, width, height, taken, latitude, longitude, text, is_blank, moment, duration = row
     place = None if latitude is None else Place(latitude, longitude)
-    return Item(id, files, width, height, taken, place, text, bool(is_blank))
+    return Item(id, files, width, height, taken, place, text, bool(is_blank), moment, duration)
 
 
 def from_facts(fact: Facts) -> tuple[object, ...]:
-    """The columns of a content."""
+    """The columns of a content; in place of `parent`, the hash of that content."""
     latitude, longitude = (fact.place.latitude, fact.place.longitude) if fact.place else (None, None)
-    return fact.hash, fact.width, fact.height, fact.taken, latitude, longitude, fact.text, fact.is_blank or None
+    about = (fact.hash, fact.width, fact.height, fact.taken, latitude, longitude, fact.text, fact.is_blank or None)
+    return (*about, fact.moment, fact.duration, fact.parent)

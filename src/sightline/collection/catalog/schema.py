@@ -10,8 +10,10 @@ from sightline.collection.albums import Albums
 from sightline.collection.catalog.integrity import DamagedCatalogError, check_files
 from sightline.errors import CollectionError
 
-SCHEMA = 4
+SCHEMA = 5
+_WITH_CTIME = 2  # the first version that stores when files were changed
 _WITH_FOLDERS = 3  # the first version that stores the folder and name of files
+_WITH_BLANK = 4  # the first version that marks blank images; version 5 has moments of videos
 CATALOG_FILE = "catalog.db"
 
 _PATIENCE = 60  # seconds to wait while another process recovers or checkpoints
@@ -40,6 +42,7 @@ CREATE TABLE files (
 );
 CREATE INDEX files_by_content ON files (content);
 """
+_MOMENTS = "CREATE INDEX contents_by_parent ON contents (parent) WHERE moment IS NOT NULL;"
 _TABLES = f"""
 CREATE TABLE roots (
     id INTEGER PRIMARY KEY,
@@ -54,10 +57,14 @@ CREATE TABLE contents (
     latitude REAL,
     longitude REAL,
     text TEXT,
-    is_blank INTEGER                 -- 1 for an image of one colour, or a tiny one; null in rows of versions 1 to 3
+    is_blank INTEGER,                -- 1 for an image of one colour or a tiny one; null in rows of versions 1 to 3
+    moment REAL,                     -- of a video: seconds from its beginning
+    parent INTEGER,                  -- of a moment but the first: the content of the first; files belong to that
+    duration REAL                    -- of a video, in seconds
 );
 {_FILES}
 CREATE INDEX contents_by_time ON contents (taken);
+{_MOMENTS}
 """
 
 
@@ -137,10 +144,13 @@ def _check(path: Path, connection: sqlite3.Connection, write: bool) -> None:
     elif 0 < found < SCHEMA and write:
         connection.executescript(f"BEGIN IMMEDIATE; {_upgrade(found)} PRAGMA user_version = {SCHEMA}; COMMIT;")
     elif 0 < found < SCHEMA:
-        connection.execute("CREATE TEMP VIEW contents AS SELECT *, NULL AS is_blank FROM main.contents")
+        blank = "NULL AS is_blank, " if found < _WITH_BLANK else ""
+        missing = f"{blank}NULL AS moment, NULL AS parent, NULL AS duration"
+        connection.execute(f"CREATE TEMP VIEW contents AS SELECT *, {missing} FROM main.contents")
         if found < _WITH_FOLDERS:
+            ctime = "NULL AS ctime_ns, " if found < _WITH_CTIME else ""
             connection.execute(
-                f"CREATE TEMP VIEW files AS SELECT *, {FOLDER} AS folder, {NAME} AS name FROM main.files"
+                f"CREATE TEMP VIEW files AS SELECT *, {ctime}{FOLDER} AS folder, {NAME} AS name FROM main.files"
             )
     elif found != SCHEMA:
         raise CollectionError(
@@ -151,12 +161,15 @@ def _check(path: Path, connection: sqlite3.Connection, write: bool) -> None:
 
 def _upgrade(version: int) -> str:
     """SQL that upgrades the tables of an older version."""
-    blank = "ALTER TABLE contents ADD COLUMN is_blank INTEGER;"
+    new = ["moment REAL", "parent INTEGER", "duration REAL"]
+    if version < _WITH_BLANK:
+        new.insert(0, "is_blank INTEGER")
+    added = " ".join(f"ALTER TABLE contents ADD COLUMN {column};" for column in new) + _MOMENTS
     if version >= _WITH_FOLDERS:
-        return blank
+        return added
     columns = "id, root, path, raw, line, key, size, mtime_ns, content, status, reason"
-    columns += ", ctime_ns" if version == 2 else ""
+    columns += ", ctime_ns" if version >= _WITH_CTIME else ""
     return (
-        f"{blank} DROP INDEX files_by_content; ALTER TABLE files RENAME TO older_files;"
+        f"{added} DROP INDEX files_by_content; ALTER TABLE files RENAME TO older_files;"
         f"{_FILES} INSERT INTO files ({columns}) SELECT {columns} FROM older_files; DROP TABLE older_files;"
     )

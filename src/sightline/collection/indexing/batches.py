@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sightline.bundle import Encoded, Model
+from sightline.collection.catalog.files import Facts
 from sightline.collection.indexing.readers import Outcome
 from sightline.collection.indexing.writer import EncodedBatch
 from sightline.device import Device
-from sightline.media import stack_inputs
+from sightline.media import normalise, require_pixels, stack_inputs
 from sightline.retrieval.query import ItemKind
 
 AT_ONCE: dict[Device, dict[ItemKind, int]] = {"cpu": {"images": 4, "texts": 32}, "gpu": {"images": 128, "texts": 1024}}
@@ -31,16 +32,48 @@ def is_new(outcome: Outcome, known: set[bytes]) -> bool:
     return True
 
 
+def content_count(outcomes: Iterable[Outcome]) -> int:
+    """The number of contents to encode: one for an image or a text, one for each moment of a video."""
+    return sum(1 + len(outcome.moments) for outcome in outcomes)
+
+
 def encoded(model: Model, new: Sequence[Outcome], files: list[Outcome]) -> EncodedBatch:
-    """Encode the new contents into a batch to write, with all files. Vectors with NaN or infinity are left out."""
-    if not new:
-        return EncodedBatch([], files)
-    payloads: list[Any] = [outcome.payload for outcome in new]
-    is_texts = isinstance(payloads[0], str)
-    found = model.encode_texts(payloads) if is_texts else model.encode_images(stack_inputs(payloads))
-    finite: npt.NDArray[np.bool_] = np.isfinite(found.embedding).all(axis=1)  # type: ignore[assignment]
-    facts = [outcome.facts for outcome, fine in zip(new, finite, strict=True) if fine and outcome.facts]
-    return EncodedBatch([(facts, rows(found, finite))] if facts else [], files, count_truncated(found))
+    """Encode the new contents into a batch to write, with all files. Vectors with NaN or infinity are left out.
+
+    The moments of a video stay in one batch, so that a crash leaves all of them or none.
+    """
+    facts = [fact for outcome in new if outcome.facts for fact in (outcome.facts, *outcome.moments)]
+    payloads = [payload for outcome in new for payload in _payloads(model, outcome)]
+    batch, step = EncodedBatch([], files), max(at_once(model, "images"), len(new))
+    for start in range(0, len(facts), step):
+        some: list[Any] = payloads[start : start + step]
+        found = model.encode_texts(some) if isinstance(some[0], str) else model.encode_images(stack_inputs(some))
+        batch.contents.append((facts[start : start + step], found))
+        batch.truncated += count_truncated(found)
+    return _finite(batch)
+
+
+def _payloads(model: Model, outcome: Outcome) -> Iterable[Any]:
+    """The model's input for each content of an outcome."""
+    payload: Any = outcome.payload
+    is_video = isinstance(payload, np.ndarray) and payload.dtype == np.uint8
+    return normalise(payload, require_pixels(model.preprocess)) if is_video else [payload]
+
+
+def _finite(batch: EncodedBatch) -> EncodedBatch:
+    """Leave out contents with NaN or infinity, of a video all of them."""
+    broken = {
+        fact.parent or fact.hash
+        for facts, found in batch.contents
+        for fact, embedding in zip(facts, found.embedding, strict=True)
+        if not np.isfinite(embedding).all()
+    }
+    contents: list[tuple[Sequence[Facts], Encoded]] = []
+    for facts, found in batch.contents:
+        chosen = np.array([(fact.parent or fact.hash) not in broken for fact in facts])
+        if chosen.any():
+            contents.append(([fact for fact, kept in zip(facts, chosen, strict=True) if kept], rows(found, chosen)))
+    return EncodedBatch(contents, batch.files, batch.truncated)
 
 
 def encode_in_batches(model: Model, kind: ItemKind, outcomes: Iterable[Outcome]) -> EncodedBatch:
@@ -52,7 +85,7 @@ def encode_in_batches(model: Model, kind: ItemKind, outcomes: Iterable[Outcome])
         if is_new(outcome, seen):
             new.append(outcome)
         files.append(replace(outcome, payload=None))
-        if len(new) >= at_once(model, kind):
+        if content_count(new) >= at_once(model, kind):
             block.add(encoded(model, new, files))
             new, files = [], []
     block.add(encoded(model, new, files))

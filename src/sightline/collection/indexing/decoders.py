@@ -1,14 +1,21 @@
-"""Decode RAW photos in separate processes: their libraries are large, and no file may end an indexing run."""
+"""Decode RAW photos and videos in separate processes: their libraries are large, and no file may end a run."""
 
 import threading
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from sightline import settings
+from sightline.collection.indexing.video_files import DecodedVideo
 from sightline.errors import MediaError, MissingDecoderError
-from sightline.media import ImageBytes
+from sightline.media import ImageBytes, Preprocess
 from sightline.media.decoder import DecoderProcess
 from sightline.media.open import MAX_PIXELS
+from sightline.media.video import Moments, VideoFacts
 
 _PREVIEW_SECONDS = 60.0
+_ENOUGH_SECONDS, _CPU_SECONDS, _VIDEO_SECONDS = 60.0, 120.0, 600.0  # for one video; the last may include waiting
 _DECODE_BYTES = 2 << 30
 
 
@@ -23,6 +30,19 @@ class FileDecoders:
         """The preview of a RAW photo, as a JPEG."""
         _, data = self._request(source.name, {"task": "preview"}, source.data, _PREVIEW_SECONDS)
         return ImageBytes(source.name, data)
+
+    def moments(self, path: Path, name: str, preprocess: Preprocess) -> DecodedVideo:
+        """The facts and moments of a video."""
+        task = {
+            "task": "moments",
+            "path": str(path),
+            "preprocess": settings.plain(preprocess),
+            "enough_seconds": _ENOUGH_SECONDS,
+            "cpu_seconds": _CPU_SECONDS,
+        }
+        answer, data = self._request(name, task, b"", _VIDEO_SECONDS)
+        pixels = np.frombuffer(data, np.uint8).reshape(answer["shape"])
+        return DecodedVideo(VideoFacts(**answer["facts"]), Moments(answer["moments"], answer["blank"], pixels))
 
     def close(self) -> None:
         """Kill the processes, even while they are busy."""

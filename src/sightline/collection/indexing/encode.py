@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from sightline.bundle import Model
-from sightline.collection.indexing.batches import at_once, encoded, is_new
+from sightline.collection.indexing.batches import at_once, content_count, encoded, is_new
 from sightline.collection.indexing.commits import CommitQueue, commit_queue, threads
 from sightline.collection.indexing.readers import Outcome, vanished_file
 from sightline.collection.indexing.writer import EncodedBatch, Writer
@@ -74,7 +74,7 @@ class _Run:
         if is_new(outcome, self.known):
             self.new.append(outcome)
         self.files.append(replace(outcome, payload=None))
-        if len(self.new) >= at_once(self.model, report.kind) or len(self.files) >= _COMMIT_FILES:
+        if content_count(self.new) >= at_once(self.model, report.kind) or len(self.files) >= _COMMIT_FILES:
             self._send()
         if self.commits.is_due():
             self._write()

@@ -16,8 +16,9 @@ from sightline.collection.catalog.files import Facts, PendingFile
 from sightline.collection.indexing.decoders import FileDecoders
 from sightline.collection.indexing.report import FileProblem
 from sightline.collection.indexing.texts import text_hash
-from sightline.errors import MediaError, MissingDecoderError
-from sightline.media import ImageBytes, ImageFile, ImageInput, RegionConfig, to_input
+from sightline.collection.indexing.video_files import file_digest, is_video_file
+from sightline.errors import MediaError, MissingDecoderError, ModelError
+from sightline.media import ImageBytes, ImageFile, ImageInput, RegionConfig, require_pixels, to_input
 from sightline.media.file_types import RAW, detect_type
 from sightline.media.jpeg import to_jpeg
 from sightline.media.memory import decoding
@@ -35,7 +36,9 @@ _THUMBNAIL_SIDE, _THUMBNAIL_QUALITY = 640, 80
 class Outcome:
     """The result of reading a file: its `facts`, or the `problem` with it.
 
-    payload: input for the model: pixels, regions or text; None if the content is already known.
+    payload: input for the model: pixels, regions or text; of a video, uint8 [moments, size, size, 3]. None if the
+        content is already known.
+    moments: facts of the moments of a video, except for the first, which are `facts`.
     gone: the file disappeared before it was read.
     permanent: the problem is in the file itself, and persists until the file changes.
     picture: what a store on a server is to keep of a new image.
@@ -43,7 +46,8 @@ class Outcome:
 
     found: PendingFile
     facts: Facts | None = None
-    payload: npt.NDArray[np.float32] | str | None = None
+    payload: npt.NDArray[np.float32] | npt.NDArray[np.uint8] | str | None = None
+    moments: tuple[Facts, ...] = ()
     problem: str = ""
     gone: bool = False
     permanent: bool = True
@@ -104,12 +108,12 @@ def _read(
     decoders: FileDecoders,
 ) -> Outcome:
     source = found.source or ImageFile(found.where)
+    if found.source is None and is_video_file(found.where):
+        return _read_video(found, preprocess, known, decoders)
     try:
         data = source.read()
     except MediaError as error:
-        is_local = not isinstance(source, ImageURL)
-        gone = is_local and isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
-        return Outcome(found, problem=error.reason, gone=gone, permanent=False)
+        return _unread(found, error, is_local=not isinstance(source, ImageURL))
     digest = hashlib.blake2b(data, digest_size=32).digest()
     if digest in known:
         return Outcome(found, Facts(digest))
@@ -122,6 +126,28 @@ def _read(
             return replace(outcome, picture=_picture(image, original, pictures)) if is_kept else outcome
     except MediaError as error:
         return Outcome(found, problem=error.reason, permanent=not isinstance(error, MissingDecoderError))
+
+
+def _unread(found: PendingFile, error: MediaError, *, is_local: bool = True) -> Outcome:
+    """The outcome for a file whose bytes cannot be read; the next run tries again."""
+    gone = is_local and isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
+    return Outcome(found, problem=error.reason, gone=gone, permanent=False)
+
+
+def _read_video(found: PendingFile, preprocess: ImageInput, known: Container[bytes], decoders: FileDecoders) -> Outcome:
+    try:
+        digest = file_digest(found.where)
+    except MediaError as error:
+        return _unread(found, error)
+    if digest in known:
+        return Outcome(found, Facts(digest))
+    try:
+        video = decoders.moments(found.where, found.name, require_pixels(preprocess))
+    except (MediaError, ModelError) as error:
+        reason = error.reason if isinstance(error, MediaError) else error.what
+        return Outcome(found, problem=reason, permanent=not isinstance(error, MissingDecoderError))
+    first, *others = video.facts(digest)
+    return Outcome(found, first, video.moments.pixels, tuple(others))
 
 
 def _decode(

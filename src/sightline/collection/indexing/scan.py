@@ -13,8 +13,8 @@ from sightline.collection.catalog.files import PendingFile, Stamp, below, shown
 from sightline.collection.catalog.rows import Row
 from sightline.collection.indexing.report import FileProblem
 from sightline.errors import MediaError
-from sightline.media import IMAGE_SUFFIXES, find_images, raw
-from sightline.media.file_types import RAW_SUFFIXES
+from sightline.media import IMAGE_SUFFIXES, find_images, raw, video
+from sightline.media.file_types import RAW_SUFFIXES, VIDEO_SUFFIXES
 from sightline.media.ignore import IgnoreRules
 
 _FRESH_NS = 2_000_000_000  # the coarsest timestamp resolution: a second change within it may go unnoticed
@@ -48,9 +48,18 @@ class FolderScan:
 
 
 def scan_images(
-    catalog: Catalog, root: int, folder: Path, within: Path, *, prune: bool = False, retry: bool = False
+    catalog: Catalog,
+    root: int,
+    folder: Path,
+    within: Path,
+    *,
+    prune: bool = False,
+    retry: bool = False,
+    videos: bool = True,
 ) -> FolderScan:
     """Compare the images in `within`, which is the root `folder` or a part of it, with the catalog.
+
+    videos: whether the collection can have videos.
 
     A root without any image is treated as a disconnected disk, unless `prune` is set. Files below a folder that
     could not be listed, or behind a broken link, do not count as missing. Neither do those that were indexed with an
@@ -73,7 +82,7 @@ def scan_images(
 
     try:
         rules = _rules(folder, within)
-        paths = find_images(within, report, suffixes=indexed_suffixes(), ignore=rules, other=leave_out)
+        paths = find_images(within, report, suffixes=indexed_suffixes(videos), ignore=rules, other=leave_out)
     except MediaError as error:
         if not prune:
             report(error)
@@ -104,9 +113,10 @@ def scan_images(
     return found
 
 
-def indexed_suffixes() -> frozenset[str]:
+def indexed_suffixes(videos: bool = True) -> frozenset[str]:
     """The suffixes of the files to index, by what is installed."""
-    return IMAGE_SUFFIXES | (RAW_SUFFIXES if raw.is_installed() else frozenset())
+    found = IMAGE_SUFFIXES | (RAW_SUFFIXES if raw.is_installed() else frozenset())
+    return found | (VIDEO_SUFFIXES if videos and video.is_installed() else frozenset())
 
 
 def _rules(folder: Path, within: Path) -> IgnoreRules:

@@ -23,6 +23,7 @@ from sightline.collection.manifest import read_manifest
 from sightline.datasets.regions.store import is_region_store
 from sightline.errors import CollectionError
 from sightline.registry.loader import load
+from sightline.stores.base import RemoteStore
 from sightline.stores.opening import is_store_url
 
 _Encoder = Callable[[Sequence[PendingFile], Writer, set[bytes], IndexProgress | None], None]
@@ -129,5 +130,6 @@ def _scan(writer: Writer, places: list[Path], prune: bool, retry: bool) -> Folde
         elif is_container(path):
             everything += scan_container(catalog, root, path, prune=prune, retry=retry)
         else:
-            everything += scan_images(catalog, root, path, within, prune=prune, retry=retry)
+            videos = not isinstance(writer.store, RemoteStore)
+            everything += scan_images(catalog, root, path, within, prune=prune, retry=retry, videos=videos)
     return everything

@@ -150,14 +150,16 @@ def repair(catalog: Catalog, store: Store) -> None:
     """Make catalog and store consistent after a crash or damage.
 
     Vectors without a row are deleted, and their ids are never reused. Rows without vectors, which can only result from
-    damage to the store, are deleted with their files, so that these are read again.
+    damage to the store, are deleted with their files, so that these are read again; a video with all its moments.
     """
     known, stored = np.array(catalog.ids(), dtype=np.int64), store.ids()
     surplus, lost = np.setdiff1d(stored, known), np.setdiff1d(known, stored)
     if not len(surplus) and not len(lost):
         return
+    moments = catalog.moments()
+    unread = lost.tolist() if moments is None else moments.families(lost.tolist())
     with catalog.transaction():
         catalog.skip_ids(int(stored.max(initial=0)))
-        catalog.delete_contents(int(id) for id in lost)
-    store.delete(surplus)
+        catalog.delete_contents(unread)
+    store.delete(np.union1d(surplus, np.array(unread, dtype=np.int64)))
     store.flush()

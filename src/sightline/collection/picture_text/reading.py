@@ -141,9 +141,9 @@ def _read_one(item: Item, hash: bytes, decoder: DecoderProcess) -> TextRead | No
 
 
 def _pending(catalog: Catalog, known: set[bytes]) -> list[tuple[int, bytes]]:
-    """Ids and hashes of the images to read, the newest first; blank ones have no text."""
+    """Ids and hashes of the images to read, the newest first; not of blank ones and videos."""
     rows = catalog.everything().execute(
-        "SELECT id, hash FROM contents WHERE text IS NULL AND is_blank IS NOT 1"
+        "SELECT id, hash FROM contents WHERE text IS NULL AND is_blank IS NOT 1 AND moment IS NULL"
         " AND id IN (SELECT content FROM files) ORDER BY taken DESC, id DESC"
     )
     return [(id, bytes(hash)) for id, hash in rows if bytes(hash) not in known]

@@ -58,6 +58,9 @@ class SharedCatalog(Catalog):
         with self._known(self.store.notes(np.array(ids, dtype=np.int64)), ids):
             return super().hashes_of(ids)
 
+    def moments(self) -> None:
+        """None: stores on servers have no videos."""
+
     def files(self, status: Status | None = None) -> list[File]:
         """Every file; broken ones are known only on the indexing machine."""
         with self._reading:

@@ -3,6 +3,7 @@
 import { make, percent } from "./dom.js";
 import { isShown } from "./relevance.js";
 import { mark } from "./selection.js";
+import { clock } from "./video.js";
 
 const AGAIN_MS = 2000;
 const [WIDEST, TALLEST] = [2.6, 0.55]; // the proportions of a tile; a panorama is cut at its sides
@@ -31,7 +32,10 @@ export function update(made, hit) {
   relevance.classList.toggle("is-quote", isQuoted);
   relevance.textContent = known ? percent(hit.relevance) : isQuoted ? `“${hit.quote}”` : "";
   const likely = known ? `, ${percent(hit.relevance)} likely` : isQuoted ? `, with the text ${hit.quote}` : "";
-  if (hit.thumbnail) made.querySelector(".open").setAttribute("aria-label", `${nameOf(hit)}${likely}`);
+  const moment = hit.video && hit.moments?.length ? `, at ${clock(hit.moments[0])}` : "";
+  const video = hit.video ? `, video${moment}` : "";
+  if (hit.thumbnail) made.querySelector(".open").setAttribute("aria-label", `${nameOf(hit)}${video}${likely}`);
+  if (hit.video) showVideo(made, hit);
 }
 
 /** A place that a result will take, of some proportions. */
@@ -41,16 +45,28 @@ export function skeleton(ratio) {
   return made;
 }
 
+/** What tells a video from a picture, and the frame at the moment that was found, which another query may change. */
+function showVideo(made, hit) {
+  const [image, badge] = [made.querySelector("img"), made.querySelector(".video-time")];
+  badge.hidden = false;
+  badge.textContent = `▶ ${clock(hit.moments?.[0] ?? hit.duration ?? 0)}`;
+  if (image.dataset.still === hit.thumbnail) return;
+  if (image.dataset.still) image.src = thumbnail(hit, image.dataset.side);
+  image.dataset.still = hit.thumbnail;
+}
+
 function pictureTile(hit, side) {
   const image = make("img", { alt: "", loading: "lazy", decoding: "async", draggable: false });
   image.addEventListener("load", () => image.classList.add("is-there"));
   image.addEventListener("error", () => again(image, hit));
   image.src = thumbnail(hit, side);
+  image.dataset.side = side;
   const made = make(
     "li",
     { className: "tile" },
     make("button", { type: "button", className: "open", tabIndex: -1 }, image),
     make("span", { className: "relevance", "aria-hidden": "true" }),
+    make("span", { className: "video-time", "aria-hidden": "true", hidden: true }),
     pickButton(hit),
     likeButton(hit),
   );

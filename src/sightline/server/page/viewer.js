@@ -8,6 +8,7 @@ import { showPlace } from "./map.js";
 import { showText } from "./picture_text.js";
 import { isShown } from "./relevance.js";
 import { nameOf, thumbnail } from "./tiles.js";
+import { clock, VideoPlayer } from "./video.js";
 import { Zoom } from "./zoom.js";
 
 /** Shows results one at a time. `move(id)`, `close()` and `like(id)` say what the visitor wants. */
@@ -17,6 +18,7 @@ export class Viewer {
   #canvas = byId("heat");
   #around = {};
   #zoom = new Zoom(byId("fit"), byId("frame"), { swipe: (by) => this.#step(by) });
+  #player = new VideoPlayer();
   #hit = null;
   #explaining = null;
   #explanation = null;
@@ -53,7 +55,7 @@ export class Viewer {
     byId("viewer-next").disabled = !next;
     if (isSame) return;
     this.#describe(hit);
-    this.#explain(hit, words);
+    this.#explain(hit, hit.video ? "" : words); // heat does not follow what moves
     showText(asked === null ? null : hit, asked);
     const held = document.activeElement; // a button that is off or gone would take the keys with it
     if (held.disabled || !this.#dialog.contains(held)) this.#dialog.focus();
@@ -64,6 +66,7 @@ export class Viewer {
     const last = this.#hit;
     this.#hit = null;
     this.#explaining?.abort();
+    this.#player.hide();
     this.#dialog.close();
     return last.id;
   }
@@ -77,6 +80,8 @@ export class Viewer {
     byId("viewer-facts").replaceChildren(...facts(hit).map((fact) => make("span", { textContent: fact })));
     byId("viewer-original").hidden = isText;
     if (!isText) this.#picture(hit);
+    this.#player.show(hit);
+    this.#zoom.isOff = Boolean(hit.video); // the player has its own gestures
     this.#zoom.reset();
     this.#details(hit, isText);
   }
@@ -108,7 +113,7 @@ export class Viewer {
     frame.style.backgroundImage = `url("${thumbnail(hit, 640)}")`; // until the picture itself is there
     this.#image.alt = nameOf(hit);
     this.#image.src = hit.image;
-    byId("viewer-original").href = hit.image;
+    byId("viewer-original").href = hit.video ?? hit.image;
   }
 
   #star(isFavourite) {
@@ -190,6 +195,7 @@ export class Viewer {
   }
 
   #pressed(event) {
+    if (this.#player.owns(event)) return;
     if (this.#zoom.pressed(event)) return;
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
@@ -204,6 +210,7 @@ function facts(hit) {
   const folder = [hit.root, ...hit.path.split("/").slice(0, -1)].filter(Boolean).join("/");
   if (folder) found.push(folder);
   if (hit.taken) found.push(hit.taken.slice(0, 16).replace("T", " "));
+  if (hit.duration) found.push(`Video, ${clock(hit.duration)}`);
   if (hit.width && hit.height) found.push(`${hit.width} × ${hit.height}`);
   const same = [...(hit.copies ?? []), ...(hit.folded ?? [])];
   if (same.length) found.push(`also: ${same.join(", ")}`);

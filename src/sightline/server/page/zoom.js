@@ -14,13 +14,18 @@ export class Zoom {
   #pointers = new Map();
   #start = null;
 
+  /** Whether gestures and keys are left to something else. */
+  isOff = false;
+
   constructor(fit, frame, { swipe }) {
     [this.#fit, this.#frame, this.#swipe] = [fit, frame, swipe];
     fit.addEventListener("wheel", (event) => {
+      if (this.isOff) return;
       event.preventDefault();
       this.#by(event.deltaY < 0 ? STEP : 1 / STEP, event.clientX, event.clientY);
     }, { passive: false });
     fit.addEventListener("dblclick", (event) => {
+      if (this.isOff) return;
       if (this.#scale > 1) this.reset();
       else this.#by(2.5, event.clientX, event.clientY);
     });
@@ -37,7 +42,7 @@ export class Zoom {
 
   /** Answer a key, if it is one for zooming. */
   pressed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return false;
+    if (this.isOff || event.ctrlKey || event.metaKey || event.altKey) return false;
     const factor = { "+": STEP, "=": STEP, "-": 1 / STEP }[event.key];
     if (!factor && event.key !== "0") return false;
     event.preventDefault();
@@ -69,6 +74,7 @@ export class Zoom {
   }
 
   #down(event) {
+    if (this.isOff) return;
     this.#pointers.set(event.pointerId, event);
     if (this.#pointers.size === 1) this.#start = event;
     if (this.#scale > 1) this.#fit.setPointerCapture(event.pointerId);
@@ -91,6 +97,7 @@ export class Zoom {
   }
 
   #up(event) {
+    if (!this.#pointers.has(event.pointerId)) return;
     this.#pointers.delete(event.pointerId);
     const from = this.#start;
     if (this.#scale > 1 || !from || event.pointerType === "mouse" || event.type === "pointercancel") return;

@@ -1,0 +1,71 @@
+"""Videos of the collection for clients: their files, in ranges of bytes, and the frames at their moments."""
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from sightline.collection import Collection, Item
+from sightline.collection.catalog.files import File, Stamp
+from sightline.collection.indexing.shards_and_urls import source_of
+from sightline.media import ImageFile
+from sightline.media.video_types import HEAD_BYTES, video_type
+from sightline.server.images import CHANGED, content_hash, digest_of, open_regular_file
+from sightline.server.limits import Limits
+from sightline.server.problems import RefusedError
+
+_UNKNOWN = "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class VideoFile:
+    """An open video whose content is what was indexed."""
+
+    path: Path
+    file: BinaryIO
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        return os.fstat(self.file.fileno()).st_size
+
+    @property
+    def content_type(self) -> str:
+        """The type that browsers know it by."""
+        kind = video_type(os.pread(self.file.fileno(), HEAD_BYTES, 0))
+        return kind.content_type if kind else _UNKNOWN
+
+
+def open_video(collection: Collection, item: Item, limits: Limits) -> VideoFile:
+    """Open one of the files of a video; raises an error if none has the content that was indexed."""
+    if not item.is_video:
+        raise RefusedError(404, f"item {item.id} is not a video")
+    wanted = content_hash(collection, item)
+    for file in item.files:
+        source = source_of(file)
+        if not isinstance(source, ImageFile):
+            continue
+        with contextlib.suppress(OSError):
+            opened = open_regular_file(source.path, limits.video_bytes)
+            if opened is not None:
+                if _is_unchanged(file, opened) or digest_of(opened) == wanted:
+                    return VideoFile(source.path, opened)
+                opened.close()
+    raise RefusedError(404, f"the video of item {item.id} is not available", CHANGED)
+
+
+def nearest_moment(collection: Collection, item: Item, seconds: float | None) -> float:
+    """The moment of a video nearest to some second; by default the first."""
+    moments = collection.catalog.moments()
+    every = list(moments.of([item.id]).get(item.id, {}).values()) if moments else []
+    if not every:
+        return item.moment or 0.0
+    return every[0] if seconds is None else min(every, key=lambda one: abs(one - seconds))
+
+
+def _is_unchanged(file: File, opened: BinaryIO) -> bool:
+    """Whether a file looks as it did when it was read; reading all of a long video for each request would take long."""
+    found = os.fstat(opened.fileno())
+    now = Stamp(found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return file.stamp is not None and file.stamp.ctime_ns is not None and file.stamp.matches(now)

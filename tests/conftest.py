@@ -52,7 +52,7 @@ def data() -> Path:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the slowest folders, so that no process is left with a long file when the others are done."""
-    slow = ("docs", "training", "bundle", "replication", "benchmarks")
+    slow = ("docs", "bundle", "bundles", "training", "browser", "scale", "collection", "replication", "benchmarks")
     tests = Path(__file__).parent
     items.sort(key=lambda item: item.path.relative_to(tests).parts[0] not in slow)
 

@@ -93,12 +93,12 @@ def test_stored_fragments_keep_the_top_20_of_float32(tmp_path: Path) -> None:
     assert shared(fragments, words, tmp_path) >= 0.95
 
 
-def test_stored_fragments_keep_the_top_10_of_float32_on_photos(data: Path, tmp_path: Path) -> None:
+def test_stored_fragments_keep_the_top_6_of_float32_on_photos(data: Path, tmp_path: Path) -> None:
     bundle = Bundle.open(locate("default"))
-    records = read_all([str(data / "flickr8k-test.tar")])[:40]
+    records = read_all([str(data / "flickr8k-test.tar")])[:24]
     pixels = np.stack([to_pixels(record.image, bundle.preprocess) for record in records])
-    parts = [bundle.encode_images(some).fragments for some in np.array_split(pixels, 10)]
+    parts = [bundle.encode_images(some).fragments for some in np.array_split(pixels, 6)]
     fragments = np.concatenate([part for part in parts if part is not None]).astype(np.float32)
-    texts = [bundle.encode_texts([record.captions_in("en")[0]]) for record in records[:20]]
+    texts = [bundle.encode_texts([record.captions_in("en")[0]]) for record in records]
     words = [text.fragments[0][text.mask[0]] for text in texts if text.fragments is not None]
-    assert shared(fragments, words, tmp_path, k=10) >= 0.95
+    assert shared(fragments, words, tmp_path, k=6) >= 0.95

@@ -72,7 +72,7 @@ class TorchGraph:
             planned = self._plans.pop(shapes, None)
             if planned is None:
                 with sdpa_kernel(_ATTENTION):
-                    plan, found = self.program.plan(self._there(inputs))
+                    plan, found = self.program.plan(self._on_device(inputs))
                 planned = _Planned(plan)
             elif self._pool is not None and _are_few(inputs):
                 if planned.captured is None:
@@ -87,9 +87,9 @@ class TorchGraph:
 
     def _steps(self, plan: ExecutionPlan, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         with sdpa_kernel(_ATTENTION):
-            return plan.run(self._there(inputs))
+            return plan.run(self._on_device(inputs))
 
-    def _there(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _on_device(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The inputs on the device, converted there to the graph's input types."""
         sent = {name: values.to(self.device, non_blocking=True) for name, values in inputs.items()}
         return {name: values.to(self.program.inputs[name].dtype) for name, values in sent.items()}

@@ -14,7 +14,7 @@ from sightline.datasets.record import OnProblem, Problem, Record, stop_at
 from sightline.datasets.regions import Found
 from sightline.errors import MediaError, ModelError
 from sightline.media import open_image
-from sightline.models.towers import UNREADABLE, check_there, check_whole, lacking
+from sightline.models.towers import UNREADABLE, check_exists, check_whole, lacking
 
 _COUNT = ".num_batches_tracked"  # a counter of batch normalisation that is only used in training
 
@@ -48,7 +48,7 @@ class Detector:
         Missing weights, or weights of other shapes, are an error that names them.
         """
         name = source.removeprefix(HUB_PREFIX)
-        check_there(name)
+        check_exists(name)
         try:
             processor = AutoImageProcessor.from_pretrained(name)
             model, report = AutoModelForObjectDetection.from_pretrained(

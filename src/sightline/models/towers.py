@@ -72,7 +72,7 @@ def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
     """
     if tower.config:
         return shorten(_without_pooler(_new(tower.config)), tower.layer_step), None
-    check_there(tower.source)
+    check_exists(tower.source)
     try:
         config = AutoConfig.from_pretrained(tower.source)
         config = getattr(config, f"{part}_config", config)
@@ -122,7 +122,7 @@ def _check_known(kind: str, settings: Mapping[str, Any], usual: PretrainedConfig
             )
 
 
-def check_there(source: str) -> None:
+def check_exists(source: str) -> None:
     """Reject a missing folder, which transformers would mistake for a hub name."""
     if (source.startswith((".", "/", "~")) or source.count("/") > 1) and not Path(source).is_dir():
         raise ModelError(f"{source}: no such folder", "Give a folder, or the name of a model on the hub.")

@@ -91,7 +91,7 @@ class Pair(BaseModel):
     id: Id | None = None
 
     @model_validator(mode="after")
-    def _has_one_picture(self) -> Self:
+    def _has_one_image(self) -> Self:
         if (self.image is None) == (self.id is None):
             raise ValueError("give either image or id")
         return self
@@ -124,14 +124,14 @@ def _fields(items: Iterable[tuple[str, str]]) -> dict[str, Any]:
 async def read_form(request: Request, limits: Limits) -> tuple[PictureSearch, ImageBytes | None]:
     """Read a search from a form: fields as in JSON, and an image named `image`."""
     texts: list[tuple[str, str]] = []
-    picture: ImageBytes | None = None
+    image: ImageBytes | None = None
     async with request.form(max_files=1, max_fields=32, max_part_size=_FIELD_BYTES) as form:
         for name, value in form.multi_items():
             if isinstance(value, UploadFile):
-                picture = await _upload(name, value)
+                image = await _upload(name, value)
             else:
                 texts.append((name, value))
-    return PictureSearch.model_validate(_fields(texts)), picture
+    return PictureSearch.model_validate(_fields(texts)), image
 
 
 async def _upload(name: str, file: UploadFile) -> ImageBytes:

@@ -242,3 +242,19 @@ def test_the_command_shows_moments(indexed: Path) -> None:
     assert "at 0:03, " in hit_lines(result.hits)[0]
     listed = CliRunner().invoke(cli.app, ["search", "--where", "duration > 5", "--at", str(indexed), "--json"])
     assert {item["path"] for item in json.loads(listed.stdout)["items"]} == {"trip/one.mp4", "two.webm"}
+
+
+def test_a_run_that_ends_within_a_video_leaves_none_of_its_moments(tmp_path: Path) -> None:
+    class Ending(Colours):
+        def encode_images(self, pixels: npt.NDArray[np.float32]) -> Encoded:
+            if self.encoded > 3:
+                raise RuntimeError("the end")
+            return super().encode_images(pixels)
+
+    aged(film(tmp_path / "long.mp4", [scene(seed) for seed in range(10, 16)]))
+    with pytest.raises(RuntimeError, match="the end"):
+        sightline.index(tmp_path, model=Ending())
+    assert vectors(tmp_path) == 0
+    assert sightline.index(tmp_path, model=Colours()).new == 1
+    assert vectors(tmp_path) == 6
+    assert search(tmp_path, 14)[0].moments[0] == pytest.approx(12, abs=0.25)

@@ -49,6 +49,15 @@ def test_a_video_with_a_single_key_frame_has_all_its_scenes(tmp_path: Path) -> N
     assert looks_like(moments.pixels[1], SCENES[1])
 
 
+def test_a_long_video_has_moments_of_all_its_parts(tmp_path: Path) -> None:
+    path = film(tmp_path / "a.mp4", [scene(1), scene(2), scene(1), scene(3)], 330, fps=1, keys=5)
+    facts, moments = read(path)
+    assert facts.duration == pytest.approx(1320, abs=2)
+    assert moments.seconds == pytest.approx([0, 330, 660, 990], abs=6)
+    assert looks_like(moments.pixels[3], SCENES[2])
+    assert looks_like(fit(frame_at(path, "a", 700, max_pixels=10**6), SQUARE), SCENES[0])
+
+
 def test_what_stays_the_same_is_one_moment_and_fades_are_none(tmp_path: Path) -> None:
     black = Image.new("RGB", (64, 48))
     _, moments = read(film(tmp_path / "a.mp4", [black, SCENES[0], SCENES[0], black, SCENES[1]]))

@@ -24,6 +24,7 @@ def film(
     seconds: float = 3.0,
     *,
     keys: int = FPS,
+    fps: int = FPS,
     rotation: int = 0,
     notes: dict[str, str] | None = None,
 ) -> Path:
@@ -31,17 +32,17 @@ def film(
     path.parent.mkdir(parents=True, exist_ok=True)
     options: dict[str, Any] = {"movflags": "use_metadata_tags"} if path.suffix in (".mp4", ".mov") else {}
     with av.open(str(path), "w", options=options) as container:
-        stream = container.add_stream(CODECS[path.suffix], rate=FPS)
+        stream = container.add_stream(CODECS[path.suffix], rate=fps)
         stream.width, stream.height = scenes[0].size
         stream.pix_fmt = "yuv420p"
         stream.codec_context.gop_size = keys
-        if keys > FPS:
+        if keys > 2 * FPS:
             stream.options = {"sc_threshold": "0"}  # also not where the scene changes
         if rotation:
             stream.set_display_rotation(rotation)
         container.metadata.update(notes or {})
         for shown in scenes:
-            for _ in range(round(seconds * FPS)):
+            for _ in range(round(seconds * fps)):
                 container.mux(stream.encode(av.VideoFrame.from_image(shown)))
         container.mux(stream.encode(None))
     return path

@@ -72,6 +72,20 @@ def test_a_sentence_is_shown_by_its_own_picture_and_not_by_one_that_shares_few_w
         assert (query.truth == SHOWN).sum() == 1
     (runs,) = [query for query in sentences if query.truth[0] == SHOWN]
     assert runs.truth[3] == NOT_SHOWN
+    assert runs.truth[4:].tolist() == [UNKNOWN] * 4, "few captions prove no absence"
+
+
+def test_a_sentence_is_shown_by_images_whose_captions_have_all_its_words() -> None:
+    one = record(0, "A dog runs through snow.")
+    other = record(1, "the dog", "a dog in deep snow", "running", "white fur", "winter")
+    part = record(2, "a dog", "a dog on grass", "it runs", "green", "summer")
+    first = next(q for q in truth_queries([one, other, part, BOAT]) if q.kind == "sentence" and q.truth[0] == SHOWN)
+    assert first.truth.tolist() == [SHOWN, SHOWN, UNKNOWN, NOT_SHOWN]
+
+
+def test_images_with_few_captions_are_judged_if_there_are_no_others() -> None:
+    few = [record(0, "A dog runs through snow."), record(1, "a boat on a lake")]
+    assert {q.truth.min() for q in truth_queries(few) if q.kind == "sentence"} == {NOT_SHOWN}
 
 
 def test_a_name_is_shown_by_its_label_and_a_breed_may_be_any_dog() -> None:

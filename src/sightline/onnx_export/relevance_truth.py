@@ -6,7 +6,8 @@ Truth comes from captions and labels. People do not mention every chair, so one 
 - a phrase (`brown dog`) is shown if two captions say so, and not shown if the noun is not, or has another colour;
 - a scene (`a dog on a beach`) is shown by the image whose caption has these words, and by others that show both nouns;
   not by those that do not show one of them;
-- a sentence is shown by the image that it was written for, and not by images whose captions share few of its words;
+- a sentence is shown by the image that it was written for, and not by images with several captions that share few of
+  its words;
 - a name is shown by the images that are labelled with it, and not by those with another label.
 
 Everything else is unknown and left out.
@@ -93,8 +94,9 @@ class Captions:
         either = "|".join(map(re.escape, adjectives))
         found = set()
         for noun in nouns:
-            near = re.compile(rf"\b(?:{either})(?: \w+){{0,{_NEAR - 1}}} {re.escape(noun)}\b")
-            found |= {n for n in self._having(noun) if near.search(self._texts[n])}
+            if having := self._having(noun):
+                near = re.compile(rf"\b(?:{either})(?: \w+){{0,{_NEAR - 1}}} {re.escape(noun)}\b")
+                found |= {n for n in having if near.search(self._texts[n])}
         return self._per_image(found)
 
     def shared(self, words: Sequence[str]) -> Int64Array:
@@ -204,8 +206,12 @@ def scene_queries(captions: Captions, seed: int) -> Iterator[TruthQuery]:
 def sentence_queries(
     records: Sequence[Record], captions: Captions, seed: int, lang: str = "en", asked: int | None = None
 ) -> Iterator[TruthQuery]:
-    """One caption of every image, or of the first `asked` images, in random order."""
+    """One caption of every image, or of the first `asked` images, in random order.
+
+    Images with few captions are judged only if all have few.
+    """
     rng = np.random.default_rng(seed)
+    judged = captions.described if captions.described.any() else captions.count > 0
     for image in rng.permutation(len(records) if asked is None else asked):
         own = records[image].captions.get(lang, ())
         if not own or records[image].label is not None:
@@ -215,7 +221,9 @@ def sentence_queries(
         if len(words) < 2:
             continue
         truth = np.full(captions.images, UNKNOWN, dtype=np.int8)
-        truth[(captions.count > 0) & (captions.shared(words) < _SHARED * len(words))] = NOT_SHOWN
+        shared = captions.shared(words)
+        truth[judged & (shared < _SHARED * len(words))] = NOT_SHOWN
+        truth[judged & (shared == len(words))] = SHOWN
         truth[image] = SHOWN
         yield TruthQuery(text, "sentence", truth)
 

@@ -12,9 +12,29 @@ READER_PREFIX = "py:"
 
 
 def import_modules(names: Iterable[str]) -> None:
-    """Import modules by name, also from the current folder."""
+    """Import modules by name, also from the current folder; `my_module:MyEncoder` makes its checkpoints readable."""
     for name in names:
-        _module(name)
+        if ":" in name:
+            register_encoder(name)
+        else:
+            _module(name)
+
+
+def register_encoder(path: str) -> Any:
+    """Make an encoder of one's own known to transformers, which then opens its checkpoints; returns its class."""
+    from transformers import AutoConfig, AutoModel, PreTrainedModel
+
+    found: Any = find(path)
+    if not isinstance(found, type) or not issubclass(found, PreTrainedModel):
+        raise SightlineError(f"{path}: is no subclass of transformers.PreTrainedModel")
+    config: Any = found.config_class  # type: ignore[attr-defined]
+    if config is None or not config.model_type:
+        raise SightlineError(
+            f"{path}: its config_class has no model_type", "Set model_type in it to a name of your own."
+        )
+    AutoConfig.register(config.model_type, config, exist_ok=True)
+    AutoModel.register(config, found, exist_ok=True)
+    return found
 
 
 def find(path: str) -> Any:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,8 +20,12 @@ FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @contextmanager
-def followed(page: str, folder: Path) -> Iterator[None]:
-    """Do all that a page says in a folder, and stay there: save blocks that have a name, run Python and commands."""
+def followed(page: str, folder: Path) -> Iterator[dict[str, Any]]:
+    """Do all that a page says in a folder, and stay there: save blocks that have a name, run Python and commands.
+
+    Blocks of Python share their names, as in a notebook; these are yielded.
+    """
+    names: dict[str, Any] = {}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # models this small only wait for their other threads
     text = (DOCS / page).read_text(encoding="utf-8")
@@ -32,14 +37,14 @@ def followed(page: str, folder: Path) -> Iterator[None]:
             if named:
                 Path(named[1]).write_text(block[2], encoding="utf-8")
             else:
-                _run(page, block[1], block[2])
-        yield
+                _run(page, block[1], block[2], names)
+        yield names
     torch.set_num_threads(threads)
 
 
-def _run(page: str, language: str, text: str) -> None:
+def _run(page: str, language: str, text: str, names: dict[str, Any]) -> None:
     if language == "python":
-        exec(compile(text, page, "exec"), {})
+        exec(compile(text, page, "exec"), names)
     elif language == "sh":
         for line in text.splitlines():
             program, *arguments = shlex.split(line)

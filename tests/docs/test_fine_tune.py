@@ -1,6 +1,5 @@
 """docs/fine-tune.md does what it says: its commands and its code are taken from the page and run, in order."""
 
-import dataclasses
 import io
 import json
 import math
@@ -14,14 +13,12 @@ from typing import Any
 import pytest
 import torch
 
-import tiny
-from docs.commands import ROOT, blocks, lines, recipe_of, run_shell, small, towers
+from docs.commands import ROOT, blocks, lines, recipe_of, run_shell
+from models import published
 from sightline.cli import progress
 from sightline.datasets import read_all
-from sightline.demo.shapes import shapes, write
 from sightline.models import DualStreamConfig
 from sightline.training.setup import make_losses
-from sightline.training.trainer import train
 
 PAGE = (ROOT / "docs" / "fine-tune.md").read_text(encoding="utf-8")
 ON_CPU, ON_GPU = PAGE.split("## For real, on a GPU\n")
@@ -132,23 +129,28 @@ def test_the_two_lines_shown_are_read_as_captions(tmp_path: Path) -> None:
     assert [len(record.captions_in("en")) for record in records] == [2, 1]
 
 
-def test_the_commands_for_a_gpu_train_with_towers_that_fit_a_test(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_commands_for_a_gpu_run_on_the_pictures_of_the_page(
+    told: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    captions = str(write(tmp_path / "photos", shapes(seed=0)))
-    embed, match, export, *_ = lines(ON_GPU)
-    first, second = recipe_of(embed), recipe_of(match)
-    deep = {**towers(), "text": {"config": {**tiny.TEXT, "num_hidden_layers": 12}}}
-    train(small(first, captions, pool_to=2, **deep), Path("runs", first.name))
-    few_layers = dataclasses.replace(
-        second, model={**second.model, "add": {**second.model["add"], "matcher_layers": 1}}
-    )
-    trained = train(small(few_layers, captions), Path("runs", second.name))
-    assert trained.steps == 2
-    logged = json.loads(Path("runs", second.name, "log.jsonl").read_text().splitlines()[0])
+    """In the same folder, one after another; the towers on the hub are narrow, and the runs short.
+
+    Exporting so many layers takes a minute: the checkpoint is evaluated in place of its bundle.
+    """
+    published.deep_clip(published.in_hub(tmp_path, "openai/clip-vit-base-patch16", monkeypatch))
+    published.deep_bert(published.in_hub(tmp_path, "thenlper/gte-small", monkeypatch))
+    Path("recipes").symlink_to(ROOT / "recipes")
+    short = " --set schedule.steps=1 --set data.limit=32 --set data.batch_size=16"
+    embed, match, export, *evals = (line for line in lines(ON_GPU) if line.startswith("sightline"))
+    for line in (embed, match):
+        run_shell(line + short)
+    _, _, checkpoint, *options = shlex.split(export)
+    assert options == ["--out", "my-bundle", "--quantize", "int8", "--calibrate", "photos/val.jsonl"]
+    plain, reranked = (run_shell(line.replace("my-bundle", checkpoint)) for line in evals)
+    assert "match@20" in reranked
+    assert "match@20" not in plain
+    logged = json.loads(Path("runs/mine/log.jsonl").read_text().splitlines()[-1])
     assert "alone" in logged["loss"]
-    assert shlex.split(export)[2] == str(trained.folder)
+    assert "beside" not in logged["loss"]
 
 
 def test_the_commands_for_a_gpu_need_no_variable_and_encode_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,6 +162,7 @@ def test_the_commands_for_a_gpu_need_no_variable_and_encode_in_chunks(monkeypatc
         assert make_losses(recipe)
         assert recipe.optimizer.chunk
         assert recipe.data.train == ("photos/train.jsonl",)
+        assert recipe.data.batch_size < 720, "the page has 720 pictures to train on"
 
 
 def test_every_message_that_the_page_explains_is_one_that_sightline_gives() -> None:

@@ -1,15 +1,20 @@
-"""docs/plug-in.md does what it says: its loss and its reader are used, and the curves are drawn."""
+"""docs/plug-in.md does what it says: its loss, reader and encoder are used, and the curves are drawn."""
 
 import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
 from docs.pages import followed
+from sightline.bundle import Bundle
+from sightline.cli import app
 from sightline.errors import RecipeError, SightlineError
-from sightline.plugins import find
+from sightline.plugins import find, import_modules
+from sightline.registry import loader
 from sightline.training.curves import open_sinks
 from sightline.training.plot import curves
 from sightline.training.recipe import parse_recipe
@@ -17,7 +22,7 @@ from sightline.training.setup import make_losses
 from sightline.training.tables import LogRecipe
 
 
-def test_the_page_trains_with_its_own_loss_and_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_trains_with_its_own_loss_reader_and_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     monkeypatch.setattr(sys, "path", [*sys.path])
     with followed("plug-in.md", tmp_path):
@@ -34,6 +39,13 @@ def test_the_page_trains_with_its_own_loss_and_reader(tmp_path: Path, monkeypatc
         logged = [(one.step, one.value) for one in events.Scalars("loss/margin")]
         assert logged == [(entry["step"], pytest.approx(entry["loss"]["margin"])) for entry in entries]
         assert "val/t2i/R@1" in events.Tags()["scalars"]
+        encoder = json.loads((run / "best" / "image" / "config.json").read_text())
+        assert encoder["model_type"] == "cells"
+        ours, theirs = Bundle.open("mine-bundle"), loader.load(run / "best")
+        read = [model.encode_texts(["a red square"]).embedding for model in (ours, theirs)]
+        np.testing.assert_allclose(*read, atol=1e-4)
+        again = CliRunner().invoke(app, ["train", "mine.toml", "--resume", "--set", "schedule.steps=5"])
+        assert again.exit_code == 0, again.output
     sys.modules.pop("mine", None)
 
 
@@ -42,6 +54,8 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
         find("no_such_module:Loss")
     with pytest.raises(SightlineError, match="the module math has no Loss"):
         find("math:Loss")
+    with pytest.raises(SightlineError, match=r"math:sqrt: is no subclass of transformers\.PreTrainedModel"):
+        import_modules(["math:sqrt"])
     data = {"train": ["x.jsonl"]}
     recipe = {"name": "x", "model": {"start": "y"}, "data": data, "schedule": {"steps": 1}}
     with pytest.raises(RecipeError, match=r"math:sqrt is no subclass of sightline\.losses\.Loss"):

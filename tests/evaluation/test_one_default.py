@@ -33,7 +33,7 @@ def test_the_command_and_the_function_give_equal_numbers(captions: Path, tmp_pat
     assert done.exit_code == 0, done.output
     command = json.loads(out.read_text())
     model = sightline.load()
-    function = sightline.evaluate(model, read_all([str(captions)]), data=str(captions), rerank=4).to_json()
+    function = sightline.evaluate(model, read_all([str(captions)]), name=str(captions), rerank=4).to_json()
     assert (command["fusion"], command["weight"]) == (model.defaults.fusion, model.defaults.weight)
     for name in command.keys() - {"seconds"}:
         assert command[name] == function[name], name

@@ -66,6 +66,21 @@ def clip(folder: Path, eos_token_id: int | None = None) -> PreTrainedModel:
     return save(transformers.CLIPModel(config), folder, tokenizer, processor)
 
 
+def deep_clip(folder: Path, layers: int = 12) -> PreTrainedModel:
+    """A CLIP with as many layers and pixels as its base size, and next to nothing in them."""
+    vision = {**SMALL, "hidden_size": 16, "num_hidden_layers": layers, "image_size": 224, "patch_size": 32}
+    config = transformers.CLIPConfig(
+        text_config={**SMALL, "vocab_size": 60, "max_position_embeddings": 20}, vision_config=vision, projection_dim=16
+    )
+    return save(transformers.CLIPModel(config), folder)
+
+
+def deep_bert(folder: Path, layers: int = 12) -> PreTrainedModel:
+    """A BERT with many narrow layers."""
+    text = {**SMALL, "num_hidden_layers": layers, "vocab_size": len(WORDS), "max_position_embeddings": 40}
+    return save(transformers.BertModel(transformers.BertConfig(**text)), folder, bert_tokenizer())
+
+
 def siglip(folder: Path) -> PreTrainedModel:
     pieces = ["<pad>", "</s>", "<unk>", "▁", *LETTERS, "▁a", "▁dog", "▁red", "▁ball", "!", ".", "D"]
     vocabulary = [(piece, 0.0 if piece.startswith("<") else -(len(piece) ** -1.0) * 9) for piece in pieces]

@@ -34,6 +34,14 @@ VISION: dict[str, dict[str, Any]] = {
         "window_size": 4,
     },
     "convnext": {"image_size": 32, "patch_size": 2, "hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2},
+    "resnet": {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]},
+    "mobilevit": {
+        "image_size": 64,  # a convolutional tower reads any size
+        "hidden_sizes": [8, 12, 16],
+        "neck_hidden_sizes": [4, 4, 8, 8, 12, 12, 24],
+        "num_attention_heads": 2,
+        "hidden_dropout_prob": 0.0,
+    },
 }
 WORDS = {**SMALL, "vocab_size": 50, "max_position_embeddings": 40}
 TEXT: dict[str, dict[str, Any]] = {
@@ -66,6 +74,20 @@ def test_an_image_tower_gives_the_vectors_of_transformers(kind: str) -> None:
         torch.testing.assert_close(seen.pooled, out.last_hidden_state[:, 0])
     else:
         torch.testing.assert_close(seen.pooled, seen.patches.mean(1))
+
+
+def test_what_cannot_see_is_refused_by_name() -> None:
+    encoder, _ = towers.build(TowerConfig(config={"model_type": "bert", **TEXT["bert"]}), "vision")
+    with pytest.raises(ModelError, match="bert cannot be an image tower: "):
+        ImageTower(encoder, 32, None)
+
+
+@pytest.mark.parametrize("kind", ["resnet", "mobilevit"])
+def test_a_convolutional_tower_refuses_what_it_has_no_layers_for(kind: str) -> None:
+    encoder = vision(kind).encoder
+    for asked in ({"codes": 2}, {"pool_layer": 1, "pool_to": 1}):
+        with pytest.raises(ModelError, match=f"{kind} cannot"):
+            ImageTower(encoder, 32, **{"pool_to": None, **asked})
 
 
 @pytest.mark.parametrize("kind", ["clip_vision_model", "vit", "siglip_vision_model", "dinov2"])

@@ -14,7 +14,8 @@ from sightline.errors import ModelError, RecipeError
 from sightline.losses.interaction import maxsim
 from sightline.models import checkpoint
 from sightline.models.retriever import Tokens
-from sightline.training.corpus import Corpus, DrawnBatch, normalised
+from sightline.training.captions import DrawnBatch
+from sightline.training.corpus import Corpus, normalised
 from sightline.training.distributed import World
 from sightline.training.recipe import Recipe, parse_recipe
 from sightline.training.setup import make_losses

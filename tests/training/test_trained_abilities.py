@@ -72,6 +72,20 @@ def test_a_checkpoint_and_its_bundle_have_what_was_trained(
                 sightline.evaluate(model, read_all(few), rerank=5)
 
 
+def test_a_run_records_how_each_trained_ability_did(few: Path, tmp_path: Path) -> None:
+    run = trained(few, tmp_path / "run", 30, losses=shapes.ALL, optimizer={"lr": 2e-3})
+    heads = json.loads((run.folder / "validation.json").read_text())["heads"]
+    assert heads.keys() == {"embed", "fragments", "match"} == checkpoint.load(run.folder)[0].abilities
+    model, records = sightline.load(run.folder), read_all(few)
+    for ability, stages in {"embed": {}, "fragments": {"late": 20}, "match": {"rerank": 20, "fusion": "ce"}}.items():
+        found = sightline.evaluate(model, records, **stages)
+        assert heads[ability]["t2i"] == pytest.approx(found.text_to_image), ability
+        assert heads[ability]["rSum"] == pytest.approx(found.r_sum)
+    assert len({heads[ability]["rSum"] for ability in heads}) == 3
+    assert run.validation is not None
+    assert run.validation["heads"] == heads
+
+
 def test_a_loss_without_weight_trains_nothing(few: Path, tmp_path: Path) -> None:
     losses = {"embed": {"loss": "contrastive"}, "match": {"loss": "matching", "weight": 0.0}}
     assert checkpoint.load(trained(few, tmp_path / "run", losses=losses).folder)[0].abilities == {"embed"}

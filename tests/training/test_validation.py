@@ -48,7 +48,11 @@ def test_the_checkpoint_that_did_best_is_kept(
     trained = run(few, tmp_path / "run", monkeypatch, every=2, metric=metric)
     assert trained.folder == tmp_path / "run" / "best"
     assert id(trained.evaluation) == id(SCORES[best])
+    assert trained.validation is not None
+    heads = trained.validation.pop("heads")
     assert trained.validation == {"step": 2 * (best + 1), **SCORES[best].to_json()}
+    assert heads.keys() == {"embed"}
+    assert heads["embed"]["rSum"] == SCORES[best].r_sum
     kept, last = (checkpoint.load(tmp_path / "run" / name)[0].state_dict() for name in ("best", "last"))
     assert not all(torch.equal(kept[name], last[name]) for name in kept)
 
@@ -69,6 +73,27 @@ def test_without_validation_data_the_last_checkpoint_is_the_best(few: Path, tmp_
     assert (trained.evaluation, trained.validation) == (None, None)
     kept, last = (checkpoint.load(tmp_path / "run" / name)[0].state_dict() for name in ("best", "last"))
     assert all(torch.equal(kept[name], last[name]) for name in kept)
+
+
+def test_validation_on_training_images_is_pointed_out(
+    few: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = shapes.write(tmp_path / "other", list(shapes.cards(seed=1))[:4])
+    lines = other.read_text().splitlines()
+    names = [json.loads(line) for line in lines] + [{"image": str(few.parent / "0-red-black.png"), "captions": ["x"]}]
+    mixed = tmp_path / "other" / "mixed.jsonl"
+    mixed.write_text("".join(json.dumps(name) + "\n" for name in names))
+    common: dict[str, Any] = {"hidden": 16, "data": {"batch_size": 8}, "schedule": {"steps": 1}}
+    said: dict[Path, list[str]] = {}
+    for number, val in enumerate((few, other, mixed)):
+        notes = said.setdefault(val, [])
+        train(parse_recipe(shapes.recipe(few, val, **common), "it"), tmp_path / f"run-{number}", notify=notes.append)
+    assert "24 of 24 images of 'val' are also training images" in said[few][0]
+    assert said[other] == []
+    assert "1 of 5 images" in said[mixed][0]
+    assert not caplog.records
+    train(parse_recipe(shapes.recipe(few, few, **common), "it"), tmp_path / "logged")
+    assert "24 of 24" in caplog.text
 
 
 def captioned(folder: Path, captions: Mapping[str, list[str]]) -> Path:

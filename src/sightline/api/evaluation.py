@@ -2,57 +2,88 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+
+from sightline.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sightline.bundle.model import Model
-    from sightline.datasets import Record
+    from sightline.datasets import Problem, Record
     from sightline.evaluation.encodings import SharedImages
+    from sightline.evaluation.languages import Languages
+    from sightline.evaluation.names import NamesEvaluation
     from sightline.evaluation.result import Evaluation
     from sightline.evaluation.test_set import Translator
     from sightline.fusion_rules import FusionRule
 
+    Captioned: TypeAlias = Sequence[Record] | Sequence[str | Path] | str | Path
+    """Captioned images: records, or the paths of data sets."""
 
+
+@overload
 def evaluate(
-    model: Model,
-    records: Sequence[Record],
+    model: Model | str | Path, data: Captioned, *, names: Literal[True], **options: Any
+) -> NamesEvaluation: ...
+@overload
+def evaluate(
+    model: Model | str | Path, data: Captioned, *, lang: list[str] | tuple[str, ...], **options: Any
+) -> Languages: ...
+@overload
+def evaluate(model: Model | str | Path, data: Captioned, *, lang: str = "en", **options: Any) -> Evaluation: ...
+def evaluate(  # type: ignore[misc]  # `options` of the signatures above are those named here
+    model: Model | str | Path,
+    data: Captioned,
     *,
-    data: str = "",
-    lang: str = "en",
+    name: str | None = None,
+    split: str | None = None,
+    images: str | Path | None = None,
+    lang: str | Sequence[str] = "en",
     protocol: str = "karpathy",
+    names: bool = False,
     late: int | None = None,
     rerank: int | None = None,
     fusion: FusionRule | None = None,
     weight: float | None = None,
-    distractors: Sequence[Record] = (),
+    distractors: Captioned = (),
     skip_missing_language: bool = False,
     seed: int = 0,
     batch_size: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
-    translate: Translator | None = None,
+    on_problem: Callable[[Problem], None] | None = None,
+    translate: Translator | str | None = None,
     shared: SharedImages | None = None,
-    partner: Model | None = None,
-    matcher: Model | None = None,
+    partner: Model | str | Path | None = None,
+    matcher: Model | str | Path | None = None,
+    ranks: str | Path | None = None,
     top: int = 0,
-) -> Evaluation:
+    imports: Sequence[str] = (),
+) -> Evaluation | Languages | NamesEvaluation:
     """Measure how well a model finds the images of captions and the captions of images.
 
-    records: captioned images, as `sightline.datasets.read_all` reads them.
-    data: the name of the data set in the result. lang: the language of the captions.
+    model: a model, or whatever `load` takes.
+    data: captioned images: the paths of data sets, or records as `sightline.datasets.read_all` reads them.
+    name: of the data set in the result; by default its paths.
+    split, images: which split to read, by default test if there is one; the folder of the images, if the data only
+        names them. on_problem: called with each broken record, which is then skipped; by default the first raises.
+    lang: the language of the captions, or several in a list; these give a `Languages`, with an evaluation for each.
     protocol: which images form a gallery: karpathy, coco-1k, coco-5k or full.
+    names: zero-shot: how often an image's label ranks first among all labels, as a `NamesEvaluation`.
     late, rerank: number of top results to rescore by late interaction, then by the matcher; by default 0.
     fusion, weight: how the matcher's score and the cosine are combined; the model sets the defaults.
-    distractors: records whose images, without their captions, are added to the gallery.
+    distractors: more captioned images, whose images, without their captions, are added to the gallery.
     skip_missing_language: skip records without captions in `lang`, and count them.
     seed: seed of the bootstrap intervals.
     batch_size: number of items encoded at once; by default depends on the device.
     progress: called with the current part of the work, the amount done, and the total.
-    translate: translates captions from `lang` into the model's language.
+    translate: translates captions from `lang` into the model's language: a function, or a command, one text per line.
     shared: the encoded images, if they already exist.
     partner: a second model; rank by the mean similarity of both. matcher: another model for reranking.
+    ranks: write the rank of every query to this file: a .csv, or TREC files for a .run.
     top: how many results of every query to keep, for `evaluation.rank_files` and `evaluation.comparison`.
+    imports: Python modules to import first, and encoders of your own, `my_module:MyEncoder`.
 
     An unreadable image is listed in `unreadable`; it and its captions count as missed.
 
@@ -65,26 +96,68 @@ def evaluate(
     >>> sightline.evaluate(sightline.load(), records).text_to_image["R@1"]
     100.0
     """
-    from sightline.evaluation.evaluator import evaluate
+    from sightline.datasets import read_test
+    from sightline.evaluation import command_translator, evaluate, evaluate_languages, evaluate_names
+    from sightline.evaluation.rank_files import TOP, check_ranks_file, write_ranks
+    from sightline.plugins import import_modules
 
-    return evaluate(
-        model,
-        records,
-        data=data,
-        lang=lang,
-        protocol=protocol,
-        late=late,
-        rerank=rerank,
-        fusion=fusion,
-        weight=weight,
-        distractors=distractors,
-        skip_missing_language=skip_missing_language,
-        seed=seed,
-        batch_size=batch_size,
-        progress=progress,
-        translate=translate,
-        shared=shared,
-        partner=partner,
-        matcher=matcher,
-        top=top,
-    )
+    import_modules(imports)
+    if ranks is not None:
+        if names or not isinstance(lang, str):
+            raise OptionError("ranks", "needs captions in one language")
+        check_ranks_file(Path(ranks))
+    paths = _paths(data)
+    records: Any = data
+    if paths is not None:
+        records = read_test(paths, split, protocol, images=images, on_problem=on_problem)
+    opened = _opened(model)
+    options: dict[str, Any] = {
+        "data": ", ".join(paths or ()) if name is None else name,
+        "rerank": rerank,
+        "fusion": fusion,
+        "weight": weight,
+        "batch_size": batch_size,
+        "progress": progress,
+    }
+    if names:
+        unused = {"partner": partner, "translate": translate, "late": late, "matcher": matcher}
+        for option, value in {**unused, "distractors": distractors or None}.items():
+            if value is not None:
+                raise OptionError(option, "is unavailable for names")
+        return evaluate_names(opened, records, **options)
+    options |= {
+        "protocol": protocol,
+        "late": late,
+        "distractors": records_of(distractors, on_problem=on_problem) if distractors else (),
+        "seed": seed,
+        "translate": command_translator(translate) if isinstance(translate, str) else translate,
+        "partner": None if partner is None else _opened(partner),
+        "matcher": None if matcher is None else _opened(matcher),
+    }
+    if not isinstance(lang, str):
+        return evaluate_languages(opened, records, list(lang), **options)
+    options |= {"shared": shared, "top": max(top, TOP if ranks is not None else 0)}
+    found = evaluate(opened, records, lang=lang, skip_missing_language=skip_missing_language, **options)
+    if ranks is not None:
+        write_ranks(found, Path(ranks))
+    return found
+
+
+def records_of(data: Captioned, **options: Any) -> Sequence[Record]:
+    """All records of data sets given by path, with the options of `datasets.read_all`; records as they are."""
+    from sightline.datasets import read_all
+
+    paths = _paths(data)
+    return read_all(paths, **options) if paths is not None else data  # type: ignore[return-value]
+
+
+def _paths(data: Captioned) -> list[str] | None:
+    """The paths of data sets; None for records."""
+    listed = [data] if isinstance(data, str | Path) else data
+    return [str(path) for path in listed] if any(isinstance(one, str | Path) for one in listed) else None
+
+
+def _opened(model: Model | str | Path) -> Model:
+    from sightline.registry.loader import load
+
+    return load(model, prefer_gpu=True) if isinstance(model, str | Path) else model

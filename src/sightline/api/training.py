@@ -6,39 +6,51 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from sightline.api.evaluation import records_of
 from sightline.errors import SightlineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from sightline.api.evaluation import Captioned
     from sightline.bundle.spec import BundleSpec
-    from sightline.datasets import Problem, Record
-    from sightline.training.recipe import Recipe
+    from sightline.datasets import Problem
+    from sightline.training.recipe import Changes, Recipe
     from sightline.training.step_log import StepReport
     from sightline.training.trainer import Trained
 
 
 def train(
     recipe: Recipe | Mapping[str, Any] | str | Path,
-    out: str | Path,
+    out: str | Path | None = None,
     *,
+    changes: Changes = (),
+    imports: Sequence[str] = (),
     resume: bool = False,
+    plot: bool = False,
     report: StepReport | None = None,
     on_prepare: Callable[[str, int, int], None] | None = None,
     save_every: int | str | None = None,
     stop_after: int | None = None,
     stop: Callable[[], bool] | None = None,
+    notify: Callable[[str], None] | None = None,
 ) -> Trained:
     """Train a model; the best checkpoint is saved in `out/best`, the latest state in `out/last`.
 
     Needs torch: `pip install 'sightline-search[train]'`.
 
     recipe: the path of a TOML file, or its contents as a mapping; see recipes/.
+    out: the folder of the run; by default runs/NAME, after the recipe.
+    changes: to the recipe, as `--set` takes them, `["optimizer.lr=1e-4"]`, or as values, `{"optimizer.lr": 1e-4}`.
+    imports: Python modules to import first, and encoders of your own, `my_module:MyEncoder`.
+    plot: at the end, draw the curves of the run into its curves.png.
     resume: continue from `out/last`, or start if it does not exist.
     report: called with the metrics of a step. on_prepare: called with the progress of the work before the first step.
     save_every: steps between two saved states, or minutes as in "10m"; overrides `checkpoint.every` of the recipe.
     stop_after: save and stop after this many steps in total.
     stop: called after every step; if it returns True, the run is saved and a KeyboardInterrupt raised.
+    notify: called with what is questionable about the run, such as validation images that are also training images;
+        by default it is logged.
 
     >>> import sightline, tempfile
     >>> from sightline.demo.training import tiny_recipe
@@ -48,22 +60,29 @@ def train(
     2
     """
     with _needs_torch("training"):
-        from sightline.training.recipe import Recipe, parse_recipe, read_recipe
+        from sightline.training.distributed import join
+        from sightline.training.plot import plot_log
+        from sightline.training.recipe import read_recipe
         from sightline.training.trainer import train
-    if isinstance(recipe, str | Path):
-        recipe = read_recipe(recipe)
-    elif not isinstance(recipe, Recipe):
-        recipe = parse_recipe(recipe, "recipe")
-    return train(
-        recipe,
-        out,
+    from sightline.plugins import import_modules
+
+    import_modules(imports)
+    asked = read_recipe(recipe, changes)
+    folder = Path("runs", asked.name) if out is None else Path(out)
+    trained = train(
+        asked,
+        folder,
         resume=resume,
         report=report,
         on_prepare=on_prepare,
         save_every=save_every,
         stop_after=stop_after,
         stop=stop,
+        notify=notify,
     )
+    if plot and join().leads:
+        plot_log(folder / "log.jsonl", folder / "curves.png")
+    return trained
 
 
 def export(
@@ -74,7 +93,8 @@ def export(
     quantize: Literal["int8"] | None = None,
     four_bits: str = "",
     dim: int | None = None,
-    calibrate: Sequence[Record] | None = None,
+    calibrate: Captioned | None = None,
+    imports: Sequence[str] = (),
     provenance: Mapping[str, Any] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
     on_problem: Callable[[Problem], None] | None = None,
@@ -87,9 +107,10 @@ def export(
     out: the bundle's folder. name: the name in results; by default that of the folder.
     quantize: `int8` makes it smaller and faster. four_bits: with int8, modules of this path take four bits per weight.
     dim: keep only the first numbers of embeddings, of a model that was trained so (loss = "matryoshka").
-    calibrate: captioned images not used in training, to choose the fusion and calibrate relevance; with int8, they
-        also provide the activation ranges of the image tower, which makes it faster, and their captions determine how
-        four-bit weights of the text tower are rounded.
+    calibrate: captioned images not used in training, as records or as paths of data sets, to choose the fusion and
+        calibrate relevance; with int8, they also provide the activation ranges of the image tower, which makes it
+        faster, and their captions determine how four-bit weights of the text tower are rounded.
+    imports: as for `train`.
     provenance: what the bundle records about its data, licences and recipe.
     progress: called with the current part of the work, the amount done, and the total.
     on_problem: called for every unreadable image in `calibrate`.
@@ -107,14 +128,17 @@ def export(
         from sightline.onnx_export.exporter import export
         from sightline.onnx_export.static_ranges import sample_images
     from sightline.bundle.layout import HUB_PREFIX
+    from sightline.plugins import import_modules
     from sightline.registry.loader import locate
 
+    import_modules(imports)
+    held_out = None if calibrate is None else records_of(calibrate)
     retriever, tokenizer = read(locate(checkpoint))
     if dim is not None:
         retriever = ShorterEmbeddings(retriever, dim)
     if provenance is None and str(checkpoint).startswith(HUB_PREFIX):
         provenance = {"initial_weights": str(checkpoint)}
-    fixes_ranges = calibrate and quantize and retriever.reads_pixels
+    fixes_ranges = held_out and quantize and retriever.reads_pixels
     return export(
         retriever,
         tokenizer,
@@ -122,9 +146,9 @@ def export(
         name=name or Path(out).resolve().name,
         precision=quantize or "float32",
         four_bits=four_bits,
-        images=sample_images(calibrate or [], retriever.preprocess) if fixes_ranges else None,
+        images=sample_images(held_out or [], retriever.preprocess) if fixes_ranges else None,
         provenance=provenance,
-        held_out=calibrate,
+        held_out=held_out,
         progress=progress,
         on_problem=on_problem,
     )

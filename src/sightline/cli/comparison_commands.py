@@ -31,6 +31,10 @@ def compare(
         Path | None, typer.Option("--html", help="Write a page with the queries won and lost, with pictures.")
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")] = None,
+    imports: Annotated[
+        list[str] | None,
+        typer.Option("--import", metavar="MODULE", help="Import a module, or module:Encoder, first. May be repeated."),
+    ] = None,
 ) -> None:
     """Compare models A and B on the same queries of DATA: what B gains, with intervals, and where."""
     import sightline
@@ -38,12 +42,14 @@ def compare(
     from sightline.cli.progress import evaluating
     from sightline.datasets import read_test
     from sightline.evaluation.comparison import Comparison
+    from sightline.plugins import import_modules
 
+    import_modules(imports or ())
     for file in (csv_file, html_file, json_file):
         check_writable(file)
     records = read_test(data, split, protocol, images=images, on_problem=tell_skipped if skip_broken else None)
     options: dict[str, Any] = {
-        "data": ", ".join(data), "lang": lang, "protocol": protocol, "late": late, "rerank": rerank, "fusion": fusion,
+        "name": ", ".join(data), "lang": lang, "protocol": protocol, "late": late, "rerank": rerank, "fusion": fusion,
         "weight": weight, "seed": seed, "top": 10,
     }  # fmt: skip
     with named_options(), evaluating() as progress:

@@ -19,8 +19,6 @@ from sightline.errors import SightlineError
 from sightline.fusion_rules import FusionRule
 
 if TYPE_CHECKING:
-    from sightline.bundle.model import Model
-    from sightline.datasets import Record
     from sightline.evaluation import Evaluation, Languages, NamesEvaluation
 
 
@@ -112,70 +110,30 @@ def evaluate(
     ] = None,
     imports: Annotated[
         list[str] | None,
-        typer.Option("--import", metavar="MODULE", help="Import this Python module first. May be repeated."),
+        typer.Option("--import", metavar="MODULE", help="Import a module, or module:Encoder, first. May be repeated."),
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")] = None,
 ) -> None:
     """Measure how well MODEL finds the images of captions and the captions of images in DATA."""
     import sightline
     from sightline.cli.progress import evaluating
-    from sightline.datasets import read_all, read_test
-    from sightline.evaluation import Evaluation, command_translator, evaluate_languages
-    from sightline.evaluation.rank_files import TOP, check_ranks_file, write_ranks
-    from sightline.plugins import import_modules
 
-    import_modules(imports or ())
     check_writable(json_file)
-    if ranks is not None:
-        if names or "," in lang:
-            raise typer.BadParameter("Not with --names or several languages.", param_hint="--ranks")
-        check_ranks_file(ranks)
-        check_writable(ranks)
-    on_problem = tell_skipped if skip_broken else None
-    records = read_test(data, split, protocol, images=images, on_problem=on_problem)
-    opened = sightline.load(model, prefer_gpu=True)
+    check_writable(ranks)
+    asked: dict[str, Any] = {"lang": [one.strip() for one in lang.split(",")] if "," in lang else lang}
     if names:
+        asked["names"] = True
         unused = {"--with": partner, "--translate": translate, "--late": late, "--matcher": matcher}
         for option, value in {**unused, "--distractors": distractors}.items():
             if value is not None:
                 raise typer.BadParameter("Not with --names.", param_hint=option)
-        _evaluate_names(
-            opened, records, json_file, data=", ".join(data), rerank=rerank, fusion=fusion, weight=weight,
-            batch_size=batch_size,
-        )  # fmt: skip
-        return
-    options: dict[str, Any] = {
-        "data": ", ".join(data),
-        "protocol": protocol,
-        "late": late,
-        "rerank": rerank,
-        "fusion": fusion,
-        "weight": weight,
-        "distractors": read_all(distractors, on_problem=on_problem) if distractors else (),
-        "seed": seed,
-        "batch_size": batch_size,
-        "translate": command_translator(translate) if translate is not None else None,
-        "partner": sightline.load(partner, prefer_gpu=True) if partner else None,
-        "matcher": sightline.load(matcher, prefer_gpu=True) if matcher else None,
-    }
     with named_options(), evaluating() as progress:
-        if "," in lang:
-            named = [one.strip() for one in lang.split(",")]
-            found: Evaluation | Languages = evaluate_languages(opened, records, named, progress=progress, **options)
-        else:
-            options |= {"skip_missing_language": skip_missing_language, "top": TOP if ranks else 0}
-            found = sightline.evaluate(opened, records, lang=lang, progress=progress, **options)
-    if ranks is not None and isinstance(found, Evaluation):
-        write_ranks(found, ranks)
-    _report(found, json_file)
-
-
-def _evaluate_names(model: "Model", records: "list[Record]", json_file: Path | None, **options: Any) -> None:
-    from sightline.cli.progress import evaluating
-    from sightline.evaluation import evaluate_names
-
-    with evaluating() as progress:
-        found = evaluate_names(model, records, progress=progress, **options)
+        found: Evaluation | Languages | NamesEvaluation = sightline.evaluate(
+            model, data, split=split, images=images, protocol=protocol, late=late, rerank=rerank, fusion=fusion,
+            weight=weight, distractors=distractors or (), skip_missing_language=skip_missing_language, seed=seed,
+            batch_size=batch_size, progress=progress, on_problem=tell_skipped if skip_broken else None,
+            translate=translate, partner=partner, matcher=matcher, ranks=ranks, imports=imports or (), **asked,
+        )  # fmt: skip
     _report(found, json_file)
 
 

@@ -99,7 +99,7 @@ def train(
     plot: Annotated[bool, typer.Option("--plot", help="Draw the curves of the run into its curves.png.")] = False,
     imports: Annotated[
         list[str] | None,
-        typer.Option("--import", metavar="MODULE", help="Import this Python module first. May be repeated."),
+        typer.Option("--import", metavar="MODULE", help="Import a module, or module:Encoder, first. May be repeated."),
     ] = None,
 ) -> None:
     """Train a model by RECIPE.toml. Use torchrun to train with several processes."""
@@ -111,10 +111,7 @@ def train(
     except ImportError as error:
         raise SightlineError(f"training needs torch: {error}", "pip install 'sightline-search[train]'") from error
     from sightline.cli.progress import training
-    from sightline.plugins import import_modules
-    from sightline.training.plot import plot_log
 
-    import_modules(imports or ())
     asked = read_recipe(recipe, changes or ())
     out = out or Path("runs", asked.name)
     speaks = join().leads
@@ -123,8 +120,10 @@ def train(
         with training() if speaks else nullcontext() as report, stop:
             on_prepare = report.prepare if report else None
             trained = sightline.train(
-                asked, out, resume=resume, report=report, on_prepare=on_prepare, stop=stop, save_every=checkpoint_every
-            )
+                asked, out, resume=resume, report=report, on_prepare=on_prepare, stop=stop,
+                save_every=checkpoint_every, imports=imports or (), plot=plot,
+                notify=lambda note: tell(f"sightline: {note}"),
+            )  # fmt: skip
     except KeyboardInterrupt:
         if not speaks:
             raise typer.Exit(stop.exit_code) from None
@@ -136,8 +135,6 @@ def train(
         again += [part for module in imports or () for part in ("--import", module)]
         tell(f"sightline: interrupted; {saved}\nTo go on: {shlex.join(again)}")
         raise typer.Exit(stop.exit_code) from None
-    if speaks and plot:
-        plot_log(out / "log.jsonl", out / "curves.png")
     if speaks:
         print_lines(_what_to_do_with(trained, out / "bundle"))
 
@@ -179,17 +176,14 @@ def export(
     name: Annotated[str | None, typer.Option(help="Name of the bundle. By default that of its folder.")] = None,
     imports: Annotated[
         list[str] | None,
-        typer.Option("--import", metavar="MODULE", help="Import this Python module first. May be repeated."),
+        typer.Option("--import", metavar="MODULE", help="Import a module, or module:Encoder, first. May be repeated."),
     ] = None,
 ) -> None:
     """Export CHECKPOINT, your own or a published model, to a bundle that searches without torch."""
     import sightline
     from sightline.cli.progress import evaluating
-    from sightline.datasets import read_all
     from sightline.datasets.record import Problem
-    from sightline.plugins import import_modules
 
-    import_modules(imports or ())
     unreadable: list[Problem] = []
     with evaluating() as progress:
         spec = sightline.export(
@@ -199,7 +193,8 @@ def export(
             quantize=quantize,
             four_bits=four_bits,
             dim=dim,
-            calibrate=read_all(calibrate) if calibrate else None,
+            calibrate=calibrate,
+            imports=imports or (),
             progress=progress,
             on_problem=unreadable.append,
         )

@@ -65,22 +65,10 @@ class Mixture:
             raise ValueError("a mixture needs at least one source, and shares above 0")
         self.sources = tuple(sources)
         self._seed = seed
-        self._shares = np.array([source.share for source in sources]) / sum(source.share for source in sources)
 
     def order(self, steps: int) -> Batch:
         """Return the index of the source of every step, [steps]."""
-        if len(self.sources) == 1:
-            return np.zeros(steps, dtype=np.int64)
-        windows = -(-steps // _WINDOW)
-        chosen = np.empty(windows * _WINDOW, dtype=np.int64)
-        behind = np.zeros(len(self.sources))
-        for step in range(len(chosen)):
-            behind += self._shares
-            chosen[step] = source = int(behind.argmax())
-            behind[source] -= 1
-        for number, window in enumerate(chosen.reshape(windows, _WINDOW)):
-            np.random.default_rng([self._seed, number]).shuffle(window)
-        return chosen[:steps]
+        return interleaved([source.share for source in self.sources], steps, self._seed)
 
     def batches(self, start: int, end: int) -> Iterator[MixtureBatch]:
         """Yield the batches of steps `start` to `end` - 1."""
@@ -91,6 +79,22 @@ class Mixture:
             pairs = next(running[number])
             first = self.sources[number].first_image
             yield MixtureBatch(step, number, pairs + np.array([first, 0]) if first else pairs)
+
+
+def interleaved(shares: Sequence[float], steps: int, seed: int) -> Batch:
+    """Return the index of the source of every step, [steps], in the given shares; a longer order begins the same."""
+    if len(shares) == 1:
+        return np.zeros(steps, dtype=np.int64)
+    windows = -(-steps // _WINDOW)
+    chosen = np.empty(windows * _WINDOW, dtype=np.int64)
+    behind, relative = np.zeros(len(shares)), np.array(shares) / sum(shares)
+    for step in range(len(chosen)):
+        behind += relative
+        chosen[step] = source = int(behind.argmax())
+        behind[source] -= 1
+    for number, window in enumerate(chosen.reshape(windows, _WINDOW)):
+        np.random.default_rng([seed, number]).shuffle(window)
+    return chosen[:steps]
 
 
 def _endless(sampler: EpochSampler, start: int) -> Iterator[Batch]:

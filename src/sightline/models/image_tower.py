@@ -1,5 +1,6 @@
 """An image tower: encodes pixels as one pooled vector and the vectors of patches, and of codes if it has them."""
 
+import math
 from contextlib import ExitStack
 from typing import Literal
 
@@ -18,7 +19,7 @@ _SPREAD = 0.2  # standard deviation of codes: vectors between CLIP's layers have
 
 
 class ImageTower(nn.Module):
-    """Wraps any vision encoder of transformers: CLIP, SigLIP, ViT, DINOv2, Swin, ConvNeXt and others.
+    """Wraps any vision encoder of transformers: CLIP, SigLIP, ViT, DINOv2, Swin, ConvNeXt, ResNet, MobileViT, ….
 
     The pooled vector is the class token if there is one, the model's own attention pooling if it has that (SigLIP), and
     otherwise the mean of the patches. Codes are not pooled.
@@ -51,13 +52,7 @@ class ImageTower(nn.Module):
         self.pool_layer = pool_layer
         self.below = below
         self.codes_layer = codes_layer
-        native = getattr(encoder.config, "image_size", image_size)
-        native = native if isinstance(native, int) else native[0]
-        if native != image_size and encoder.config.model_type != "convnext":
-            raise ModelError(
-                f"the image tower reads {native} x {native} pixels, but image size {image_size} was asked for"
-            )
-        self.rows = self._rows(image_size)
+        self.rows, self.hidden = grid_of(encoder, image_size)
         most = self.rows if pool == "grid" else self.rows**2
         if pool_to is not None and not 0 < pool_to <= most:
             wanted = f"a grid of {pool_to} rows" if pool == "grid" else f"{pool_to} clusters"
@@ -101,19 +96,6 @@ class ImageTower(nn.Module):
         count = len(towers.layers(self.encoder))
         if not 0 <= layer < count:
             raise ModelError(f"{key} is {layer}, and the image tower has {count} layers", way_out)
-
-    def _rows(self, image_size: int) -> int:
-        """Rows of the encoder's own grid, from its config: patch size, times two for each merging stage."""
-        config = self.encoder.config
-        patch = config.patch_size if isinstance(config.patch_size, int) else config.patch_size[0]
-        merges = len(config.depths) - 1 if hasattr(config, "depths") else 0
-        return int(image_size // (patch * 2**merges))
-
-    @property
-    def hidden(self) -> int:
-        """Width of the encoder's output."""
-        sizes = getattr(self.encoder.config, "hidden_sizes", None)
-        return int(sizes[-1]) if sizes else int(self.encoder.config.hidden_size)
 
     @property
     def grid(self) -> tuple[int, int] | None:
@@ -246,3 +228,51 @@ class ImageTower(nn.Module):
 def _standard(values: Tensor) -> Tensor:
     """Normalise each vector to mean 0 and variance 1; between layers, some coordinates are a hundred times larger."""
     return F.layer_norm(values, values.shape[-1:])
+
+
+def grid_of(encoder: PreTrainedModel, image_size: int) -> tuple[int, int]:
+    """The rows of an encoder's own grid of patches, and the width of their vectors.
+
+    A convolutional encoder reads images of any size: a blank one shows how many rows it makes of them.
+    """
+    config = encoder.config
+    native = getattr(config, "image_size", None) or image_size
+    native = native if isinstance(native, int) else native[0]
+    patch = getattr(config, "patch_size", None)
+    patch = patch[0] if isinstance(patch, list | tuple) else patch
+    if isinstance(patch, int) and not hasattr(config, "depths") and not hasattr(config, "hidden_sizes"):
+        _check_size(native, image_size)
+        return image_size // patch, int(config.hidden_size)
+    out = _output(encoder, image_size)
+    if out.ndim == 4:
+        _, hidden, rows, columns = out.shape
+    else:
+        _check_size(native, image_size)
+        rows, hidden = math.isqrt(out.shape[1]), out.shape[2]
+        columns = out.shape[1] // rows
+    if rows != columns or rows * columns != out[0].numel() // hidden:
+        raise ModelError(f"{config.model_type} cannot be an image tower: its output {tuple(out.shape)} is not a square")
+    return rows, hidden
+
+
+def _check_size(native: int, image_size: int) -> None:
+    if native != image_size:
+        raise ModelError(f"the image tower reads {native} x {native} pixels, but image size {image_size} was asked for")
+
+
+@torch.no_grad()
+def _output(encoder: PreTrainedModel, image_size: int) -> Tensor:
+    """The output of an encoder for one blank image."""
+    kind, was_training = encoder.config.model_type, encoder.training
+    blank = torch.zeros(1, 3, image_size, image_size, device=next(encoder.parameters()).device)
+    try:
+        out = encoder.eval()(pixel_values=blank).last_hidden_state
+    except Exception as error:  # an encoder of another kind fails in any way
+        raise ModelError(
+            f"{kind} cannot be an image tower: {error}",
+            "Use a vision encoder such as CLIP, SigLIP, ViT, DINOv2, Swin, ConvNeXt or ResNet.",
+        ) from error
+    encoder.train(was_training)
+    if not isinstance(out, Tensor) or out.ndim not in (3, 4):
+        raise ModelError(f"{kind} cannot be an image tower: it has no vectors of patches")
+    return out

@@ -25,6 +25,7 @@ from transformers.utils import cached_file
 
 from sightline.errors import ModelError
 from sightline.models.bigru import BiGru, BiGruConfig
+from sightline.plugins import register_encoder
 from sightline.suggestions import closest
 
 Projection = Tensor | None
@@ -46,7 +47,8 @@ class TowerConfig:
     """The encoder of a tower.
 
     source: a folder in the transformers layout or a hub name, with weights.
-    config: instead of `source`, a transformers configuration (with `model_type`): random weights.
+    config: instead of `source`, a transformers configuration: random weights. Its `model_type` is a name that
+    transformers knows, or the Python path of an encoder of your own, `my_module:MyEncoder`.
     layer_step: 2 keeps every second layer (paper 1, section 6: "skip every odd-numbered Transformer layer").
     """
 
@@ -96,6 +98,8 @@ def _new(config: Mapping[str, Any]) -> PreTrainedModel:
     kind = settings.pop("model_type", None)
     if kind is None:
         raise ModelError("a tower's config has no model_type", 'Add one, for example model_type = "bert".')
+    if ":" in str(kind):
+        kind = register_encoder(str(kind)).config_class.model_type
     if kind not in CONFIG_MAPPING:
         near = closest(str(kind), CONFIG_MAPPING.keys())
         way_out = f'Did you mean "{near}"?' if near else "Names are those of transformers, such as bert or vit."
@@ -145,8 +149,9 @@ def check_whole(source: str, model: str, lacking: Iterable[str]) -> None:
 
 
 def _without_pooler(model: PreTrainedModel) -> PreTrainedModel:
-    """Drop a BERT-style pooling layer: Sightline pools embeddings itself."""
-    if isinstance(getattr(model, "pooler", None), nn.Module):
+    """Drop a pooling layer with weights, as BERT's: Sightline pools embeddings itself."""
+    pooler = getattr(model, "pooler", None)
+    if isinstance(pooler, nn.Module) and any(True for _ in pooler.parameters()):
         model.pooler = None
     return model
 

@@ -1,6 +1,7 @@
 """The inputs of the encoders: this process's share of a batch, captions as tokens and images."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -10,9 +11,11 @@ from sightline.losses import Inputs
 from sightline.models.masking import Images
 from sightline.models.retriever import Retriever, Tokens
 from sightline.training.augment import Augment
-from sightline.training.corpus import Corpus, DrawnBatch, FeatureCache, normalised
+from sightline.training.captions import DrawnBatch
+from sightline.training.corpus import Corpus, FeatureCache, device_pixels, normalised
 from sightline.training.distributed import World, to_device
 from sightline.training.gradients import Side
+from sightline.training.mixture import StepBatch
 from sightline.training.region_images import RegionImages
 
 
@@ -43,7 +46,16 @@ class BatchInputs:
         own = self._world.share(len(batch.images))
         if self._seen is not None:
             return self._seen.draw(len(batch.images), seed)[own]
-        return self._augmented(self._corpus.pixels(batch.images[own]), own.start, seed)
+        if batch.decoding is not None:
+            pixels = device_pixels(batch.decoding, self._device)
+        else:
+            pixels = self._corpus.pixels(batch.images[own])
+        return self._augmented(pixels, own.start, seed)
+
+    def decoding(self, one: StepBatch) -> StepBatch:
+        """A batch whose images, those of this process, are being decoded."""
+        own = one.batch.images[self._world.share(len(one.batch.images))]
+        return one._replace(batch=replace(one.batch, decoding=self._corpus.decoding(own)))
 
     def texts(self, batch: DrawnBatch) -> Side:
         """The texts to encode."""

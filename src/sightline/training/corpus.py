@@ -1,26 +1,21 @@
 """The training data in memory: images as pixels, captions as tokens."""
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from sightline.arrays import Int64Array
 from sightline.bundle.tokenizer import Tokenizer
-from sightline.datasets import Record, captions_in_any
-from sightline.errors import DataError, MediaError
-from sightline.media import ImageInput, Preprocess, fit, open_image, require_pixels
-from sightline.models.retriever import Retriever, Tokens, TowerFeatures
-from sightline.parallel import usable_cpus
+from sightline.datasets import Record
+from sightline.media import ImageInput, Preprocess, require_pixels
+from sightline.models.retriever import Retriever, TowerFeatures
 from sightline.training.augment import Augment
+from sightline.training.captions import CaptionTable
+from sightline.training.decoding import Decoder, Decoding, ahead
 from sightline.training.distributed import to_device
-from sightline.training.same_rows import SamePairs, SameRows, SameRule
 
 PrepareReport = Callable[[str, int, int], None]
 """Called before the first step with the name of a preparation, the amount done, and the total."""
@@ -28,21 +23,7 @@ _KEPT_BYTES = 6 << 30  # decoded images are kept in memory up to this size; othe
 _CHUNK = 512  # images decoded at once before training starts
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnBatch:
-    """A batch as drawn: its distinct images [I], and the image [T] and tokens of each caption.
-
-    captions: [T], the index of each caption among those of all images. same: pairs that are not negatives.
-    """
-
-    images: Int64Array
-    text_images: Int64Array
-    tokens: Tokens
-    captions: Int64Array
-    same: SamePairs
-
-
-class Corpus:
+class Corpus(CaptionTable):
     """Captioned images with every caption tokenised once, and every image decoded once, memory permitting.
 
     lang: the language of the captions, or several languages to mix.
@@ -61,50 +42,31 @@ class Corpus:
         tokenizer: Tokenizer,
         device: torch.device | None = None,
     ) -> None:
-        self.records = [record for record in records if record.captions]
-        if not self.records:
-            raise DataError("the training data has no captions", "Name data with captions in data.train.")
+        super().__init__(records, lang, tokenizer)
         self.input = preprocess
-        captions = [captions_in_any(record, lang) for record in self.records]
-        self.captions_per_image = [len(texts) for texts in captions]
-        self._first = np.concatenate([[0], np.cumsum(self.captions_per_image)])
-        every = [text for texts in captions for text in texts]
-        self._same = SameRows(every, self._first, [record.label for record in self.records])
-        batch = tokenizer(every)
-        self.caption_lengths = batch.mask.sum(1).tolist()
-        self._ids, self._mask = torch.from_numpy(batch.ids), torch.from_numpy(batch.mask)
-        self.truncated = int(batch.truncated.sum())
-        self._pool = ThreadPoolExecutor(usable_cpus(), thread_name_prefix="sightline-train")
         self._device = device or torch.device("cpu")
         self._kept: Tensor | None = None
         self._too_many = False
         self._is_kept = np.zeros(len(self.records), dtype=np.bool_)
-
-    def __len__(self) -> int:
-        return len(self.records)
 
     @property
     def preprocess(self) -> Preprocess:
         """How images are resized and normalised; an error if the model reads regions."""
         return require_pixels(self.input)
 
-    def draw(self, pairs: Int64Array, rule: SameRule | None = None) -> DrawnBatch:
-        """Make a batch from pairs [n, 2] of image and caption indices, padded to its longest caption.
+    @cached_property
+    def decoder(self) -> Decoder:
+        """Decodes images for the model."""
+        return Decoder(self.preprocess)
 
-        rule: which rows are not negatives of each other; by default only those of one image.
-        """
-        captions = self._first[pairs[:, 0]] + pairs[:, 1]
-        tokens = self.tokens(captions)
-        longest = int(tokens.mask.sum(1).max())
-        short = Tokens(tokens.ids[:, :longest], tokens.mask[:, :longest])
-        images = np.unique(pairs[:, 0])
-        same = self._same.pairs(rule or SameRule(), images, pairs[:, 0], captions)
-        return DrawnBatch(images, pairs[:, 0], short, captions, same)
+    @property
+    def keeps_images(self) -> bool:
+        """Whether memory suffices to keep all decoded images."""
+        return self._memory() is not None
 
-    def tokens(self, captions: Int64Array) -> Tokens:
-        """The tokens of captions by index, padded to the longest of all captions."""
-        rows = torch.from_numpy(captions)
-        return Tokens(self._ids[rows], self._mask[rows])
+    def decoding(self, images: Int64Array) -> Decoding:
+        """Start to decode images by index."""
+        return self.decoder.start([self.records[image] for image in images])
 
     def pixels(self, images: Int64Array, *, keep: bool = True) -> Tensor:
         """Pixels uint8 [n, 3, size, size] of images by index, on the training device.
@@ -126,11 +88,8 @@ class Corpus:
         if kept is None:
             return
         chunks = [np.arange(start, min(start + _CHUNK, len(self))) for start in range(0, len(self), _CHUNK)]
-        ahead = deque[Iterator[npt.NDArray[np.uint8]]]()
-        for number, chunk in enumerate(chunks):
-            while len(ahead) < 2 and number + len(ahead) < len(chunks):
-                ahead.append(self._pool.map(self._opened, chunks[number + len(ahead)].tolist()))
-            kept[chunk[0] : chunk[-1] + 1] = self._stacked(list(ahead.popleft()))
+        for chunk, decoding in zip(chunks, ahead(self.decoding(chunk) for chunk in chunks), strict=True):
+            kept[chunk[0] : chunk[-1] + 1] = device_pixels(decoding, self._device)
             self._is_kept[chunk] = True
             if on_prepare is not None:
                 on_prepare("decoding images", int(chunk[-1]) + 1, len(self))
@@ -148,19 +107,12 @@ class Corpus:
         return to_device(torch.from_numpy(images), self._device)
 
     def _decoded(self, images: Int64Array) -> Tensor:
-        return self._stacked(list(self._pool.map(self._opened, images.tolist())))
+        return device_pixels(self.decoding(images), self._device)
 
-    def _stacked(self, arrays: list[npt.NDArray[np.uint8]]) -> Tensor:
-        return to_device(torch.from_numpy(np.stack(arrays)), self._device).permute(0, 3, 1, 2)
 
-    def _opened(self, image: int) -> npt.NDArray[np.uint8]:
-        """Open an image at the same scale as `to_pixels` does in evaluation and search."""
-        record = self.records[image]
-        try:
-            return fit(open_image(record.image, at_least=2 * self.preprocess.size), self.preprocess)
-        except MediaError as error:
-            way_out = "Mend it, or remove it and its captions from the training data; then go on with --resume."
-            raise MediaError(error.name, error.reason, way_out) from error
+def device_pixels(decoding: Decoding, device: torch.device) -> Tensor:
+    """Wait for images that are being decoded: uint8 [n, 3, size, size] on a device."""
+    return to_device(torch.from_numpy(decoding.result()), device).permute(0, 3, 1, 2).contiguous()
 
 
 def normalised(pixels: Tensor, preprocess: Preprocess) -> Tensor:

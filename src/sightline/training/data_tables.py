@@ -111,6 +111,9 @@ class DataRecipe:
     (of records that have one). An image and its own captions are always positives.
     positives: "image", only an image's own captions are positives, or "label", those of all images with its label.
     neighbours: later epochs have similar images in a batch, each with one caption; only for draw "unique" or "one".
+    streaming: read the data file by file in every epoch, for data larger than memory: shards or JSON Lines.
+    shuffle_buffer: with streaming, how many captions (images, for draw "one" and "all") are shuffled at a time; the
+    order of the files is shuffled as well.
     """
 
     train: tuple[str, ...] = ()
@@ -124,6 +127,8 @@ class DataRecipe:
     same: tuple[SameBy, ...] = ("image", "caption")
     positives: Literal["image", "label"] = "image"
     neighbours: NeighbourRecipe | None = None
+    streaming: bool = False
+    shuffle_buffer: int = 10_000
 
     def __post_init__(self) -> None:
         if not self.train and not self.sources:
@@ -141,6 +146,9 @@ class DataRecipe:
         self._check_validation_sets()
         if self.neighbours is not None:
             self._check_neighbours(self.neighbours)
+        at_least(1, "data.shuffle_buffer", self.shuffle_buffer)
+        if self.streaming:
+            self._check_streaming()
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -199,6 +207,13 @@ class DataRecipe:
         _check_names("data.val", [one.name for one in named])
         if named and not any(one.weight for one in named):
             raise RecipeError("data.val: all weights are 0")
+
+    def _check_streaming(self) -> None:
+        """Reject what needs a list of all images."""
+        limited = any(source.limit for source in self.mixture)
+        for key, used in (("batch_tokens", self.batch_tokens), ("limit", limited), ("neighbours", self.neighbours)):
+            if used:
+                raise RecipeError(f"data.streaming: not with {key}, which needs a list of all images", "Leave one out.")
 
     def _check_neighbours(self, asked: NeighbourRecipe) -> None:
         if self.draw not in ("unique", "one"):

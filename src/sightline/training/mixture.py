@@ -4,17 +4,20 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from torch import Tensor
+
 from sightline.datasets import Batch, BudgetSampler, Mixture, MixtureSource, Record, Sampler
 from sightline.errors import RecipeError
 from sightline.models.checkpoint import AnyRetriever
-from sightline.training.corpus import Corpus, DrawnBatch
+from sightline.training.captions import DrawnBatch
+from sightline.training.corpus import Corpus
 from sightline.training.data_tables import SourceRecipe
 from sightline.training.neighbours import Neighbours
 from sightline.training.recipe import Recipe
 from sightline.training.region_images import RegionImages
 from sightline.training.same_rows import SameRule
 
-_APART = 7_919  # between the seeds of two sources; the first has the recipe's own
+SEEDS_APART = 7_919  # between the seeds of two sources; the first has the recipe's own
 
 
 class StepBatch(NamedTuple):
@@ -43,13 +46,13 @@ class TrainingBatches:
         self._rules = [SameRule.of(source) for source in self._sources]
         counts, first, sources = corpus.captions_per_image, 0, []
         for number, (source, own) in enumerate(zip(self._sources, records, strict=True)):
-            _check_labels(source, own)
+            check_labels(source, own)
             some = counts[first : first + len(own)]
             sampler: Sampler | BudgetSampler
             if recipe.data.batch_tokens:
                 sampler = _by_budget(recipe, corpus, model, regions)
             else:
-                seed = recipe.seed + number * _APART
+                seed = recipe.seed + number * SEEDS_APART
                 sampler = Sampler(some, source.batch_size, seed, source.draw or recipe.data.draw)
             share = source.share or (source.passes or 1.0) * sampler.batches_per_epoch
             sources.append(MixtureSource(sampler, share, first))
@@ -75,6 +78,10 @@ class TrainingBatches:
                 yield from (self._drawn(*one) for one in self._mixture.batches(start, stop))
             start = stop
 
+    def position(self, step: int) -> dict[str, Tensor]:
+        """Tensors to save with the state of a run: none, as the step determines the batch."""
+        return {}
+
     def _drawn(self, step: int, source: int, pairs: Batch) -> StepBatch:
         return StepBatch(step, self._sources[source].name, self._corpus.draw(pairs, self._rules[source]))
 
@@ -87,7 +94,7 @@ def _by_budget(recipe: Recipe, corpus: Corpus, model: AnyRetriever, regions: Reg
     return BudgetSampler(counts, corpus.caption_lengths, fragments, recipe.data.batch_tokens, recipe.seed)
 
 
-def _check_labels(source: SourceRecipe, records: Sequence[Record]) -> None:
+def check_labels(source: SourceRecipe, records: Sequence[Record]) -> None:
     """Reject a rule about labels for data without labels, where it would silently do nothing."""
     rule = SameRule.of(source)
     if (rule.label or rule.label_positive) and not any(record.label for record in records):

@@ -25,11 +25,7 @@ def describe(
         "seed": recipe.seed,
         "steps": steps,
         "sources": {
-            source.name: {
-                "files": _names(source.train),
-                "images": len(records),
-                "captions": sum(len(captions_in_any(record, recipe.data.lang)) for record in records),
-            }
+            source.name: {"files": _names(source.train), **_counts(recipe, records)}
             for source, records in zip(recipe.data.mixture, sources, strict=True)
         },
         "validation": {
@@ -40,6 +36,14 @@ def describe(
             part: {"name": Path(source).name, **_hash(Path(source))} for part, source in _weights(recipe).items()
         },
     }
+
+
+def _counts(recipe: Recipe, records: Sequence[Record]) -> dict[str, Any]:
+    """The numbers of images and captions of a source, unless it is streamed and they are unknown."""
+    if recipe.data.streaming:
+        return {"streamed": True}
+    captions = sum(len(captions_in_any(record, recipe.data.lang)) for record in records)
+    return {"images": len(records), "captions": captions}
 
 
 def machine() -> dict[str, Any]:

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from sightline import settings
 from sightline.errors import RecipeError
@@ -50,8 +50,8 @@ class Recipe:
     and `end` to be active only between these fractions of all steps, its `sources` to be active only in batches of
     these, and that loss's own settings.
     teacher: for distill.
-    imports: Python modules to import first, which may register encoders with transformers; the current folder is
-    searched as well.
+    imports: Python modules to import first, also from the current folder; `my_module:MyEncoder` makes checkpoints
+    with an encoder of your own readable.
     """
 
     name: str
@@ -93,6 +93,9 @@ class Recipe:
                 raise RecipeError("average.with_start: a new model has no trained weights", "Give model.start.")
             if self.lora is not None:
                 raise RecipeError("average.with_start: not with lora", "Lower lora.alpha instead.")
+        if self.data.streaming and (self.teacher is not None or (self.augment is not None and self.augment.views)):
+            key = "teacher" if self.teacher is not None else "augment.views"
+            raise RecipeError(f"data.streaming: not with {key}, which encodes all images once", "Leave one out.")
         if not self.start:
             self.model_config()
         elif surplus := ", ".join(key for key in self.model if key not in ("start", "add")):
@@ -162,15 +165,26 @@ class Recipe:
         return settings.parse(KINDS[kind][1], data, "model", RecipeError)
 
 
-def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
-    """Read a recipe; each change is `dotted.key=value`, the value written as in TOML (or a bare word).
+Changes: TypeAlias = Sequence[str] | Mapping[str, Any]
+"""Changes to a recipe: `dotted.key=value`, the value written as in TOML (or a bare word); or values by dotted key."""
+
+
+def read_recipe(recipe: "str | Path | Mapping[str, Any] | Recipe", changes: Changes = ()) -> Recipe:
+    """Read a recipe from a TOML file, or take its contents, and apply changes.
 
     `data.train=…` replaces `data.sources`, and `schedule.steps=…` replaces `schedule.epochs`; and vice versa.
     """
-    data = read_toml(Path(path))
-    for change in changes:
-        _change(data, change)
-    return parse_recipe(data, str(path))
+    if isinstance(recipe, Recipe) and not changes:
+        return recipe
+    where = "recipe"
+    if isinstance(recipe, str | Path):
+        where, data = str(recipe), read_toml(Path(recipe))
+    else:
+        data = settings.plain(recipe)  # a copy
+    given = changes.items() if isinstance(changes, Mapping) else [_parsed(change) for change in changes]
+    for key, value in given:
+        _change(data, key, value)
+    return parse_recipe(data, where)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -199,19 +213,23 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     return did_you_mean(name, choices)
 
 
-def _change(data: dict[str, Any], change: str) -> None:
+def _parsed(change: str) -> tuple[str, Any]:
+    """The key and the value of `key=value`."""
     key, equals, text = change.partition("=")
     if not equals or not key.strip():
         raise RecipeError(f"--set {change}: expected key=value", "For example --set optimizer.lr=1e-4")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        return key.strip(), tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        value = text.strip()
-    *tables, last = key.strip().split(".")
+        return key.strip(), text.strip()
+
+
+def _change(data: dict[str, Any], key: str, value: Any) -> None:
+    *tables, last = key.split(".")
     for table in tables:
         data = data.setdefault(table, {})
         if not isinstance(data, dict):
-            raise RecipeError(f"--set {change}: {table} is not a table")
+            raise RecipeError(f"--set {key}={value}: {table} is not a table")
     data[last] = value
     data.pop(_EITHER.get((".".join(tables), last), ""), None)
 
@@ -225,10 +243,10 @@ def expanded(value: Any, where: str) -> Any:
             raise RecipeError(f"{where}: ${{{name}}} is used, but the environment has no {name}", f"export {name}=…")
         return os.environ[name]
 
-    if isinstance(value, str):
-        return re.sub(r"\$\{(\w+)\}", variable, value)
+    if isinstance(value, str | os.PathLike):
+        return re.sub(r"\$\{(\w+)\}", variable, os.fspath(value))
     if isinstance(value, Mapping):
         return {key: expanded(item, where) for key, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [expanded(item, where) for item in value]
     return value

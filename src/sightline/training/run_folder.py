@@ -3,7 +3,8 @@
 recipe.json    the recipe of the run
 provenance.json  data, initial weights, and the code and machine of each part of the run
 log.jsonl      a line for every step
-best/          the best checkpoint on the validation data, and its result (validation.json)
+best/          the best checkpoint on the validation data, and its result (validation.json), at the end of the run also
+               that of each trained ability by itself ("heads")
 last/          the state to resume from
 """
 
@@ -105,6 +106,11 @@ class RunFolder:
             if evaluation is not None:
                 found = {"step": step, **evaluation.to_json()}
                 (new / VALIDATION_FILE).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+    def add_to_validation(self, more: Mapping[str, Any]) -> None:
+        """Add to the validation result of the best checkpoint."""
+        found = {**(self.validation() or {}), **more}
+        write_atomic(self.best / VALIDATION_FILE, json.dumps(found, indent=2) + "\n")
 
     def validation(self) -> dict[str, Any] | None:
         """The validation result of the best checkpoint as JSON; None without validation data."""

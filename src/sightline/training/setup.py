@@ -1,6 +1,6 @@
 """Setting up a run: records, model, tokenizer and losses."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,13 +44,18 @@ def training_records(recipe: Recipe) -> list[list[Record]]:
 
 def _captioned(source: SourceRecipe, records: list[Record]) -> list[Record]:
     """Add captions made from labels by a source's prompts and WordNet to those in the first language."""
-    if not source.prompts and not source.wordnet:
-        return records
-    if not any(record.label for record in records):
+    if (source.prompts or source.wordnet) and not any(record.label for record in records):
         key = f"data.sources.{source.name}"
         raise RecipeError(f"{key}: prompts and wordnet are for records with a label, and none has one")
+    return list(map(captioner(source), records))
+
+
+def captioner(source: SourceRecipe) -> Callable[[Record], Record]:
+    """The function that adds captions made from the label of a record of a source."""
+    if not source.prompts and not source.wordnet:
+        return lambda record: record
     wordnet = WordNet(source.wordnet) if source.wordnet else None
-    return [_with_captions(record, source.prompts, wordnet) for record in records]
+    return lambda record: _with_captions(record, source.prompts, wordnet)
 
 
 def _with_captions(record: Record, prompts: Sequence[str], wordnet: WordNet | None) -> Record:
@@ -133,7 +138,7 @@ def make_model(
 
     A new text encoder with random weights gets a tokenizer learned from the captions.
     """
-    import_modules(recipe.imports)
+    import_modules([*recipe.imports, *_own_encoders(recipe)])
     if saved is not None:
         return checkpoint.load(saved)
     if recipe.start:
@@ -148,6 +153,13 @@ def make_model(
         return checkpoint.build(config), checkpoint.tokenizer_of(text, length)
     captions = (caption for record in records for caption in captions_in_any(record, recipe.data.lang))
     return checkpoint.build(config), learn_tokenizer(captions, int(text.config["vocab_size"]), length)
+
+
+def _own_encoders(recipe: Recipe) -> list[str]:
+    """The Python paths of encoders of one's own in a recipe, which a resumed run needs as well."""
+    towers = [part.get("config") for part in recipe.model.values() if isinstance(part, Mapping)]
+    kinds = [str(config.get("model_type")) for config in towers if isinstance(config, Mapping)]
+    return [kind for kind in kinds if ":" in kind]
 
 
 def _started(recipe: Recipe) -> tuple[checkpoint.AnyRetriever, Tokenizer]:

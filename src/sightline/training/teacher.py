@@ -17,7 +17,8 @@ from sightline.losses.matching import match_logits
 from sightline.media import Preprocess
 from sightline.models import checkpoint
 from sightline.models.retriever import EncodedTensors, Retriever, Tokens
-from sightline.training.corpus import Corpus, DrawnBatch, PrepareReport, normalised
+from sightline.training.captions import DrawnBatch
+from sightline.training.corpus import Corpus, PrepareReport, normalised
 from sightline.training.distributed import World
 from sightline.training.recipe import Recipe
 from sightline.training.tables import TeacherBy, TeacherRecipe

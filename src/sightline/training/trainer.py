@@ -1,6 +1,7 @@
 """Training a model by a recipe: draw, encode, step, validate, save; and resume an interrupted run."""
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,16 +12,21 @@ from torch import Tensor, nn
 
 from sightline.errors import RecipeError
 from sightline.losses import Inputs, Loss
+from sightline.models import checkpoint
 from sightline.training import distributed
 from sightline.training.batches import BatchInputs
-from sightline.training.corpus import Corpus, DrawnBatch, FeatureCache, PrepareReport
+from sightline.training.captions import DrawnBatch
+from sightline.training.corpus import Corpus, FeatureCache, PrepareReport
 from sightline.training.curves import open_sinks
+from sightline.training.decoding import ahead
 from sightline.training.feature_init import init_from_features
 from sightline.training.gradients import backward
 from sightline.training.lora import Adapters
-from sightline.training.mixture import TrainingBatches
+from sightline.training.mixture import StepBatch, TrainingBatches
+from sightline.training.modes import image_tower_is_frozen, training_mode
 from sightline.training.neighbours import Neighbours
 from sightline.training.optimizer import make_optimizer
+from sightline.training.overlap import overlap_notes
 from sightline.training.provenance import describe, machine
 from sightline.training.recipe import Recipe
 from sightline.training.region_images import RegionImages
@@ -30,11 +36,14 @@ from sightline.training.schedule import rate_at, seed_at, takes_part, weights_at
 from sightline.training.setup import make_losses, make_model, training_records
 from sightline.training.state import TrainingProgress, find_state, load_state, save_state
 from sightline.training.step_log import StepLog, StepReport, StepValues
+from sightline.training.streaming import StreamedBatches, open_streams
 from sightline.training.teacher import find_teacher
 from sightline.training.validation import Validated, Validation, log_entry
 from sightline.training.weight_average import WeightAverage
 
 Weighted = tuple[Loss, float]
+_SAMPLE = 10_000  # records of a stream that checks, a new tokenizer and the initialisation of losses go by
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +70,7 @@ def train(
     save_every: int | str | None = None,
     stop_after: int | None = None,
     stop: Callable[[], bool] | None = None,
+    notify: Callable[[str], None] | None = None,
 ) -> Trained:
     """Run a recipe; the best checkpoint is saved to `out/best`, the last state to `out/last`.
 
@@ -70,6 +80,7 @@ def train(
     save_every: as `checkpoint.every` in a recipe, which it overrides.
     stop_after: stop after this many steps in total and save, as if interrupted.
     stop: called after every step; if it returns true in any process, the run is saved and KeyboardInterrupt raised.
+    notify: called with what is questionable about the run; by default it is logged.
 
     A training image that cannot be opened ends the run with a `MediaError` that names it, when it is first drawn:
     training would otherwise silently use other data. Evaluation, in contrast, counts unreadable images as missed.
@@ -77,6 +88,9 @@ def train(
     world = distributed.join()
     timer = SaveTimer(recipe.checkpoint.every if save_every is None else save_every)
     run = _Run(recipe, Path(out), world, distributed.device(), resume, on_prepare if world.leads else None)
+    if world.leads:
+        for note in overlap_notes(run.corpus.records, run.validation.sets):
+            (notify or _log.warning)(note)
     return run.to_the_end(report if world.leads else None, timer, stop_after, stop or (lambda: False))
 
 
@@ -97,7 +111,9 @@ class _Run:
         self.folder.check(recipe, resume)
         saved = find_state(self.folder.last) if resume else None
         torch.manual_seed(recipe.seed)
-        data, sources = recipe.data, training_records(recipe)
+        data = recipe.data
+        streams = open_streams(recipe) if data.streaming else None
+        sources = training_records(recipe) if streams is None else [stream.sample(_SAMPLE) for stream in streams]
         records = [record for some in sources for record in some]
         self.model, self.tokenizer = make_model(recipe, saved, records)
         self.model.to(device)
@@ -110,7 +126,14 @@ class _Run:
         self.corpus = Corpus(records, data.lang, self.model.preprocess, self.tokenizer, device)
         self.regions = RegionImages.of(recipe, self.corpus, device)
         self.validation = Validation(recipe, self.model, self.tokenizer, device)
-        self.batches = TrainingBatches(recipe, self.corpus, sources, self.model, self.regions)
+        self.batches: TrainingBatches | StreamedBatches
+        if streams is None:
+            self.batches = TrainingBatches(recipe, self.corpus, sources, self.model, self.regions)
+        else:
+            if self.regions is not None:
+                raise RecipeError("data.streaming: for images, and this model reads regions", "Leave it out.")
+            decoder = self.corpus.decoder
+            self.batches = StreamedBatches(recipe, streams, sources, self.tokenizer, decoder, world, saved, on_prepare)
         asked = recipe.schedule
         self.steps = asked.steps or max(1, round(asked.epochs * self.batches.batches_per_epoch))
         if self.steps < self.progress.step:
@@ -120,15 +143,15 @@ class _Run:
         self.evaluation: Validated | None = None
         self.seen: FeatureCache | None = None
         views = 0 if recipe.augment is None else recipe.augment.views
-        if views and (recipe.teacher is not None or not self._image_tower_is_frozen()):
+        if views and (recipe.teacher is not None or not image_tower_is_frozen(self.model)):
             raise RecipeError(
                 f"augment.views is {views}: it is for a frozen image tower, and without a teacher",
                 "Leave it out, or set optimizer.rates.image = 0.",
             )
-        if (recipe.augment is None or views) and self._image_tower_is_frozen():
+        if streams is None and (recipe.augment is None or views) and image_tower_is_frozen(self.model):
             self.model.eval()
             self.seen = FeatureCache.of(self.corpus, self.model, device, on_prepare, recipe.augment, recipe.seed)
-        if device.type == "cuda" and self.seen is None and self.regions is None:
+        if streams is None and device.type == "cuda" and self.seen is None and self.regions is None:
             self.corpus.decode_all(on_prepare)
         self.inputs = BatchInputs(self.model, self.corpus, self.regions, self.seen, recipe.augment, world, device)
         self.neighbours = self._neighbours(saved)
@@ -152,7 +175,7 @@ class _Run:
             sinks = open_sinks(self.recipe.log, self.folder.path, self.recipe.name, self.progress.step)
         log = StepLog(self.folder if self.world.leads else None, report, sinks)
         end = self.progress.step if self._is_stuck() else end
-        for step, source, batch in self.batches.between(self.progress.step, end, self.neighbours):
+        for step, source, batch in self._batches(self.progress.step, end):
             values, rate = self._step(step, source, batch)
             if self.average is not None:
                 self.average.update(step)
@@ -179,9 +202,20 @@ class _Run:
                 break
             if stopped and done < end:
                 raise KeyboardInterrupt
+        if self.progress.step == self.steps or self._is_stuck():
+            self._record_heads()
         best = self.folder.best
         found = best if best.exists() else self.folder.last
         return Trained(found, self.evaluation, self.progress.step, self.folder.validation())
+
+    def _batches(self, start: int, end: int) -> Iterator[StepBatch]:
+        """The batches of some steps. Images that are not kept in memory are decoded ahead."""
+        if isinstance(self.batches, StreamedBatches):
+            return ahead(self.batches.between(start, end))
+        batches = self.batches.between(start, end, self.neighbours)
+        if self.neighbours or self.regions or self.seen or self.corpus.keeps_images:
+            return batches
+        return ahead(self.inputs.decoding(one) for one in batches)
 
     def _is_stuck(self) -> bool:
         """Whether so many validations in a row as the recipe allows were no better than the best."""
@@ -211,7 +245,7 @@ class _Run:
         share = rate_at(step, self.steps, self.recipe.schedule)
         for group in self.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * share
-        self._training_mode()
+        training_mode(self.model)
         seed = seed_at(step, self.recipe)
         losses, pixels = self._active(step, source), self.inputs.pixels(batch, seed)
         also_positive, excluded = self.inputs.masks(batch)
@@ -241,18 +275,6 @@ class _Run:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return values, share * self.recipe.optimizer.lr
-
-    def _image_tower_is_frozen(self) -> bool:
-        """Whether the image tower, including its codes, is completely frozen."""
-        tower = self.model.image
-        return tower is not None and not any(p.requires_grad for p in tower.parameters())
-
-    def _training_mode(self) -> None:
-        """Enable dropout, except in frozen towers."""
-        self.model.train()
-        for part in self.model.parts().values():
-            if not any(p.requires_grad for p in part.parameters()):
-                part.eval()
 
     def _active(self, step: int, source: str) -> dict[str, Weighted]:
         """The losses of a step with a batch of `source`, with their weights."""
@@ -298,11 +320,21 @@ class _Run:
                 self.folder.keep_best(self.model, self.tokenizer, self.progress.step, found)
         return {} if found is None else {"val": log_entry(found)}
 
+    def _record_heads(self) -> None:
+        """Evaluate each trained ability of the best checkpoint by itself, and record the results."""
+        found = self.folder.validation() if self.world.leads else None
+        if found is not None and "heads" not in found:
+            model = checkpoint.load(self.folder.best)[0].to(self.device)
+            with self._half_precision():
+                heads = self.validation.evaluate_heads(model, self.evaluation)
+            self.folder.add_to_validation({"heads": heads})
+        self.world.wait()
+
     def _half_precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
 
     def _save(self) -> None:
-        more: dict[str, Tensor] = {}
+        more = self.batches.position(self.progress.step)
         for part in (self.neighbours, self.average, self.adapters):
             more |= {} if part is None else part.tensors()
         parts = self.model, self.tokenizer, self.optimizer, self.losses, self.progress

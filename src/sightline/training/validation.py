@@ -106,11 +106,9 @@ class Validation:
             "weight": asked.weight,
         }
         if trained_by(recipe) == {"match"} and not asked.rerank:
-            self._stages["rerank"] = (
-                MATCHED if "embed" in model.abilities else max(map(_size, self.sets.values()), default=0)
-            )
+            self._stages["rerank"] = self._rescored(model)
         if self.sets:
-            evaluation_plan(self._runnable(), **self._stages)
+            evaluation_plan(self._runnable(model), **self._stages)
         for name, records in self.sets.items():
             if name in self._names:
                 labels_of(records)
@@ -119,33 +117,60 @@ class Validation:
 
     def evaluate(self) -> Validated | None:
         """Evaluate on every set, in the language of the run or in each of several; None without validation data."""
-        found = {name: self._evaluate(name, records) for name, records in self.sets.items()}
+        return self._evaluate_sets(self._model, self._stages, self.sets)
+
+    def evaluate_heads(self, model: Retriever, known: Validated | None = None) -> dict[str, Any]:
+        """Evaluate each trained ability of a checkpoint by itself; the recalls by ability, as in the log.
+
+        Late interaction and matching rescore the 20 best of the embeddings, or everything if those are not trained.
+        known: what `evaluate` found for these weights, if it is known.
+        """
+        most = self._rescored(model)
+        asked = {"embed": (0, 0), "fragments": (most, 0), "match": (0, most)}
+        heads: dict[str, Any] = {}
+        for ability in sorted(model.abilities):
+            stages = {**self._stages, "late": asked[ability][0], "rerank": asked[ability][1]}
+            sets = {name: some for name, some in self.sets.items() if not stages["late"] or name not in self._names}
+            is_known = known is not None and stages == self._stages
+            found = known if is_known else self._evaluate_sets(model, stages, sets)
+            if found is not None:
+                heads[ability] = log_entry(found)
+        return heads
+
+    def _rescored(self, model: Retriever) -> int:
+        """How many candidates late interaction or matching rescore when they are measured by themselves."""
+        return MATCHED if "embed" in model.abilities else max(map(_size, self.sets.values()), default=0)
+
+    def _evaluate_sets(
+        self, model: Retriever, stages: Mapping[str, Any], sets: Mapping[str, list[Record]]
+    ) -> Validated | None:
+        found = {name: self._evaluate(name, records, model, stages) for name, records in sets.items()}
         only = next(iter(found.values()), None)
         if len(found) > 1 or isinstance(only, NamesEvaluation):
             return ValidationResults(found, self._weights)
         return only
 
-    def _evaluate(self, name: str, records: list[Record]) -> OneSet:
-        lang = self._recipe.data.lang
+    def _evaluate(self, name: str, records: list[Record], model: Retriever, stages: Mapping[str, Any]) -> OneSet:
+        lang, runnable = self._recipe.data.lang, self._runnable(model)
         options: dict[str, Any] = {
             "data": name,
-            **{name: value for name, value in self._stages.items() if name != "late"},
+            **{name: value for name, value in stages.items() if name != "late"},
             "batch_size": 256 if self._device.type == "cuda" else 32,
         }
         if name in self._names:
-            return evaluate_names(self._runnable(), records, **options)
-        options["late"] = self._stages["late"]
+            return evaluate_names(runnable, records, **options)
+        options["late"] = stages["late"]
         if isinstance(lang, str):
-            return evaluate(self._runnable(), records, lang=lang, **options)
-        return evaluate_languages(self._runnable(), records, lang, **options)
+            return evaluate(runnable, records, lang=lang, **options)
+        return evaluate_languages(runnable, records, lang, **options)
 
     def score(self, found: Validated) -> float:
         """Return the score by which checkpoints are compared; higher is better."""
         return r_sum_of(found) if self._recipe.validation.metric == "rSum" else r_at_1_of(found)
 
-    def _runnable(self) -> TorchModel:
-        """The model with its current weights; a new object each time, because it caches their hash."""
-        return _Ranked(self._model.eval(), self._tokenizer, self._recipe.name)
+    def _runnable(self, model: Retriever) -> TorchModel:
+        """A model with its current weights; a new object each time, because it caches their hash."""
+        return _Ranked(model.eval(), self._tokenizer, self._recipe.name)
 
 
 class _Ranked(TorchModel):

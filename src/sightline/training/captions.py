@@ -1,0 +1,73 @@
+"""The captions of training images as tokens, and the batches that are drawn from them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from sightline.arrays import Int64Array
+from sightline.bundle.tokenizer import Tokenizer
+from sightline.datasets import Record, captions_in_any
+from sightline.errors import DataError
+from sightline.models.retriever import Tokens
+from sightline.training.decoding import Decoding
+from sightline.training.same_rows import SamePairs, SameRows, SameRule
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnBatch:
+    """A batch as drawn: its distinct images [I], and the image [T] and tokens of each caption.
+
+    captions: [T], the index of each caption among those of all images. same: pairs that are not negatives.
+    decoding: the pixels of this process's images, if they are decoded ahead.
+    """
+
+    images: Int64Array
+    text_images: Int64Array
+    tokens: Tokens
+    captions: Int64Array
+    same: SamePairs
+    decoding: Decoding | None = None
+
+
+class CaptionTable:
+    """Images with every caption tokenised once.
+
+    lang: the language of the captions, or several languages to mix.
+    """
+
+    def __init__(self, records: Sequence[Record], lang: str | Sequence[str], tokenizer: Tokenizer) -> None:
+        self.records = [record for record in records if record.captions]
+        if not self.records:
+            raise DataError("the training data has no captions", "Name data with captions in data.train.")
+        captions = [captions_in_any(record, lang) for record in self.records]
+        self.captions_per_image = [len(texts) for texts in captions]
+        self._first = np.concatenate([[0], np.cumsum(self.captions_per_image)])
+        every = [text for texts in captions for text in texts]
+        self._same = SameRows(every, self._first, [record.label for record in self.records])
+        batch = tokenizer(every)
+        self.caption_lengths = batch.mask.sum(1).tolist()
+        self._ids, self._mask = torch.from_numpy(batch.ids), torch.from_numpy(batch.mask)
+        self.truncated = int(batch.truncated.sum())
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def draw(self, pairs: Int64Array, rule: SameRule | None = None) -> DrawnBatch:
+        """Make a batch from pairs [n, 2] of image and caption indices, padded to its longest caption.
+
+        rule: which rows are not negatives of each other; by default only those of one image.
+        """
+        captions = self._first[pairs[:, 0]] + pairs[:, 1]
+        tokens = self.tokens(captions)
+        longest = int(tokens.mask.sum(1).max())
+        short = Tokens(tokens.ids[:, :longest], tokens.mask[:, :longest])
+        images = np.unique(pairs[:, 0])
+        same = self._same.pairs(rule or SameRule(), images, pairs[:, 0], captions)
+        return DrawnBatch(images, pairs[:, 0], short, captions, same)
+
+    def tokens(self, captions: Int64Array) -> Tokens:
+        """The tokens of captions by index, padded to the longest of all captions."""
+        rows = torch.from_numpy(captions)
+        return Tokens(self._ids[rows], self._mask[rows])

@@ -1,0 +1,25 @@
+"""What of a model trains: its frozen parts, and the mode of its layers."""
+
+from torch import nn
+
+from sightline.models.checkpoint import AnyRetriever
+
+
+def image_tower_is_frozen(model: AnyRetriever) -> bool:
+    """Whether the image tower, including its codes, is completely frozen."""
+    tower = model.image
+    return tower is not None and not any(p.requires_grad for p in tower.parameters())
+
+
+def training_mode(model: AnyRetriever) -> None:
+    """Enable dropout, except in frozen towers.
+
+    Batch normalisation keeps its statistics: those of a batch would depend on chunks and processes.
+    """
+    model.train()
+    for part in model.parts().values():
+        if not any(p.requires_grad for p in part.parameters()):
+            part.eval()
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.eval()

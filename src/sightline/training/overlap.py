@@ -1,0 +1,26 @@
+"""Validation images that are training images as well: their results say little about other images."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from sightline.datasets import Record
+
+
+def overlap_notes(training: Iterable[Record], validation: Mapping[str, Sequence[Record]]) -> list[str]:
+    """A note for each validation set of which some images are also training images."""
+    names = {name: {_place(record) for record in records} for name, records in validation.items()}
+    if not any(names.values()):
+        return []
+    wanted = set().union(*names.values())
+    seen = {place for record in training if (place := _place(record)) in wanted}
+    return [
+        f"data.val: {shared:,} of {len(own):,} images of {name!r} are also training images, "
+        "so its results say little about other images. Give images that data.train does not have."
+        for name, own in names.items()
+        if (shared := len(own & seen))
+    ]
+
+
+def _place(record: Record) -> str:
+    """Where an image is: its file, or its archive and member."""
+    return str(Path(record.image.name).absolute())

@@ -95,6 +95,8 @@ def export(
     dim: int | None = None,
     calibrate: Captioned | None = None,
     imports: Sequence[str] = (),
+    push: str | None = None,
+    private: bool = False,
     provenance: Mapping[str, Any] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
     on_problem: Callable[[Problem], None] | None = None,
@@ -111,6 +113,7 @@ def export(
         calibrate relevance; with int8, they also provide the activation ranges of the image tower, which makes it
         faster, and their captions determine how four-bit weights of the text tower are rounded.
     imports: as for `train`.
+    push: upload the bundle to the Hugging Face hub as `hf:USER/NAME`; private: if that is new, only for its owners.
     provenance: what the bundle records about its data, licences and recipe.
     progress: called with the current part of the work, the amount done, and the total.
     on_problem: called for every unreadable image in `calibrate`.
@@ -129,9 +132,13 @@ def export(
         from sightline.onnx_export.static_ranges import sample_images
     from sightline.bundle.layout import HUB_PREFIX
     from sightline.plugins import import_modules
+    from sightline.registry.hub import check_pushable
+    from sightline.registry.hub import push as push_bundle
     from sightline.registry.loader import locate
 
     import_modules(imports)
+    if push is not None:
+        check_pushable(push)
     held_out = None if calibrate is None else records_of(calibrate)
     retriever, tokenizer = read(locate(checkpoint))
     if dim is not None:
@@ -139,7 +146,7 @@ def export(
     if provenance is None and str(checkpoint).startswith(HUB_PREFIX):
         provenance = {"initial_weights": str(checkpoint)}
     fixes_ranges = held_out and quantize and retriever.reads_pixels
-    return export(
+    spec = export(
         retriever,
         tokenizer,
         out,
@@ -152,6 +159,9 @@ def export(
         progress=progress,
         on_problem=on_problem,
     )
+    if push is not None:
+        push_bundle(out, push, private=private)
+    return spec
 
 
 @contextmanager

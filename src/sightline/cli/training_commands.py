@@ -174,6 +174,10 @@ def export(
         typer.Option(min=1, help="Keep the first N numbers of embeddings; for models trained so (matryoshka)."),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the bundle. By default that of its folder.")] = None,
+    push: Annotated[
+        str | None, typer.Option(metavar="hf:USER/NAME", help="Upload the bundle to the Hugging Face hub.")
+    ] = None,
+    private: Annotated[bool, typer.Option("--private", help="With --push: not public, if it is new.")] = False,
     imports: Annotated[
         list[str] | None,
         typer.Option("--import", metavar="MODULE", help="Import a module, or module:Encoder, first. May be repeated."),
@@ -195,9 +199,13 @@ def export(
             dim=dim,
             calibrate=calibrate,
             imports=imports or (),
+            push=push,
+            private=private,
             progress=progress,
             on_problem=unreadable.append,
         )
     tell_unreadable("Cannot be read, and left out", unreadable)
     size = sum((out / file).stat().st_size for file in spec.files) / 1e6
     print_lines(f"{out}: {spec.name}, {', '.join(spec.abilities)}, {spec.precision}, {size:.1f} MB")
+    if push is not None:
+        print_lines(f"Pushed: sightline search TEXT --model {push}")

@@ -15,10 +15,9 @@ from sightline.bundle.layout import (
     name_of,
 )
 from sightline.errors import ModelError, SightlineError
+from sightline.registry.hub import download
 
 _WEIGHTS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
-# The same weights for other programs, which many models on the hub have beside their own.
-_NEVER_READ = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvino/*", "coreml/*"]
 
 
 def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
@@ -51,7 +50,7 @@ def locate(model: str | Path) -> Path:
     if model == "default":
         return _bundled()
     if str(model).startswith(HUB_PREFIX):
-        return _clip_inside(_from_hub(str(model).removeprefix(HUB_PREFIX)))
+        return _clip_inside(download(str(model).removeprefix(HUB_PREFIX)))
     folder = Path(model)
     if folder.is_file() and folder.suffix in _WEIGHTS:
         raise ModelError(
@@ -95,18 +94,6 @@ def _bundled() -> Path:
         if (folder / SPEC_FILE).is_file():
             return folder
     raise ModelError("this installation has no bundled model", "Give the folder of a bundle or checkpoint, or hf:NAME.")
-
-
-def _from_hub(name: str) -> Path:
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError as error:
-        raise ModelError("models on the hub need huggingface_hub", "pip install 'sightline-search[train]'") from error
-    try:
-        return Path(snapshot_download(name, ignore_patterns=_NEVER_READ))
-    except Exception as error:  # offline, unknown, private: the library's reasons share no base
-        way_out = f"For the folder of this name, leave out {HUB_PREFIX}" if Path(name).is_dir() else ""
-        raise ModelError(f"{HUB_PREFIX}{name}: cannot be loaded from the hub: {error}", way_out) from error
 
 
 def _under_torch(folder: Path, called: str) -> Model:

@@ -1,0 +1,91 @@
+"""The Hugging Face hub: download a model, and upload a bundle."""
+
+from pathlib import Path
+from typing import Any
+
+from sightline.bundle.layout import HUB_PREFIX, SPEC_FILE
+from sightline.bundle.spec import BundleSpec, read_spec
+from sightline.errors import ModelError
+
+# The same weights for other programs, which many models on the hub have beside their own.
+_NEVER_READ = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvino/*", "coreml/*"]
+_CARD = "README.md"
+
+
+def download(name: str) -> Path:
+    """The folder of a model of the hub, downloaded once."""
+    try:
+        return Path(_library().snapshot_download(name, ignore_patterns=_NEVER_READ))
+    except ModelError:
+        raise
+    except Exception as error:  # offline, unknown, private: the library's reasons share no base
+        way_out = f"For the folder of this name, leave out {HUB_PREFIX}" if Path(name).is_dir() else ""
+        raise ModelError(f"{HUB_PREFIX}{name}: cannot be loaded from the hub: {error}", way_out) from error
+
+
+def check_pushable(model: str) -> str:
+    """The name on the hub of `hf:USER/NAME`; an error if it is not one, or if nobody is logged in."""
+    name = model.removeprefix(HUB_PREFIX)
+    if name == model or name.count("/") != 1:
+        raise ModelError(f"{model}: not a place to push to", f"Give {HUB_PREFIX}USER/NAME.")
+    library = _library()
+    try:
+        library.utils.validate_repo_id(name)
+        library.HfApi().whoami()
+    except Exception as error:
+        raise ModelError(
+            f"{model}: cannot be pushed to: {error}", "Log in with `hf auth login`, or set HF_TOKEN."
+        ) from error
+    return name
+
+
+def push(folder: str | Path, model: str, *, private: bool = False) -> str:
+    """Upload the files of a bundle to the hub, as `hf:USER/NAME`, in one commit; returns its address.
+
+    A card is written from the spec, unless the bundle or the hub has one.
+    """
+    folder, name, library = Path(folder), check_pushable(model), _library()
+    spec = read_spec(folder)
+    api = library.HfApi()
+    try:
+        api.create_repo(name, private=private or None, exist_ok=True)
+        added: dict[str, Any] = {file: str(folder / file) for file in (SPEC_FILE, *spec.files)}
+        if (folder / _CARD).is_file():
+            added[_CARD] = str(folder / _CARD)
+        elif not api.file_exists(name, _CARD):
+            added[_CARD] = card(spec, name).encode()
+        operations = [library.CommitOperationAdd(file, content) for file, content in added.items()]
+        found = api.create_commit(name, operations, commit_message=f"Upload the bundle {spec.name}")
+    except Exception as error:
+        raise ModelError(f"{model}: cannot be pushed: {error}", f"The bundle is complete in {folder}.") from error
+    return str(found.repo_url)
+
+
+def card(spec: BundleSpec, name: str) -> str:
+    """What the hub shows of a bundle: how to use it, and what it can do."""
+    languages = "\n".join(f"- {language}" for language in spec.text.languages)
+    return f"""---
+library_name: sightline
+tags: [sightline, image-text-retrieval]
+language:
+{languages}
+---
+# {spec.name}
+
+A bundle of Sightline: it finds images by text and text by images, without torch.
+
+```sh
+sightline index photos --model {HUB_PREFIX}{name}
+sightline search "a dog on a beach" --at photos --model {HUB_PREFIX}{name}
+```
+
+Abilities: {", ".join(spec.abilities)}. Precision: {spec.precision}.
+"""
+
+
+def _library() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise ModelError("models on the hub need huggingface_hub", "pip install 'sightline-search[train]'") from error
+    return huggingface_hub

@@ -1,11 +1,13 @@
 """Batches with what they were encoded from, for objectives that hide some of it, and models that they train."""
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
 import tiny
 from sightline.losses import Inputs, Loss, MaskedFragments, MaskedWords, Pairs
-from sightline.models import DualStream, Regions, Tokens, TowerFeatures
+from sightline.models import DualStream, Regions, Tokens, TowerConfig, TowerFeatures
 from sightline.models.masking import Images, feature_width
 
 TEXT_IDS, IMAGE_IDS = torch.tensor([0, 0, 1, 2, 3]), torch.tensor([0, 1, 2, 3])
@@ -25,7 +27,10 @@ KINDS = ("dual-reader", "dual-plain", "dual-regions")
 def model_of(kind: str) -> DualStream:
     """A model with frozen weights below what is trained: the whole image tower, or three of its four layers."""
     regions = kind == "dual-regions"
-    model = tiny.retriever(tiny.REGION_MODELS["dual-reader"] if regions else tiny.PIXEL_MODELS[kind])
+    config = tiny.REGION_MODELS["dual-reader"] if regions else tiny.PIXEL_MODELS[kind]
+    if kind == "dual-plain":  # a tower as wide as that of the words, to add one to the other
+        config = dataclasses.replace(config, image=TowerConfig(config={**tiny.VISION, "hidden_size": 24}))  # type: ignore[type-var]
+    model = tiny.retriever(config)
     assert isinstance(model, DualStream)
     if model.image is None:
         return model

@@ -1,5 +1,6 @@
-"""Masked words and fragments: the losses of paper 4, taken literally; nothing hidden can be read off its own input."""
+"""Masked words and fragments: the losses of paper 4, by its literal equations; a blank says nothing of its word."""
 
+import dataclasses
 import math
 
 import pytest
@@ -10,16 +11,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import tiny
+from losses import literal_dot as literal
+from losses.batches import gradients
 from losses.masked import FRAGMENTS, IMAGE_IDS, KINDS, LOSSES, TEXT_IDS, fitted, loss_of, model_of, pairs_of
 from losses.masked import pictures_of as some_pictures
 from losses.masked import pixels as some_pixels
 from losses.masked import regions as some_regions
 from losses.masked import tokens as some_tokens
 from sightline.errors import ModelError
-from sightline.losses import Contrastive, Loss, MaskedFragments, MaskedWords, Pairs
-from sightline.losses.masking import hide
-from sightline.models import DualStream, Regions, Tokens, TowerFeatures
+from sightline.losses import Contrastive, Inputs, Loss, MaskedFragments, MaskedWords, Pairs
+from sightline.losses.masking import hide, mask_words
+from sightline.models import DualStream, Regions, SingleStream, Tokens, TowerFeatures
 from sightline.models.masking import Images, frozen_features, see_with_gaps
+from sightline.onnx_export.exporter import export
 
 EVERYWHERE = pytest.mark.parametrize(
     ("name", "kind"), [(name, kind) for name in LOSSES for kind in KINDS if name in FRAGMENTS or kind == KINDS[0]]
@@ -30,14 +34,22 @@ FUSED = pytest.mark.parametrize(
 )
 
 
-def hidden_words(seed: int, share: float = 0.4) -> list[list[int]]:
-    """Which words of each text are hidden, one after another."""
-    numbers = torch.rand(5, 9, generator=torch.Generator().manual_seed(seed)).tolist()
-    found = []
-    for row, length in zip(numbers, some_tokens().mask.sum(1).tolist(), strict=True):
-        words = range(1, length - 1)
-        found.append([n for n in words if row[n] < share] or [min(words, key=lambda n: row[n])])
-    return found
+SHARE = 0.4
+BLANK = -7
+
+
+def masked_words(seed: int) -> tuple[list[list[int]], list[list[int]]]:
+    """The ids of each text as the model gets them, and those to predict; blanks are `BLANK`."""
+    first, second = torch.rand(2, 5, 9, generator=torch.Generator().manual_seed(seed)).tolist()
+    inputs, labels = [], []
+    for ids, real, draws, others in zip(*(part.tolist() for part in some_tokens()), first, second, strict=True):
+        words = range(1, sum(real) - 1)
+        random = iter([int(others[n] * len(tiny.WORDS)) for n in words if 0.8 <= draws[n] / SHARE < 0.9])
+        scaled = [draws[n] / SHARE * literal.MASK_PROBABILITY for n in words]
+        given, right = literal.mask_tokens([ids[n] for n in words], scaled, BLANK, lambda random=random: next(random))
+        inputs.append([ids[0], *given, ids[sum(real) - 1]])
+        labels.append([-1, *right, -1])
+    return inputs, labels
 
 
 def hidden_fragments(seed: int, model: DualStream, share: float = 0.4) -> list[list[int]]:
@@ -50,10 +62,6 @@ def hidden_fragments(seed: int, model: DualStream, share: float = 0.4) -> list[l
         fragments = [n for n, is_real in enumerate(real) if is_real]
         found.append([n for n in fragments if row[n] < share] or [min(fragments, key=lambda n: row[n])])
     return found
-
-
-def unit(vector: Tensor) -> Tensor:
-    return vector / vector.norm()
 
 
 def normal(vector: Tensor, norm: nn.LayerNorm | None = None) -> Tensor:
@@ -69,45 +77,39 @@ def guessed(vector: Tensor, guess: nn.Module) -> Tensor:
 
 def literal_words(objective: MaskedWords, model: DualStream, seed: int) -> Tensor:
     """Equations 1 and 2, text by text and word by word, without padding."""
-    ids, mask = some_tokens()
     table = model.text.encoder.get_input_embeddings().weight
-    images = model.encode_images(some_pictures(model)).embedding
+    images = model.encode_images(some_pictures(model)).pooled
+    assert images is not None
+    inputs, labels = masked_words(seed)
+    assert any(BLANK in text for text in inputs)
     losses = []
-    for text, hidden in enumerate(hidden_words(seed)):
-        own = ids[text][mask[text]]
-        words = torch.stack([objective.blank if n in hidden else table[word] for n, word in enumerate(own.tolist())])
-        states = model.text.encoder(inputs_embeds=words[None], attention_mask=torch.ones(1, len(own))).last_hidden_state
-        terms = []
-        for place in hidden:
-            found = unit(model.text_embedding.linear.weight @ states[0, place])
-            if objective.fused:
-                found = found + images[IMAGE_IDS.tolist().index(int(TEXT_IDS[text]))]
-            logits = table @ guessed(found, objective.guess) + objective.bias
-            terms.append(torch.logsumexp(logits, 0) - logits[own[place]])
-        losses.append(torch.stack(terms).mean())
+    for text, (seen, right) in enumerate(zip(inputs, labels, strict=True)):
+        words = torch.stack([objective.blank if word == BLANK else table[word] for word in seen])
+        states = model.text.encoder(inputs_embeds=words[None], attention_mask=torch.ones(1, len(words)))[0]
+        if objective.fused:
+            states = literal.fuse(states, images[None, IMAGE_IDS.tolist().index(int(TEXT_IDS[text]))])
+        logits = torch.stack([table @ guessed(state, objective.guess) + objective.bias for state in states[0]])
+        losses.append(literal.masked_language(logits[None], [right]))
     return torch.stack(losses).mean()
 
 
 def literal_fragments(objective: MaskedFragments, model: DualStream, seed: int) -> Tensor:
     """Equations 3 and 4, picture by picture and fragment by fragment."""
-    texts = model.encode_texts(some_tokens()).embedding
+    texts = model.encode_texts(some_tokens()).pooled
+    assert texts is not None
+    last: nn.Linear = objective.guess[1]  # type: ignore[assignment]
     losses = []
     for image, hidden in enumerate(hidden_fragments(seed, model)):
         states, features = literal_states(model, image, hidden)
-        terms = []
-        for place in hidden:
-            found = unit(model.image_embedding.linear.weight @ states[place])
-            if objective.fused:
-                found = found + texts[TEXT_IDS.tolist().index(int(IMAGE_IDS[image]))]
-            last: nn.Linear = objective.guess[1]  # type: ignore[assignment]
-            guess = last.weight @ guessed(found, objective.guess[0]) + last.bias
-            right = normal(features[place])
-            if objective.target == "features":
-                terms.append(((right - guess) ** 2).sum() / len(right))
-            else:
-                expected = (objective.centres @ unit(right - objective.middle) / 0.1).softmax(0)
-                terms.append((expected * (expected.log() - guess.softmax(0).log())).sum())
-        losses.append(torch.stack(terms).mean())
+        if objective.fused:
+            states = literal.fuse(states[None], texts[None, TEXT_IDS.tolist().index(int(IMAGE_IDS[image]))])[0]
+        guesses = torch.stack([last.weight @ guessed(states[n], objective.guess[0]) + last.bias for n in hidden])
+        right = torch.stack([normal(features[n]) for n in hidden])
+        if objective.target == "features":
+            losses.append(literal.region_regression(guesses, right))
+        else:
+            cosines = F.normalize(right - objective.middle, dim=-1) @ objective.centres.T
+            losses.append(literal.region_classes_kl(guesses, (cosines / 0.1).softmax(1)))
     return torch.stack(losses).mean()
 
 
@@ -162,16 +164,49 @@ def test_it_is_the_equation_of_the_paper(name: str, kind: str) -> None:
     assert any(n.startswith("image") for n in reached) != text_only
 
 
+def test_cmr_is_equations_5_and_6_for_embeddings_of_any_length() -> None:
+    """The inner product of projected [CLS] states, in a batch without repeats: no temperature, no unit length."""
+    config = dataclasses.replace(tiny.PIXEL_MODELS["dual-reader"], unit_length=False)  # type: ignore[type-var]
+    model = tiny.retriever(config).double()
+    assert isinstance(model, DualStream)
+    texts, images = model.encode_texts(some_tokens()), model.encode_images(some_pixels().double())
+    assert texts.pooled is not None
+    assert images.pooled is not None
+    one_each = texts._replace(embedding=texts.embedding[1:])
+    pairs = Pairs(one_each, images, IMAGE_IDS, IMAGE_IDS)
+    projected = (
+        texts.pooled[1:] @ model.text_embedding.linear.weight.T,
+        images.pooled @ model.image_embedding.linear.weight.T,
+    )
+    expected = literal.retrieval_eq6(literal.score_eq5(*projected))
+    found = loss_of(Contrastive(temperature=1.0, learn_temperature=False), pairs, model)
+    torch.testing.assert_close(found, expected)
+    weights = [p for p in model.parameters() if p.requires_grad]
+    for one, other in zip(gradients(found, weights), gradients(expected, weights), strict=True):
+        torch.testing.assert_close(one, other)
+    with pytest.raises(ModelError, match="unit length"):
+        export(model, tiny.tokenizer(), "nowhere", name="any length")
+
+
 @torch.no_grad()
-def test_cmr_is_the_contrastive_loss_of_a_batch_without_repeats() -> None:
-    """Paper 4, equations 5 and 6, with the inner product over the temperature as the score."""
-    model = model_of("dual-reader")
-    both = pairs_of(model)
-    one_each = both.texts._replace(embedding=both.texts.embedding[1:])
-    pairs = Pairs(one_each, both.images, IMAGE_IDS, IMAGE_IDS)
-    scores = (pairs.texts.embedding @ pairs.images.embedding.T / 0.5).exp()
-    terms = [-math.log(scores[k, k] / scores[k].sum()) - math.log(scores[k, k] / scores[:, k].sum()) for k in range(4)]
-    assert float(loss_of(Contrastive(temperature=0.5), pairs, model)) == pytest.approx(sum(terms) / 8, rel=1e-5)
+def test_a_single_stream_predicts_words_from_text_and_image_read_together() -> None:
+    model = tiny.retriever(dataclasses.replace(tiny.SINGLE, embedding_dim=0))
+    assert isinstance(model, SingleStream)
+    objective = fitted("vmlm", model)  # type: ignore[arg-type]
+    assert objective.needs == {"states"}
+    texts, images = model.encode_texts(some_tokens()), model.encode_images(some_pixels())
+    assert images.states is not None
+    pairs = Pairs(texts, images, TEXT_IDS, IMAGE_IDS, inputs=Inputs(some_tokens(), some_pixels()))
+    table, losses = model.transformer.encoder.get_input_embeddings().weight, []
+    for text, (seen, right) in enumerate(zip(*masked_words(2), strict=True)):
+        words = torch.stack([objective.blank if word == BLANK else table[word] for word in seen])  # type: ignore[arg-type]
+        image = images.states[None, IMAGE_IDS.tolist().index(int(TEXT_IDS[text]))]
+        read = model.transformer.read(words[None], torch.ones(1, len(words), dtype=torch.bool), image,
+                                      torch.ones(image.shape[:2], dtype=torch.bool))[0]  # fmt: skip
+        logits = torch.stack([table @ guessed(state, objective.guess) + objective.bias for state in read[: len(seen)]])  # type: ignore[arg-type]
+        losses.append(literal.masked_language(logits[None], [right]))
+    found = loss_of(objective, pairs, model, 2)  # type: ignore[arg-type]
+    torch.testing.assert_close(found, torch.stack(losses).mean(), rtol=1e-4, atol=1e-5)
 
 
 def heard(objective: Loss, pairs: Pairs, model: DualStream) -> Tensor:
@@ -186,12 +221,13 @@ def heard(objective: Loss, pairs: Pairs, model: DualStream) -> Tensor:
 
 @pytest.mark.parametrize("name", ["vmlm", "mlm"])
 @torch.no_grad()
-def test_a_hidden_word_cannot_be_read_off_its_text(name: str) -> None:
+def test_a_blanked_or_swapped_word_cannot_be_read_off_its_text(name: str) -> None:
     model = model_of("dual-reader")
     objective = fitted(name, model)
     hidden = torch.zeros(5, 9, dtype=torch.bool)
-    for text, words in enumerate(hidden_words(0)):
-        hidden[text, words] = True
+    for text, (seen, right) in enumerate(zip(*masked_words(0), strict=True)):
+        for place, (one, other) in enumerate(zip(seen, right, strict=True)):
+            hidden[text, place] = other != -1 and one != other
     before = heard(objective, pairs_of(model), model)
     assert torch.equal(heard(objective, pairs_of(model, some_tokens(hidden)), model), before)
     seen = some_tokens().mask & ~hidden
@@ -267,9 +303,26 @@ def test_at_least_one_part_is_hidden_and_none_that_is_not_there(
     assert share < 1 or torch.equal(hidden, mask)
 
 
-def test_about_15_percent_of_many_are_hidden() -> None:
-    hidden = hide(torch.ones(200, 100, dtype=torch.bool), torch.rand(200, 100), 0.15)
-    assert float(hidden.float().mean()) == pytest.approx(0.15, abs=0.01)
+def test_of_15_percent_of_the_words_80_are_blanked_10_swapped_and_10_kept() -> None:
+    numbers = torch.rand(200, 100, generator=torch.Generator().manual_seed(0))
+    found = mask_words(torch.ones(200, 100, dtype=torch.bool), numbers, 0.15)
+    parts = [float(part.float().mean()) for part in found]
+    assert parts == pytest.approx([0.15, 0.12, 0.015], abs=0.01)
+    assert not (found.blank & found.swapped).any()
+
+
+def test_fragments_are_hidden_as_in_the_authors_code() -> None:
+    numbers = torch.rand(20, 6, generator=torch.Generator().manual_seed(0))
+    for hidden, draws in zip(hide(torch.ones(20, 6, dtype=torch.bool), numbers, 0.15), numbers.tolist(), strict=True):
+        assert hidden.tolist() == literal.mask_regions(draws, min(range(6), key=lambda n: draws[n]))
+
+
+def test_towers_of_other_widths_are_refused_only_if_one_is_added_to_the_other() -> None:
+    model = tiny.retriever(tiny.PIXEL_MODELS["dual-plain"])
+    for kind in (MaskedWords, MaskedFragments):
+        with pytest.raises(ModelError, match="24 wide and images 32 wide"):
+            kind().fit(model)
+        kind(fused=False).fit(model)
 
 
 def test_texts_without_words_or_without_their_picture_add_nothing() -> None:
@@ -310,10 +363,8 @@ def test_features_of_frozen_layers_are_those_of_the_whole_picture_and_cost_no_dr
 
 
 def test_what_cannot_be_combined_is_refused() -> None:
-    single = tiny.retriever(tiny.SINGLE)
-    for objective in (MaskedWords(), MaskedFragments()):
-        with pytest.raises(ModelError, match=r"not a SingleStream\n.*dual_stream"):
-            objective.fit(single)
+    with pytest.raises(ModelError, match=r"not a SingleStream\n.*dual_stream"):
+        MaskedFragments().fit(tiny.retriever(tiny.SINGLE))
     reader, plain = tiny.retriever(tiny.PIXEL_MODELS["dual-reader"]), tiny.retriever(tiny.PIXEL_MODELS["dual-plain"])
     assert isinstance(reader, DualStream)
     assert isinstance(plain, DualStream)

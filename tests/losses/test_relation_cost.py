@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from losses.batches import batch, gradients, sources, value
+from losses.batches import batch, value
 from sightline.losses import Loss, Relation, Triplet, graph
 
 FREE = {"detach", "alias", "empty", "empty_like", "_unsafe_view"}
@@ -68,13 +68,10 @@ def test_nothing_has_to_be_read_off_the_device(mechanism: str) -> None:
 def test_in_bfloat16_matches_are_nearly_those_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fragments are multiplied so on a GPU; the sums over them are in float32 all the same."""
     pairs = batch(list(range(6)), list(range(6)), dim=8)
-    fragments = [leaf for leaf in sources(pairs) if leaf is pairs.texts.fragments or leaf is pairs.images.fragments]
     found = []
     for kind in (torch.float32, torch.bfloat16):
         monkeypatch.setitem(graph._MULTIPLIED, "cpu", kind)
-        parts = [field for side in graph.matched(pairs, 2) for field in side]
-        total = torch.stack([part.sum() for part in parts]).sum()
-        found.append([*parts, *gradients(total, fragments)])
+        found.append([field for side in graph.matched(pairs, 2) for field in side])
     for exact, rounded in zip(*found, strict=True):
         assert rounded.dtype == torch.float32
         assert 0 < (rounded - exact).abs().max() < 0.02 * exact.abs().max()

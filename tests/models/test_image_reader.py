@@ -57,11 +57,13 @@ def test_clusters_are_made_before_it_reads_and_codes_enter_it_behind_them() -> N
 
 
 @torch.inference_mode()
-def test_the_first_clusters_alone_are_those_of_all_and_no_codes() -> None:
+def test_the_first_fragments_are_cls_and_the_first_clusters_and_no_codes() -> None:
     config = tiny.INFLATED_MODELS["dual-reader-clusters"]
     few, whole = tiny.retriever(dataclasses.replace(config, fragments=3)), tiny.retriever(config)
     some, everything = few.encode_images(PIXELS), whole.encode_images(PIXELS)
-    torch.testing.assert_close(some.fragments, everything.fragments[:, :3])
+    assert everything.pooled is not None
+    torch.testing.assert_close(some.fragments[:, 0], few.image_fragments(everything.pooled))
+    torch.testing.assert_close(some.fragments[:, 1:], everything.fragments[:, :2])
     torch.testing.assert_close(some.embedding, everything.embedding)
     five = tiny.retriever(dataclasses.replace(config, fragments=5)).encode_images(PIXELS)
     assert five.fragments.shape == (2, 5, 8)
@@ -73,11 +75,9 @@ def test_gaps_are_guessed_for_clusters_and_not_for_codes() -> None:
     assert isinstance(made, DualStream)
     hidden = torch.zeros(2, 5, dtype=torch.bool)
     guessed = see_with_gaps(made, made.image_features(PIXELS), hidden)
-    assert guessed.shape == (2, 5, 16)
+    assert guessed.shape == (2, 5, 24)
     assert made.image_reader is not None
-    torch.testing.assert_close(
-        guessed, made.image_embedding(made.image_reader(made.image_features(PIXELS).patches)[:, 1:6])
-    )
+    torch.testing.assert_close(guessed, made.image_reader(made.image_features(PIXELS).patches)[:, 1:6])
 
 
 def test_the_frozen_tower_stays_out_of_its_training(model: DualStream) -> None:

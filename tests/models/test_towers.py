@@ -175,6 +175,12 @@ def test_every_second_layer_is_kept_and_saved(tmp_path: Path) -> None:
     assert half.config.num_hidden_layers == 3
     for kept, original in zip(half.encoder.layer, list(whole.encoder.layer)[::2], strict=True):
         torch.testing.assert_close(kept.output.dense.weight, original.output.dense.weight)
+    lower, _ = towers.build(TowerConfig(source=str(tmp_path / "whole"), layers=2), "text")
+    assert [layer.output.dense.weight.sum() for layer in lower.encoder.layer] == [
+        layer.output.dense.weight.sum() for layer in whole.encoder.layer[:2]
+    ]
+    with pytest.raises(ModelError, match="the first 6 layers"):
+        towers.build(TowerConfig(source=str(tmp_path / "whole"), layers=6), "text")
     half.save_pretrained(tmp_path / "half")
     again, _ = towers.build(TowerConfig(source=str(tmp_path / "half")), "text")
     assert len(again.encoder.layer) == 3

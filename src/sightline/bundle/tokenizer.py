@@ -50,7 +50,7 @@ class Tokenizer:
 
     def __call__(self, texts: Sequence[str]) -> TokenBatch:
         """Tokenise a non-empty batch of texts."""
-        encodings = self._backend.encode_batch(list(texts))
+        encodings = self._encoded(texts)
         longest = max(len(encoding.ids) for encoding in encodings)
         ids = np.full((len(encodings), longest), self.pad_id, dtype=np.int64)
         mask = np.zeros((len(encodings), longest), dtype=np.bool_)
@@ -59,6 +59,25 @@ class Tokenizer:
             mask[row, : len(encoding.ids)] = True
         truncated = np.array([bool(encoding.overflowing) for encoding in encodings])
         return TokenBatch(ids, mask, truncated)
+
+    def word_numbers(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+        """The number of each token's word in its text, [batch, n] as of the same call; -1 for tokens of no word."""
+        numbers = [[-1 if word is None else word for word in one.word_ids] for one in self._encoded(texts)]
+        longest = max(map(len, numbers))
+        return np.array([row + [-1] * (longest - len(row)) for row in numbers], dtype=np.int64)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of its tokens."""
+        return int(self._backend.get_vocab_size())
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a token; None if there is no such token."""
+        found: int | None = self._backend.token_to_id(token)
+        return found
+
+    def _encoded(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
+        return list(self._backend.encode_batch(list(texts)))
 
     def tokens(self, text: str) -> list[str]:
         """The tokens of one text as strings, aligned with the rows of its encoding."""

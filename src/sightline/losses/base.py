@@ -13,10 +13,11 @@ from torch.nn import functional as F
 from sightline.bundle.model import Ability
 from sightline.errors import ModelError
 from sightline.losses.interaction import maxsim
+from sightline.losses.precision import full
 from sightline.models.heads import masked_mean
 from sightline.models.retriever import EncodedTensors, Regions, Retriever, Tokens, TowerFeatures
 
-Field = Literal["embedding", "fragments", "states"]
+Field = Literal["embedding", "fragments", "states", "pooled"]
 Sides = Literal["texts", "images"]
 _ABILITY_OF: dict[Field, Ability] = {"embedding": "embed", "fragments": "fragments"}
 Scores = Literal["embedding", "fragments", "states"]
@@ -82,7 +83,7 @@ class Pairs:
         """[T, I], float32 even under autocast: cosine of every text with every image."""
         texts, images = self.texts.embedding, self.images.embedding
         with torch.autocast(texts.device.type, enabled=False):
-            return texts.float() @ images.float().T
+            return full(texts) @ full(images).T
 
     def state_cosines(self) -> Tensor:
         """[T, I], float32: cosine of the mean states of every text with those of every image."""
@@ -90,7 +91,7 @@ class Pairs:
             raise ModelError("this model has no states to compare", "Build it with a matcher.")
         with torch.autocast(self.text_ids.device.type, enabled=False):
             texts, images = (
-                F.normalize(masked_mean(side.states.float(), side.mask), dim=-1)  # type: ignore[union-attr]
+                F.normalize(masked_mean(full(side.states), side.mask), dim=-1)  # type: ignore[arg-type]
                 for side in (self.texts, self.images)
             )
             return texts @ images.T

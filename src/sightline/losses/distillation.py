@@ -13,9 +13,10 @@ Over = Literal["all", "positives"]
 
 
 class Distill(Loss):
-    """Divergence of the student's in-batch distributions from the teacher's, in both directions.
+    """The student's in-batch distributions approach the teacher's.
 
-        L = ½ mean_c KL(p(c) ‖ q(c)) + ½ mean_i KL(p(i) ‖ q(i)),
+        L = ½ mean_c KL(p(c) ‖ q(c)) + ½ mean_i KL(p(i) ‖ q(i))        over = "all"
+        L = - Σ_c p(c)_j log q(c)_j,    j the image of c               over = "positives"
         p(a) = softmax(t(a, ·) / τt),    q(a) = softmax(s(a, ·) / τs)
 
     t are the teacher's scores and s the student's, c runs over texts and compares with all images of the batch, i over
@@ -28,15 +29,16 @@ class Distill(Loss):
         the scores, distributions are nearly uniform, and the loss requires s = t · τs / τt up to a constant (Hinton et
         al. 2015, section 2.1): 12 and 12 makes two sums of cosines equal, but 2 and 12 requires one cosine to be six
         times such a sum, which is impossible, so that the loss never converges.
-    over: "all", the whole distributions; or "positives", equation 6 as printed, which has only the term of the pair
-        itself: -p(a)_j log q(a)_j for each positive j, a contrastive loss weighted by the teacher's confidence.
+    over: "all", the whole distributions in both directions, the usual distillation; or "positives", equation 6 as
+        printed, which has only the text's own image: a contrastive loss from text to image, weighted by the teacher's
+        confidence and summed over texts.
 
     The paper trains a student by this loss alone. A recipe may add other losses with their own weights.
 
     Reads the embeddings, or the fragments, of both sides, and the teacher's scores. A text or image without a positive
     or without a negative in the batch is ignored.
 
-    Distributed: a direction is a sum over own anchors divided by the number of anchors that count in the whole batch.
+    Distributed: a sum over own anchors, for "all" divided by the number of anchors that count in the whole batch.
 
     >>> from sightline.models import EncodedTensors
     >>> sides = EncodedTensors(torch.eye(2), torch.eye(2)[:, None], torch.ones(2, 1, dtype=torch.bool), None)
@@ -71,34 +73,29 @@ class Distill(Loss):
         self.over = over
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
-        """Return this process's contribution to the mean of both directions."""
+        """Return this process's contribution to the loss."""
         if pairs.teacher_scores is None:
             raise ModelError("distill needs a teacher", "Add a [teacher] to the recipe.")
-        teacher = pairs.teacher_scores.detach().float() / self.teacher_temperature
         student = pairs.scores(self.on) / self.student_temperature
+        teacher = pairs.teacher_scores.detach().to(student) / self.teacher_temperature
         positive, negative = pairs.positive, pairs.negative
-        of_texts = self._direction(teacher, student, positive, negative, pairs.own_texts)
-        of_images = self._direction(teacher.T, student.T, positive.T, negative.T, pairs.own_images)
-        return 0.5 * (of_texts + of_images)
-
-    def _direction(self, teacher: Tensor, student: Tensor, positive: Tensor, negative: Tensor, own: slice) -> Tensor:
-        """One direction, [anchors, items]: own anchors' contribution to the mean over those that count."""
-        counts = positive.any(1) & negative.any(1)
-        rule = divergence if self.over == "all" else confidence
-        hidden = ~(positive | negative)[own]
-        lowest = torch.finfo(student.dtype).min
-        expected, found = (side[own].masked_fill(hidden, lowest) for side in (teacher, student))
-        terms = rule(expected, found, positive[own])
-        return (terms * counts[own]).sum() / counts.sum().clamp(min=1)
+        of_texts, texts = _direction(teacher, student, positive, negative, pairs.own_texts, self.over)
+        if self.over == "positives":
+            return of_texts
+        of_images, images = _direction(teacher.T, student.T, positive.T, negative.T, pairs.own_images, self.over)
+        return 0.5 * (of_texts / texts + of_images / images)
 
 
-def divergence(teacher: Tensor, student: Tensor, positive: Tensor) -> Tensor:
-    """KL of softmax(student) from softmax(teacher) for every anchor: [anchors]. Arguments: [anchors, items]."""
-    expected, found = teacher.log_softmax(1), student.log_softmax(1)
-    return (expected.exp() * (expected - found)).sum(1)
-
-
-def confidence(teacher: Tensor, student: Tensor, positive: Tensor) -> Tensor:
-    """Equation 6 as printed, for every anchor: [anchors]; the mean over its positives. Arguments: [anchors, items]."""
-    terms = -teacher.softmax(1) * student.log_softmax(1)
-    return (terms * positive).sum(1) / positive.sum(1).clamp(min=1)
+def _direction(
+    teacher: Tensor, student: Tensor, positive: Tensor, negative: Tensor, own: slice, over: Over
+) -> tuple[Tensor, Tensor]:
+    """One direction, [anchors, items]: the sum over own anchors, and the number of all that count, at least 1."""
+    counts = positive.any(1) & negative.any(1)
+    hidden = ~(positive | negative)[own]
+    lowest = torch.finfo(student.dtype).min
+    expected, found = (side[own].masked_fill(hidden, lowest).log_softmax(1) for side in (teacher, student))
+    if over == "all":
+        terms = (expected.exp() * (expected - found)).sum(1)
+    else:  # the mean, if labels give a text several images
+        terms = (-expected.exp() * found * positive[own]).sum(1) / positive[own].sum(1).clamp(min=1)
+    return (terms * counts[own]).sum(), counts.sum().clamp(min=1)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from sightline.losses.base import Pairs
+from sightline.losses.precision import full
 
 _NEVER = -2.0  # lower than any cosine
 _MULTIPLIED = {"cuda": torch.bfloat16}
@@ -51,19 +51,20 @@ class Matched(NamedTuple):
     best: Tensor
 
 
+@torch.no_grad()
 def matched(pairs: Pairs, k: int, chunk: int = 0) -> tuple[Matched, Matched]:
     """Match every image's fragments with every text's: image to text, and text to image.
 
-    `chunk` texts at a time, recomputed in the backward pass, so that the cosines of all fragments are never in memory
-    at once; 0 processes all at once.
+    Fragments get no gradient, as in the authors' code. `chunk` texts at a time, so that the cosines of all fragments
+    are never in memory at once; 0 processes all at once.
     """
-    kind = _MULTIPLIED.get(pairs.text_ids.device.type, torch.float32)
+    kind = _MULTIPLIED.get(pairs.text_ids.device.type, full(pairs.texts.fragments[:0]).dtype)
     patches, patch_mask = pairs.images.fragments.to(kind), pairs.images.mask
     words, word_mask = pairs.texts.fragments.to(kind), pairs.texts.mask
     if not 0 < chunk < len(words):
         return _matched(words, word_mask, patches, patch_mask, k)
     some = zip(torch.split(words, chunk), torch.split(word_mask, chunk), strict=True)
-    parts = [checkpoint(_matched, *part, patches, patch_mask, k, use_reentrant=False) for part in some]
+    parts = [_matched(*part, patches, patch_mask, k) for part in some]
     to_text, to_image = zip(*parts, strict=True)
     return (
         Matched(*(torch.cat(part, 1) for part in zip(*to_text, strict=True))),
@@ -85,7 +86,7 @@ def _summed_up(best: Tensor, mask: Tensor, k: int) -> Matched:
 
     Matches of padding are `_NEVER`, which the threshold turns into zeros.
     """
-    best = best.float()
+    best = full(best)
     overall = F.threshold(best, _NEVER, 0.0).sum(2) / mask.sum(1, keepdim=True).clamp(min=1)
     top = F.threshold(best.topk(min(k, best.shape[2]), 2).values, _NEVER, 0.0)
     missing = k - top.shape[2]
@@ -112,8 +113,11 @@ class AssociationGraph(nn.Module):
     k: K, the number of matches in a matching vector.
     chunk: see `matched`.
 
-    Gradients flow into the relevance, and from there into embeddings, fragments and the two networks, one for each
-    direction (equation 9). Connections are chosen without gradients.
+    The relevance sends gradients into the embeddings and into the two networks, one for each direction (equation 9),
+    but not into fragments. Connections are chosen without gradients.
+
+    As printed: the authors' code also rescales the cosines of fragments as SCAN does, and its equation 10 has the
+    distance in place of its square.
     """
 
     def __init__(self, share: float, k: int, chunk: int) -> None:
@@ -123,7 +127,7 @@ class AssociationGraph(nn.Module):
 
     def forward(self, pairs: Pairs) -> BatchGraph:
         """Compute the connections and the relevance of the images and texts of a batch."""
-        images, texts = pairs.images.embedding.float(), pairs.texts.embedding.float()
+        images, texts = full(pairs.images.embedding), full(pairs.texts.embedding)
         to_text, to_image = matched(pairs, self.k, self.chunk)
         alike = Blocks(images @ images.T, to_text.overall, to_image.overall, texts @ texts.T)
         relevance = Blocks(
@@ -147,17 +151,19 @@ def _connected(alike: Blocks, share: float) -> Blocks:
 
 
 def relevance_loss(pairs: Pairs, relevance: Blocks) -> Tensor:
-    """Equation 11: the divergence of the learned relevance from that of the embeddings, which get no gradient.
+    """Equation 11: KL(softmax S ‖ softmax Sᵍ) of the learned relevance S and Sᵍ of the embeddings.
 
-    The divergence of two softmaxes, averaged over images and over texts; this process's contribution to each.
+    Averaged over images and over texts; this process's contribution to each. Sᵍ guides and gets no gradient, and S has
+    none for fragments: only the two networks of equation 9 learn. The paper does not say which comes first; this is the
+    authors' code.
     """
-    images, texts = pairs.images.embedding.detach().float(), pairs.texts.embedding.detach().float()
+    images, texts = full(pairs.images.embedding.detach()), full(pairs.texts.embedding.detach())
     expected = closeness(images @ texts.T)
     of_images = _divergence(relevance.image_text, expected, pairs.own_images)
     return of_images + _divergence(relevance.text_image, expected.T, pairs.own_texts)
 
 
 def _divergence(found: Tensor, expected: Tensor, own: slice) -> Tensor:
-    """KL of softmax(found) from softmax(expected), summed over own rows and divided by the number of all rows."""
-    rows = found[own, :].log_softmax(1), expected[own, :].log_softmax(1)
+    """KL(softmax(found) ‖ softmax(expected)), summed over own rows and divided by the number of all rows."""
+    rows = expected[own, :].log_softmax(1), found[own, :].log_softmax(1)
     return F.kl_div(*rows, reduction="sum", log_target=True) / len(found)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from sightline.errors import ModelError
+from sightline.losses.precision import full
 
 
 def maxsim(words: Tensor, words_mask: Tensor, patches: Tensor, patches_mask: Tensor, chunk: int = 256) -> Tensor:
@@ -28,9 +29,9 @@ def maxsim(words: Tensor, words_mask: Tensor, patches: Tensor, patches_mask: Ten
     padded = bool(hidden.any())
     rows = []
     with torch.autocast(words.device.type, enabled=False):
-        everything = patches.float().flatten(0, 1).T
+        everything = full(patches).flatten(0, 1).T
         for some, real in zip(torch.split(words, chunk), torch.split(words_mask, chunk), strict=True):
-            cosines = (some.float() @ everything).view(*some.shape[:2], *hidden.shape)
+            cosines = (full(some) @ everything).view(*some.shape[:2], *hidden.shape)
             if padded:
                 cosines = cosines.masked_fill(hidden, -torch.inf)
             rows.append((cosines.max(3).values * real[:, :, None]).sum(1))

@@ -8,15 +8,26 @@ from torch.nn import functional as F
 
 from sightline.errors import ModelError
 from sightline.losses.base import Loss, Pairs, check_chunk
-from sightline.losses.masking import PredictionHead, check_share, hide, in_chunks, mean_of_items, own_inputs
+from sightline.losses.masking import (
+    PredictionHead,
+    check_share,
+    hide,
+    in_chunks,
+    mean_of_items,
+    others_of,
+    own_inputs,
+)
 from sightline.losses.negative_sampling import uniform
+from sightline.losses.precision import full
 from sightline.models.fragments import clusters
 from sightline.models.masking import (
     Images,
+    check_same_width,
     feature_width,
     frozen_features,
     looked,
     may_hide,
+    output_width,
     see_with_gaps,
     two_towers,
 )
@@ -31,20 +42,20 @@ class MaskedFragments(Loss):
         L(i, t) = 1/M Σ_k D(v_k, h_k + z_0)        L(i) = 1/M Σ_k D(v_k, h_k)
 
     v_k are the M hidden fragments of image i, regions or the frozen features of patches, h_k the outputs of the image
-    side at their positions, and z_0 the embedding of i's text t (the first in the batch). As in `MaskedWords`, h_k and
-    z_0 are in the embedding space. See `models.masking` for what a fragment is, and where it is hidden.
+    side at their positions, and z_0 the [CLS] of i's text t (the first in the batch), both as the last layers return
+    them. See `models.masking` for what a fragment is, and where it is hidden.
 
     target: "features" (SMRFR): D is the squared L2 distance of v_k from g(h_k + z_0), divided by its width, so that
         predicting zero costs 1; g is a linear layer, GELU, a norm and a linear layer.
         "classes" (SMRC-kl): D is KL(c(v_k) ‖ g(h_k + z_0)). The paper's c is the class distribution of its detector;
         for features without classes, `classes` clusters of the fragments of some training images are computed by
         spherical k-means, and c(v) is the softmax over the mean-centred cosines with them, divided by `temperature`.
-    fused: whether z_0 is added.
+    fused: whether z_0 is added; both sides must then have the same width.
     share: the probability of hiding a fragment; at least one of each image is hidden.
     chunk: encode this many images at a time, again in the backward pass; 0 encodes all at once.
 
     Needs two towers, and weights that stay frozen. Runs the image side itself; if fused, it sends gradients into the
-    texts' embeddings. An image whose text is needed but missing contributes nothing.
+    texts' [CLS]. An image whose text is needed but missing contributes nothing.
 
     Distributed: an image belongs to the process that owns it; the mean is over all images of the batch.
     """
@@ -72,7 +83,7 @@ class MaskedFragments(Loss):
                 f"masked_fragments of {classes} classes at temperature {temperature}",
                 "Give at least 2 classes, and a temperature above 0.",
             )
-        self.needs = frozenset({"embedding"}) if fused else frozenset()
+        self.needs = frozenset({"pooled"}) if fused else frozenset()
         self.target = target
         self.fused = fused
         self.share = check_share("masked_fragments", share)
@@ -84,7 +95,8 @@ class MaskedFragments(Loss):
     def fit(self, model: Retriever) -> None:
         """Create the prediction head, and allocate the classes."""
         dual = two_towers(model, "masked_fragments")
-        dim, width = dual.config.embedding_dim, feature_width(dual)
+        dim = check_same_width(dual, "masked_fragments") if self.fused else output_width(dual)
+        width = feature_width(dual)
         out = width if self.target == "features" else self.classes
         self.guess = nn.Sequential(PredictionHead(dim, dim), nn.Linear(dim, out))
         if self.target == "classes":
@@ -114,14 +126,14 @@ class MaskedFragments(Loss):
         hidden = hide(allowed, numbers, self.share)
         positive = pairs.own.T[pairs.own_images]
         counts = positive.any(1) if self.fused else torch.ones_like(positive[:, 0])
-        texts = pairs.texts.embedding.index_select(0, positive.int().argmax(1))
+        texts = others_of(pairs.texts, positive) if self.fused else None
 
         def share(rows: Tensor) -> Tensor:
             some, gaps = looked(dual, _rows(images, rows)), hidden[rows]
             found = see_with_gaps(dual, some, gaps)
-            if self.fused:
+            if texts is not None:
                 found = found + texts[rows][:, None]
-            losses = self._distance(frozen_features(dual, some)[gaps], self.guess(found[gaps]).float())
+            losses = self._distance(frozen_features(dual, some)[gaps], full(self.guess(found[gaps])))
             return mean_of_items(losses, gaps, counts[rows], count)
 
         return in_chunks(share, len(hidden), self.chunk, device)

@@ -4,19 +4,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sightline.errors import ModelError
 from sightline.losses.base import Loss, Pairs, check_chunk
 from sightline.losses.masking import (
     PredictionHead,
     between_ends,
     check_share,
-    hide,
     in_chunks,
+    mask_words,
     mean_of_items,
+    others_of,
     own_inputs,
 )
 from sightline.losses.negative_sampling import uniform
-from sightline.models.masking import read_with_gaps, two_towers
+from sightline.losses.precision import full
+from sightline.models.masking import check_same_width, read_with_gaps, two_towers
 from sightline.models.retriever import Retriever, Tokens
+from sightline.models.single_stream import SingleStream
+from sightline.models.text_tower import TextTower
 
 
 class MaskedWords(Loss):
@@ -24,20 +29,22 @@ class MaskedWords(Loss):
 
         L(t, i) = -1/M Σ_k log P(w_k | z_k + h_0)        L(t) = -1/M Σ_k log P(w_k | z_k)
 
-    w_k are the M hidden words of text t, z_k the outputs of the text tower at their positions, and h_0 the embedding of
-    t's image i (the first in the batch, if it occurs twice). The image is added, not attended to: what helps to predict
-    a word must be in its embedding.
+    w_k are the M masked words of text t, z_k the outputs of the text tower at their positions, and h_0 the [CLS] of t's
+    image i (the first in the batch, if it occurs twice), both as the last layers give them. The image is added, not
+    attended to: what helps to predict a word must be in its [CLS]. P is a linear layer, GELU, a norm and the word
+    vectors themselves, as in BERT.
 
-    z_k and h_0 are in the embedding space, projected and of unit length: the paper's towers have the same width, others
-    may not. P is a linear layer, GELU, a norm and the word vectors themselves, as in BERT.
+    A single-stream model reads the masked text and the image together, and P(w_k | z_k) is of its output: the masked
+    language modelling of OSCAR and UNITER, which paper 1 starts from.
 
-    fused: whether h_0 is added.
-    share: the probability of hiding a word; at least one of each text is hidden. BERT keeps a tenth of them and swaps
-        another tenth; here all are replaced by one learned vector, so that none can be read off its own input.
+    fused: whether h_0 is added, or a single stream reads the image.
+    share: the probability of predicting a word; at least one of each text is predicted. Of these 80 % are replaced by a
+        learned vector, 10 % by any word, and 10 % stay.
     chunk: encode this many texts at a time, again in the backward pass; 0 encodes all at once.
 
-    Needs two towers with a BERT-type text encoder. Runs the text tower itself; if fused, it sends gradients into the
-    images' embeddings. A text without words, or whose image is needed but missing, contributes nothing.
+    Needs a BERT-type text encoder and, if fused with two towers, both sides of the same width. Runs the text tower
+    itself; if fused, it sends gradients into the images. A text without words, or whose image is needed but missing,
+    contributes nothing.
 
     Distributed: a text belongs to the process that owns it; the mean is over all texts of the batch.
     """
@@ -48,42 +55,65 @@ class MaskedWords(Loss):
 
     def __init__(self, fused: bool = True, share: float = 0.15, chunk: int = 0) -> None:
         super().__init__()
-        self.needs = frozenset({"embedding"}) if fused else frozenset()
+        self.needs = frozenset({"pooled"}) if fused else frozenset()
         self.fused = fused
         self.share = check_share("masked_words", share)
         self.chunk = check_chunk(chunk)
 
     def fit(self, model: Retriever) -> None:
-        """Create the vector that replaces a hidden word, and the prediction head."""
-        dual = two_towers(model, "masked_words")
-        dual.text.check_reads_images()
-        words = dual.text.encoder.get_input_embeddings().weight
-        self.blank = nn.Parameter(torch.randn(words.shape[1]) * dual.text.word_spread())
-        self.guess = PredictionHead(dual.config.embedding_dim, words.shape[1])
+        """Create the vector that replaces a masked word, and the prediction head."""
+        tower = _tower(model)
+        tower.check_reads_images()
+        if self.fused and isinstance(model, SingleStream):
+            self.needs = frozenset({"states"})
+        elif self.fused:
+            check_same_width(two_towers(model, "masked_words"), "masked_words")
+        words = tower.encoder.get_input_embeddings().weight
+        self.blank = nn.Parameter(torch.randn(words.shape[1]) * tower.word_spread())
+        self.guess = PredictionHead(tower.hidden, words.shape[1])
         self.bias = nn.Parameter(torch.zeros(len(words)))
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
         """Return this process's contribution to the mean over texts."""
-        dual, tokens = two_towers(model, "masked_words"), own_inputs("masked_words", pairs).tokens
-        texts = len(pairs.text_ids)
-        numbers = uniform((texts, tokens.ids.shape[1]), generator, tokens.ids.device)[pairs.own_texts]
-        hidden = hide(between_ends(tokens.mask), numbers, self.share)
-        positive = pairs.own[pairs.own_texts]
+        tokens, words = own_inputs("masked_words", pairs).tokens, _tower(model).encoder.get_input_embeddings().weight
+        device = tokens.ids.device
+        texts, own = len(pairs.text_ids), pairs.own_texts
+        numbers = uniform((2, texts, tokens.ids.shape[1]), generator, device)[:, own]
+        masked = mask_words(between_ends(tokens.mask), numbers[0], self.share)
+        any_word = (numbers[1] * len(words)).long().clamp(max=len(words) - 1)
+        given = Tokens(torch.where(masked.swapped, any_word, tokens.ids), tokens.mask)
+        positive = pairs.own[own]
         counts = positive.any(1) if self.fused else torch.ones_like(positive[:, 0])
-        images = pairs.images.embedding.index_select(0, positive.int().argmax(1))
 
         def share(rows: Tensor) -> Tensor:
-            some = Tokens(tokens.ids[rows], tokens.mask[rows])
-            gaps = hidden[rows]
-            found = read_with_gaps(dual, some, gaps, self.blank)
-            if self.fused:
-                found = found + images[rows][:, None]
-            words = dual.text.encoder.get_input_embeddings().weight
-            return mean_of_items(self._surprise(words, found[gaps], some.ids[gaps]), gaps, counts[rows], texts)
+            some, gaps = Tokens(given.ids[rows], given.mask[rows]), masked.predicted[rows]
+            found = self._read(model, some, masked.blank[rows], pairs, positive[rows])[gaps]
+            losses = self._surprise(words, found, tokens.ids[rows][gaps])
+            return mean_of_items(losses, gaps, counts[rows], texts)
 
-        return in_chunks(share, len(tokens.ids), self.chunk, tokens.ids.device)
+        return in_chunks(share, len(tokens.ids), self.chunk, device)
+
+    def _read(self, model: Retriever, tokens: Tokens, blank: Tensor, pairs: Pairs, positive: Tensor) -> Tensor:
+        """Outputs [texts, n, width] for masked texts, with what their images add."""
+        if isinstance(model, SingleStream):
+            tower = model.transformer
+            words = torch.where(blank[:, :, None], self.blank, tower.words(tokens.ids))
+            image, image_mask = None, None
+            if self.fused:
+                if pairs.images.states is None:
+                    raise ModelError("this model keeps too few fragments to read images by", "Set fragments = 0.")
+                rows = positive.int().argmax(1)
+                image, image_mask = pairs.images.states.index_select(0, rows), pairs.images.mask[rows]
+            return tower.read(words, tokens.mask, image, image_mask)[:, : tokens.ids.shape[1]]
+        found = read_with_gaps(two_towers(model, "masked_words"), tokens, self.blank, blank)
+        return found + others_of(pairs.images, positive)[:, None] if self.fused else found
 
     def _surprise(self, words: Tensor, found: Tensor, right: Tensor) -> Tensor:
-        """Cross-entropy [n] of the right words [n] given vectors [n, embedding_dim]."""
+        """Cross-entropy [n] of the right words [n] given vectors [n, width]."""
         logits = F.linear(self.guess(found), words, self.bias)
-        return F.cross_entropy(logits.float(), right, reduction="none")
+        return F.cross_entropy(full(logits), right, reduction="none")
+
+
+def _tower(model: Retriever) -> TextTower:
+    """The transformer that reads words."""
+    return model.transformer if isinstance(model, SingleStream) else two_towers(model, "masked_words").text

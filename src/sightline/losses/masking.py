@@ -1,6 +1,7 @@
 """Common parts of the masked losses: choosing hidden parts, and the prediction head."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sightline.errors import ModelError
 from sightline.losses.base import Inputs, Pairs
+from sightline.models.retriever import EncodedTensors
 
 
 def check_share(loss: str, share: float) -> float:
@@ -36,6 +38,37 @@ def hide(allowed: Tensor, numbers: Tensor, share: float) -> Tensor:
     """
     least = numbers.masked_fill(~allowed, torch.inf).amin(1, keepdim=True)
     return allowed & ((numbers < share) | (numbers == least))
+
+
+class Masked(NamedTuple):
+    """How the words of texts are masked, [texts, n] each: predicted, and of these blanked or swapped."""
+
+    predicted: Tensor
+    blank: Tensor
+    swapped: Tensor
+
+
+@torch.no_grad()
+def mask_words(there: Tensor, numbers: Tensor, share: float) -> Masked:
+    """Choose words to predict, each with probability `share`; 80 % of these are blanked, 10 % swapped, 10 % kept.
+
+    If none of a text was chosen, its first word is blanked. there: [texts, n], true for words; numbers: [texts, n],
+    uniform from 0 to 1. As in BERT, and in the code of paper 4.
+
+    >>> mask_words(torch.tensor([[False, True, True]]), torch.tensor([[0.0, 0.9, 0.2]]), share=0.15).blank
+    tensor([[False,  True, False]])
+    """
+    chosen = there & (numbers < share)
+    first = there & (there.cumsum(1) == 1) & ~chosen.any(1, keepdim=True)
+    part = numbers / share
+    return Masked(chosen | first, first | (chosen & (part < 0.8)), chosen & (part >= 0.8) & (part < 0.9))
+
+
+def others_of(side: EncodedTensors, positive: Tensor) -> Tensor:
+    """The [CLS] [items, width] of each item's partner: the first positive of each row of `positive` [items, others]."""
+    if side.pooled is None:
+        raise ModelError("this model has no [CLS] to add", "Set fused = false.")
+    return side.pooled.index_select(0, positive.int().argmax(1))
 
 
 def between_ends(mask: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from sightline.errors import ModelError
 from sightline.losses.base import Loss, Pairs, check_chunk
 from sightline.losses.negative_sampling import draw, uniform
+from sightline.losses.precision import full
 from sightline.models.retriever import Retriever
 
 
@@ -22,7 +23,7 @@ def match_logits(pairs: Pairs, model: Retriever, texts: Tensor, images: Tensor, 
     if text_states is None or image_states is None:
         raise ModelError("matching needs states to match, and this model has none", "Build it with a matcher.")
     if not len(texts):
-        return (text_states[:0].sum() + image_states[:0].sum()).float().expand(0)
+        return full(text_states[:0].sum() + image_states[:0].sum()).expand(0)
 
     def judged(texts: Tensor, images: Tensor) -> Tensor:
         # A row is in many pairs: the backward pass of index_select accumulates, while that of indexing sorts first.
@@ -34,9 +35,9 @@ def match_logits(pairs: Pairs, model: Retriever, texts: Tensor, images: Tensor, 
         )
 
     if not 0 < chunk < len(texts):
-        return judged(texts, images).float()
+        return full(judged(texts, images))
     parts = zip(torch.split(texts, chunk), torch.split(images, chunk), strict=True)
-    return torch.cat([checkpoint(judged, *part, use_reentrant=False) for part in parts]).float()
+    return full(torch.cat([checkpoint(judged, *part, use_reentrant=False) for part in parts]))
 
 
 MatchNegatives = Literal["random", "hard"]
@@ -116,7 +117,7 @@ class Matching(Loss):
         """Return this process's contribution to the weighted mean of the cross-entropy."""
         chosen = self.choose(pairs, generator)
         logits = match_logits(pairs, model, chosen.texts, chosen.images, self.chunk)
-        return F.binary_cross_entropy_with_logits(logits, chosen.labels, chosen.weights, reduction="sum")
+        return F.binary_cross_entropy_with_logits(logits, chosen.labels.to(logits), chosen.weights, reduction="sum")
 
     @torch.no_grad()
     def choose(self, pairs: Pairs, generator: torch.Generator) -> SampledPairs:

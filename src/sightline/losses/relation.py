@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sightline.bundle.model import Ability
 from sightline.errors import ModelError
-from sightline.losses.base import Field, Loss, Pairs
+from sightline.losses.base import Loss, Pairs
 from sightline.losses.cuda_graph import CapturedFunction
 from sightline.losses.graph import AssociationGraph, BatchGraph, relevance_loss
+from sightline.losses.precision import full
 from sightline.losses.relation_mechanisms import MECHANISMS, Among, Fusion, Mechanism, Standalone
 from sightline.losses.triplet import Triplet, TripletNegatives
 from sightline.models.retriever import EncodedTensors, Retriever
@@ -25,22 +25,25 @@ class Relation(Loss):
         L = L(v̄, ū) + [L(v, u) + L(v̄, u) + L(v, ū)] + weight · L_reg
 
     v and u are the embeddings of images and texts, v̄ and ū the same after the nodes of the batch's association graph
-    have attended to each other; L is the triplet loss, L_reg equation 11. Search needs only v and u: all weights of
-    the graph and of the attention belong to this loss, not to the model.
+    have attended to each other; L is the triplet loss, summed over the pairs of the batch as in the authors' code, and
+    L_reg equation 11. Search needs only v and u: all weights of the graph and of the attention belong to this loss, not
+    to the model.
 
     mechanism: "fusion", all nodes attend to all at once, or "standalone", across the modalities and then within.
     margin, negatives, nearest, farthest: of L, see `Triplet`.
     connected: τ, the fraction of the batch that a node is connected to.
     matches: K, how many of the best matching fragments determine the relevance of a text and an image to each other.
     relevance: λ, the weight of the relevance in the attention.
-    regularisation: the weight of L_reg.
+    regularisation: the weight of L_reg; the paper has none, the authors' code 10.
     layers, heads, dropout: of the attention.
     among: "all", or only "intra"-modal or only "inter"-modal relations (Table 3a).
-    consistent: whether to include the terms in brackets (Table 3b).
-    chunk: match the fragments of this many texts at a time, again in the backward pass; 0 matches all at once.
+    consistent: whether to include L(v̄, u) + L(v, ū); without them, L(v, u) + L(v̄, ū) remain (Table 3b, by the authors'
+        code).
+    chunk: match the fragments of this many texts at a time; 0 matches all at once.
 
-    Reads embeddings and fragments of both sides. `parts` has the terms of the loss (Figure 7): "initial" is
-    L(v, u), "enhanced" L(v̄, ū), "crossed" the two others, "regularisation" L_reg without its weight.
+    Reads embeddings and fragments of both sides; fragments only decide who is related, and get no gradient. `parts` has
+    the terms of the loss (Figure 7): "initial" is L(v, u), "enhanced" L(v̄, ū), "crossed" the two others,
+    "regularisation" L_reg without its weight.
 
     Distributed: every process relates the whole batch, with the same dropout, and computes the terms of its own rows.
 
@@ -54,6 +57,8 @@ class Relation(Loss):
     >>> sorted(relation.parts), relation.parts["initial"]
     (['crossed', 'enhanced', 'initial', 'regularisation'], tensor(0.))
     """
+
+    needs = frozenset({"embedding"})
 
     def __init__(
         self,
@@ -89,18 +94,10 @@ class Relation(Loss):
         self.mechanism, self.among, self.consistent = mechanism, among, consistent
         self.layers, self.heads, self.dropout = layers, heads, dropout
         self.relevance, self.regularisation = relevance, regularisation
-        self.triplet = Triplet(margin, negatives, nearest, farthest)
+        self.triplet = Triplet(margin, negatives, nearest, farthest, reduction="sum")
         self.graph = AssociationGraph(connected, matches, chunk)
         self.attention: Fusion | Standalone | None = None
         self._recorded = CapturedFunction(_loss)
-        weighs = regularisation > 0 or (relevance > 0 and among != "intra")
-        fields: set[Field] = {"embedding", "fragments"} if weighs else {"embedding"}
-        self.needs = frozenset(fields)
-
-    @property
-    def trains(self) -> frozenset[Ability]:
-        """`embed` only: it reads fragments, but does not train late interaction."""
-        return frozenset({"embed"})
 
     def fit(self, model: Retriever) -> None:
         """Create the attention with the width of the model's embeddings."""
@@ -135,7 +132,7 @@ class Relation(Loss):
         graph = self.graph(pairs)
         stray = relevance_loss(pairs, graph.relevance)
         losses = self.triplet.of(self._cosines(pairs, graph), pairs, numbers)
-        loss = losses.sum() if self.consistent else losses[3]
+        loss = losses.sum() if self.consistent else losses[0] + losses[3]
         parts = torch.cat([losses.detach(), stray.detach()[None]])
         return (loss + self.regularisation * stray if self.regularisation else loss), parts
 
@@ -143,7 +140,7 @@ class Relation(Loss):
         """Cosines of u with v, u with v̄, ū with v, and ū with v̄: [4, texts, images]."""
         if self.attention is None:
             raise ModelError("relation does not know the embedding dimension", "Call fit(model) first.")
-        images, texts = pairs.images.embedding.float(), pairs.texts.embedding.float()
+        images, texts = full(pairs.images.embedding), full(pairs.texts.embedding)
         counts = [len(images), len(texts)]
         enhanced = F.normalize(torch.cat(self.attention(images, texts, graph)), dim=-1)
         enhanced_images, enhanced_texts = torch.split(enhanced, counts)

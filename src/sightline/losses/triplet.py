@@ -12,14 +12,16 @@ from sightline.losses.negative_sampling import draw_each, inverse_density, unifo
 from sightline.models.retriever import Retriever
 
 TripletNegatives = Literal["hardest", "mean", "sum", "distance"]
+Reduction = Literal["mean", "sum"]
 
 
 class Triplet(Loss):
-    """Paper 1, equation 2, or paper 3, equation 4, averaged over all positive pairs (image i, text c) of the batch.
+    """Paper 1, equation 2, paper 2, equation 13, or paper 3, equation 4, over all positive pairs (i, c) of the batch.
 
         L(i, c) = [cos(i, c') - cos(i, c) + α]⁺ + [cos(i', c) - cos(i, c) + α]⁺
 
-    c' is a text that does not belong to i, i' an image that does not belong to c, and [x]⁺ = max(0, x).
+    i is an image and c a text that belongs to it; c' is a text that does not belong to i, i' an image that does not
+    belong to c, and [x]⁺ = max(0, x).
 
     margin: α. Paper 1 uses 0.1, HREM 0.2, paper 3 0.2 for embeddings and 0.6 for fragments.
     negatives: the choice of c' and i', for each pair and direction:
@@ -31,12 +33,13 @@ class Triplet(Loss):
         or beyond, whose term is nearly always zero, are never drawn (2 = no bound). HREM's code has 0.5, and 1.7 for
         Flickr30k or 1.9 for COCO.
     on: what is used for cos: "embedding", the cosine of one vector each, or "fragments", late interaction.
+    reduction: "mean" over the positive pairs, as paper 1, or "sum", as papers 2 and 3.
 
     Reads the embeddings, or the fragments, of both sides. If a text or an image has no negative, its term is zero.
 
     Distributed: the term of i' (a text against images) is computed by the process that owns the text, that of c' by the
-    one that owns the image, and both are divided by the number of positive pairs in the whole batch. Every term has one
-    owner and one divisor, so contributions add up; with one image for each text that divisor is the number of texts.
+    one that owns the image; for the mean, both are divided by the number of positive pairs in the whole batch. Every
+    term has one owner and one divisor, so contributions add up.
 
     >>> from sightline.models import EncodedTensors
     >>> def encoded(vectors):
@@ -59,12 +62,15 @@ class Triplet(Loss):
         nearest: float = 0.5,
         farthest: float = 1.7,
         on: Scores = "embedding",
+        reduction: Reduction = "mean",
     ) -> None:
         super().__init__()
         if negatives not in get_args(TripletNegatives):
             raise ModelError(
                 f"triplet negatives {negatives!r}", f"Give one of {', '.join(get_args(TripletNegatives))}."
             )
+        if reduction not in get_args(Reduction):
+            raise ModelError(f"triplet reduction {reduction!r}", f"Give one of {', '.join(get_args(Reduction))}.")
         if not 0 < nearest < farthest <= 2:
             raise ModelError(
                 f"triplet distances from {nearest} to {farthest}",
@@ -81,9 +87,10 @@ class Triplet(Loss):
         self.negatives = negatives
         self.nearest = nearest
         self.farthest = farthest
+        self.reduction = reduction
 
     def forward(self, pairs: Pairs, model: Retriever, generator: torch.Generator) -> Tensor:
-        """Return this process's contribution to the mean of equation 2 over the positive pairs."""
+        """Return this process's contribution to the mean or the sum over the positive pairs."""
         cosines = pairs.scores(self.on)
         return self.of(cosines, pairs, self.numbers(pairs, generator))
 
@@ -105,7 +112,8 @@ class Triplet(Loss):
         of_images = self._violations(
             cosines.mT[..., images, :], positive.T[images], negative.T[images], numbers[1].mT[..., images, :], dim
         )
-        return (of_texts + of_images) / positive.sum().clamp(min=1)
+        both = of_texts + of_images
+        return both if self.reduction == "sum" else both / positive.sum().clamp(min=1)
 
     def _violations(self, cosines: Tensor, positive: Tensor, negative: Tensor, numbers: Tensor, dim: int) -> Tensor:
         """One direction, [..., anchors, items], summed over its positive pairs; `numbers` has a draw for each."""

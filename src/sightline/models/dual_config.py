@@ -40,11 +40,14 @@ class DualStreamConfig:
     there is no matcher. Embeddings are pooled as without them: from the class token, or over the words alone.
     codes_layer: codes enter the image tower after this many layers; below the trained layers they would cost much
     time and change little.
-    fragments: use only this many patches or words, the first ones, as fragments (paper 3, appendix); 0 uses all. Codes
-    then work inside the towers only. Such a model has no matcher, which would need the others.
+    fragments: use only this many patches or words, the first ones, as fragments (paper 3, appendix); 0 uses all. The
+    first of an image_reader is its [CLS], as that of a text, so that 1 compares as embeddings do. Codes then work
+    inside the towers only. Such a model has no matcher, which would need the others.
     image_reader: a BERT-type encoder that reads regions, or the output of the image tower, after a [CLS] token: its
     [CLS] becomes the embedding and its other outputs the fragments (paper 4, whose images are the regions of a frozen
     detector). The matcher still reads the output of the image tower, or the regions.
+    unit_length: whether embeddings have unit length. Paper 4 compares by the dot product of vectors of any length; such
+    a model can be evaluated, but not exported.
     relations: compute embeddings from fragments after self-attention among them (paper 2, section 3.2), not from a
     class token or a mean; fragments then have the width of embeddings.
     """
@@ -73,6 +76,7 @@ class DualStreamConfig:
     matcher_image_layers: int = 0
     image_reader: TowerConfig | None = None
     relations: RelationConfig | None = None
+    unit_length: bool = True
 
     def __post_init__(self) -> None:
         if (self.image is None) == (self.regions is None):

@@ -69,8 +69,8 @@ class DualStream(Retriever):
         self.image_embedding: UnitProjection | RelationPooling
         self.text_embedding: UnitProjection | RelationPooling
         if relations is None:
-            self.image_embedding = UnitProjection(seen_width, dim, image_weight)
-            self.text_embedding = UnitProjection(self.text.hidden, dim, text_weight)
+            self.image_embedding = UnitProjection(seen_width, dim, image_weight, config.unit_length)
+            self.text_embedding = UnitProjection(self.text.hidden, dim, text_weight, config.unit_length)
         self.image_fragments = UnitProjection(seen_width, config.fragment_dim)
         self.text_fragments = UnitProjection(self.text.hidden, config.fragment_dim)
         if relations is not None:
@@ -128,9 +128,15 @@ class DualStream(Retriever):
         return self.config.embedding_dim
 
     @property
+    def unit_length(self) -> bool:
+        """Whether embeddings have unit length, as configured."""
+        return self.config.unit_length
+
+    @property
     def grid(self) -> tuple[int, int] | None:
         """Rows and columns of an image's first fragments; None if they form no grid."""
-        if self.image is None or self.config.fragments not in (0, self.image.places):
+        first = self.config.fragments
+        if self.image is None or (first and (first != self.image.places or self.image_reader is not None)):
             return None
         return self.image.grid
 
@@ -177,8 +183,15 @@ class DualStream(Retriever):
             whole = self.image_reader(fragments, mask if self.image is None else None)
             pooled, fragments = whole[:, 0], whole[:, 1:]
             mask = mask_with_codes(mask, self.config.codes)
+            if self.config.fragments:
+                fragments, mask = whole, torch.cat([torch.ones_like(mask[:, :1]), mask], 1)
         both = _projected(self.image_embedding, self.image_fragments, pooled, fragments, mask)
-        return self._cut(EncodedTensors(*both, mask, states), fragments.shape[1] - self.config.codes)
+        found = EncodedTensors(*both, mask, states, self._pooled(pooled))
+        return self._cut(found, fragments.shape[1] - self.config.codes)
+
+    def _pooled(self, pooled: Tensor) -> Tensor | None:
+        """What the embedding is a projection of; None with relations."""
+        return pooled if self.config.relations is None else None
 
     def _given(self, images: Tensor | TowerFeatures | Regions) -> _Given:
         """Run the image tower unless its features are given; regions are used directly."""
@@ -205,7 +218,7 @@ class DualStream(Retriever):
         mask = mask_with_codes(tokens.mask, self.config.codes)
         states = self._text_states(tokens, below)
         both = _projected(self.text_embedding, self.text_fragments, pooled, read, mask)
-        return self._cut(EncodedTensors(*both, mask, states), count)
+        return self._cut(EncodedTensors(*both, mask, states, self._pooled(pooled)), count)
 
     def _text_states(self, tokens: Tokens, read: Tensor) -> Tensor | None:
         """The matcher's text input: states of the text tower, or word vectors."""

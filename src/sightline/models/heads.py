@@ -19,18 +19,23 @@ def last_real(values: Tensor, mask: Tensor) -> Tensor:
 
 
 class UnitProjection(nn.Module):
-    """A linear map to unit length. Initialised from `weight` [dim, hidden] if a checkpoint has one of that shape."""
+    """A linear map to unit length, or without `unit` to any.
 
-    def __init__(self, hidden: int, dim: int, weight: Tensor | None = None) -> None:
+    Initialised from `weight` [dim, hidden] if a checkpoint has one of that shape.
+    """
+
+    def __init__(self, hidden: int, dim: int, weight: Tensor | None = None, unit: bool = True) -> None:
         super().__init__()
+        self.unit = unit
         self.linear = nn.Linear(hidden, dim, bias=False)
         if weight is not None and weight.shape == self.linear.weight.shape:
             with torch.no_grad():
                 self.linear.weight.copy_(weight)
 
     def forward(self, values: Tensor) -> Tensor:
-        """Project [..., hidden] to [..., dim], unit length."""
-        return F.normalize(self.linear(values), dim=-1)
+        """Project [..., hidden] to [..., dim]."""
+        projected = self.linear(values)
+        return F.normalize(projected, dim=-1) if self.unit else projected
 
 
 class ImageStates(nn.Module):
@@ -60,5 +65,12 @@ class MatchHead(nn.Module):
         self.score = nn.Linear(hidden, 1)
 
     def forward(self, read: Tensor) -> Tensor:
-        """Logits [batch] from contextual vectors [batch, n, hidden]."""
-        return self.score(torch.tanh(self.dense(read[:, 0]))).squeeze(-1)  # type: ignore[no-any-return]
+        """Logits [batch], float32 even under autocast, from contextual vectors [batch, n, hidden]."""
+        first = read[:, 0]
+        if not torch.is_autocast_enabled(first.device.type):
+            return self._scored(first)
+        with torch.autocast(first.device.type, enabled=False):  # bfloat16 has 256 steps: candidates would be tied
+            return self._scored(first.float())
+
+    def _scored(self, first: Tensor) -> Tensor:
+        return self.score(torch.tanh(self.dense(first))).squeeze(-1)  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
 """Encoding texts and images with hidden words and fragments, for the masked losses.
 
-Hidden inputs are replaced before any trained weight reads them. All outputs are in the embedding space: projected like
-an item's embedding, and of unit length, so that a word and an image can be added whatever the widths of the towers.
+Hidden inputs are replaced before any trained weight reads them. Outputs are the states of the last layer; to add the
+other side's [CLS] to them, both sides need the same width (`check_same_width`).
 
 Fragments are hidden, and their features predicted, in one of three ways:
 
@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from sightline.errors import ModelError
 from sightline.models import towers
 from sightline.models.dual_stream import DualStream
+from sightline.models.heads import UnitProjection
 from sightline.models.image_reader import ImageReader
 from sightline.models.image_tower import ImageTower
 from sightline.models.retriever import Regions, Retriever, Tokens, TowerFeatures
@@ -37,12 +38,23 @@ def two_towers(model: Retriever, asked: str) -> DualStream:
             f"{asked} needs a model with two towers, not a {type(model).__name__}",
             'Choose a model with kind = "dual_stream".',
         )
-    if model.config.relations is not None:
-        raise ModelError(
-            f"{asked} projects each word and fragment as an embedding, and relations make one embedding of them all",
-            "Leave out model.relations.",
-        )
     return model
+
+
+def check_same_width(model: DualStream, asked: str) -> int:
+    """The width of what both embeddings are projections of; an error if they differ, or if relations make them."""
+    text, image = model.text_embedding, model.image_embedding
+    if not isinstance(text, UnitProjection) or not isinstance(image, UnitProjection):
+        raise ModelError(
+            f"{asked} adds the [CLS] of the other side, and relations make an embedding of all fragments",
+            "Leave out model.relations, or set fused = false.",
+        )
+    if text.linear.in_features != image.linear.in_features:
+        raise ModelError(
+            f"{asked} adds texts {text.linear.in_features} wide and images {image.linear.in_features} wide",
+            "Give the model an image_reader as wide as its text tower, or set fused = false.",
+        )
+    return text.linear.in_features
 
 
 def looked(model: DualStream, images: Images) -> Images:
@@ -56,6 +68,11 @@ def feature_width(model: DualStream) -> int:
     return regions.feature_dim if regions is not None else _tower(model).hidden
 
 
+def output_width(model: DualStream) -> int:
+    """The width of an image's fragments, as `see_with_gaps` returns them."""
+    return _tower(model).hidden if model.image_reader is None else model.image_reader.tower.hidden
+
+
 def may_hide(model: DualStream, images: Images) -> Tensor:
     """Which fragments of images may be hidden, [batch, n]: real regions, or all patches."""
     if isinstance(images, Regions):
@@ -66,27 +83,24 @@ def may_hide(model: DualStream, images: Images) -> Tensor:
     return torch.ones(len(first), count, dtype=torch.bool, device=first.device)
 
 
-def read_with_gaps(model: DualStream, tokens: Tokens, hidden: Tensor, blank: Tensor) -> Tensor:
-    """Encode texts whose hidden words [batch, n] are replaced by `blank` [width]: [batch, n, embedding_dim]."""
+def read_with_gaps(model: DualStream, tokens: Tokens, blank: Tensor, hidden: Tensor) -> Tensor:
+    """Encode texts whose words at `hidden` [batch, n] are replaced by `blank` [width]: [batch, n, width]."""
     words = torch.where(hidden[:, :, None], blank, model.text.words(tokens.ids))
-    read = model.text.read(words, tokens.mask, None, None, model.text_codes)
-    return model.text_embedding(read[:, : hidden.shape[1]])  # type: ignore[no-any-return]
+    return model.text.read(words, tokens.mask, None, None, model.text_codes)[:, : hidden.shape[1]]
 
 
 def see_with_gaps(model: DualStream, images: Images, hidden: Tensor) -> Tensor:
-    """Encode images with hidden fragments [batch, n]; returns every fragment, [batch, n, embedding_dim].
+    """Encode images with hidden fragments [batch, n]; returns every fragment, [batch, n, width].
 
     images: as returned by `looked`.
     """
     if isinstance(images, Regions):
         features = torch.where(hidden[:, :, None], 0.0, images.features)
-        read = _reader(model)(torch.cat([features, images.boxes], -1), images.mask)[:, 1:]
-    elif model.image_reader is not None:
+        return _reader(model)(torch.cat([features, images.boxes], -1), images.mask)[:, 1:]  # type: ignore[no-any-return]
+    if model.image_reader is not None:
         read = model.image_reader(torch.where(hidden[:, :, None], 0.0, _seen(model, images).patches))
-        read = read[:, 1 : 1 + hidden.shape[1]]
-    else:
-        read = _covered(_tower(model), _pixels(images), hidden)
-    return model.image_embedding(read)  # type: ignore[no-any-return]
+        return read[:, 1 : 1 + hidden.shape[1]]  # type: ignore[no-any-return]
+    return _covered(_tower(model), _pixels(images), hidden)
 
 
 def _covered(tower: ImageTower, pixels: Tensor, hidden: Tensor) -> Tensor:

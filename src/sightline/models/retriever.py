@@ -14,18 +14,20 @@ from sightline.media import ImageInput, RegionConfig
 class EncodedTensors(NamedTuple):
     """A batch of encoded items, like `sightline.bundle.Encoded` but with tensors that carry gradients.
 
-    embedding: [batch, dim], unit length; [batch, 0] for a model without `embed`.
+    embedding: [batch, dim], unit length unless the model has `unit_length = false`; [batch, 0] without `embed`.
     fragments: [batch, n, fragment_dim], unit length, including padding (the mask tells which are real);
     [batch, n, 0] for a model without `fragments`.
     mask: [batch, n], true for real fragments. In a model with codes, the last true positions are its codes.
     states: [batch, n, hidden], the input of `match`; None for a model without `match`. An item has as many
     states as fragments; `match` ignores those of codes.
+    pooled: [batch, width], what the embedding is a projection of, such as the state of [CLS]; None if it is of more.
     """
 
     embedding: Tensor
     fragments: Tensor
     mask: Tensor
     states: Tensor | None
+    pooled: Tensor | None = None
 
 
 class Tokens(NamedTuple):
@@ -101,6 +103,11 @@ class Retriever(nn.Module, ABC):
     def _offered(self, *abilities: Ability) -> frozenset[Ability]:
         """Those of these abilities that were trained."""
         return frozenset(abilities) if self.trained is None else self.trained.intersection(abilities)
+
+    @property
+    def unit_length(self) -> bool:
+        """Whether embeddings have unit length."""
+        return True
 
     @property
     @abstractmethod

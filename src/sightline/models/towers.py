@@ -50,11 +50,13 @@ class TowerConfig:
     config: instead of `source`, a transformers configuration: random weights. Its `model_type` is a name that
     transformers knows, or the Python path of an encoder of your own, `my_module:MyEncoder`.
     layer_step: 2 keeps every second layer (paper 1, section 6: "skip every odd-numbered Transformer layer").
+    layers: keep only this many, the first ones; 0 keeps all. The lower layers of CLIP's image tower know less of texts.
     """
 
     source: str = ""
     config: Mapping[str, Any] = field(default_factory=dict)
     layer_step: int = 1
+    layers: int = 0
 
     def __post_init__(self) -> None:
         if bool(self.source) == bool(self.config):
@@ -64,6 +66,8 @@ class TowerConfig:
             )
         if self.layer_step < 1:
             raise ModelError(f"layer_step is {self.layer_step}, but the least is 1 (every layer)")
+        if self.layers < 0:
+            raise ModelError(f"layers is {self.layers}", "Give a number of layers, or 0 for all.")
 
 
 def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
@@ -73,7 +77,7 @@ def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
     pooling layer may be missing: any other missing weights would be random, so they are an error that names them.
     """
     if tower.config:
-        return shorten(_without_pooler(_new(tower.config)), tower.layer_step), None
+        return shorten(_without_pooler(_new(tower.config)), tower.layer_step, tower.layers), None
     check_exists(tower.source)
     try:
         config = AutoConfig.from_pretrained(tower.source)
@@ -89,7 +93,8 @@ def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
     found_wanting = [key for key in lacking(report) if not key.startswith("pooler.")]
     check_whole(tower.source, type(model).__name__, found_wanting)
     name = {"vision": "visual_projection.weight", "text": "text_projection.weight"}[part]
-    return shorten(_without_pooler(model), tower.layer_step), _stored_tensor(tower.source, name)
+    projection = None if tower.layers else _stored_tensor(tower.source, name)  # it is for the last layer
+    return shorten(_without_pooler(model), tower.layer_step, tower.layers), projection
 
 
 def _new(config: Mapping[str, Any]) -> PreTrainedModel:
@@ -156,12 +161,15 @@ def _without_pooler(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
-def shorten(model: PreTrainedModel, step: int) -> PreTrainedModel:
-    """Keep layers 0, step, 2 step, … of the encoder's stack, in the model and in its config."""
-    if step == 1:
+def shorten(model: PreTrainedModel, step: int, first: int = 0) -> PreTrainedModel:
+    """Keep layers 0, step, 2 step, … of the `first` layers of the encoder's stack (0: of all), and in its config."""
+    if step == 1 and not first:
         return model
     parent, name = _stack(model)
-    kept = nn.ModuleList(list(getattr(parent, name))[::step])
+    stack = list(getattr(parent, name))
+    if first > len(stack):
+        raise ModelError(f"the first {first} layers were asked for, and {type(model).__name__} has {len(stack)}")
+    kept = nn.ModuleList(stack[: first or None][::step])
     setattr(parent, name, kept)
     model.config.num_hidden_layers = len(kept)
     return model

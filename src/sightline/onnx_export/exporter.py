@@ -113,6 +113,11 @@ def export(
                 "nothing that this model can search with was trained",
                 "Train it with a loss such as contrastive, triplet or matching.",
             )
+        if not retriever.unit_length:
+            raise ModelError(
+                "search compares vectors of unit length, and this model has others",
+                "Train it with model.unit_length = true.",
+            )
         encoded = _graphs(retriever, tokenizer, building)
         if precision == "int8":
             texts = caption_samples(held_out or (), retriever.text_input.languages, tokenizer)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from sightline.arrays import Int64Array
 from sightline.bundle.tokenizer import Tokenizer
@@ -35,9 +36,12 @@ class CaptionTable:
     """Images with every caption tokenised once.
 
     lang: the language of the captions, or several languages to mix.
+    with_words: whether to remember which tokens are of one word, for `words`.
     """
 
-    def __init__(self, records: Sequence[Record], lang: str | Sequence[str], tokenizer: Tokenizer) -> None:
+    def __init__(
+        self, records: Sequence[Record], lang: str | Sequence[str], tokenizer: Tokenizer, with_words: bool = False
+    ) -> None:
         self.records = [record for record in records if record.captions]
         if not self.records:
             raise DataError("the training data has no captions", "Name data with captions in data.train.")
@@ -50,6 +54,7 @@ class CaptionTable:
         self.caption_lengths = batch.mask.sum(1).tolist()
         self._ids, self._mask = torch.from_numpy(batch.ids), torch.from_numpy(batch.mask)
         self.truncated = int(batch.truncated.sum())
+        self._words = torch.from_numpy(tokenizer.word_numbers(every)) if with_words else None
 
     def __len__(self) -> int:
         return len(self.records)
@@ -71,3 +76,9 @@ class CaptionTable:
         """The tokens of captions by index, padded to the longest of all captions."""
         rows = torch.from_numpy(captions)
         return Tokens(self._ids[rows], self._mask[rows])
+
+    def words(self, captions: Int64Array) -> Tensor:
+        """The number of the word of each token of captions by index, as `tokens`; -1 for tokens of no word."""
+        if self._words is None:
+            raise ValueError("the corpus was made without words")
+        return self._words[torch.from_numpy(captions)]

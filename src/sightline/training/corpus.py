@@ -27,6 +27,7 @@ class Corpus(CaptionTable):
     """Captioned images with every caption tokenised once, and every image decoded once, memory permitting.
 
     lang: the language of the captions, or several languages to mix.
+    with_words: whether to remember which tokens are of one word, for `words`.
 
     Decoded images stay on `device`, because copying a batch there takes as long as a small tower takes to encode it.
 
@@ -41,8 +42,10 @@ class Corpus(CaptionTable):
         preprocess: ImageInput,
         tokenizer: Tokenizer,
         device: torch.device | None = None,
+        *,
+        with_words: bool = False,
     ) -> None:
-        super().__init__(records, lang, tokenizer)
+        super().__init__(records, lang, tokenizer, with_words)
         self.input = preprocess
         self._device = device or torch.device("cpu")
         self._kept: Tensor | None = None

@@ -114,6 +114,8 @@ class DataRecipe:
     streaming: read the data file by file in every epoch, for data larger than memory: shards or JSON Lines.
     shuffle_buffer: with streaming, how many captions (images, for draw "one" and "all") are shuffled at a time; the
     order of the files is shuffled as well.
+    word_noise: the probability of changing each word of a caption, anew in every batch: half of the changed words are
+    masked, a tenth replaced by random ones, and the rest dropped.
     """
 
     train: tuple[str, ...] = ()
@@ -129,8 +131,11 @@ class DataRecipe:
     neighbours: NeighbourRecipe | None = None
     streaming: bool = False
     shuffle_buffer: int = 10_000
+    word_noise: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.word_noise < 1:
+            raise RecipeError(f"data.word_noise is {self.word_noise}", "Give a probability from 0 to below 1.")
         if not self.train and not self.sources:
             raise RecipeError("data.train: names no data")
         if self.train and self.sources:
@@ -211,7 +216,13 @@ class DataRecipe:
     def _check_streaming(self) -> None:
         """Reject what needs a list of all images."""
         limited = any(source.limit for source in self.mixture)
-        for key, used in (("batch_tokens", self.batch_tokens), ("limit", limited), ("neighbours", self.neighbours)):
+        keys = {
+            "batch_tokens": self.batch_tokens,
+            "limit": limited,
+            "neighbours": self.neighbours,
+            "word_noise": self.word_noise,
+        }
+        for key, used in keys.items():
             if used:
                 raise RecipeError(f"data.streaming: not with {key}, which needs a list of all images", "Leave one out.")
 

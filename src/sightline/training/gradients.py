@@ -127,7 +127,7 @@ class _Encoding:
         torch.clear_autocast_cache()  # older torch would reuse weights cast without a graph
         with torch.set_grad_enabled(bool(fields)):
             parts.append(_seeded(side.encode, chunks[-1], seed))
-        joined = EncodedTensors(*(_joined([part[i] for part in parts]) for i in range(4)))  # type: ignore[arg-type]
+        joined = EncodedTensors(*(_joined([part[i] for part in parts]) for i in range(len(EncodedTensors._fields))))  # type: ignore[arg-type]
         gathered = EncodedTensors(
             *(None if value is None else world.gather(value.detach(), count) for value in joined)  # type: ignore[arg-type]
         )
@@ -140,7 +140,7 @@ class _Encoding:
     def send_back(self, world: World) -> None:
         """Backpropagate the gradients at the leaves into the encoder."""
         gradients = {}
-        for field in ("embedding", "fragments", "states"):
+        for field in ("embedding", "fragments", "states", "pooled"):
             leaf = getattr(self.gathered, field)
             if leaf is not None and leaf.requires_grad:
                 whole = leaf.grad if leaf.grad is not None else torch.zeros_like(leaf)

@@ -16,6 +16,8 @@ from sightline.training.neighbours import Neighbours
 from sightline.training.recipe import Recipe
 from sightline.training.region_images import RegionImages
 from sightline.training.same_rows import SameRule
+from sightline.training.schedule import seed_at
+from sightline.training.word_noise import WordNoise
 
 SEEDS_APART = 7_919  # between the seeds of two sources; the first has the recipe's own
 
@@ -41,6 +43,7 @@ class TrainingBatches:
         records: Sequence[Sequence[Record]],
         model: AnyRetriever,
         regions: RegionImages | None,
+        noise: WordNoise | None = None,
     ) -> None:
         self._corpus, self._sources = corpus, recipe.data.mixture
         self._rules = [SameRule.of(source) for source in self._sources]
@@ -58,6 +61,7 @@ class TrainingBatches:
             sources.append(MixtureSource(sampler, share, first))
             first += len(own)
         self._mixture = Mixture(sources, recipe.seed)
+        self._recipe, self._noise = recipe, noise
         passes = [source.passes or 1.0 for source in self._sources]
         sizes = [source.sampler.batches_per_epoch for source in sources]
         self.batches_per_epoch = max(1, round(sum(n * size for n, size in zip(passes, sizes, strict=True))))
@@ -83,7 +87,10 @@ class TrainingBatches:
         return {}
 
     def _drawn(self, step: int, source: int, pairs: Batch) -> StepBatch:
-        return StepBatch(step, self._sources[source].name, self._corpus.draw(pairs, self._rules[source]))
+        batch = self._corpus.draw(pairs, self._rules[source])
+        if self._noise is not None:
+            batch = self._noise(batch, seed_at(step, self._recipe))
+        return StepBatch(step, self._sources[source].name, batch)
 
 
 def _by_budget(recipe: Recipe, corpus: Corpus, model: AnyRetriever, regions: RegionImages | None) -> BudgetSampler:

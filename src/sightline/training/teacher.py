@@ -128,7 +128,8 @@ class Teacher:
     def _needed(self, encoded: EncodedTensors) -> EncodedTensors:
         """Drop the fields that this teacher does not use."""
         fragments = encoded.fragments if self._by == "fragments" else encoded.fragments[..., :0]
-        return encoded._replace(fragments=fragments, states=encoded.states if self._by == "match" else None)
+        states = encoded.states if self._by == "match" else None
+        return encoded._replace(fragments=fragments, states=states, pooled=None)
 
     def _matched(self, pairs: Pairs) -> Tensor:
         """Score every pair, `chunk` at a time; each process scores its share of the texts."""

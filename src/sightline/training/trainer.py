@@ -40,6 +40,7 @@ from sightline.training.streaming import StreamedBatches, open_streams
 from sightline.training.teacher import find_teacher
 from sightline.training.validation import Validated, Validation, log_entry
 from sightline.training.weight_average import WeightAverage
+from sightline.training.word_noise import WordNoise
 
 Weighted = tuple[Loss, float]
 _SAMPLE = 10_000  # records of a stream that checks, a new tokenizer and the initialisation of losses go by
@@ -123,12 +124,14 @@ class _Run:
             self.adapters.restore(saved)
         self.optimizer = make_optimizer(recipe.optimizer, self.model, self.losses.values())
         self.progress = load_state(saved, self.optimizer, self.losses) if saved else TrainingProgress()
-        self.corpus = Corpus(records, data.lang, self.model.preprocess, self.tokenizer, device)
+        noise = data.word_noise
+        self.corpus = Corpus(records, data.lang, self.model.preprocess, self.tokenizer, device, with_words=noise > 0)
         self.regions = RegionImages.of(recipe, self.corpus, device)
         self.validation = Validation(recipe, self.model, self.tokenizer, device)
+        changed = WordNoise(noise, self.corpus, self.tokenizer) if noise else None
         self.batches: TrainingBatches | StreamedBatches
         if streams is None:
-            self.batches = TrainingBatches(recipe, self.corpus, sources, self.model, self.regions)
+            self.batches = TrainingBatches(recipe, self.corpus, sources, self.model, self.regions, changed)
         else:
             if self.regions is not None:
                 raise RecipeError("data.streaming: for images, and this model reads regions", "Leave it out.")

@@ -41,10 +41,12 @@ class Half:
 class Cascades:
     """A test set, encoded by one model for `embed` and by the same or another for `match`."""
 
-    def __init__(self, embedder: TorchModel, matcher: TorchModel | None, records: Any, others: Any, data: str) -> None:
+    def __init__(
+        self, embedder: TorchModel, matcher: TorchModel | None, records: Any, others: Any, data: str, lang: str = "en"
+    ) -> None:
         self.name = embedder.name if matcher in (None, embedder) else f"{embedder.name} + {matcher.name}"
-        self.matcher, self.data = matcher, data
-        self.questions = Questions.of(records, "en", others)
+        self.matcher, self.data, self.lang = matcher, data, lang
+        self.questions = Questions.of(records, lang, others)
         q = self.questions
         self.images = _half(embedder, matcher, [*q.images, *q.distractors], is_image=True)
         self.texts = _half(embedder, matcher, list(q.captions), is_image=False)
@@ -122,7 +124,7 @@ class Cascades:
 
     def _evaluation(self, stages: tuple[str, ...], to_image: Any, to_text: Any, distractors: int) -> Evaluation:
         found = ranked(self.questions, (to_image, to_text), self.name, self.data)
-        return replace(found, stages=stages, distractors=distractors)
+        return replace(found, stages=stages, distractors=distractors, lang=self.lang)
 
 
 def _half(embedder: TorchModel, matcher: TorchModel | None, items: list[Any], is_image: bool) -> Half:

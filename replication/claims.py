@@ -3,6 +3,8 @@
 claims.toml holds the claims and the paper's own numbers. A claim compares systems of one table:
 
 - `better` above `worse`, each a name or a list: every pair must hold, so "best" is compared with each of the others;
+- `pairs = [["A", "B"], …]`: A above B, and so on: a claim with several comparisons counts once;
+- `metric` may be a list: the claim must hold in each;
 - with `on_par`, `better` and `worse` differ by no more than that in either direction;
 - `better = ["BE half / BE"]` with `at_least = 85` compares a percentage with a constant.
 
@@ -53,10 +55,10 @@ def judge(paper: Mapping[str, Any], systems: Systems) -> list[Verdict]:
 
 
 def _judged(claim: Mapping[str, Any], paper: Mapping[str, Any], systems: Systems, known: Mapping[str, Verdict]) -> Any:
-    metric = claim.get("metric", "rSum")
+    pairs = claim.get("pairs") or product(_listed(claim["better"]), _listed(claim.get("worse", claim.get("at_least"))))
     gains = [
         (_gain(systems, better, worse, metric), _reported(paper, better, worse, metric))
-        for better, worse in product(_listed(claim["better"]), _listed(claim.get("worse", claim.get("at_least"))))
+        for (better, worse), metric in product(pairs, _listed(claim.get("metric", "rSum")))
     ]
     if not all(gain.by_seed for gain, _ in gains):
         return Verdict(claim, NOT_MEASURED)
@@ -87,10 +89,10 @@ def decide(gain: Estimate, on_par: float = 0.0) -> str:
 
 
 def tally(verdicts: Iterable[Verdict]) -> list[int]:
-    """The number of claims tested, and of these: held, not held, undecided, not testable."""
+    """The number of claims tested, of these held, not held and undecided, and of those that are not testable."""
     counts = Counter(one.verdict for one in verdicts)
-    found = [counts[verdict] for verdict in (HELD, NOT_HELD, UNDECIDED, NOT_TESTABLE)]
-    return [sum(found), *found]
+    found = [counts[verdict] for verdict in (HELD, NOT_HELD, UNDECIDED)]
+    return [sum(found), *found, counts[NOT_TESTABLE]]
 
 
 def _listed(value: Any) -> list[Any]:

@@ -1,36 +1,95 @@
-"""The tables and figures of paper 1 at our scale: train its models, measure them, one JSON file per run.
+"""Paper 1 (retrieve fast, rerank smart) at our scale: train its models and measure them, one JSON file per run.
 
-    python -m replication.paper1 --runs be,ce,joint --seeds 0,1,2 --out benchmarks/results/paper1
+    python -m replication.paper1 --part rates --seeds 0        learning rates, by val
+    python -m replication.paper1 --part check --seeds 0,1,2    BE and CE: is CE above BE in R@1? If not, stop and look
+    python -m replication.paper1 --part tables --seeds 0,1,2   Tables 1, 5, 8 and 9
+    python -m replication.paper1 --part table6                 trained on COCO; also figure3, figure4
+    python -m replication.paper1 --part languages              Tables 2 and 7
 
-Starts from --work/pretrain/best (`sightline train recipes/pretrain.toml --out …/pretrain`). Needs SIGHTLINE_DATA
-(shards), SIGHTLINE_PRETRAINED (a CLIP image tower and MiniLM), and preferably a GPU.
+The joint pre-training (recipes/pretrain.toml) comes first, once. --features chooses what all models see of an image: a
+lower layer of CLIP (the default), its last layer, or DINOv2; give the others an --out of their own, such as
+benchmarks/results/paper1-clip. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same command
+continues an interrupted run.
 """
 
-import argparse
 import os
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.provenance import RESULTS, provenance, write_result
+from benchmarks.provenance import provenance, write_result
 from replication.cascades import Cascades
-from replication.training_runs import train_once
+from replication.training_runs import options, train_once
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation
 from sightline.models import SingleStream, checkpoint, towers
 from sightline.models.torch_model import TorchModel
 
-COCO = ['data.train=["${SIGHTLINE_DATA}/coco-train-*.tar"]', 'data.val=["${SIGHTLINE_DATA}/coco-val.tar"]']
-VARIANTS: dict[str, list[str]] = {"full": [], "half": [], "coco": COCO}
-VARIANTS |= {"1k": ["data.limit=1000"], "3k": ["data.limit=3000"]}
+RUNS = ("be", "ce", "joint")
+LANGUAGES = ("en", "de", "zh", "pt", "ar", "fr", "cs")
+_SOURCE = "model.image={{ source = '${{SIGHTLINE_PRETRAINED}}/{}'{} }}"
+FEATURES: dict[str, list[str]] = {
+    "lower": [],
+    "clip": [_SOURCE.format("clip-vit-base-patch16-vision", "")],
+    "dino": [_SOURCE.format("dinov2-base", ""), "model.preprocess.mean=[0.485, 0.456, 0.406]",
+             "model.preprocess.std=[0.229, 0.224, 0.225]"],
+}  # fmt: skip
+_COCO = ['data.train=["${SIGHTLINE_DATA}/coco-train-*.tar"]', 'data.val=["${SIGHTLINE_DATA}/coco-val.tar"]']
+_ALL = f"data.lang={list(LANGUAGES)}".replace("'", '"')
+_SMALL_BERT = ("{ model_type = 'bert', vocab_size = 24000, max_position_embeddings = 64, hidden_size = 384, "
+               "intermediate_size = 1536, num_hidden_layers = 12, num_attention_heads = 12 }")  # fmt: skip
+MULTILINGUAL = [f"model.transformer={{ config = {_SMALL_BERT} }}", _ALL,
+                f"model.text_input={{ max_length = 60, languages = {list(LANGUAGES)} }}"]  # fmt: skip
+"""The pre-training of the languages: words are learned from the captions, as no multilingual encoder is at hand."""
+VARIANTS: dict[str, list[str]] = {
+    "full": [], "half": [], "coco": _COCO, "1k": ["data.limit=1000"], "3k": ["data.limit=3000"],
+    "english": [], "languages": [_ALL],
+    **{f"rate-{rate:g}": [f"optimizer.lr={rate}"] for rate in (2e-5, 5e-5, 1e-4)},
+}  # fmt: skip
+PARTS = {
+    "rates": tuple(name for name in VARIANTS if name.startswith("rate-")),
+    "check": ("full",),
+    "tables": ("full",),
+    "table6": ("coco",),
+    "figure3": ("1k", "3k"),
+    "figure4": ("half",),
+    "languages": ("english", "languages"),
+}
+_BRIEF = ["schedule.steps=2", "data.batch_size=4", "data.val=[]", "validation.every=0"]
 
 
-def trained(recipe: str, variant: str, seed: int, work: Path) -> tuple[TorchModel, dict[str, Any]]:
-    """Train a recipe's variant on the available device, or load the result of an earlier call."""
-    start = halved(work / "pretrain" / "best") if variant == "half" else work / "pretrain" / "best"
-    changes = [*VARIANTS[variant], f"seed={seed}", f'model.start="{start}"']
-    out = work / f"{recipe}-{variant}-{seed}"
-    cost = train_once(recipe, changes, out)
-    return TorchModel.open(out / "best", name=f"{recipe}-{variant}-{seed}"), cost
+class Bench:
+    """The folder of models, what they see of images, and the test set."""
+
+    def __init__(self, arguments: Namespace) -> None:
+        self.features, self.changes = arguments.features, list(arguments.changes)
+        self.work: Path = arguments.work
+        self.brief = _BRIEF if arguments.brief else []
+        data = os.environ["SIGHTLINE_DATA"]
+        self.split = "val" if arguments.part == "rates" else "test"
+        self.records = read_all([f"{data}/flickr8k-{self.split}.tar"])
+        self.distractors = read_all([f"{data}/coco-distractors.tar", f"{data}/coco-val.tar"])
+
+    def pretrained(self, multilingual: bool) -> Path:
+        """The folder of the pre-trained model, trained if it is not there."""
+        out = self.work / f"pretrain-{self.features}{'-languages' if multilingual else ''}"
+        more = MULTILINGUAL if multilingual else []
+        train_once("pretrain", [*FEATURES[self.features], *more, *self.brief, *self.changes], out)
+        return out / "best"
+
+    def trained(self, run: str, variant: str, seed: int) -> tuple[TorchModel, dict[str, Any]]:
+        """Train a recipe's variant, or open the result of an earlier call; returns its cost too."""
+        start = self.pretrained(variant in ("english", "languages"))
+        start = halved(start) if variant == "half" else start
+        out = self.work / f"{run}-{self.features}-{variant}-{seed}"
+        own = [change for change in self.changes if not change.startswith("model.")]
+        cost = train_once(run, [*VARIANTS[variant], f"seed={seed}", f'model.start="{start}"', *self.brief, *own], out)
+        return TorchModel.open(out / "best", name=out.name), cost
+
+    def cascades(self, embedder: TorchModel, matcher: TorchModel | None, lang: str) -> Cascades:
+        """The test set in a language, encoded by these models."""
+        return Cascades(embedder, matcher, self.records, self.distractors, f"flickr8k-{self.split}", lang)
 
 
 def halved(folder: Path) -> Path:
@@ -45,60 +104,71 @@ def halved(folder: Path) -> Path:
     return out
 
 
-def measure(cascades: Cascades, what: str) -> list[Evaluation]:
-    """The rows of a run: by embedding; reranked by k and by fusion; with distractors; every pair matched."""
-    if what == "embed":
-        return [cascades.embed(), cascades.embed(distractors=10**6)]
-    if what == "match":
-        return [cascades.match_everything()]
-    rows = [cascades.rerank(k) for k in (10, 20, 50)]
-    rows += [cascades.rerank(20, rule, weight) for rule in ("add", "norm_add") for weight in (0.1, 0.5, 0.9)]
-    return [*rows, cascades.rerank(20, distractors=10**6, most=20)]
+def measured(bench: Bench, models: dict[str, TorchModel], lang: str, whole: bool) -> Iterator[tuple[str, Evaluation]]:
+    """Every system of the trained models; whole: with all of Tables 5, 8 and 9, not only k = 20."""
+
+    def reranked(cascades: Cascades) -> Iterator[Evaluation]:
+        yield cascades.rerank(20)
+        if whole:
+            yield from (cascades.rerank(k) for k in (10, 50))
+            for rule in ("add", "norm_add"):
+                yield from (cascades.rerank(20, rule, weight) for weight in (0.1, 0.5, 0.9))
+            yield cascades.rerank(20, distractors=10**6, most=20)
+
+    def embedded(cascades: Cascades) -> Iterator[Evaluation]:
+        yield cascades.embed()
+        if whole:
+            yield cascades.embed(distractors=10**6)
+
+    if "be" in models:
+        yield from (("BE", one) for one in embedded(bench.cascades(models["be"], None, lang)))
+    if "ce" in models:
+        yield "CE", bench.cascades(models["ce"], models["ce"], lang).match_everything()
+    if "be" in models and "ce" in models:
+        yield from (("SEP+COOP", one) for one in reranked(bench.cascades(models["be"], models["ce"], lang)))
+    if "joint" in models:
+        joint = bench.cascades(models["joint"], models["joint"], lang)
+        yield from (("JOINT+BE", one) for one in embedded(joint))
+        yield from (("JOINT+COOP", one) for one in reranked(joint))
+        yield "JOINT+CE", joint.match_everything()
+
+
+def result_of(bench: Bench, runs: Sequence[str], variant: str, seed: int) -> dict[str, Any]:
+    """Train what a variant needs, measure it, and build its result file."""
+    trained = {run: bench.trained(run, variant, seed) for run in runs}
+    models = {run: model for run, (model, _) in trained.items()}
+    spoken = LANGUAGES if variant in ("english", "languages") else ("en",)
+    rows = [
+        {"row": name, **found.to_json()}
+        for lang in spoken
+        for name, found in measured(bench, models, lang, whole=variant == "full")
+    ]
+    return {
+        "experiment": "paper1",
+        "variant": variant,
+        "features": bench.features,
+        **provenance(seed, [f"flickr8k-{bench.split}", "coco-distractors", "coco-val"]),
+        "training": {run: cost for run, (_, cost) in trained.items()},
+        "rows": rows,
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", default="be,ce,joint", help="among be, ce, joint")
-    parser.add_argument("--variant", default="full", choices=VARIANTS)
-    parser.add_argument("--seeds", default="0")
-    parser.add_argument("--everything", action="store_true", help="also match every pair (CE, JOINT+CE)")
-    parser.add_argument("--work", type=Path, default=Path("runs/paper1"), help="where checkpoints are kept")
-    parser.add_argument("--out", type=Path, default=RESULTS / "paper1")
+    parser = options(__doc__, "paper1", ",".join(RUNS), RUNS, PARTS)
+    parser.add_argument("--features", default="lower", choices=FEATURES, help="what the models see of an image")
     arguments = parser.parse_args()
-    data = os.environ["SIGHTLINE_DATA"]
-    records = read_all([f"{data}/flickr8k-test.tar"])
-    distractors = read_all([f"{data}/coco-distractors.tar", f"{data}/coco-val.tar"])
-    runs = arguments.runs.split(",")
+    bench = Bench(arguments)
+    runs = ("be", "ce") if arguments.part == "check" else arguments.runs.split(",")
     for seed in map(int, arguments.seeds.split(",")):
-        models = {run: trained(run, arguments.variant, seed, arguments.work) for run in runs}
-        rows: list[tuple[str, list[Evaluation]]] = []
-
-        def cascades(embedder: str, matcher: str | None) -> Cascades:
-            found = models[matcher][0] if matcher else None  # noqa: B023
-            return Cascades(models[embedder][0], found, records, distractors, "flickr8k-test")  # noqa: B023
-
-        if "be" in runs:
-            rows.append(("BE", measure(cascades("be", None), "embed")))
-        if "be" in runs and "ce" in runs:
-            rows.append(("SEP+COOP", measure(cascades("be", "ce"), "rerank")))
-        if "joint" in runs:
-            joint = cascades("joint", "joint")
-            rows += [("JOINT+BE", measure(joint, "embed")), ("JOINT+COOP", measure(joint, "rerank"))]
-            if arguments.everything:
-                rows.append(("JOINT+CE", measure(joint, "match")))
-        if "ce" in runs and arguments.everything:
-            rows.append(("CE", measure(cascades("ce", "ce"), "match")))
-        result = {
-            "experiment": "paper1",
-            "variant": arguments.variant,
-            **provenance(seed, ["flickr8k-test", "coco-distractors", "coco-val"]),
-            "training": {run: cost for run, (_, cost) in models.items()},
-            "rows": [{"row": name, **evaluation.to_json()} for name, found in rows for evaluation in found],
-        }
-        name = f"{arguments.variant}-{'-'.join(runs)}-seed{seed}"
-        write_result(arguments.out / f"{name}.json", result)
-        for label, found in rows:
-            print(name, label, *(f"{evaluation.r_sum:.1f}" for evaluation in found), flush=True)
+        for variant in PARTS[arguments.part or "tables"]:
+            result = result_of(bench, runs, variant, seed)
+            name = f"{variant}-{'-'.join(runs)}-seed{seed}"
+            write_result(arguments.out / ("val" if bench.split == "val" else "") / f"{name}.json", result)
+            for row in result["rows"]:
+                t2i = row["text_to_image"]["R@1"]
+                print(
+                    name, row["lang"], row["row"], *row["stages"], f"rSum {row['rSum']:.1f} R@1 {t2i:.1f}", flush=True
+                )
 
 
 if __name__ == "__main__":

@@ -1,16 +1,13 @@
 """Paper 2 (HREM) at our scale: train its models and measure them, one JSON file per run.
 
-    python -m replication.paper2 --runs plain,base,base-twice,fusion,standalone,full --seeds 0,1,2        Tables 1, 2, 4
-    python -m replication.paper2 --runs base,fusion,no-fragments,no-visual,no-textual,intra,inter         Table 3a
-    python -m replication.paper2 --runs no-connection,no-relevance,no-consistency,no-regularisation,no-neighbours   3b
-    python -m replication.paper2 --runs lambda-0.5,lambda-2,k-1,k-5,k-20,tau-0.1,tau-0.25,tau-0.75        Figure 6
-    python -m replication.paper2 --runs bigru-base,bigru --seeds 0,1,2                                    BiGRU
+    python -m replication.paper2 --part table1 --seeds 0,1,2    Tables 1, 2 and 4
+    python -m replication.paper2 --part table3a --seeds 0,1,2   also table3b, figure6, bigru
 
-Use --out benchmarks/results/paper2-parts and a separate --work for Tables 3 and Figure 6, so that runs are compared
-with ones trained under the same conditions. Every run takes the same steps over the same data. A file has the recalls,
-the gains over all existing runs of its seed, the recalls of the hardest and most infrequent queries (Table 4), and the
-losses of initial and enhanced embeddings (Figure 7). Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU.
-The same command continues an interrupted run, and adds the gains over runs trained since.
+Every run takes the same steps over the same data, and keeps the checkpoint that is best on val. `base-neighbours` is
+the base model with the neighbour batches that the others have. A file has the recalls, the gains over all existing runs
+of its seed, the recalls of the hardest and most infrequent queries (Table 4), and the losses of initial and enhanced
+embeddings (Figure 7). Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same command continues an
+interrupted run, and adds the gains over runs trained since.
 """
 
 import json
@@ -33,7 +30,8 @@ from sightline.evaluation.ranking import ranks_from_embeddings
 from sightline.evaluation.test_set import Questions
 from sightline.models.torch_model import TorchModel
 
-BRIEF = ("schedule.epochs=0", "schedule.steps=12", "data.batch_size=16", "data.limit=16")
+BRIEF = ("schedule.epochs=0", "schedule.steps=12", "data.batch_size=16", "data.limit=16", "validation.every=0")
+_EVERY = "validation.every=468"  # steps: two epochs of Flickr8k
 _CURVE = 50  # points of Figure 7
 SIDES = ("texts", "images")
 
@@ -86,6 +84,13 @@ RUNS: dict[str, Run] = {
 }
 ENSEMBLES = {"full": ("fusion", "standalone"), "base-twice": ("base", "base-again")}
 """Pairs of trained runs that are ensembled: the paper's, and two models without relations for comparison."""
+PARTS = {
+    "table1": ("plain", "base", "base-neighbours", "base-twice", "fusion", "standalone", "full"),
+    "table3a": ("base", "fusion", "no-fragments", "no-visual", "no-textual", "intra", "inter"),
+    "table3b": ("fusion", "no-connection", "no-relevance", "no-consistency", "no-regularisation", "no-neighbours"),
+    "figure6": ("fusion", *(name for name in RUNS if name.startswith(("lambda-", "k-", "tau-")))),
+    "bigru": ("bigru-base", "bigru"),
+}
 
 
 class Bench:
@@ -104,9 +109,9 @@ class Bench:
         return all((self.folder(part, seed) / NOTE).exists() for part in ENSEMBLES.get(name, (name,)))
 
     def trained(self, name: str, seed: int) -> dict[str, Any]:
-        """Train a run, without validation, unless it is trained already; returns its cost."""
+        """Train a run unless it is trained already; returns its cost."""
         run, out = RUNS[name], self.folder(name, seed)
-        return train_once(run.recipe, [*run.changes, f"seed={seed + run.more_seed}", "data.val=[]", *self.changes], out)
+        return train_once(run.recipe, [*run.changes, f"seed={seed + run.more_seed}", _EVERY, *self.changes], out)
 
     def encoded(self, name: str, seed: int) -> Measured:
         """The test set's embeddings by a run, encoded once; an ensemble's cosine is the mean of both."""
@@ -169,11 +174,12 @@ def result_of(bench: Bench, name: str, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = options(__doc__, "paper2", "plain,base,fusion,standalone,full", (*RUNS, *ENSEMBLES))
+    parser = options(__doc__, "paper2", "base,fusion", (*RUNS, *ENSEMBLES), PARTS)
     parser.add_argument("--split", default="test", choices=("test", "val"), help="what to measure on")
     arguments = parser.parse_args()
     bench = Bench(arguments.split, [*(BRIEF if arguments.brief else ()), *arguments.changes], arguments.work)
-    write_results(arguments, lambda run, seed: (f"{run}-{arguments.split}-seed{seed}", result_of(bench, run, seed)))
+    named = f"{{}}-{arguments.split}-seed{{}}"
+    write_results(arguments, PARTS, lambda run, seed: (named.format(run, seed), result_of(bench, run, seed)))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
 """Paper 3 (inflate and shrink) at our scale: train its models and measure them, one JSON file per run.
 
-    python -m replication.paper3 --runs F,B,I32,B-F,I-F,I-B,I-B-F --seeds 0,1,2      Table 2
-    python -m replication.paper3 --runs F,B,I16,I32,I64 --seeds 0,1,2                Table 1
-    python -m replication.paper3 --runs L1,L2,L4,L8,L16,B,B-L1,B-L2,B-L4,B-L8,B-L16  Table 6, Figure 3
+    python -m replication.paper3 --part temperatures --variant kl --split val     choose temperatures, by val
+    python -m replication.paper3 --part table1 --seeds 0,1,2                      I16, I32, I64
+    python -m replication.paper3 --part table2 --seeds 0,1,2 --variant paper      then kl, contrastive and printed
+    python -m replication.paper3 --part table6 --seeds 0,1,2 --variant kl         fewer fragments; Figure 3
+    python -m replication.paper3 --part table8 --seeds 0,1,2 --variant kl         a cross-encoder as teacher (C-F)
 
-A run trains its teacher first. --variant factors multiplies by the temperatures of shrinking where equation 6 divides;
-tuned uses a contrastive loss instead of the triplet loss, and matching temperatures. Choose between variants with
---split val. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same command continues an interrupted
-run.
+A run trains its teacher first; all are trained until val no longer rises. Variants: `paper` has triplets and equation 6
+as printed; `kl` has triplets and the usual distillation; `contrastive` a contrastive loss and the usual distillation;
+`printed` a contrastive loss and equation 6 as printed. One fragment is the model F, as in the paper. C is paper 1's CE:
+--cross names its checkpoint. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same command
+continues an interrupted run.
 """
 
 import os
@@ -39,6 +42,7 @@ class Run:
     """A model of the paper: its recipe, the changes to its model, and the run that is its teacher.
 
     codes, fragments: the number of codes of each side, and of fragments that each side is scored by (1 is one vector).
+    temperatures: of the teacher and the student, in place of the variant's.
     """
 
     recipe: str
@@ -47,6 +51,7 @@ class Run:
     fragments: int = 32
     model: tuple[str, ...] = ()
     teacher: str = ""
+    temperatures: tuple[float, float] | None = None
 
     @property
     def by_embedding(self) -> bool:
@@ -74,38 +79,56 @@ RUNS: dict[str, Run] = {
     "I-F": Run("shrink-inflated-fast", "shrink-fast", fragments=1, teacher="I32"),
     "I-B": Run("shrink-inflated-base", "shrink-late", teacher="I32"),
     "I-B-F": Run("shrink-twice", "shrink-fast", fragments=1, teacher="I-B"),
-    **{f"L{count}": _first(count) for count in (1, 2, 4, 8, 16)},
-    **{f"B-L{count}": _first(count, "B") for count in (1, 2, 4, 8, 16)},
+    **{f"L{count}": _first(count) for count in (2, 4, 8, 16)},
+    **{f"B-L{count}": _first(count, "B") for count in (2, 4, 8, 16)},
+    "C-F": Run("shrink-base-fast", "shrink-fast", fragments=1, teacher="C"),
+    **{
+        f"B-F@{teacher:g},{student:g}": Run(
+            "shrink-base-fast", "shrink-fast", fragments=1, teacher="B", temperatures=(teacher, student)
+        )
+        for teacher in (0.25, 0.5, 1.0, 2.0)
+        for student in (0.04, 0.08, 0.16)
+    },
 }
 """By the paper's names; L8 is the base model of the first 8 fragments, B-L8 the same shrunk from the base model."""
-
-VARIANTS = ("paper", "factors", "tuned")
+PARTS = {
+    "temperatures": tuple(name for name in RUNS if "@" in name),
+    "table1": ("F", "B", "I16", "I32", "I64"),
+    "table2": ("F", "B", "I32", "B-F", "I-F", "I-B", "I-B-F"),
+    "table6": ("F", "L2", "L4", "L8", "L16", "B", "B-F", "B-L2", "B-L4", "B-L8", "B-L16"),
+    "table8": ("F", "C-F"),
+}
+VARIANTS = {"paper": ("triplet", "printed"), "kl": ("triplet", "all"), "contrastive": ("contrastive", "all"),
+            "printed": ("contrastive", "printed")}  # fmt: skip
+"""The loss of models without a teacher, and equation 6 as printed or over all pairs."""
+_PLATEAU = ("schedule.epochs=60", "validation.every=92", "validation.patience=6")  # 92 steps are two epochs
 
 
 def loss_of(run: Run, variant: str) -> str:
-    """The changes to the loss of a run's recipe; may be empty.
-
-    A run with one fragment per side uses the margin and temperatures of the fast model: in the paper they are one
-        model.
-    """
-    shrinks = run.kind.startswith("shrink")
+    """The changes to the loss of a run's recipe; empty for the recipe's own."""
+    loss, distillation = VARIANTS[variant]
     on = "fragments" if run.kind.endswith("late") else "embedding"
-    if shrinks:
-        teacher, student = temperatures(run.fragments, variant)
+    if run.teacher:
+        teacher, student = run.temperatures or temperatures(run, variant)
         both = f"teacher_temperature = {teacher:.4g}, student_temperature = {student:.4g}"
-        return f"losses.shrink={{ loss = 'distill', on = '{on}', {both} }}"
-    if variant != "tuned":
-        return "losses.late.margin=0.2" if run.kind == "late" and run.fragments == 1 else ""
+        over = "positives" if distillation == "printed" else "all"
+        return f"losses.shrink={{ loss = 'distill', on = '{on}', over = '{over}', {both} }}"
+    if loss == "triplet":
+        return ""
     name, temperature = "embed" if run.kind == "fast" else "late", of_a_sum(run.fragments)
     return f"losses.{name}={{ loss = 'contrastive', on = '{on}', temperature = {temperature:.4g} }}"
 
 
-def temperatures(fragments: int, variant: str) -> tuple[float, float]:
-    """The temperatures of a teacher's scores, and of the scores of a student with this many fragments."""
-    if variant == "tuned":
-        return of_a_sum(32), 0.08 if fragments == 1 else of_a_sum(fragments)
-    printed = (2.0 if fragments == 1 else 12.0), 12.0
-    return printed if variant == "paper" else (1 / printed[0], 1 / printed[1])
+def temperatures(run: Run, variant: str) -> tuple[float, float]:
+    """The temperatures of a teacher's scores, and of its student's."""
+    loss, distillation = VARIANTS[variant]
+    printed = (2.0 if run.fragments == 1 else 12.0), 12.0
+    if distillation == "printed":
+        return printed
+    student = 0.08 if run.fragments == 1 else of_a_sum(run.fragments)
+    if run.teacher == "C":
+        return 1.0, student  # of logits
+    return (1 / printed[0], 1 / printed[1]) if loss == "triplet" else (of_a_sum(32), student)
 
 
 def of_a_sum(fragments: int) -> float:
@@ -116,8 +139,9 @@ def of_a_sum(fragments: int) -> float:
 class Bench:
     """A test set, and the folders of models and results."""
 
-    def __init__(self, variant: str, split: str, changes: Sequence[str], work: Path) -> None:
+    def __init__(self, variant: str, split: str, changes: Sequence[str], work: Path, cross: str) -> None:
         self.variant, self.changes, self.work, self.data = variant, tuple(changes), work, f"flickr8k-{split}"
+        self.cross = cross
         self.questions = Questions.of(read_all([f"{os.environ['SIGHTLINE_DATA']}/{self.data}.tar"]), "en")
 
     def folder(self, name: str, seed: int) -> Path:
@@ -129,24 +153,32 @@ class Bench:
         return self.folder(name, seed) / f"{self.data}.npz"
 
     def label(self, name: str) -> str:
-        """The name of a run: with the variant, unless it and its teachers are the same as the paper's."""
-        asked = name
-        while asked and loss_of(RUNS[asked], self.variant) == loss_of(RUNS[asked], "paper"):
-            asked = RUNS[asked].teacher
-        return f"{name}-{self.variant if asked else 'paper'}"
+        """The name of a run with its variant: the first in which it and its teachers are trained in the same way."""
+        chain = [name]
+        while chain[-1] in RUNS and RUNS[chain[-1]].teacher in RUNS:
+            chain.append(RUNS[chain[-1]].teacher)
+        losses = {variant: [loss_of(RUNS[one], variant) for one in chain] for variant in VARIANTS}
+        return f"{name}-{next(variant for variant, same in losses.items() if same == losses[self.variant])}"
+
+    def system(self, name: str) -> str:
+        """The name of a run in claims and tables: with the variant, unless that is the paper's."""
+        run, _, variant = self.label(name).rpartition("-")
+        return run if variant == "paper" else f"{run} {variant}"
 
     def trained(self, name: str, seed: int) -> dict[str, Any]:
         """Train a run, and its teacher before it, unless they are trained already; returns the cost."""
         run, out = RUNS[name], self.folder(name, seed)
-        if run.teacher:
+        if run.teacher in RUNS:
             self.trained(run.teacher, seed)
         return train_once(run.recipe, self.changes_of(run, seed), out)
 
     def changes_of(self, run: Run, seed: int) -> list[str]:
-        """The changes to the recipe of a run; runs are not validated, but all are measured at the end."""
+        """The changes to the recipe of a run."""
         losses = filter(None, [loss_of(run, self.variant)])
-        teacher = [f'teacher.model="{self.folder(run.teacher, seed) / "best"}"'] if run.teacher else []
-        return [*losses, *run.model, *teacher, f"seed={seed}", "data.val=[]", "validation.late=0", *self.changes]
+        teacher = [f'teacher.model="{self.folder(run.teacher, seed) / "best"}"'] if run.teacher in RUNS else []
+        if run.teacher == "C":  # it matches every text with every image: one text for each
+            teacher = [f'teacher.model="{self.cross.format(seed=seed)}"', 'teacher.by="match"', 'data.draw="unique"']
+        return [*losses, *run.model, *teacher, f"seed={seed}", *_PLATEAU, *self.changes]
 
     def measured(self, name: str, seed: int) -> Evaluation:
         """The evaluation of a trained run on the test set, by the scores it was trained for."""
@@ -198,19 +230,25 @@ def result_of(bench: Bench, name: str, seed: int) -> dict[str, Any]:
         **bench.kept(name, seed).about,
         "training": cost,
         "result": found.to_json(),
-        "gain_over": {other: gain(bench.measured(other, seed), found) for other in others},
+        "gain_over": {bench.system(other): gain(bench.measured(other, seed), found) for other in others},
     }
 
 
 def main() -> None:
-    parser = options(__doc__, "paper3", "F,B,I32,B-F,I-F,I-B,I-B-F", list(RUNS))
+    parser = options(__doc__, "paper3", "F,B", list(RUNS), PARTS)
+    parser.add_argument("--cross", default="runs/paper1/ce-lower-full-{seed}/best", help="the checkpoint of C")
     parser.add_argument("--variant", default="paper", choices=VARIANTS)
     parser.add_argument("--split", default="test", choices=("test", "val"), help="what to measure on")
     arguments = parser.parse_args()
-    brief = ["schedule.epochs=0", "schedule.steps=2", "data.batch_size=4"] if arguments.brief else []
-    bench = Bench(arguments.variant, arguments.split, [*brief, *arguments.changes], arguments.work)
+    brief = ["schedule.epochs=0", "schedule.steps=2", "data.batch_size=4", "data.val=[]", "validation.late=0"]
+    changes = [*(brief if arguments.brief else ()), *arguments.changes]
+    bench = Bench(arguments.variant, arguments.split, changes, arguments.work, arguments.cross)
     named = f"{{}}-{arguments.split}-seed{{}}"
-    write_results(arguments, lambda run, seed: (named.format(bench.label(run), seed), result_of(bench, run, seed)))
+
+    def result(run: str, seed: int) -> tuple[str, dict[str, Any]]:
+        return named.format(bench.label(run), seed), result_of(bench, run, seed)
+
+    write_results(arguments, PARTS, result)
 
 
 if __name__ == "__main__":

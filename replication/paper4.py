@@ -1,12 +1,14 @@
 """Paper 4 (LightningDOT) at our scale: pre-train, fine-tune and measure, one JSON file per run.
 
-    python -m replication.paper4 --runs none,cmr,mlm-mrm,vmlm-smrm --seeds 0,1,2     Tables 2 and 5
-    python -m replication.paper4 --runs languages                                    mR by language
+    python -m replication.paper4 --part table5 --seeds 0,1,2     Tables 2 and 5
+    python -m replication.paper4 --part languages                mR by language
 
 Runs are fine-tuned on Flickr8k and measured on its test images: alone, among all splits (Table 2), and among COCO's
-images too. --start minilm initialises both transformers with MiniLM's six layers. --translate COMMAND measures other
-languages through a translator (Table 6). Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same
-command continues an interrupted run, and adds the gains over runs trained since.
+images too; scores are plain dot products (equations 5 and 6). All, also the one without pre-training, begin with
+MiniLM's six layers in both transformers, or with --start scratch with random weights. --matcher CHECKPOINT reranks the
+gallery of all splits, for example with paper 1's CE. --translate COMMAND measures other languages through a translator
+(Table 6). Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same command continues an interrupted
+run, and adds the gains over runs trained since.
 """
 
 import os
@@ -15,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.provenance import provenance
+from replication.cascades import Cascades
 from replication.ranks import gain, ranked
+from replication.systems import name_of
 from replication.training_runs import Measured, measure_once, options, train_once, write_results
 from sightline.datasets import read_all
 from sightline.evaluation import Evaluation, command_translator, evaluate, evaluate_languages
@@ -48,7 +52,10 @@ RUNS: dict[str, list[str] | None] = {
 DATA = {**{name: ["flickr8k", "coco"] for name in RUNS}, "languages": ["flickr8k"]}
 
 _MINILM = "={ source = '${SIGHTLINE_PRETRAINED}/all-MiniLM-L6-v2' }"
-STARTS: dict[str, list[str]] = {"scratch": [], "minilm": [f"model.text{_MINILM}", f"model.image_reader{_MINILM}"]}
+STARTS: dict[str, list[str]] = {"minilm": [f"model.text{_MINILM}", f"model.image_reader{_MINILM}"], "scratch": []}
+PARTS = {"table5": tuple(RUNS), "languages": ("languages",)}
+_DOT = "model.unit_length=false"
+_CMR = ["losses.cmr.temperature=1.0", "losses.cmr.learn_temperature=false"]
 BRIEF = {"dot-pretrain": ["schedule.steps=2", "data.batch_tokens=400", "losses.smrc.classes=8"]}
 KEPT = "galleries.npz"
 _BATCH = 256
@@ -71,10 +78,10 @@ class Bench:
             return [self._train("languages", [], self.folder(name, seed), seed)]
         changes = RUNS[name]
         if changes is None:
-            return [self._train("dot-scratch", STARTS[self.start], self.folder(name, seed), seed)]
+            return [self._train("dot-scratch", [*STARTS[self.start], _DOT, *_CMR], self.folder(name, seed), seed)]
         first = self.folder(f"{name}-pretrain", seed)
-        before = self._train("dot-pretrain", [*changes, *STARTS[self.start]], first, seed)
-        start = [f'model.start="{first / "best"}"']
+        before = self._train("dot-pretrain", [*changes, *STARTS[self.start], _DOT, *_CMR], first, seed)
+        start = [f'model.start="{first / "best"}"', *_CMR]
         return [before, self._train("dot", start, self.folder(name, seed), seed)]
 
     def _train(self, recipe: str, changes: Sequence[str], out: Path, seed: int) -> dict[str, Any]:
@@ -107,6 +114,12 @@ class Galleries:
             "everything": evaluate(model, self.splits, protocol="full", distractors=self.others, **options),
         }
 
+    def reranked(self, model: TorchModel, matcher: TorchModel) -> dict[str, Any]:
+        """Rerank the best 20 and 50 among the images of all splits by another model (Table 2)."""
+        others = [record for record in self.splits if record.split != "test"]
+        cascades = Cascades(model, matcher, self.test, others, "flickr8k")
+        return {str(k): cascades.rerank(k, distractors=len(others)).to_json() for k in (20, 50)}
+
     def in_languages(self, model: TorchModel, languages: Sequence[str], translate: str = "") -> dict[str, Any]:
         """Measure on the test set in several languages, directly or through a translator."""
         options: dict[str, Any] = {"translate": command_translator(translate)} if translate else {}
@@ -133,7 +146,7 @@ def by_itself(galleries: Galleries, found: Measured) -> Evaluation:
     return ranked(Questions.of(galleries.test, "en"), (found.arrays["to_image"], found.arrays["to_text"]), "")
 
 
-def result_of(bench: Bench, galleries: Galleries, name: str, seed: int, translate: str) -> dict[str, Any]:
+def result_of(bench: Bench, galleries: Galleries, name: str, seed: int, translate: str, matcher: str) -> dict[str, Any]:
     """Train what a run needs, measure it, and build its result file."""
     costs = bench.trained(name, seed)
     found = kept(bench, galleries, name, seed)
@@ -143,25 +156,29 @@ def result_of(bench: Bench, galleries: Galleries, name: str, seed: int, translat
     others = [other for other in RUNS if other != name and (bench.folder(other, seed) / KEPT).exists()]
     own = by_itself(galleries, found)
     result["gain_over"] = {
-        other: gain(by_itself(galleries, kept(bench, galleries, other, seed)), own) for other in others
+        name_of(other, result): gain(by_itself(galleries, kept(bench, galleries, other, seed)), own) for other in others
     }
+    if matcher:
+        result["reranked"] = galleries.reranked(bench.opened(name, seed), TorchModel.open(matcher.format(seed=seed)))
     if translate:
         result["translated"] = galleries.in_languages(bench.opened(name, seed), LANGUAGES[1:], translate)
     return result
 
 
 def main() -> None:
-    parser = options(__doc__, "paper4", "none,cmr,mlm-mrm,vmlm-smrm", (*RUNS, "languages"))
-    parser.add_argument("--start", default="scratch", choices=STARTS, help="what both transformers begin with")
+    parser = options(__doc__, "paper4", "none,cmr", (*RUNS, "languages"), PARTS)
+    parser.add_argument("--start", default="minilm", choices=STARTS, help="what both transformers begin with")
+    parser.add_argument("--matcher", default="", help="a checkpoint that reranks; {seed} is replaced")
     parser.add_argument("--translate", default="", help="a command that translates from {lang}, for translate-test")
     arguments = parser.parse_args()
     bench = Bench(arguments.start, arguments.changes, arguments.brief, arguments.work)
     galleries = Galleries()
 
     def result(run: str, seed: int) -> tuple[str, dict[str, Any]]:
-        return f"{run}-{arguments.start}-seed{seed}", result_of(bench, galleries, run, seed, arguments.translate)
+        found = result_of(bench, galleries, run, seed, arguments.translate, arguments.matcher)
+        return f"{run}-{arguments.start}-seed{seed}", found
 
-    write_results(arguments, result)
+    write_results(arguments, PARTS, result)
 
 
 if __name__ == "__main__":

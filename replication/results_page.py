@@ -12,12 +12,14 @@ from benchmarks.provenance import RESULTS, ROOT, read_result, read_results
 from bundles.card import results_of
 from replication.claims import NOT_MEASURED, NOT_TESTABLE, Verdict, judge, read_papers, tally
 from replication.estimates import Estimate
+from replication.paper2 import PARTS
 from replication.relevance_page import PLOT, draw, relevance_values
 from replication.systems import RECALLS, Systems, read_systems
 from sightline.bundle.spec import read_spec
 
 TEMPLATE = Path(__file__).with_name("results.md")
-TASKS = {"none": "none", "cmr": "CMR", "mlm-mrm": "CMR, MLM, MRM", "vmlm-smrm": "CMR, VMLM, SMRM"}
+TASKS = {"none": "none", "cmr": "CMR", "vmlm": "CMR, VMLM", "smrm": "CMR, SMRM", "mlm-mrm": "CMR, MLM, MRM",
+         "vmlm-smrm": "CMR, VMLM, SMRM"}  # fmt: skip
 RERANKERS, SYSTEMS = ("SEP+COOP", "JOINT+COOP"), ("CE", "BE", "SEP+COOP", "JOINT+COOP", "JOINT+CE", "JOINT+BE")
 
 
@@ -93,48 +95,39 @@ def _paper1(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[s
 
 
 def _paper2(systems: Systems, reported: Mapping[str, Sequence[float]]) -> dict[str, str]:
-    names = [name.removesuffix(" parts") for name in reported if name.endswith(" parts")]
+    parts = dict.fromkeys(name for part in ("table3a", "table3b", "figure6") for name in PARTS[part])
     rows = [
-        [
-            name,
-            with_deviation(systems.estimate(f"{name} parts")),
-            MISSING if name == "fusion" else with_interval(systems.gain("fusion parts", f"{name} parts")),
-        ]
-        for name in names
-        if f"{name} parts" in systems.rows
+        [name, with_deviation(systems.estimate(name)), with_interval(systems.gain("fusion", name))]
+        for name in parts
+        if name in systems.rows and name not in ("base", "fusion")
     ]
     return {
-        "paper2 systems": _recalls(systems, ("base", "fusion", "standalone", "full"), reported),
-        "paper2 parts": table(["run", "rSum", "fusion's gain over it"], rows),
+        "paper2 systems": _recalls(systems, [name for name in PARTS["table1"] if name in systems.rows], reported),
+        "paper2 parts": table(["run", "rSum", "fusion's gain over it"], rows) if rows else "Not measured.",
     }
 
 
 def _paper3(systems: Systems) -> dict[str, str]:
     names = ("F", "B", "I32", "B-F", "I-F", "I-B", "I-B-F")
-    readings = {"": "as printed", "factors": "factors", "tuned": "contrastive"}
-    lengths = (1, 2, 4, 8, 16)
-    rows = [
-        [label, *(with_deviation(systems.estimate(form.format(length))) for length in lengths)]
-        for label, form in (("as it is", "L{}"), ("shrunken from B", "B-L{} factors"))
-    ]
-    return {
-        "paper3 runs": _grid(systems, names, readings, "run"),
-        "paper3 fragments": table(["model", *(f"{length}" for length in lengths)], rows),
-    }
+    readings = {"": "paper", "kl": "kl", "contrastive": "contrastive", "printed": "printed", "divided": "divided"}
+    return {"paper3 runs": _grid(systems, names, readings, "run")}
 
 
 def _paper4(folder: Path) -> dict[str, str]:
-    contents = {content["run"]: content for content in read_results(folder) if content.get("start") == "scratch"}
-    rows = []
-    for run, tasks in TASKS.items():
-        galleries = [contents[run][gallery]["mR"] for gallery in ("test", "full", "everything")]
-        rows.append([tasks, *map(number, galleries)])
-    sizes = [contents["cmr"][gallery] for gallery in ("test", "full", "everything")]
-    counts = [f"{one['images'] + one['distractors']:,} images" for one in sizes]
-    languages = contents["languages"]["result"]["mR_by_language"]
+    contents = read_results(folder)
+    rows, galleries = [], ("test", "full", "everything")
+    for start in ("minilm", "scratch"):
+        for run, tasks in TASKS.items():
+            found = [one for one in contents if (one["run"], one["start"]) == (run, start)]
+            if found:
+                means = [fmean(one[gallery]["mR"] for one in found) for gallery in galleries]
+                rows.append([tasks, start, str(len(found)), *map(number, means)])
+    sizes = next(one for one in contents if one["run"] == "cmr")
+    counts = [f"{sizes[gallery]['images'] + sizes[gallery]['distractors']:,} images" for gallery in galleries]
+    languages = next(one for one in contents if one["run"] == "languages")["result"]["mR_by_language"]
     mean = fmean(languages.values())
     return {
-        "paper4 tasks": table(["tasks", *counts], rows),
+        "paper4 tasks": table(["tasks", "start", "seeds", *counts], rows, words=2),
         "paper4 languages": table([*languages, "mean"], [[*map(number, languages.values()), number(mean)]], words=0),
     }
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from benchmarks.provenance import read_results
@@ -10,6 +11,7 @@ from replication.estimates import Estimate, Interval
 
 Row = Mapping[str, Any]
 WAYS = {"t2i": "text_to_image", "i2t": "image_to_text"}
+SPOKEN = ("english", "languages")  # variants of paper 1 that are measured in several languages
 RECALLS = tuple(f"{way} R@{k}" for way in WAYS for k in (1, 5, 10))
 
 
@@ -61,7 +63,7 @@ def read_systems(results: Path, paper: str) -> Systems:
             for name, row in rows:
                 found.add(name, content["seed"], row)
             for other, gain in content.get("gain_over", {}).items():
-                pair = rows[0][0], name_of(other, content) + suffix
+                pair = rows[0][0], other + suffix
                 found.gains.setdefault(pair, {})[content["seed"]] = gain["low"], gain["high"]
     return found
 
@@ -76,6 +78,8 @@ def named_rows(content: Row) -> Iterator[tuple[str, Row]]:
     if "rows" in content:
         for row in content["rows"]:
             yield " ".join([row["row"], *_differences(row, content["variant"])]), row
+        if content["variant"] in SPOKEN:
+            yield from _other_languages(content)
         return
     yield name_of(content["run"], content), content.get("result") or content["test"]
     for which, name in (("base", "base"), ("run", content["run"])) if content.get("special") else ():
@@ -88,8 +92,18 @@ def named_rows(content: Row) -> Iterator[tuple[str, Row]]:
             yield f"{content['run']} {kind}", {"loss": sum(point[kind] for point in later) / len(later)}
 
 
+def _other_languages(content: Row) -> Iterator[tuple[str, Row]]:
+    """The means of each system over all languages but English."""
+    others = [row for row in content["rows"] if row["lang"] != "en"]
+    for name in dict.fromkeys(row["row"] for row in others):
+        own = [row for row in others if row["row"] == name]
+        means = {metric: fmean(row[metric] for row in own) for metric in ("rSum", "mR")}
+        yield f"{name} {content['variant']} others", means
+
+
 def _differences(row: Row, variant: str) -> Iterator[str]:
     yield from [variant] if variant != "full" else []
+    yield from [row["lang"]] if variant in SPOKEN else []
     yield from ["enlarged"] if row["distractors"] else []
     stage = row["stages"][-1]
     if stage.startswith("match@") and stage not in ("match@20", "match@all"):
@@ -99,10 +113,6 @@ def _differences(row: Row, variant: str) -> Iterator[str]:
 
 
 def name_of(run: str, content: Row) -> str:
-    """The name of a run of papers 2 to 4, with its variant or start if that is not the paper's.
-
-    The variant `factors` changes only runs with a teacher (`B-F`): the others are those of the paper's variant.
-    """
-    other = content.get("variant", "paper"), content.get("start", "scratch")
-    shared = {"paper", "scratch"} | ({"factors"} if "-" not in run else set())
-    return " ".join([run, *(one for one in other if one not in shared)])
+    """The name of a run of papers 2 to 4, with its variant or start if that is not the paper's."""
+    other = content.get("variant", "paper"), content.get("start", "minilm")
+    return " ".join([run, *(one for one in other if one not in ("paper", "minilm"))])

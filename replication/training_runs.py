@@ -5,7 +5,7 @@ import io
 import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,10 +70,13 @@ def measure_once(path: Path, measure: Callable[[], Measured]) -> Measured:
         return Measured(json.loads(str(kept["about"])), arrays)
 
 
-def options(description: str | None, paper: str, runs: str, every: Sequence[str]) -> argparse.ArgumentParser:
-    """The command-line options of all papers' scripts."""
+def options(
+    description: str | None, paper: str, runs: str, every: Sequence[str], parts: Mapping[str, Sequence[str]]
+) -> argparse.ArgumentParser:
+    """The command-line options of all papers' scripts; parts: the runs or variants of each table or figure."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", default=runs, help=f"among {', '.join(every)}")
+    parser.add_argument("--part", choices=parts, help="a table or figure of the paper")
+    parser.add_argument("--runs", default=runs, help=f"among {', '.join(every)}; --part chooses them for you")
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--set", action="append", default=[], dest="changes", help="a change to every recipe")
     parser.add_argument("--brief", action="store_true", help="a few small steps, to see that it runs")
@@ -82,12 +85,17 @@ def options(description: str | None, paper: str, runs: str, every: Sequence[str]
     return parser
 
 
-def write_results(arguments: argparse.Namespace, result_of: Callable[[str, int], tuple[str, dict[str, Any]]]) -> None:
+def write_results(
+    arguments: argparse.Namespace,
+    parts: Mapping[str, Sequence[str]],
+    result_of: Callable[[str, int], tuple[str, dict[str, Any]]],
+) -> None:
     """Compute the result of every requested run and seed, and write each to a file.
 
     result_of: returns the name of the file and the result, for a run and a seed.
     """
-    runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in arguments.runs.split(",")]
+    names = parts[arguments.part] if arguments.part else arguments.runs.split(",")
+    runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in names]
     longest, began = 0.0, time.perf_counter()
     for left, (seed, run) in zip(reversed(range(len(runs))), runs, strict=True):
         name, result = result_of(run, seed)

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from replication import paper2, paper3, paper4
+from replication import paper1, paper2, paper3, paper4
 from replication.ranks import gain
 from replication.training_runs import RECIPES
 from sightline.evaluation import Evaluation
 from sightline.evaluation.result import FoldRanks
-from sightline.losses import Distill, MaskedFragments, MaskedWords, Relation, Triplet
-from sightline.models import DualStreamConfig
+from sightline.losses import Contrastive, Distill, MaskedFragments, MaskedWords, Matching, Relation, Triplet
+from sightline.models import DualStreamConfig, SingleStreamConfig
 from sightline.training.recipe import Recipe, read_recipe
 from sightline.training.setup import make_losses
 
@@ -30,8 +30,10 @@ def recipe2(name: str) -> Recipe:
 
 def test_paper_2_trains_every_run_alike() -> None:
     base = recipe2("base")
+    assert base.data.word_noise == 0.2
     for name, run in paper2.RUNS.items():
         found = recipe2(name)
+        assert found.data.word_noise == 0.2, name
         assert (found.schedule, found.data.train, found.data.batch_size) == (
             base.schedule, base.data.train, base.data.batch_size,
         ), name  # fmt: skip
@@ -82,7 +84,7 @@ def test_a_curve_is_the_mean_of_equal_parts_of_the_steps_with_relations(tmp_path
 
 def recipe3(name: str, variant: str) -> Recipe:
     bench = object.__new__(paper3.Bench)
-    bench.variant, bench.changes, bench.work = variant, (), Path("work")
+    bench.variant, bench.changes, bench.work, bench.cross = variant, (), Path("work"), "cross/{seed}"
     return read_recipe(RECIPES / f"{paper3.RUNS[name].recipe}.toml", bench.changes_of(paper3.RUNS[name], 3))
 
 
@@ -101,14 +103,15 @@ def test_every_run_of_paper_3_trains_the_model_that_its_row_names(variant: str) 
 
 
 def test_margins_and_temperatures_are_those_of_paper_3() -> None:
-    for name, margin in (("F", 0.2), ("B", 0.6), ("I64", 0.6), ("L1", 0.2), ("L8", 0.6)):
+    for name, margin in (("F", 0.2), ("B", 0.6), ("I64", 0.6), ("L8", 0.6)):
         (objective,) = make_losses(recipe3(name, "paper")).values()
         assert isinstance(objective, Triplet)
-        assert (objective.margin, objective.negatives) == (margin, "sum"), name
+        assert (objective.margin, objective.negatives, objective.reduction) == (margin, "sum", "sum"), name
     for name, printed in (("I-B", (12, 12)), ("B-F", (2, 12)), ("I-B-F", (2, 12)), ("B-L8", (12, 12))):
-        divisors, factors = (make_losses(recipe3(name, variant))["shrink"] for variant in ("paper", "factors"))
+        divisors, factors = (make_losses(recipe3(name, variant))["shrink"] for variant in ("paper", "kl"))
         assert isinstance(divisors, Distill)
         assert isinstance(factors, Distill)
+        assert (divisors.over, factors.over) == ("positives", "all")
         assert (divisors.teacher_temperature, divisors.student_temperature) == printed, name
         inverse = 1 / factors.teacher_temperature, 1 / factors.student_temperature
         assert inverse == pytest.approx(printed, rel=1e-3), name
@@ -132,6 +135,11 @@ def test_every_run_of_paper_4_has_the_tasks_of_its_name(
         read_recipe(RECIPES / f"{recipe}.toml", changes)) or {})  # fmt: skip
     paper4.Bench("minilm", [], False, Path("work")).trained(name, 3)
     before, after = trained
+    for recipe in trained:  # equations 5 and 6: plain dot products
+        cmr = make_losses(recipe)["cmr"]
+        assert isinstance(cmr, Contrastive)
+        assert (float(cmr.scale()), cmr.learned_temperature) == (1, None)
+    assert before.model["unit_length"] is False
     assert {task for task, weight in before.weights.items() if weight} == drawn
     losses = [make_losses(before)[task] for task in drawn - {"cmr"}]
     assert all(isinstance(one, MaskedWords | MaskedFragments) and one.fused == fused for one in losses)
@@ -150,3 +158,45 @@ def test_a_gain_is_the_difference_of_two_sums_and_its_interval_holds_it() -> Non
     assert found["rSum"] == pytest.approx(after.r_sum - before.r_sum, abs=1e-3)
     assert 0 < found["low"] < found["rSum"] < found["high"]
     assert gain(before, before) == {"rSum": 0, "low": 0, "high": 0}
+
+
+def test_without_pre_training_a_run_of_paper_4_starts_from_the_same_encoders(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[Recipe] = []
+    monkeypatch.setattr(paper4, "train_once", lambda recipe, changes, out: trained.append(
+        read_recipe(RECIPES / f"{recipe}.toml", changes)) or {})  # fmt: skip
+    bench = paper4.Bench("minilm", [], False, Path("work"))
+    for name in ("none", "cmr"):
+        bench.trained(name, 3)
+    alone, before, _ = trained
+    assert alone.model == before.model
+    assert "MiniLM" in alone.model["text"]["source"]
+
+
+def test_a_model_of_paper_3_is_trained_once_for_all_variants_that_share_it() -> None:
+    bench = object.__new__(paper3.Bench)
+    for variant, labels in {
+        "paper": ["F-paper", "B-F-paper", "C-F-paper"], "kl": ["F-paper", "B-F-kl", "C-F-kl"],
+        "contrastive": ["F-contrastive", "B-F-contrastive", "C-F-kl"],
+        "printed": ["F-contrastive", "B-F-printed", "C-F-paper"],
+    }.items():  # fmt: skip
+        bench.variant = variant
+        assert [bench.label(name) for name in ("F", "B-F", "C-F")] == labels, variant
+    assert bench.system("B-F") == "B-F printed"
+
+
+@pytest.mark.parametrize("paper", [paper2, paper3, paper4], ids=lambda paper: paper.__name__)
+def test_parts_are_of_known_runs(paper: Any) -> None:
+    known = {*paper.RUNS, *getattr(paper, "ENSEMBLES", ()), "languages"}
+    assert all(name in known for names in paper.PARTS.values() for name in names)
+
+
+@pytest.mark.parametrize("features", paper1.FEATURES)
+def test_paper_1_pre_trains_one_stream_on_every_source_with_three_losses(features: str) -> None:
+    for more in ([], paper1.MULTILINGUAL):
+        found = read_recipe(RECIPES / "pretrain.toml", [*paper1.FEATURES[features], *more])
+        assert [source.name for source in found.data.sources] == ["coco", "web", "flickr8k"]
+        assert [type(loss) for loss in make_losses(found).values()] == [Contrastive, Matching, MaskedWords]
+        config = found.model_config()
+        assert isinstance(config, SingleStreamConfig)
+        assert config.image is not None
+        assert config.image.layers == (8 if features == "lower" else 0)

@@ -87,9 +87,10 @@ class Bench:
         cost = train_once(run, [*VARIANTS[variant], f"seed={seed}", f'model.start="{start}"', *self.brief, *own], out)
         return TorchModel.open(out / "best", name=out.name), cost
 
-    def cascades(self, embedder: TorchModel, matcher: TorchModel | None, lang: str) -> Cascades:
-        """The test set in a language, encoded by these models."""
-        return Cascades(embedder, matcher, self.records, self.distractors, f"flickr8k-{self.split}", lang)
+    def cascades(self, embedder: TorchModel, matcher: TorchModel | None, lang: str, enlarged: bool) -> Cascades:
+        """The test set in a language, encoded by these models, perhaps with distractors."""
+        others = self.distractors if enlarged else []
+        return Cascades(embedder, matcher, self.records, others, f"flickr8k-{self.split}", lang)
 
 
 def halved(folder: Path) -> Path:
@@ -121,13 +122,13 @@ def measured(bench: Bench, models: dict[str, TorchModel], lang: str, whole: bool
             yield cascades.embed(distractors=10**6)
 
     if "be" in models:
-        yield from (("BE", one) for one in embedded(bench.cascades(models["be"], None, lang)))
+        yield from (("BE", one) for one in embedded(bench.cascades(models["be"], None, lang, whole)))
     if "ce" in models:
-        yield "CE", bench.cascades(models["ce"], models["ce"], lang).match_everything()
+        yield "CE", bench.cascades(models["ce"], models["ce"], lang, enlarged=False).match_everything()
     if "be" in models and "ce" in models:
-        yield from (("SEP+COOP", one) for one in reranked(bench.cascades(models["be"], models["ce"], lang)))
+        yield from (("SEP+COOP", one) for one in reranked(bench.cascades(models["be"], models["ce"], lang, whole)))
     if "joint" in models:
-        joint = bench.cascades(models["joint"], models["joint"], lang)
+        joint = bench.cascades(models["joint"], models["joint"], lang, whole)
         yield from (("JOINT+BE", one) for one in embedded(joint))
         yield from (("JOINT+COOP", one) for one in reranked(joint))
         yield "JOINT+CE", joint.match_everything()

@@ -121,10 +121,14 @@ def test_paper_1_measures_every_system_and_its_ce_teaches_paper_3_and_reranks_pa
     assert reranked["none-minilm-seed0"]["reranked"]["20"]["stages"] == ["embed", "match@20"]
 
 
-def test_paper_1_measures_seven_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paper_1_measures_several_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = "hidden_size = 24, intermediate_size = 48, num_hidden_layers = 2, num_attention_heads = 4"
     bert = f"{{ config = {{ model_type = 'bert', vocab_size = 60, max_position_embeddings = 64, {small} }} }}"
-    found = call("paper1", ["--part", "languages", "--set", f"model.transformer={bert}"], tmp_path, monkeypatch)
-    assert found.keys() == {"english-be-ce-joint-seed0", "languages-be-ce-joint-seed0"}
+    monkeypatch.setattr("replication.paper1.LANGUAGES", ("en", "zh"))
+    arguments = ["--part", "languages", "--runs", "be,ce", "--set", f"model.transformer={bert}"]
+    found = call("paper1", arguments, tmp_path, monkeypatch)
+    assert found.keys() == {"english-be-ce-seed0", "languages-be-ce-seed0"}
     for content in found.values():
-        assert {row["lang"] for row in content["rows"]} == set(LANGUAGES)
+        assert {(row["lang"], row["row"]) for row in content["rows"]} == {
+            (lang, name) for lang in ("en", "zh") for name in ("BE", "CE", "SEP+COOP")
+        }

@@ -70,9 +70,20 @@ def _ocr(result: Result) -> str:
     return fill(TEMPLATES / "pictures.md", values)
 
 
+def _memory(result: Result) -> str:
+    """The peak memory of streamed runs."""
+    rows = [[f"{run['records']:,}", f"{run['steps']:,}", f"{run['peak_mb']:,}"] for run in result["runs"]]
+    told = (
+        f"One epoch over made-up shards with images of {result['image_size']} pixels a side, batches of "
+        f"{result['batch_size']:,}, a buffer of {result['shuffle_buffer']:,} and a tiny model, each in its own process:"
+    )
+    return "\n\n".join([told, table(["records", "steps", "peak MB"], rows), sources([result], "streaming.json")])
+
+
 BLOCKS: dict[str, tuple[str, str, Callable[[Result], str]]] = {
     "serve.md": ("load", "serve.json", _load),
     "security.md": ("attacks", "attack.json", lambda r: f"{attacks(r['rows'])}\n\n{sources([r], 'attack.json')}"),
     "pictures.md": ("ocr", "ocr.json", _ocr),
+    "large-data.md": ("memory", "streaming.json", _memory),
 }
 """By page: the name of its part, the result file, and what generates the part."""

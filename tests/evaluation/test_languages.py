@@ -137,7 +137,11 @@ def test_languages_are_each_evaluated_as_alone_and_pictures_are_encoded_once(bil
     assert result["mR_by_language"] == {"en": round(english, 3), "de": round(in_german, 3)}
     assert result["mR"] == round(found.mean_recall, 3)
     assert result["lang"] == ["en", "de"]
-    assert table(found).row_count == 3
+    shown = table(found)
+    assert shown.row_count == 3
+    low, high = found.evaluations["en"].ci95["text_to_image"]["R@1"]
+    first = f"{found.evaluations['en'].text_to_image['R@1']:.1f} ± {(high - low) / 2:.1f}"
+    assert next(iter(shown.columns[2].cells)) == first
 
 
 def test_images_of_one_name_are_still_different_images() -> None:

@@ -83,7 +83,7 @@ RUNS: dict[str, Run] = {
     **{f"B-L{count}": _first(count, "B") for count in (2, 4, 8, 16)},
     "C-F": Run("shrink-base-fast", "shrink-fast", fragments=1, teacher="C"),
     **{
-        f"B-F@{teacher:g},{student:g}": Run(
+        f"B-F@{teacher:g}x{student:g}": Run(
             "shrink-base-fast", "shrink-fast", fragments=1, teacher="B", temperatures=(teacher, student)
         )
         for teacher in (0.25, 0.5, 1.0, 2.0)

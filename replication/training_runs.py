@@ -97,9 +97,10 @@ def write_results(
     names = parts[arguments.part] if arguments.part else arguments.runs.split(",")
     runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in names]
     longest, began = 0.0, time.perf_counter()
+    out = arguments.out / "val" if getattr(arguments, "split", "test") == "val" else arguments.out  # not for the page
     for left, (seed, run) in zip(reversed(range(len(runs))), runs, strict=True):
         name, result = result_of(run, seed)
-        write_result(arguments.out / f"{name}.json", result)
+        write_result(out / f"{name}.json", result)
         found = result.get("result") or result["test"]
         print(f"{name}: rSum {found['rSum']:.1f}, gains {result.get('gain_over', {})}", flush=True)
         now = time.perf_counter()

@@ -115,8 +115,10 @@ def test_paper_1_measures_every_system_and_its_ce_teaches_paper_3_and_reranks_pa
     assert set(rows) == {"BE", "CE", "SEP+COOP", "JOINT+BE", "JOINT+COOP", "JOINT+CE"}
     assert rows.count("SEP+COOP") == 1 + 2 + 6 + 1, "k, weighted sums, a larger gallery"
     cross = str(tmp_path / "1/work/ce-lower-full-{seed}/best")
-    taught = call("paper3", ["--runs", "C-F", "--variant", "kl", "--cross", cross], tmp_path / "3", monkeypatch)
-    assert taught["C-F-kl-test-seed0"]["teacher"] == "C"
+    arguments = ["--runs", "C-F", "--variant", "kl", "--split", "val", "--cross", cross]
+    taught = call("paper3", arguments, tmp_path / "3", monkeypatch)
+    assert taught["C-F-kl-val-seed0"]["teacher"] == "C"
+    assert (tmp_path / "3/out/val/C-F-kl-val-seed0.json").exists(), "the page shows results of test alone"
     reranked = call("paper4", ["--runs", "none", "--matcher", cross], tmp_path / "4", monkeypatch)
     assert reranked["none-minilm-seed0"]["reranked"]["20"]["stages"] == ["embed", "match@20"]
 

@@ -34,7 +34,7 @@ MIXED = [
 
 
 CONFIGS = {
-    **{name: tiny.PIXEL_MODELS[name] for name in ("dual-shared", "dual-aligned")},
+    **{name: tiny.PIXEL_MODELS[name] for name in ("dual-shared", "dual-aligned", "single")},
     **{name: tiny.INFLATED_MODELS[name] for name in ("dual-clusters", "single-first")},
     "dual-reader-first": dataclasses.replace(tiny.INFLATED_MODELS["dual-reader-clusters"], fragments=3),
 }

@@ -31,7 +31,8 @@ def test_a_convolutional_tower_trains_in_chunks_as_in_one_go(kind: str, few: Pat
         firsts.append(json.loads((tmp_path / str(chunk) / "log.jsonl").read_text().splitlines()[0]))
     whole, chunked = firsts
     assert chunked["loss"]["embed"] == pytest.approx(whole["loss"]["embed"], rel=1e-4)
-    assert chunked["norm"] == pytest.approx(whole["norm"], rel=0.05)
+    # Untrained, MobileViT's gradients are about 200,000 long, and sums in another order differ by per cents.
+    assert chunked["norm"] == pytest.approx(whole["norm"], rel={"resnet": 1e-3, "mobilevit": 0.05}[kind])
     model = checkpoint.load(folder)[0]
     statistics = [tensor for name, tensor in model.state_dict().items() if name.endswith("running_var")]
     assert all(torch.equal(one, torch.ones_like(one)) for one in statistics), "those of a batch depend on its chunks"

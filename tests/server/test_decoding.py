@@ -156,3 +156,28 @@ def test_a_module_in_the_current_folder_is_not_imported(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     with pool() as decoders:
         assert decoders.pixels(ImageBytes("small", picture(1)), tiny.PREPROCESS).shape == (3, 32, 32)
+
+
+def test_a_file_opened_for_a_client_that_left_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "photo").write_bytes(b"photo")
+    opened: list[Any] = []
+    began, may_open = threading.Event(), threading.Event()
+
+    def open_late() -> tuple[str, ImageContent]:
+        began.set()
+        assert may_open.wait(10)
+        opened.append((tmp_path / "photo").open("rb"))
+        return "tag", ImageContent("image/jpeg", file=opened[0])
+
+    async def leave() -> None:
+        asked = asyncio.create_task(workers.run(open_late))
+        await asyncio.to_thread(began.wait, 10)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        may_open.set()
+
+    workers = WorkerPool("test", 1, 0)
+    asyncio.run(leave())
+    workers.close()
+    assert opened[0].closed

@@ -46,6 +46,11 @@ class ImageContent:
         """Size in bytes."""
         return len(self.data) if self.file is None else os.fstat(self.file.fileno()).st_size
 
+    def close(self) -> None:
+        """Close the file, if there is one."""
+        if self.file is not None:
+            self.file.close()
+
 
 def original_image(collection: Collection, item: Item, limits: Limits, decoders: DecoderPool) -> ImageContent:
     """The image of an item as it was indexed; types that browsers do not show are converted to JPEG.

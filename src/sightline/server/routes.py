@@ -83,7 +83,7 @@ def search_routes(service: Service) -> APIRouter:
     @router.get("/explain", response_model=responses.ExplainAnswer, responses=OF_ITEMS)
     async def explain(q: Annotated[Text, Query()], id: Annotated[Id, Query()]) -> Response:
         """Compare each word of a query with each part of an image; returns a grid of cosines."""
-        return JSONResponse(await service.quick.run(service.explain, q, id))
+        return JSONResponse(await service.slow.run(service.explain, q, id))
 
     @router.get("/timeline", response_model=responses.TimelineAnswer)
     async def timeline(where: Filter = None) -> Response:

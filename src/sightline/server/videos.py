@@ -30,6 +30,10 @@ class VideoFile:
         """Size in bytes."""
         return os.fstat(self.file.fileno()).st_size
 
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
     @property
     def content_type(self) -> str:
         """The type that browsers know it by."""

@@ -3,9 +3,9 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from sightline.server.batcher import Batcher
 
@@ -36,6 +36,15 @@ def stop_if_cancelled() -> None:
         raise RequestCancelledError
 
 
+@runtime_checkable
+class Closable(Protocol):
+    """Holds something open."""
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+
 class WorkerPool:
     """A few threads with a bounded queue."""
 
@@ -62,6 +71,7 @@ class WorkerPool:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             event.set()
+            future.add_done_callback(_close_result)
             raise
 
     def _left(self) -> None:
@@ -70,6 +80,15 @@ class WorkerPool:
     def close(self) -> None:
         """Finish work in progress, and drop the rest."""
         self._pool.shutdown(cancel_futures=True)
+
+
+def _close_result(future: Future[Any]) -> None:
+    """Close the files in the result of work that nobody waits for any more."""
+    if not future.cancelled() and future.exception() is None:
+        result = future.result()
+        for part in result if isinstance(result, tuple) else (result,):
+            if isinstance(part, Closable):
+                part.close()
 
 
 class BatchedPool(Generic[T, R]):

@@ -71,11 +71,11 @@ class TextDatabase:
         A damaged file is replaced when it is opened for writing: its text is read again.
         """
         path = text_path(at)
-        if not write and not os.path.lexists(path):  # before anything else: every search asks
+        if not write and not os.path.lexists(path.parent):  # before anything else: every search asks
             return None
         _check(path)
         if not write:
-            return cls(path, Readers(lambda: _connect(path, "ro")))
+            return cls(path, Readers(lambda: _connect(path, "ro"))) if path.exists() else None
         path.parent.mkdir(exist_ok=True)
         try:
             return cls(path, _to_write(path))

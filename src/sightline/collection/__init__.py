@@ -1,4 +1,4 @@
-"""Indexed images or texts: the catalog of items, indexing, collections on servers, and the `Collection` facade.
+"""Collections of indexed images or texts: the catalog, indexing, access to servers, and the `Collection` facade.
 
 The names below are imported on first use, so that importing this package is fast.
 """

@@ -47,7 +47,7 @@ class Albums:
         return self._sets
 
     def of(self, hash: bytes) -> list[str]:
-        """The names of the albums that contain a content."""
+        """The names of the albums that include the content with this hash."""
         return [name for name, hashes in self.all().items() if hash in hashes]
 
     def add(self, name: str, hashes: Iterable[bytes]) -> None:

@@ -35,7 +35,7 @@ VECTORS_FOLDER = "vectors"
 
 
 def vectors_folder(at: Path) -> Path:
-    """The folder of a collection's vectors; symbolic links are refused."""
+    """The folder that contains a collection's vectors; symbolic links are refused."""
     folder = at / VECTORS_FOLDER
     if folder.is_symlink():
         raise CollectionError(f"{folder}: a link, which is not followed", "Delete it and index again.")
@@ -76,8 +76,8 @@ class Collection:
     ) -> "Collection":
         """Open a collection for reading.
 
-        at: its folder, or the folder of images that contains it; by default the nearest to the current folder. On a
-            machine that did not index it, the URL of its store.
+        at: its folder, or the folder of images that contains it; by default the nearest one, in the current folder or
+            one of its parents. On a machine that did not index it, the URL of its store.
         model: the model that indexed it, as an object or as `load` accepts it; by default it is located on first use.
         prefer_gpu: keep a copy of the embeddings on a GPU, if there is one; for collections that are searched often.
         """
@@ -104,7 +104,7 @@ class Collection:
 
     @property
     def kind(self) -> ItemKind:
-        """Whether its items are images or texts."""
+        """Whether the items are images or texts."""
         return self.manifest.kind
 
     @property
@@ -138,24 +138,24 @@ class Collection:
         """Find the k items that best match a text, an image or both.
 
         text, image: what to find. An image is a path, the bytes of a file, a PIL image or an array of uint8.
-        image_weight: with a text and an image, how much the image counts, 0 to 1.
+        image_weight: if both are given, how much the image counts, 0 to 1.
         not_: descriptions of what results should not show; one or several.
         where: a filter, such as `taken >= '2023-06-01' and path like 'holiday/%'`.
         k, start: number of results, and number of results to skip.
-        late: rescore this many of the best by late interaction, or rank `all` by it; by default set by the model.
-        late_fragments: use only the first this many fragments of the query and of each item.
-        rerank: rescore this many of the best with the matcher; 0 is fastest. By default set by the model.
+        late: rescore this many of the best items by late interaction, or rank `all` by it. The model sets the default.
+        late_fragments: use at most this many fragments of the query and of each item, the first ones.
+        rerank: rescore this many of the best items with the matcher; 0 is fastest. The model sets the default.
         fusion, weight: how the matcher's score and the cosine are combined. The model sets the defaults.
         min_relevance: hide results below this relevance, 0 to 1.
         budget_ms: how long the search may take; `late` and `rerank` are then upper limits.
         duplicates: `fold` shows images that look the same as one result, `show` shows all of them.
         model: the collection's model, if already open.
 
-        Parts of a text in "quotes" must stand in an image, if the text in the images was read. Without quotes, images
-        that contain the words are merged with those that look like it.
+        If the text in the images was read, a result must contain the parts of `text` that are in "quotes". Without
+        quotes, images that contain the words are merged with images that look like what they describe.
 
-        Images are matched with texts, and texts with images. For a query of the items' own kind, embeddings alone
-        decide, and the relevance is unknown.
+        Images are matched with texts, and texts with images. If the query is of the same kind as the items,
+        they are ranked by embeddings alone, and the relevance is unknown.
         """
         options = SearchOptions(
             text=text,
@@ -183,14 +183,14 @@ class Collection:
             return search.run(options)
 
     def search_by_looks(self, options: SearchOptions) -> SearchResult:
-        """Search by what images look like, not by the text in them."""
+        """Search by what images look like, ignoring the text in them."""
         search = self._search()
         with self._lock.read():
             return search.by_looks(options)
 
     @property
     def picture_text(self) -> TextDatabase | None:
-        """The text that was read from the collection's images; None if none was."""
+        """The text read from the collection's images; None if it was not read."""
         if self._text is None and isinstance(self.at, Path) and self.kind == "images":
             with self._loading:
                 if self._text is None:
@@ -200,12 +200,12 @@ class Collection:
         return self._text
 
     def stop_when(self, cancelled: Callable[[], bool]) -> None:
-        """Interrupt database queries when `cancelled`, called in the thread running them, returns True."""
+        """Interrupt running database queries once `cancelled`, which is called in a query's thread, returns True."""
         self._cancelled = cancelled
         self.catalog.stop_when(cancelled)
 
     def text_in(self, id: int, query: str = "") -> list[MarkedLine]:
-        """The lines of text in an image, with the places of a query's words; empty if none was read."""
+        """The lines of text in an image, with a query's words marked; empty if no text was read."""
         database, hash = self.picture_text, self.catalog.hash_of(id)
         if database is None or hash is None:
             return []
@@ -223,8 +223,8 @@ class Collection:
     ) -> list[SearchResult]:
         """Search for many texts at once: like `search` with `rerank=0` for each, but faster.
 
-        The texts are encoded in one batch. A bundle returns the same numbers as for single texts; a checkpoint, which
-        pads them to one length, slightly different ones.
+        The texts are encoded in one batch. A bundle returns the same numbers as for single texts; a checkpoint
+        pads the texts to the same length, so its numbers differ slightly.
         """
         options = [SearchOptions(text, k=k, min_relevance=min_relevance, duplicates=duplicates) for text in texts]
         search = self._search(model)
@@ -232,7 +232,7 @@ class Collection:
             return search.together(options)
 
     def _search(self, model: Model | None = None) -> CollectionSearch:
-        """A search with the given model, which must match the collection, or with the collection's own."""
+        """A search with the given model, which must match the collection, or else with the collection's own."""
         if model is not None:
             self.check_model(model)
 
@@ -259,16 +259,16 @@ class Collection:
         return self.catalog.items(ids)
 
     def picture(self, id: int) -> bytes | None:
-        """What the store keeps of an item's picture: a thumbnail, or the bytes of its file; None if nothing."""
+        """The picture that the store keeps of an item: a thumbnail, or the bytes of its file; None if it keeps none."""
         return self.store.picture(id) if isinstance(self.store, RemoteStore) else None
 
     def understand(self, text: str, *, literal: Sequence[str] = (), today: date | None = None) -> Understood:
-        """Extract dates, file names, folders and albums from a query; search for its `words` with its `where`.
+        """Extract dates, file names, folders and albums from a query; search for the result's `words` with its `where`.
 
-        literal: phrases to leave as words. today: the reference date for phrases such as "last summer".
+        literal: phrases to keep as words. today: the reference date for phrases such as "last summer".
         """
         words, quoted = split_quotes(text)
-        if quoted:  # they are searched for as they are
+        if quoted:  # quoted parts are searched for as they are
             left = self.understand(words, literal=literal, today=today) if words else Understood("")
             return replace(left, words=" ".join([left.words, *(f'"{part}"' for part in quoted)]).strip())
         return understand(
@@ -319,13 +319,13 @@ class Collection:
         return self.catalog.files("broken")
 
     def refresh(self) -> bool:
-        """Load what was indexed since it was opened; False if nothing has changed."""
+        """Load what was indexed since the collection was opened; False if nothing has changed."""
         with self._lock.write():
             self._timeline = None
             return self.store.refresh()
 
     def close(self) -> None:
-        """Close its files."""
+        """Close the collection's files."""
         with self._lock.write():
             self.store.close()
             self.catalog.close()

@@ -1,4 +1,4 @@
-"""One search over several collections of the same model."""
+"""Search several collections that were indexed with the same model."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,24 +12,24 @@ from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.results import Hit, SearchResult
 from sightline.retrieval.stages import resolve
 
-_STAGES = ("text", "match", "late", "embed")  # whose hits come before those of the next
+_STAGES = ("text", "match", "late", "embed")  # hits of a stage come before those of the next
 
 
 class GroupHit(NamedTuple):
-    """A hit, and the position of its collection."""
+    """A hit, and the position of its collection in the group."""
 
     member: int
     hit: Hit
 
 
 class GroupResult(NamedTuple):
-    """The hits of all collections, best first, and everything else about the search, without hits."""
+    """The hits of all collections, best first; `about` is the rest of the result, without hits."""
 
     hits: tuple[GroupHit, ...]
     about: SearchResult
 
     def flat(self) -> SearchResult:
-        """The result without the positions of collections."""
+        """The result as one list of hits, without the positions of their collections."""
         return replace(self.about, hits=tuple(one.hit for one in self.hits))
 
 
@@ -51,8 +51,8 @@ def check_group(collections: Sequence[Collection]) -> None:
 def search_group(collections: Sequence[Collection], options: SearchOptions, model: Model | None = None) -> GroupResult:
     """Search several collections as if they were one.
 
-    The first stage looks at all of them; only the items that are then among the best of all are reranked, so that it
-    takes hardly longer than for one collection.
+    The first stage searches all of them; then only the best items overall are reranked, so this takes hardly longer
+    than searching one collection.
     """
     if len(collections) == 1:
         found = collections[0].run(options, model)
@@ -74,7 +74,7 @@ def search_group(collections: Sequence[Collection], options: SearchOptions, mode
 
 
 def merge(results: Sequence[SearchResult], options: SearchOptions) -> GroupResult:
-    """Merge the results of the same search in several collections; each keeps its order."""
+    """Merge the results of the same search in several collections; the hits of each keep their order."""
     if len(results) == 1 and not options.start:
         found = results[0]
         return GroupResult(tuple(GroupHit(0, hit) for hit in found.hits[: options.k]), replace(found, hits=()))
@@ -97,12 +97,12 @@ def merge(results: Sequence[SearchResult], options: SearchOptions) -> GroupResul
 
 
 def _share(ranked: Sequence[GroupHit], member: int, count: int) -> int:
-    """How many of the first `count` hits are of a collection."""
+    """How many of the first `count` hits are from this collection."""
     return sum(one.member == member for one in ranked[:count])
 
 
 def _merged(lists: Sequence[Sequence[Hit]]) -> Iterator[GroupHit]:
-    """Take the best of the first hits of all lists, again and again."""
+    """Merge the lists by repeatedly taking the best of their next hits."""
     waiting = [(_key(hits[0]), member, 0) for member, hits in enumerate(lists) if hits]
     heapify(waiting)
     while waiting:

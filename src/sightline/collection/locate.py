@@ -38,7 +38,7 @@ def find_collection(at: str | Path | None = None) -> Path:
 
 
 def check_found(at: Path) -> None:
-    """Refuse a collection that was found rather than named if it belongs to another user or is a link."""
+    """Refuse a collection that the user did not name explicitly if it belongs to another user or is a link."""
     if at.is_symlink():
         raise CollectionError(f"{at}: a link to another folder", f"If you trust it: --at {at.resolve()}")
     if at.exists() and not is_own(at):
@@ -46,9 +46,9 @@ def check_found(at: Path) -> None:
 
 
 def model_for_collection(at: Path | str, manifest: Manifest, model: str | Path | Model | None = None) -> Model:
-    """The model that indexed a collection: the given one, the one at its last known location, or the bundled one.
+    """The model that indexed a collection: the given one, the bundled one, or the one at its last known location.
 
-    The location in a manifest from another user is used only if it is the bundled model's.
+    A location recorded by another user is refused: name the model, unless the bundled one indexed the collection.
     """
     if model is not None:
         given = load(model) if isinstance(model, str | Path) else model
@@ -79,7 +79,7 @@ def model_for_indexing(at: Path, model: str | Path | Model | None = None) -> str
 
 
 def is_model_at(place: str, sha256: str) -> bool:
-    """Whether the bundle with this hash is in a folder; its files are checked when it is loaded."""
+    """Whether a folder contains the bundle with this hash; the bundle's files are checked when it is loaded."""
     try:
         folder = locate(place)
         return (folder / SPEC_FILE).is_file() and identity(read_spec(folder)) == sha256

@@ -31,7 +31,7 @@ def write_lock(at: Path, *, wait: bool | float = True, notify: Notify | None = N
 
     wait: while another process holds the lock, wait for it (True), fail at once (False), or fail after this many
         seconds with a `CollectionError` that names the holder.
-    notify: called once with a message if it has to wait; logged by default.
+    notify: called once with a message if it has to wait; by default, the message is logged.
     """
     try:
         lock = FolderLock(at / LOCK_FILE)

@@ -29,10 +29,10 @@ class Manifest:
 
     model, sha256: name and hash of the model that computed the vectors.
     location: folder where the model was last found, if any.
-    store, owner: for a collection whose vectors are on a server, the URL of their store, and an id that tells the
-        collection apart from others that might write there.
+    store, owner: for a collection whose vectors are on a server, the URL of their store, and an id that distinguishes
+        the collection from others that might write there.
     proof: shows that this user wrote the manifest; see `trust`.
-    checksum: of the other fields; empty in manifests that older versions wrote.
+    checksum: covers the other fields; empty in manifests written by older versions.
     """
 
     format: int
@@ -53,7 +53,7 @@ class Manifest:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether a field has changed since it was written."""
+        """Whether a field has changed since the manifest was written."""
         return bool(self.checksum) and self.checksum != self._sum()
 
     def signed(self) -> "Manifest":

@@ -1,4 +1,4 @@
-"""Searching a collection by what images look like, by the text in them, or by both."""
+"""Search a collection by what images look like, by the text in them, or by both."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,9 +24,9 @@ from sightline.stores.base import Ids
 
 @dataclass(frozen=True, slots=True)
 class CollectionSearch:
-    """Searches of one catalog and its store.
+    """Searches one catalog and its store.
 
-    cascade: opens the model, which a search for nothing but text in images does not need.
+    cascade: opens the model; not called by a search for only the text in images, which needs no model.
     text: the text in the images; None if it was not read.
     """
 
@@ -36,7 +36,7 @@ class CollectionSearch:
     text: TextDatabase | None
 
     def run(self, options: SearchOptions) -> SearchResult:
-        """Search by looks and, if it was read, by text."""
+        """Search by what images look like and, if the text in them was read, by that text."""
         words, quoted = split_quotes(options.text or "")
         if self.text is None or not options.text:
             result = self.by_looks(options)
@@ -50,7 +50,7 @@ class CollectionSearch:
         return found.merged_with(self.by_looks(chosen, found.ids if quoted else None), options)
 
     def by_looks(self, options: SearchOptions, among: Ids | None = None) -> SearchResult:
-        """Search by what images look like, not by the text in them. among: only these ids may be found."""
+        """Search by what images look like, ignoring the text in them. among: the only ids that may be found."""
         query, where = options.query, options.where
         condition = None if where is None else compile_where(where)
         cascade, watch = self.cascade(), search_stopwatch(options.budget_ms)
@@ -99,7 +99,7 @@ class CollectionSearch:
         return results
 
     def _wording(self, text: str | None, model: Model) -> Wording:
-        """Notices about the words of a query; file names are read only if it has unknown words."""
+        """Notices about the words of a query; file names are read only if the query has unknown words."""
         if text is None or self.kind != "images":
             return Wording()
 
@@ -109,7 +109,7 @@ class CollectionSearch:
         return check_wording(text, model.languages, model.words, is_whole, self.catalog.name_words)
 
     def _blank(self, cache: ItemCache, text: str | None) -> Blank | None:
-        """The function that finds blank images, which searches by text rank last; None if it does not apply."""
+        """The function that finds blank images, which text searches rank last; None if not searching images by text."""
         return cache.blank if text is not None and self.kind == "images" else None
 
     def _moments(self) -> Moments | None:

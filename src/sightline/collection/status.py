@@ -13,7 +13,7 @@ from sightline.collection.picture_text.database import TextCounts
 
 @dataclass(frozen=True, slots=True)
 class RootStatus:
-    """An indexed folder or file: how many of its files are ready and broken, and whether it exists now."""
+    """An indexed folder or file: how many of its files are ready and broken, and whether it still exists."""
 
     path: str
     ready: int
@@ -25,9 +25,9 @@ class RootStatus:
 class CollectionStatus:
     """The state of a collection.
 
-    items: contents. files: including copies. broken: files that could not be read, with reasons.
+    items, files: number of contents, and of files including copies. broken: files that could not be read, with reasons.
     text: how much text was read from images; None if none was. text_problems: images whose text could not be read.
-    bytes: what the collection takes on disk, without what is indexed.
+    bytes: size of the collection on disk, without the indexed files.
     """
 
     at: str

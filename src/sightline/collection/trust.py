@@ -40,7 +40,7 @@ def is_own(folder: Path) -> bool:
 
 
 def check_roots(at: Path, folders: Iterable[Path], url_lists: Iterable[Path], named: Iterable[Path]) -> None:
-    """Refuse roots of a collection without a proof that are neither beside it nor named by the user.
+    """For a collection without a proof, refuse roots that are neither beside it nor named by the user.
 
     url_lists: lists of URLs, which are read over the network; the user must name these explicitly.
     """
@@ -59,7 +59,7 @@ def _mac(key: bytes, manifest: Mapping[str, Any]) -> str:
 
 
 def _key(create: bool) -> bytes | None:
-    """The user's key, created if missing; None if that is impossible."""
+    """The user's key, created if missing; None if it can be neither read nor created."""
     try:
         folder = state_folder()
         path = folder / _KEY_FILE
@@ -69,7 +69,7 @@ def _key(create: bool) -> bytes | None:
             with os.fdopen(handle, "wb") as file:
                 file.write(secrets.token_bytes(_KEY_BYTES))
         key = read_regular(path, _KEY_BYTES)
-    except FileExistsError:  # another process was faster
+    except FileExistsError:  # another process created it first
         return _key(create=False)
     except (OSError, RuntimeError):  # RuntimeError: no home folder
         return None

@@ -14,7 +14,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A search of the demo, and its introduction. `image` is the name of one of the images."""
+    """A search in the demo. `says` introduces it; `image` is the file name of one of the included images."""
 
     says: str
     text: str = ""
@@ -24,7 +24,7 @@ class Question:
     min_relevance: float | None = None
 
     def command(self) -> str:
-        """The command for the same search."""
+        """The command that runs the same search."""
         parts = ["sightline search"]
         if self.text:
             parts.append(f'"{self.text}"')

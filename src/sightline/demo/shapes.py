@@ -31,7 +31,7 @@ class Drawn(NamedTuple):
 
 
 def shapes(seed: int, copies: int = 1) -> Iterator[Drawn]:
-    """A shape in one quarter of a gray image, of 72 kinds; shade, size, position and colour vary slightly."""
+    """Yield 72 kinds of image: a shape in one quadrant, on grey; shade, size, position and colour vary slightly."""
     chance = random.Random(seed)
     half = SIDE // 2
     for number, colour, shape, place in itertools.product(range(copies), COLOURS, SHAPES, PLACES):
@@ -58,7 +58,7 @@ def nearly(colour: tuple[int, int, int], by: int, chance: random.Random) -> tupl
 
 
 def write(folder: Path, pictures: Iterable[Drawn]) -> Path:
-    """Write images and a JSONL file of their captions; returns its path."""
+    """Write images and a JSONL file of their captions; returns the path of that file."""
     folder.mkdir(parents=True)
     path = folder / "captions.jsonl"
     with path.open("w", encoding="utf-8") as file:

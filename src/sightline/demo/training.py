@@ -12,7 +12,7 @@ COLOURS = ("red", "green", "blue", "white")
 def tiny_recipe(folder: str | Path, codes: int = 0) -> dict[str, Any]:
     """Draw four captioned images into a folder, and return a recipe that trains a tiny model on them.
 
-    codes: number of learned vectors that the model has besides its words and patches.
+    codes: number of learned vectors that the model has in addition to its words and patches.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

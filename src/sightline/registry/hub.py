@@ -7,24 +7,24 @@ from sightline.bundle.layout import HUB_PREFIX, SPEC_FILE
 from sightline.bundle.spec import BundleSpec, read_spec
 from sightline.errors import ModelError
 
-# The same weights for other programs, which many models on the hub have beside their own.
+# Copies of the weights for other programs, which many models on the hub include.
 _NEVER_READ = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvino/*", "coreml/*"]
 _CARD = "README.md"
 
 
 def download(name: str) -> Path:
-    """The folder of a model of the hub, downloaded once."""
+    """The folder of a model from the hub, which is downloaded only once."""
     try:
         return Path(_library().snapshot_download(name, ignore_patterns=_NEVER_READ))
     except ModelError:
         raise
-    except Exception as error:  # offline, unknown, private: the library's reasons share no base
+    except Exception as error:  # offline, unknown or private: the library's errors have no common base class
         way_out = f"For the folder of this name, leave out {HUB_PREFIX}" if Path(name).is_dir() else ""
         raise ModelError(f"{HUB_PREFIX}{name}: cannot be loaded from the hub: {error}", way_out) from error
 
 
 def check_pushable(model: str) -> str:
-    """The name on the hub of `hf:USER/NAME`; an error if it is not one, or if nobody is logged in."""
+    """The hub name in `hf:USER/NAME`; raises an error if it is not valid, or if the user is not logged in."""
     name = model.removeprefix(HUB_PREFIX)
     if name == model or name.count("/") != 1:
         raise ModelError(f"{model}: not a place to push to", f"Give {HUB_PREFIX}USER/NAME.")
@@ -40,9 +40,9 @@ def check_pushable(model: str) -> str:
 
 
 def push(folder: str | Path, model: str, *, private: bool = False) -> str:
-    """Upload the files of a bundle to the hub, as `hf:USER/NAME`, in one commit; returns its address.
+    """Upload the files of a bundle to the hub, as `hf:USER/NAME`, in one commit; returns its URL.
 
-    A card is written from the spec, unless the bundle or the hub has one.
+    A model card is written from the spec, unless the bundle or the hub already has one.
     """
     folder, name, library = Path(folder), check_pushable(model), _library()
     spec = read_spec(folder)
@@ -62,7 +62,7 @@ def push(folder: str | Path, model: str, *, private: bool = False) -> str:
 
 
 def card(spec: BundleSpec, name: str) -> str:
-    """What the hub shows of a bundle: how to use it, and what it can do."""
+    """The model card that the hub shows for a bundle: how to use it, and what it can do."""
     languages = "\n".join(f"- {language}" for language in spec.text.languages)
     return f"""---
 library_name: sightline

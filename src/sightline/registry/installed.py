@@ -1,4 +1,4 @@
-"""Which bundles there are on this machine, what they can do, and how well they do it; and what others are known."""
+"""List the bundles on this machine, with their abilities and results, and other known models."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ _HERE = ("*", "bundles/*", "runs/*/bundle")  # where a working folder keeps bund
 
 @dataclass(frozen=True, slots=True)
 class InstalledModel:
-    """A bundle on this machine. `model` is what commands call it: default, hf:NAME, or its folder."""
+    """A bundle on this machine. `model` is its name in commands: default, hf:NAME, or its folder."""
 
     model: str
     folder: Path
@@ -29,12 +29,12 @@ class InstalledModel:
 
     @property
     def megabytes(self) -> float:
-        """What its files take on disk."""
+        """The size of its files on disk."""
         files = [self.folder / name for name in self.spec.files]
         return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
 
     def to_json(self) -> dict[str, Any]:
-        """What `sightline models --json` writes of it."""
+        """The bundle's entry in the output of `sightline models --json`."""
         return {
             "model": self.model,
             "name": self.spec.name,
@@ -48,10 +48,10 @@ class InstalledModel:
 
 
 def installed_models(on_problem: Callable[[BundleError], None] | None = None) -> list[InstalledModel]:
-    """Every bundle in a known place: the one that ships, those had from the hub, those in the working folder.
+    """Every bundle in a known place: the default one, those from the hub, and those in the working folder.
 
-    Files are not checked against their hashes, which takes longer than a list should. A bundle whose spec cannot be
-    read is told to `on_problem` and left out.
+    Files are not checked against their hashes, which would take too long for a list. If a spec cannot be read, its
+    bundle is left out, and the error is passed to `on_problem`.
     """
     found: dict[Path, InstalledModel] = {}
     for model, folder in _places():
@@ -66,8 +66,8 @@ def installed_models(on_problem: Callable[[BundleError], None] | None = None) ->
 
 
 def _places() -> Iterator[tuple[str, Path]]:
-    """What each bundle is called, and its folder."""
-    with suppress(ModelError):  # an installation without one is for `sightline doctor` to complain about
+    """The name and the folder of each bundle."""
+    with suppress(ModelError):  # `sightline doctor` reports a missing default model
         yield "default", locate("default")
     for folder in sorted(_hub().glob("models--*")):
         reference = folder / "refs" / "main"
@@ -81,7 +81,7 @@ def _places() -> Iterator[tuple[str, Path]]:
 
 
 def _hub() -> Path:
-    """Where huggingface_hub keeps what it downloads, as it decides that itself."""
+    """The download cache of huggingface_hub, found by the same rules as in that library."""
     if "HF_HUB_CACHE" in os.environ:
         return Path(os.environ["HF_HUB_CACHE"])
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -89,7 +89,7 @@ def _hub() -> Path:
 
 
 def table(bundles: Sequence[InstalledModel]) -> "Table":
-    """Show bundles one a row, with the last of their results, which has the most stages."""
+    """A table with one bundle per row and the last of its results, which has the most stages."""
     from rich.table import Table
 
     shown = Table()
@@ -105,7 +105,7 @@ def table(bundles: Sequence[InstalledModel]) -> "Table":
 
 
 def published_table(models: Sequence[PublishedModel]) -> "Table":
-    """Show published models one a row; nothing of theirs was measured before a bundle is made of them."""
+    """A table with one published model per row, without results: only bundles made from them are measured."""
     from rich.table import Table
 
     shown = Table()
@@ -120,7 +120,7 @@ def published_table(models: Sequence[PublishedModel]) -> "Table":
 
 
 def _best(results: Sequence[Mapping[str, Any]]) -> str:
-    """Recalls at 1 on the first data set with captions, with all stages."""
+    """The recall at 1 in both directions, on the first data set with captions, with all stages."""
     captioned = [result for result in results if "text_to_image" in result]
     if not captioned:
         return "not measured"

@@ -1,4 +1,4 @@
-"""From what a user calls a model to the model itself."""
+"""Find and open a model by the name or folder that the user gives."""
 
 import json
 from pathlib import Path, PurePosixPath
@@ -26,7 +26,7 @@ def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
     model: `default` (the one that ships with Sightline), a bundle's folder, the folder of a checkpoint or of a
     published model such as CLIP (both need the extra `train`), or `hf:NAME` (any of these on the hub, downloaded
     once).
-    prefer_gpu: run a bundle on the GPU, if there is one and torch is installed; pays off for jobs of minutes.
+    prefer_gpu: run a bundle on the GPU, if there is one and torch is installed; worthwhile for jobs that take minutes.
 
     >>> model = load(tiny_bundle)
     >>> sorted(model.abilities)
@@ -46,7 +46,7 @@ def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
 
 
 def locate(model: str | Path) -> Path:
-    """The folder that a model's name stands for."""
+    """The folder of a model, given its name or folder as in `load`."""
     if model == "default":
         return _bundled()
     if str(model).startswith(HUB_PREFIX):
@@ -67,7 +67,7 @@ def locate(model: str | Path) -> Path:
 
 
 def _clip_inside(folder: Path) -> Path:
-    """The folder of the CLIP in a folder of sentence-transformers; any other folder as it is."""
+    """The folder of the CLIP model in a sentence-transformers folder; any other folder is returned unchanged."""
     path = folder / MODULES_FILE
     if not path.is_file() or (folder / CHECKPOINT_FILE).is_file():
         return folder
@@ -97,7 +97,7 @@ def _bundled() -> Path:
 
 
 def _under_torch(folder: Path, called: str) -> Model:
-    """Only here does a search command reach for torch: when it is handed a checkpoint, or a published model."""
+    """Open a checkpoint or a published model; only these make a search command import torch."""
     try:
         from sightline.models.torch_model import TorchModel
     except ImportError as error:

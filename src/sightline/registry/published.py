@@ -1,4 +1,4 @@
-"""Published models that Sightline knows how to open, for those who look for one; none of them was measured by it."""
+"""Published models that Sightline can open, as a list to choose from; none of them was measured by Sightline."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from sightline.bundle.model import Ability
 
 @dataclass(frozen=True, slots=True)
 class PublishedModel:
-    """A model on the hub. languages: "mul" for many. parameters: how many numbers its weights are."""
+    """A model on the hub. languages: "mul" for many. parameters: the number of weights."""
 
     name: str
     abilities: tuple[Ability, ...]
@@ -18,16 +18,16 @@ class PublishedModel:
 
     @property
     def model(self) -> str:
-        """What commands call it."""
+        """Its name in commands."""
         return HUB_PREFIX + self.name
 
     @property
     def megabytes(self) -> float:
-        """What a float32 bundle of it takes on disk."""
+        """The size on disk of a float32 bundle made from it."""
         return 4 * self.parameters / 1e6
 
     def to_json(self) -> dict[str, Any]:
-        """What `sightline models --json` writes of it: as of a bundle, but without results, for there are none."""
+        """The model's entry in the output of `sightline models --json`, like a bundle's but with no results."""
         return {
             "model": self.model,
             "abilities": list(self.abilities),
@@ -49,4 +49,4 @@ PUBLISHED_MODELS = (
     PublishedModel("dandelin/vilt-b32-finetuned-coco", ("match",), ("en",), 111_595_777),
     PublishedModel("dandelin/vilt-b32-finetuned-flickr30k", ("match",), ("en",), 111_595_777),
 )
-"""Some of each family; any other of a family opens as well."""
+"""A few models of each family; other models of these families can be opened too."""

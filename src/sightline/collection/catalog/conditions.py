@@ -7,7 +7,7 @@ from sightline.stores.filters import Filter, Joined, Negated, Test, Value
 
 
 class Condition(NamedTuple):
-    """SQL over `files f` and `contents c`, and the values of its parameters."""
+    """An SQL condition on `files f` and `contents c`, and the values of its parameters."""
 
     sql: str
     values: tuple[Value, ...]
@@ -47,7 +47,7 @@ def _tested(test: Test) -> Condition:
 
 
 def _in_album(test: Test) -> Condition:
-    """Test the albums that an item is in; `null` matches items in no album."""
+    """Translate a test of the albums that an item is in; `null` matches items in no album."""
     albums = "SELECT 1 FROM json_each(albums_of(c.hash))"
     if test.sign == "null":
         return Condition(f"NOT EXISTS ({albums})", ())

@@ -34,9 +34,9 @@ _AT_ONCE = 500  # variables in one statement; old versions of SQLite allow 999
 
 
 class Catalog:
-    """The open `catalog.db` of a collection's folder.
+    """An open connection to a collection's `catalog.db`.
 
-    Several threads may read it at once. Writing happens inside `transaction`, in one thread at a time.
+    Several threads may read at once. Only one thread may write at a time, inside `transaction`.
     """
 
     def __init__(self, at: Path, connection: sqlite3.Connection | Readers, *, trusted: bool = True) -> None:
@@ -46,7 +46,7 @@ class Catalog:
 
     @classmethod
     def open(cls, at: Path, *, write: bool = False, trusted: bool = True) -> "Catalog":
-        """Open the catalog in a collection's folder, after checking it; for writing, it is created if missing.
+        """Check and open the catalog in a collection's folder; when opened for writing, it is created if missing.
 
         trusted: whether the catalog may refer to files outside its folder and to the network.
         """
@@ -77,11 +77,11 @@ class Catalog:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """The connection to the tables; for reading, the calling thread's own."""
+        """The database connection; each reading thread has its own."""
         return self._opened.connection() if isinstance(self._opened, Readers) else self._opened
 
     def stop_when(self, cancelled: Callable[[], bool]) -> None:
-        """Interrupt a query when `cancelled`, called in the thread running it, returns True."""
+        """Interrupt a running query once `cancelled`, which is called in the query's thread, returns True."""
         if isinstance(self._opened, Readers):
             self._opened.stop_when(cancelled)
 
@@ -99,7 +99,7 @@ class Catalog:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit everything written in the block, or nothing; committed data is on disk."""
+        """Commit everything written in the block, or nothing on an error; committed data is on disk."""
         try:
             self.connection.execute("BEGIN IMMEDIATE")
             yield
@@ -114,15 +114,15 @@ class Catalog:
                 self.connection.execute("ROLLBACK")
 
     def __len__(self) -> int:
-        """Number of items, that is, of contents with at least one file."""
+        """The number of items: contents that have at least one file."""
         return self._number("SELECT count(DISTINCT content) FROM files")
 
     def copies(self) -> int:
-        """Number of files that are exact copies of another."""
+        """The number of files that are exact copies of another file."""
         return self._number("SELECT count(content) - count(DISTINCT content) FROM files")
 
     def ids(self) -> list[int]:
-        """The ids of all contents, in ascending order; those of videos are the ids of their moments."""
+        """The ids of all contents, in ascending order; a video has one id for each of its moments."""
         return [id for (id,) in self._all("SELECT id FROM contents ORDER BY id")]
 
     def hashes(self) -> Iterator[bytes]:
@@ -132,7 +132,7 @@ class Catalog:
     def items(self, ids: Sequence[int]) -> dict[int, Item]:
         """The items with these ids and all their files; ids that no longer have a file are left out.
 
-        The id of a moment leads to its video.
+        For the id of a moment, the item is its video.
         """
         rows = list(self.each(f"SELECT {FACTS} FROM contents c WHERE c.id IN", ids))
         files = self._files_of(list({row[1]: None for row in rows}))
@@ -146,7 +146,7 @@ class Catalog:
         return [word for word, _ in found.most_common() if len(word) > _SHORT_WORD]
 
     def folders(self) -> list[str]:
-        """The folders of all items and the folders around them, relative to their roots, in alphabetical order."""
+        """All folders that contain items, and their parent folders, relative to their roots, in alphabetical order."""
         rows = self.everything().execute("SELECT DISTINCT folder FROM files WHERE line IS NULL AND folder != ''")
         return sorted(
             {"/".join(path.split("/")[: depth + 1]) for (path,) in rows for depth in range(path.count("/") + 1)}
@@ -166,7 +166,7 @@ class Catalog:
         return {id: self._located(raw) for id, raw in self._all("SELECT id, raw FROM roots ORDER BY id")}
 
     def root(self, path: Path) -> int:
-        """The number of a root, which is added if new; must be called in a transaction."""
+        """The number of a root, adding it if new; must be called in a transaction."""
         raw = self._relative(path)
         self.connection.execute("INSERT OR IGNORE INTO roots (raw) VALUES (?)", (raw,))
         return self._number("SELECT id FROM roots WHERE raw = ?", raw)
@@ -189,7 +189,7 @@ class Catalog:
         return np.array([id for (id,) in rows], dtype=np.int64)
 
     def narrowed(self, store: Store, where: str) -> tuple[Store, Ids | None]:
-        """The store and the ids to search, given a filter; ids are None if the store applies the filter itself."""
+        """The store and the ids to search, given a filter; the ids are None if the store applies the filter itself."""
         moments = self.moments()
         return store, self.ids_where(where) if moments is None else moments.within(self.ids_where(where))
 
@@ -199,14 +199,14 @@ class Catalog:
         return found if found.exist() else None
 
     def select(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """Run a SELECT with a filter; raises a `QueryError` if it is too complex for SQLite."""
+        """Run a SELECT with a filter; raises a `QueryError` if the filter is too complex for SQLite."""
         try:
             return self.connection.execute(f"SELECT {query}", values).fetchall()
         except sqlite3.Error as error:
             raise QueryError(f"the filter cannot be answered: {error}", "Make it simpler or shorter.") from error
 
     def everything(self) -> sqlite3.Connection:
-        """The connection to tables that contain all items."""
+        """A connection to tables that contain all items."""
         return self.connection
 
     def content(self, hash: bytes) -> int | None:
@@ -232,7 +232,7 @@ class Catalog:
         return [int(self.connection.execute(query, from_facts(fact)).lastrowid or 0) for fact in facts]
 
     def write(self, found: PendingFile, content: int | None, reason: str = "", replaces: int | None = None) -> None:
-        """Write a file with its content, or as broken if it has none. It replaces the row `replaces`, or its own."""
+        """Write the row of a file, as broken if it has no content; it replaces the row `replaces` or the file's own."""
         values = {
             "root": found.root,
             "path": found.path,
@@ -258,7 +258,7 @@ class Catalog:
         )
 
     def set_ctimes(self, ctimes: Iterable[tuple[int, int]]) -> None:
-        """Set the ctime of files, by row id, that version 1 did not record; must be called in a transaction."""
+        """Set ctimes, by row id, that version 1 did not record; must be called in a transaction."""
         query = "UPDATE files SET ctime_ns = ? WHERE id = ?"
         self.connection.executemany(query, ((ctime, row) for row, ctime in ctimes))
 
@@ -271,7 +271,7 @@ class Catalog:
         self.connection.execute("DELETE FROM roots WHERE id = ?", (inner,))
 
     def delete_files(self, rows: Iterable[int]) -> None:
-        """Delete files; their contents stay until `delete_unused`."""
+        """Delete the rows of files; their contents stay until `delete_unused`."""
         self.connection.executemany("DELETE FROM files WHERE id = ?", ((row,) for row in rows))
 
     def delete_empty_roots(self) -> None:
@@ -286,13 +286,13 @@ class Catalog:
         return ids
 
     def delete_contents(self, ids: Iterable[int]) -> None:
-        """Delete contents and their files, so that the files are read again."""
+        """Delete contents and the rows of their files, so that the files are read again."""
         for id in ids:
             self.connection.execute("DELETE FROM files WHERE content = ?", (id,))
             self.connection.execute("DELETE FROM contents WHERE id = ?", (id,))
 
     def skip_ids(self, highest: int) -> None:
-        """Never assign ids up to `highest`, which the store has used although the catalog lost them."""
+        """Never assign ids up to `highest`: the store has used them, even if the catalog has lost them."""
         query = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'contents'"
         if self._number(query) < highest:
             self.connection.execute("DELETE FROM sqlite_sequence WHERE name = 'contents'")

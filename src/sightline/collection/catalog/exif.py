@@ -37,7 +37,7 @@ def _zone(noted: object) -> str:
 
 
 def place(exif: Image.Exif) -> Place | None:
-    """Where the photo was taken; None if that is missing or invalid."""
+    """Where the photo was taken; None if the position is missing or invalid."""
     noted = _directory(exif, ExifTags.IFD.GPSInfo)
     latitude = _degrees(noted.get(ExifTags.GPS.GPSLatitude), noted.get(ExifTags.GPS.GPSLatitudeRef), 90)
     longitude = _degrees(noted.get(ExifTags.GPS.GPSLongitude), noted.get(ExifTags.GPS.GPSLongitudeRef), 180)

@@ -10,14 +10,14 @@ from sightline.media import ImageSource
 
 Status = Literal["ready", "broken"]
 URL_LIST_SUFFIX = ".urls"
-"""Suffix of a list of URLs, whose images are read over the network."""
+"""Suffix of a URL list, a text file of URLs whose images are read over the network."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Size and times of a file when it was read; a file is not read again while they are unchanged.
+    """A file's size and times when it was read; while they are unchanged, it is not read again.
 
-    ctime_ns: catches changes that set the modification time back; None if unknown.
+    ctime_ns: reveals a change even if the modification time was set back; None if unknown.
     """
 
     size: int
@@ -25,7 +25,7 @@ class Stamp:
     ctime_ns: int | None = None
 
     def matches(self, other: "Stamp") -> bool:
-        """Whether both describe the same state of a file."""
+        """Whether both stamps describe the same state of a file."""
         if (self.size, self.mtime_ns) != (other.size, other.mtime_ns):
             return False
         return None in (self.ctime_ns, other.ctime_ns) or self.ctime_ns == other.ctime_ns
@@ -33,12 +33,12 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class PendingFile:
-    """A file, or a line of a text file, that has to be read.
+    """A file, or a line of a text file, that is still to be read.
 
-    root: the catalog's number of the folder or text file. raw: identifies the file within its root; for an image,
-        the exact bytes of its path relative to the root. path: the same as text. where: its exact path.
-    stamp: None if the file must be read again at the next run, even if it looks the same.
-    text, line, key: for a text, its content, line and id. For an image in a shard, `key` is its position; see
+    root: the catalog's number for the folder or text file. raw: identifies the file within its root; for an image,
+        the exact bytes of its path relative to the root. path: the same, as text. where: its exact path.
+    stamp: None if the file must be read again at the next run, even if it appears unchanged.
+    text, line, key: for a text, its content, line number and id. For an image in a shard, `key` is its position; see
         `shards_and_urls.Span`.
     problem: what is wrong with the file, if already known.
     source: where its bytes are read from, if it is not a separate file.
@@ -71,10 +71,10 @@ class File:
     path: relative to the root, with forward slashes, for display and filters; `captions.jsonl:12` for a text.
     where: its exact path, even if its name is not valid text; for a text, the path of the text file.
     reason: why it is broken.
-    line, key: for a text, its line and its id there. For an image in a shard, `key` is its position.
+    line, key: for a text, its line number and its id in the file. For an image in a shard, `key` is its position.
     is_trusted: False if a collection that this user did not create refers to a file outside its own folder, or to
         the network.
-    stamp: what the file looked like when it was read; None if it must be read again.
+    stamp: its size and times when it was read; None if it must be read again.
     """
 
     root: Path
@@ -95,7 +95,7 @@ class Item:
     width, height: in pixels, after rotation. taken: capture time in ISO 8601. place: where it was taken.
     text: the full text, if the item is a text.
     is_blank: whether the image is tiny or a single colour; searches rank such images last.
-    moment, duration: of a video, in seconds: its first moment, or the one that was asked for, and its length.
+    moment, duration: for a video, the time of its first moment, or of the requested one, and its length, in seconds.
     """
 
     id: int
@@ -120,7 +120,8 @@ class Facts:
     """What is known about a content besides its vectors; `hash` identifies it.
 
     is_blank: whether the image is tiny or a single colour.
-    moment, duration: of a video, in seconds. parent: of a moment but the first, the hash of the first.
+    moment, duration: for a video, the time of this moment and the video's length, in seconds.
+    parent: for every moment of a video but the first, the hash of the first.
     """
 
     hash: bytes

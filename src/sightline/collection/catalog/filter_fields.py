@@ -6,12 +6,12 @@ from sightline.stores.filters import ColumnKind
 
 
 class FilterField(NamedTuple):
-    """A field of filters.
+    """A field that filters can test.
 
     kind: what its values are. sql: its SQL expression over `files f` and `contents c`.
-    of: `content` if all files of an item have the same value, `file` if they may differ. Both are also kept by stores
-        on servers, which filter by them; a Milvus store needs a placeholder for unknown values in
-        `milvus_filter.UNKNOWN`. `machine` is known only on the machine that has the catalog.
+    of: `content` if all files of an item have the same value, `file` if they may differ, `machine` if the value is
+        known only on the machine that has the catalog. Stores on servers also keep `content` and `file` fields and
+        filter by them; a Milvus store needs a placeholder for their unknown values in `milvus_filter.UNKNOWN`.
     """
 
     kind: ColumnKind
@@ -38,9 +38,9 @@ FIELDS: dict[str, FilterField] = {
     "album": FilterField("text", "value", "machine"),
     "root": FilterField("text", "(SELECT root_name(r.raw) FROM roots r WHERE r.id = f.root)", "machine"),
 }
-"""All fields, by the name that filters use."""
+"""All fields, by their name in filters."""
 
 CONTENT_FIELDS = frozenset(name for name, field in FIELDS.items() if field.of == "content")
 FILE_FIELDS = frozenset(name for name, field in FIELDS.items() if field.of == "file")
 STORED_FIELDS = {name: field for name, field in FIELDS.items() if field.of != "machine"}
-"""The fields that stores on servers keep too."""
+"""The fields that stores on servers also keep."""

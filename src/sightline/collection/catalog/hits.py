@@ -14,7 +14,7 @@ _Named = tuple[int, Path, str]
 
 
 class ItemCache:
-    """Items read from the catalog during a search; each is read once."""
+    """Items read from the catalog during a search; each is read only once."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.items: dict[int, Item] = {}
@@ -22,21 +22,21 @@ class ItemCache:
         self._asked: set[int] = set()
 
     def __call__(self, ids: Sequence[int]) -> dict[int, Item]:
-        """Read the items with these ids, as far as they still exist; returns all items read so far."""
+        """Read the items with these ids, if they still exist; returns all items read so far."""
         if new := [id for id in ids if id not in self._asked]:
             self._asked.update(new)
             self.items.update(self._catalog.items(new))
         return self.items
 
     def blank(self, ids: Sequence[int]) -> set[int]:
-        """Those of these ids, which must have been read, whose images are blank."""
+        """The ids among these whose images are blank; their items must have been read."""
         return {id for id in ids if self.items[id].is_blank}
 
 
 def hits_of(
     catalog: Catalog, ranking: Ranking, count: int, items: Mapping[int, Item], condition: Condition | None = None
 ) -> tuple[Hit, ...]:
-    """The first `count` entries of a ranking, as results. Files of an item that match the filter come first."""
+    """The first `count` entries of a ranking, as results. An item's files that match the filter come first."""
     count = min(count, len(ranking.candidates))
     ids = [items[int(id)].id for id in ranking.candidates.ids[:count]]
     asked_for = _files_where(catalog, condition, ids) if condition else set()
@@ -77,7 +77,7 @@ def _paths(files: Sequence[File]) -> tuple[Path, ...]:
 
 
 def _files_where(catalog: Catalog, condition: Condition, ids: Sequence[int]) -> set[_Named]:
-    """The files of some items that satisfy a condition."""
+    """The files of these items that satisfy a condition."""
     roots = catalog.roots()
     chosen = ", ".join(map(str, ids))
     query = f"f.content, f.root, f.path {FROM} f.content IN ({chosen}) AND ({condition.sql})"

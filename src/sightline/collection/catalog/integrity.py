@@ -1,4 +1,4 @@
-"""Detect damage to a catalog by a checksum of the whole file, which is valid while no process writes to it."""
+"""Detect damage to a catalog with a checksum of the whole file, which is valid only while no process writes to it."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ class DamagedCatalogError(CollectionError):
 
 
 def check_files(path: Path) -> None:
-    """Refuse a catalog if one of its files is a link or a special file: SQLite would follow it."""
+    """Refuse a catalog if one of its files is a link or a special file, because SQLite would follow it."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         try:
             check_regular(path.with_name(path.name + suffix))

@@ -1,7 +1,7 @@
 """Moments of videos in the catalog.
 
-A video has a content for each of its moments, because each has vectors. The first stands for the video: files and
-albums belong to it, and it is the `parent` of the others.
+A video has one content per moment, because each moment has its own vectors. The first one represents the video:
+files and albums belong to it, and it is the `parent` of the others.
 """
 
 import sqlite3
@@ -17,22 +17,22 @@ _AT_ONCE = 500  # variables in one statement
 
 @dataclass(frozen=True, slots=True)
 class CatalogMoments:
-    """The moments of a catalog. connection: returns the calling thread's connection to its tables."""
+    """The moments in a catalog. connection: returns the calling thread's connection to its tables."""
 
     connection: Callable[[], sqlite3.Connection]
 
     def exist(self) -> bool:
-        """Whether there are any."""
+        """Whether the catalog has any moments."""
         query = "SELECT EXISTS (SELECT 1 FROM contents WHERE moment IS NOT NULL)"
         return bool(self.connection().execute(query).fetchone()[0])
 
     def videos(self, ids: Sequence[int]) -> dict[int, int]:
-        """The video of each of these ids that is a moment; images are left out."""
+        """The id of each moment's video, by the moment's id; the ids of images are left out."""
         query = "SELECT id, coalesce(parent, id) FROM contents WHERE moment IS NOT NULL AND id IN"
         return {row[0]: row[1] for row in self._each(query, ids)}
 
     def of(self, videos: Sequence[int]) -> dict[int, dict[int, float]]:
-        """The moments of some videos: their ids, in order of time, and seconds."""
+        """The moments of each of these videos, in chronological order: their ids and times in seconds."""
         found: dict[int, dict[int, float]] = {}
         own = "SELECT id, id, moment FROM contents WHERE moment IS NOT NULL AND id IN"
         others = "SELECT parent, id, moment FROM contents WHERE moment IS NOT NULL AND parent IN"
@@ -41,13 +41,13 @@ class CatalogMoments:
         return found
 
     def within(self, ids: Ids) -> Ids:
-        """These ids of items, and those of all moments of the videos among them, in ascending order."""
+        """These item ids, and the ids of all moments of the videos among them, in ascending order."""
         rows = self.connection().execute("SELECT id, parent FROM contents WHERE moment IS NOT NULL AND parent > 0")
         pairs = np.array(rows.fetchall(), dtype=np.int64).reshape(-1, 2)
         return np.union1d(ids, pairs[np.isin(pairs[:, 1], ids), 0])
 
     def families(self, ids: Sequence[int]) -> list[int]:
-        """These ids, and those of all moments of the same videos."""
+        """These ids, and the ids of all other moments of the same videos."""
         videos = self.videos(ids)
         return sorted({*ids, *(id for own in self.of(list(set(videos.values()))).values() for id in own)})
 

@@ -15,7 +15,7 @@ class Readers:
     """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
-        """Open the calling thread's connection, so that errors are raised here."""
+        """Open the calling thread's connection now, so that errors are raised here."""
         self._connect = connect
         self._own = threading.local()
         self._all: weakref.WeakSet[_Reader] = weakref.WeakSet()
@@ -35,7 +35,7 @@ class Readers:
         return reader.connection
 
     def stop_when(self, cancelled: Callable[[], bool]) -> None:
-        """Interrupt a query as soon as `cancelled`, called in the thread running it, returns True."""
+        """Interrupt a running query once `cancelled`, which is called in the query's thread, returns True."""
         with self._lock:
             self._cancelled = cancelled
             for reader in self._all:

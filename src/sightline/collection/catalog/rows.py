@@ -1,4 +1,4 @@
-"""Rows of the catalog's tables, and the objects they stand for."""
+"""Convert between rows of the catalog's tables and the objects they represent."""
 
 import os
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ ROW = "id, raw, size, mtime_ns, ctime_ns, content, status, reason, key"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A file in the catalog. `stamp` is None if the file must be read again, even if it looks the same."""
+    """A file in the catalog. `stamp` is None if the file must be read again, even if it appears unchanged."""
 
     id: int
     raw: bytes
@@ -30,18 +30,18 @@ class Row:
 
 
 def to_row(row: tuple[Any, ...]) -> Row:
-    """A file, from the columns `ROW`."""
+    """Convert the columns `ROW` to a file."""
     id, raw, size, mtime_ns, ctime_ns, content, status, reason, key = row
     return Row(id, raw, to_stamp(size, mtime_ns, ctime_ns), content, status, reason, key)
 
 
 def to_stamp(size: int | None, mtime_ns: int | None, ctime_ns: int | None) -> Stamp | None:
-    """Size and times of a file; None if it must be read again."""
+    """The stamp of a file; None if the file must be read again."""
     return None if size is None or mtime_ns is None else Stamp(size, mtime_ns, ctime_ns)
 
 
 def inside(folder: Path, raw: bytes) -> Path:
-    """A path inside a folder, even for names such as /etc/hosts or ../x from an archive."""
+    """A path that stays inside the folder, even for names such as /etc/hosts or ../x from an archive."""
     path = os.fsdecode(raw)
     if path.startswith("/") or ".." in path:
         path = "/".join("_" if name == ".." else name for name in path.split("/") if name)
@@ -49,14 +49,14 @@ def inside(folder: Path, raw: bytes) -> Path:
 
 
 def to_item(row: tuple[Any, ...], files: tuple[File, ...]) -> Item:
-    """An item, from the columns `FACTS` and its files; from those of a moment, its video."""
+    """Build an item from the columns `FACTS` and its files; for a moment, the item is its video."""
     _, id, width, height, taken, latitude, longitude, text, is_blank, moment, duration = row
     place = None if latitude is None else Place(latitude, longitude)
     return Item(id, files, width, height, taken, place, text, bool(is_blank), moment, duration)
 
 
 def from_facts(fact: Facts) -> tuple[object, ...]:
-    """The columns of a content; in place of `parent`, the hash of that content."""
+    """The column values of a content, with the hash of its parent instead of the `parent` id."""
     latitude, longitude = (fact.place.latitude, fact.place.longitude) if fact.place else (None, None)
     about = (fact.hash, fact.width, fact.height, fact.taken, latitude, longitude, fact.text, fact.is_blank or None)
     return (*about, fact.moment, fact.duration, fact.parent)

@@ -1,4 +1,4 @@
-"""The tables of a catalog, and opening its file for one writer or many readers."""
+"""Define the tables of a catalog, and open its file for one writer or many readers."""
 
 import json
 import os
@@ -11,9 +11,9 @@ from sightline.collection.catalog.integrity import DamagedCatalogError, check_fi
 from sightline.errors import CollectionError
 
 SCHEMA = 5
-_WITH_CTIME = 2  # the first version that stores when files were changed
+_WITH_CTIME = 2  # the first version that stores the ctime of files
 _WITH_FOLDERS = 3  # the first version that stores the folder and name of files
-_WITH_BLANK = 4  # the first version that marks blank images; version 5 has moments of videos
+_WITH_BLANK = 4  # the first version that marks blank images; version 5 added moments of videos
 CATALOG_FILE = "catalog.db"
 
 _PATIENCE = 60  # seconds to wait while another process recovers or checkpoints
@@ -71,8 +71,8 @@ CREATE INDEX contents_by_time ON contents (taken);
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
     """Open a catalog; for writing, it is created if missing, and upgraded if an older version wrote it.
 
-    A commit is on disk when it returns (`synchronous = FULL`): vectors without rows are deleted on opening, and items
-    whose rows were lost in a power cut would have to be encoded again.
+    Each commit is on disk when it returns (`synchronous = FULL`). Otherwise a power cut could lose rows; their vectors
+    would be deleted on the next opening, and the items would have to be encoded again.
     """
     check_files(path)
     try:

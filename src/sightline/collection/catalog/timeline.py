@@ -27,7 +27,7 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Ids by time, newest first: the capture time of a photo or, if unknown, the modification time of its file.
+    """Ids ordered by time, newest first: a photo's capture time or, if unknown, its file's modification time.
 
     times: as numbers, such as 20230801123000; 0 if unknown.
     """
@@ -50,7 +50,7 @@ class Timeline:
 
     @classmethod
     def merged(cls, parts: Sequence[tuple["Timeline", int]]) -> "Timeline":
-        """Several timelines as one; the number beside each is added to its ids."""
+        """Merge timelines; the number paired with each is added to its ids."""
         ids = np.concatenate([part.ids + first for part, first in parts])
         times = np.concatenate([part.times for part, _ in parts])
         order = np.lexsort((-ids, -times))
@@ -77,7 +77,7 @@ class Timeline:
         return f"{self.times[place]}-{self.ids[place]}"
 
     def after(self, cursor: str) -> int:
-        """The position after the item of a cursor, or where it would be if it has been deleted."""
+        """The position after a cursor's item, or where the item would be if it has been deleted."""
         found = re.fullmatch(r"(\d{1,14})-(\d{1,18})", cursor, re.ASCII)
         if not found:
             raise QueryError(f"no such cursor: {cursor[:40]!r}", "Give the `next` of the answer before.")

@@ -7,8 +7,8 @@
                  | [not] in ( VALUE, … ) | [not] between VALUE and VALUE
 
 Texts are in single or double quotes. Dates are texts and match at the precision given: `taken = '2023-06'` is all of
-June, `taken <= '2023'` includes the whole year. Unknown values, such as the place of an image without
-one, match only `is null`. `like` supports % (anything) and _ (one character), and ignores case.
+June, `taken <= '2023'` includes the whole year. Unknown values, such as the latitude of an image without GPS data,
+match only `is null`. `like` supports % (anything) and _ (one character), and ignores case.
 
 User input never becomes part of the SQL: columns are looked up, and values are bound as parameters.
 """

@@ -1,4 +1,4 @@
-"""Batches of images or texts for the model, and the vectors that it returns."""
+"""Batches of images or texts for the model, and the vectors it returns."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -38,7 +38,7 @@ def content_count(outcomes: Iterable[Outcome]) -> int:
 
 
 def encoded(model: Model, new: Sequence[Outcome], files: list[Outcome]) -> EncodedBatch:
-    """Encode the new contents into a batch to write, with all files. Vectors with NaN or infinity are left out.
+    """Encode the new contents as a batch to write, together with all files. Vectors with NaN or infinity are left out.
 
     The moments of a video stay in one batch, so that a crash leaves all of them or none.
     """
@@ -61,7 +61,7 @@ def _payloads(model: Model, outcome: Outcome) -> Iterable[Any]:
 
 
 def _finite(batch: EncodedBatch) -> EncodedBatch:
-    """Leave out contents with NaN or infinity, of a video all of them."""
+    """Leave out contents whose vectors have NaN or infinity; for a video, leave out all its moments."""
     broken = {
         fact.parent or fact.hash
         for facts, found in batch.contents
@@ -111,7 +111,7 @@ def count_truncated(found: Encoded) -> int:
 
 
 def rows(found: Encoded, chosen: npt.NDArray[np.bool_]) -> Encoded:
-    """Select items of an encoded batch."""
+    """Select items from an encoded batch."""
     if chosen.all():
         return found
     parts = (found.embedding, found.mask, found.fragments, found.states, found.truncated)

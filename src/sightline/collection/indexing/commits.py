@@ -16,7 +16,7 @@ class CommitQueue:
     """Collects batches and writes them at intervals, in order.
 
     A separate thread writes, so Ctrl-C, which Python raises in the main thread, never interrupts a write: leaving
-    `commit_queue` waits until it is complete.
+    `commit_queue` waits until the write is complete.
     """
 
     def __init__(self, writer: Writer, writing: ThreadPoolExecutor) -> None:
@@ -49,7 +49,7 @@ class CommitQueue:
         self._batch, self._began, self._picture_bytes = EncodedBatch(), time.monotonic(), 0
 
     def finish(self) -> None:
-        """Write the rest, then delete missing files."""
+        """Write the remaining batches, then delete missing files from the collection."""
         self.write()
         self._settle()
         self._writing.submit(self._writer.finish).result()

@@ -52,7 +52,7 @@ def open_to_write(
     """Open a collection for writing, creating or repairing it if necessary, and lock it until the block ends.
 
     named: the folders and files that the user asked to index.
-    store: where to keep the vectors of a new collection, if not in its folder; or the new address of its server.
+    store: where to keep the vectors of a new collection, if not in its folder; for an existing one, its new URL.
     verify: check all vectors for damage, not only those that are read.
     """
     try:
@@ -132,12 +132,12 @@ def _manifest(at: Path, before: Manifest | None, kind: ItemKind, model: Model, s
 
 
 def _location(model: Model) -> str:
-    """The folder of a bundle, stored so that searches find it; empty for other models."""
+    """The folder of a bundle, recorded so that searches find the model; empty for other models."""
     return str(model.folder.resolve()) if model.folder else ""
 
 
 def _shape(model: Model, kind: ItemKind) -> Shape:
-    """Dimensions of a model's vectors, found by encoding one item."""
+    """The dimensions of a model's vectors, found by encoding one item."""
     if "fragments" not in model.abilities:
         check_ability(model, "embed", "indexing", "A matcher alone finds nothing: index with another model.")
     encoded = model.encode_texts(["a"]) if kind == "texts" else model.encode_images(blank(model.preprocess))

@@ -1,4 +1,4 @@
-"""Decode RAW photos and videos in separate processes: their libraries are large, and no file may end a run."""
+"""Decode RAW photos and videos in separate processes: their libraries are large, and no file may crash a run."""
 
 import threading
 from pathlib import Path
@@ -15,12 +15,12 @@ from sightline.media.open import MAX_PIXELS
 from sightline.media.video import Moments, VideoFacts
 
 _PREVIEW_SECONDS = 60.0
-_ENOUGH_SECONDS, _CPU_SECONDS, _VIDEO_SECONDS = 60.0, 120.0, 600.0  # for one video; the last may include waiting
+_ENOUGH_SECONDS, _CPU_SECONDS, _VIDEO_SECONDS = 60.0, 120.0, 600.0  # per video; the last may include waiting
 _DECODE_BYTES = 2 << 30
 
 
 class FileDecoders:
-    """A process for each thread that needs one, with limits on memory and time; started on first use."""
+    """Decoder processes, one for each thread that needs it, limited in memory and time; started on first use."""
 
     def __init__(self) -> None:
         self._own = threading.local()

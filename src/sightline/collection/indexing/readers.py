@@ -36,12 +36,12 @@ _THUMBNAIL_SIDE, _THUMBNAIL_QUALITY = 640, 80
 class Outcome:
     """The result of reading a file: its `facts`, or the `problem` with it.
 
-    payload: input for the model: pixels, regions or text; of a video, uint8 [moments, size, size, 3]. None if the
+    payload: input for the model: pixels, regions or text; for a video, uint8 [moments, size, size, 3]. None if the
         content is already known.
-    moments: facts of the moments of a video, except for the first, which are `facts`.
+    moments: the facts of a video's moments except the first, whose facts are `facts`.
     gone: the file disappeared before it was read.
     permanent: the problem is in the file itself, and persists until the file changes.
-    picture: what a store on a server is to keep of a new image.
+    picture: for a new image, the picture that a store on a server will keep.
     """
 
     found: PendingFile
@@ -78,7 +78,7 @@ def read_images(
 ) -> Generator[Outcome, None, None]:
     """Yield every image with its facts, in order; images with a known hash are not decoded.
 
-    pictures: what to add of each new image, for a store that keeps pictures.
+    pictures: which kind of picture to add for each new image, if the store keeps pictures.
 
     Threads suffice because reading, hashing, decoding and resampling release the GIL. Only a few images are in
     progress at once, so memory does not grow with their number.
@@ -153,7 +153,7 @@ def _read_video(found: PendingFile, preprocess: ImageInput, known: Container[byt
 def _decode(
     found: PendingFile, source: ImageBytes, original: ImageBytes, digest: bytes, preprocess: ImageInput
 ) -> Outcome:
-    """Decode an image. original: the file that it is a preview of, or itself."""
+    """Decode an image. original: the file that `source` is a preview of, or `source` itself."""
     if isinstance(preprocess, RegionConfig):
         return Outcome(found, Facts(digest), to_input(source, preprocess))
     image = open_for_model(source, preprocess)
@@ -164,5 +164,5 @@ def _decode(
 
 
 def _picture(image: ImageBytes, original: ImageBytes, kind: PictureKind) -> bytes:
-    """What a store is to keep of an image: its thumbnail, or the bytes of its file."""
+    """The picture of an image that a store will keep: a thumbnail, or the bytes of the file."""
     return original.data if kind == "originals" else to_jpeg(image, _THUMBNAIL_QUALITY, _THUMBNAIL_SIDE)

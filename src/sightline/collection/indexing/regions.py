@@ -1,4 +1,4 @@
-"""Scan region stores, whose items are the regions that a detector found rather than pixels."""
+"""Scan region stores, which hold the regions that a detector found in images, not their pixels."""
 
 from pathlib import Path
 

@@ -42,12 +42,12 @@ def remove(
     model: str | Path | Model | None = None,
     notify: Notify | None = None,
 ) -> int:
-    """Remove what was indexed below some folders, or some files; returns the number of files that were removed.
+    """Remove files, or everything below folders, from a collection; returns the number of files removed.
 
-    at: the collection, as for `sightline.open`. model: the model that indexed it, if it was moved.
+    at: the collection, as for `sightline.open`. model: the model that indexed it; needed if that was moved.
 
-    The files themselves stay. What lies inside a folder that is still indexed comes back with the next `index`, unless
-    a `.sightlineignore` names it.
+    The files themselves are not deleted. Those inside a folder that is still indexed are added again by the next
+    `index`, unless a `.sightlineignore` excludes them.
     """
     found = find_collection(at).resolve()
     manifest = read_manifest(found)
@@ -92,13 +92,13 @@ def delete_collection(at: str | Path | None = None) -> Path:
         for name in _OWN:
             (found / name).unlink(missing_ok=True)
     for left in (found / TEXT_FOLDER, found / ALBUMS_FOLDER, found):
-        if left.is_dir() and not any(left.iterdir()):  # it may be a folder of pictures
+        if left.is_dir() and not any(left.iterdir()):  # the folder may also contain pictures
             left.rmdir()
     return found
 
 
 def _path(root: Path, raw: bytes) -> Path:
-    """The path of a row; of a text or an image in a shard, inside of its file."""
+    """The path of a row; for a text or an image in a shard, a path below its file."""
     return root / os.fsdecode(raw)
 
 

@@ -24,7 +24,7 @@ class Report:
     deleted: files that no longer exist.
     broken: every unreadable file, including unchanged ones that were not tried again.
     skipped: files and folders that could not be accessed, and were therefore neither indexed nor deleted.
-    duplicates: files that are exact copies of another; their content is encoded once.
+    duplicates: files that are exact copies of another file; their content is encoded once.
     truncated: new texts that exceed the model's input length.
     left_out: RAW photos and videos whose extra is not installed, counted by suffix.
     read: files that were read. encoded: contents that were new to the collection.

@@ -17,7 +17,7 @@ from sightline.media import IMAGE_SUFFIXES, find_images, raw, video
 from sightline.media.file_types import RAW_SUFFIXES, VIDEO_SUFFIXES
 from sightline.media.ignore import IgnoreRules
 
-_FRESH_NS = 2_000_000_000  # the coarsest timestamp resolution: a second change within it may go unnoticed
+_FRESH_NS = 2_000_000_000  # the coarsest timestamp resolution: another change within it may go unnoticed
 
 
 @dataclass(slots=True)
@@ -62,8 +62,8 @@ def scan_images(
     videos: whether the collection can have videos.
 
     A root without any image is treated as a disconnected disk, unless `prune` is set. Files below a folder that
-    could not be listed, or behind a broken link, do not count as missing. Neither do those that were indexed with an
-    extra which is no longer installed.
+    could not be listed, or behind a broken link, do not count as missing. Neither do files that were indexed with
+    an extra that is no longer installed.
     """
     found, seen, blind = FolderScan(), set[int](), list[Path]()
     paths: Iterable[Path] = ()
@@ -114,7 +114,7 @@ def scan_images(
 
 
 def indexed_suffixes(videos: bool = True) -> frozenset[str]:
-    """The suffixes of the files to index, by what is installed."""
+    """The suffixes of the files to index, depending on the installed extras."""
     found = IMAGE_SUFFIXES | (RAW_SUFFIXES if raw.is_installed() else frozenset())
     return found | (VIDEO_SUFFIXES if videos and video.is_installed() else frozenset())
 
@@ -130,7 +130,7 @@ def _rules(folder: Path, within: Path) -> IgnoreRules:
 
 
 def stamp_of(path: Path) -> tuple[Stamp, bool]:
-    """Size and times of a file, and whether the next write is sure to change them: not if it was just modified."""
+    """A file's size and times, and whether a later write is sure to change them: False if it was just modified."""
     status, now = path.stat(), time.time_ns()
     stamp = Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return stamp, abs(now - status.st_mtime_ns) >= _FRESH_NS
@@ -159,7 +159,7 @@ def _is_below(folder: Path, row: Row, places: list[Path]) -> bool:
 
 
 def _dangles(folder: Path, path: Path, known: dict[Path, bool]) -> bool:
-    """Whether a path goes through a broken link, such as to a disconnected disk."""
+    """Whether a path goes through a broken link, such as a link to a disconnected disk."""
     if path == folder:
         return False
     if path not in known:

@@ -30,7 +30,7 @@ _Rows = dict[bytes, Row]
 
 
 class Span(NamedTuple):
-    """Position of an image in its shard, and the number of images there; avoids listing the shard again."""
+    """An image's position in its shard, and the number of images in the shard; saves listing the shard again."""
 
     offset: int
     size: int
@@ -54,7 +54,7 @@ def is_container(place: Path) -> bool:
 
 
 def source_of(file: File) -> ImageSource:
-    """The source of the bytes of an image in a collection."""
+    """The source to read an image of a collection from."""
     if not file.is_trusted:
         return _Refused(str(file.where))
     span = Span.parse(file.key)
@@ -139,7 +139,7 @@ def _is_shard(url: bytes) -> bool:
 
 
 def _shard_of(raw: bytes) -> bytes:
-    """The URL of the shard that contains an image of a list."""
+    """The URL of the shard that contains an image in a list."""
     return raw[: raw.lower().index(f"{SHARD_SUFFIX}/".encode()) + len(SHARD_SUFFIX)]
 
 
@@ -201,7 +201,7 @@ def _is_same(one: Stamp | None, other: Stamp | None) -> bool:
 
 
 def compare(scan: FolderScan, images: Iterable[PendingFile], rows: _Rows, retry: bool) -> None:
-    """Add to the scan the images that must be read and the rows that are missing."""
+    """Add to the scan the images that must be read and the rows whose images are missing."""
     left = dict(rows)
     for found in images:
         row = left.pop(found.raw, None)

@@ -1,4 +1,4 @@
-"""Bring a collection up to date with the disk: encode new files, and delete missing ones."""
+"""Bring a collection up to date with the disk: encode new files, and remove missing ones."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -38,7 +38,7 @@ def location(at: str | Path | None, places: list[Path]) -> Path:
     """The folder of the collection to index into, resolving `at` in the same way as all commands.
 
     at: a collection's folder, or the folder of pictures that contains it; any other folder for a new collection. If
-        not given, the collection of the folder in `places`, or the nearest to the current folder.
+        not given, the default location for `places` or, without places, the collection nearest to the current folder.
     """
     if at is None:
         return default_location(places, kind_of(places)) if places else find_collection().resolve()
@@ -48,7 +48,7 @@ def location(at: str | Path | None, places: list[Path]) -> Path:
 
 
 def default_location(places: list[Path], kind: ItemKind) -> Path:
-    """The default location of a collection: in the indexed folder, or beside the file."""
+    """The default location of a collection: in the indexed folder, or beside the indexed file."""
     if len(places) != 1:
         given = "several folders" if places else "no folder"
         raise CollectionError(f"{given} given, but not where to keep the collection", "Add --at DIR.")

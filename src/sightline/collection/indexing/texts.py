@@ -26,7 +26,7 @@ def scan_texts(catalog: Catalog, root: int, path: Path, *, prune: bool = False) 
     """Compare the lines of a file with the catalog.
 
     The file is read at every run; only new texts are encoded. A text with an id is identified by the id, wherever it
-    is in the file; one without, by its line. If the file cannot be read, its texts are kept, unless `prune` is set.
+    is in the file; other texts, by their line. If the file cannot be read, its texts are kept, unless `prune` is set.
     """
     try:
         work = list(_lines(root, path))

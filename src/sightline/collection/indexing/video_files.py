@@ -1,4 +1,4 @@
-"""Video files of a collection: which they are, what identifies them, and the facts of their moments."""
+"""Video files of a collection: how they are recognised and identified, and the facts of their moments."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class DecodedVideo:
-    """What was read of a video."""
+    """A decoded video: facts about the file, and its moments."""
 
     about: VideoFacts
     moments: Moments
@@ -44,7 +44,7 @@ class DecodedVideo:
 
 
 def is_video_file(path: Path) -> bool:
-    """Whether the name of a file is that of a video."""
+    """Whether a file is a video, judging by its name."""
     return path.suffix.lower() in VIDEO_SUFFIXES
 
 

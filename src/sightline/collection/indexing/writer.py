@@ -24,7 +24,7 @@ _WORTH_COMPACTING = 4  # compact when deleted items exceed a quarter of the rema
 
 @dataclass(slots=True)
 class EncodedBatch:
-    """The contents of one transaction: new contents with their vectors, and the files that were read.
+    """The data for one transaction: new contents with their vectors, and the files that were read.
 
     truncated: how many of the contents are texts that exceed the model's input length.
     """
@@ -54,11 +54,11 @@ class Writer:
 
     @property
     def pictures(self) -> PictureKind:
-        """What the store keeps of pictures."""
+        """The kind of pictures that the store keeps."""
         return self.store.pictures if isinstance(self.store, RemoteStore) else "none"
 
     def mark_missing(self, rows: Iterable[Row]) -> None:
-        """Mark rows whose files are missing; a new file with the same content counts as that file, moved."""
+        """Mark rows whose files are missing; a new file with the same content counts as the missing file, moved."""
         for row in rows:
             self._missing[row.id] = row
             if row.content is not None:
@@ -131,7 +131,7 @@ class Writer:
             self.report.changed += 1
 
     def _moved(self, content: int) -> int | None:
-        """The row of a missing file that had this content."""
+        """The row of a missing file that had this content, which then no longer counts as missing."""
         rows = self._missing_with.get(content)
         if not rows:
             return None
@@ -150,7 +150,8 @@ def repair(catalog: Catalog, store: Store) -> None:
     """Make catalog and store consistent after a crash or damage.
 
     Vectors without a row are deleted, and their ids are never reused. Rows without vectors, which can only result from
-    damage to the store, are deleted with their files, so that these are read again; a video with all its moments.
+    damage to the store, are deleted together with the rows of their files, so that the files are read again. If one
+    moment of a video has lost its vectors, all moments are deleted.
     """
     known, stored = np.array(catalog.ids(), dtype=np.int64), store.ids()
     surplus, lost = np.setdiff1d(stored, known), np.setdiff1d(known, stored)

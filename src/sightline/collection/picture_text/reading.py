@@ -1,4 +1,4 @@
-"""Read the text of a collection's images: after indexing, in the background, and from where it stopped."""
+"""Read the text in a collection's images after indexing, in the background, resuming where the last run stopped."""
 
 import hashlib
 import time
@@ -25,14 +25,14 @@ TextProgress = Callable[[int, int], None]
 
 _LARGEST_FILE = 256 << 20
 _DECODE_BYTES = 1 << 30
-_CPU_SECONDS, _SECONDS = 60.0, 600.0  # for one image; the process gives way to all others, and may have to wait
+_CPU_SECONDS, _SECONDS = 60.0, 600.0  # per image; the process has low priority, and may have to wait
 _COMMIT_SECONDS = 2.0
 _LOCK_FILE = "lock"
 
 
 @dataclass(slots=True)
 class TextReport:
-    """The result of reading text: images read, those with text, those that failed, and what it took."""
+    """The result of reading text: images read, those with text, those that failed, and the time it took."""
 
     read: int = 0
     with_text: int = 0
@@ -45,7 +45,7 @@ class TextReport:
 
 
 def pending(at: Path) -> int:
-    """The number of images whose text was not read yet."""
+    """The number of images whose text has not been read yet."""
     with closing(Catalog.open(at)) as catalog:
         database = TextDatabase.open(at)
         known = database.hashes() if database else set[bytes]()
@@ -55,12 +55,12 @@ def pending(at: Path) -> int:
 
 
 def read_pictures(at: Path, progress: TextProgress | None = None, *, retry: bool = False) -> TextReport:
-    """Read the text of all images of a collection that were not read before; the newest first.
+    """Read the text in all images of a collection that have not been read before, newest first.
 
-    retry: read images again that could not be read before.
+    retry: also retry images that could not be read before.
 
-    What is read is saved every few seconds, and found by searches from then on. Text of images that are no longer in
-    the collection is removed. One process reads at a time; if another does, a `CollectionError` is raised.
+    The text is saved every few seconds, and searches find it from then on. Text of images that are no longer in the
+    collection is removed. Only one process may read at a time; if another is reading, a `CollectionError` is raised.
     """
     if not is_installed():
         raise SightlineError("reading text in images needs another package", INSTALL)
@@ -116,7 +116,7 @@ def _read_all(
 
 
 def _read_one(item: Item, hash: bytes, decoder: DecoderProcess) -> TextRead | None:
-    """Read one image; None if it is not there, or changed: the next run looks again."""
+    """Read one image; None if it is missing or has changed, so that the next run tries again."""
     for file in item.files:
         source = source_of(file)
         if isinstance(source, ImageURL):
@@ -141,7 +141,7 @@ def _read_one(item: Item, hash: bytes, decoder: DecoderProcess) -> TextRead | No
 
 
 def _pending(catalog: Catalog, known: set[bytes]) -> list[tuple[int, bytes]]:
-    """Ids and hashes of the images to read, the newest first; not of blank ones and videos."""
+    """Ids and hashes of the images to read, newest first; blank images and videos are left out."""
     rows = catalog.everything().execute(
         "SELECT id, hash FROM contents WHERE text IS NULL AND is_blank IS NOT 1 AND moment IS NULL"
         " AND id IN (SELECT content FROM files) ORDER BY taken DESC, id DESC"

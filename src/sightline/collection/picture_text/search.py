@@ -1,4 +1,4 @@
-"""Find images by the text in them, and merge them with the images that look like what was asked for."""
+"""Find images by the text in them, and merge them with images that look like the query."""
 
 import time
 from collections.abc import Sequence
@@ -19,20 +19,23 @@ from sightline.retrieval.results import Hit, SearchResult
 from sightline.stores.base import Ids
 
 LEAST_COVERAGE = 0.5
-"""The share of a query's words from which a text counts as found."""
+"""The minimum share of a query's words that a text must contain to count as found."""
 
 DECIDING = 3
-"""So many words of a query in a picture are no chance: it comes before all that only look like it."""
+"""How many of a query's words an image must contain to rank above all images that only look like the query.
+
+So many words do not match by chance.
+"""
 
 _CERTAIN = 0.9
 
 NOT_READ = f"Quotes search the text in images, which was not read here. To read it: {INSTALL} and sightline index."
-"""What is said about quotes if there is no text to search."""
+"""The notice for a query with quotes if there is no text to search."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundText:
-    """An image found by its text: its id, how much of the query it contains, how many words, and a line."""
+    """An image found by its text: its id, how much of the query it contains, how many words, and the best line."""
 
     id: int
     coverage: float
@@ -42,7 +45,7 @@ class FoundText:
 
 @dataclass(frozen=True, slots=True)
 class TextResults:
-    """Images found by their text, the best first, as results, and the number of words that each contains."""
+    """Results found by the text in images, best first, and how many words of the query each contains."""
 
     hits: tuple[Hit, ...]
     words: tuple[int, ...]
@@ -59,7 +62,7 @@ class TextResults:
         allowed: Ids | None = None,
         where: str | None = None,
     ) -> "TextResults":
-        """Find images by their text; for the arguments see `find_text`. where: the filter, in words."""
+        """Find images by their text; for the other arguments, see `find_text`. where: the filter expression."""
         began = time.perf_counter()
         found = find_text(database, catalog, text, quoted, allowed)
         items = catalog.items([one.id for one in found])
@@ -73,24 +76,24 @@ class TextResults:
 
     @property
     def ids(self) -> Ids:
-        """The ids, in ascending order."""
+        """The ids of the images, in ascending order."""
         return np.array(sorted(hit.id for hit in self.hits), dtype=np.int64)
 
     def alone(self, options: SearchOptions) -> SearchResult:
-        """The answer to a query that is nothing but quotes."""
+        """The result of a query that consists only of quoted text."""
         hits = self.hits[options.start : options.start + options.k]
         return SearchResult(options.query, hits, {"text": self.milliseconds}, options.where, notice=self._missing())
 
     def merged_with(self, result: SearchResult, options: SearchOptions) -> SearchResult:
-        """Merge with the results by looks."""
+        """Merge these images with the result of a search by looks."""
         quotes = {hit.id: hit.quote for hit in self.hits}
         hits = result.hits
-        if self.quoted:  # all of them contain what is in quotes, so only looks are left to rank them by
+        if self.quoted:  # all hits contain the quoted text, so they are ranked only by looks
             hits = tuple(replace(hit, quote=quotes.get(hit.id)) for hit in hits)
         elif self.hits:
             scores = {hit.id: hit.score for hit in self.hits}
             copies = {path: scores[hit.id] for hit in hits if hit.id in scores for path in hit.folded}
-            own = [  # images that look the same, such as two receipts, are copies only if they say the same
+            own = [  # images that look the same, such as two receipts, are copies only if their text is the same
                 (hit, words)
                 for hit, words in zip(self.hits, self.words, strict=True)
                 if hit.score > copies.get(hit.file, -1.0)
@@ -116,9 +119,9 @@ class TextResults:
 def find_text(
     database: TextDatabase, catalog: Catalog, text: str, quoted: Sequence[str] = (), allowed: Ids | None = None
 ) -> list[FoundText]:
-    """The images whose text contains a query's words, or at least most of them; the best first.
+    """The images whose text contains all or most of a query's words, best first.
 
-    quoted: parts that a text must contain. allowed: only these ids may be found.
+    quoted: parts that a text must contain. allowed: the only ids that may be found.
     """
     words = query_words(text)
     parts = [word for part in quoted for word in query_words(part)]
@@ -139,22 +142,22 @@ def find_text(
         id = catalog.content(hash)
         if id is not None and (may is None or id in may):
             found.append(FoundText(id, one.coverage if not quoted else 1.0, one.words, one.quote))
-    return sorted(found, key=lambda one: -one.coverage)  # stable: equal ones stay in bm25's order
+    return sorted(found, key=lambda one: -one.coverage)  # stable sort: ties stay in bm25 order
 
 
 def _is_enough(coverage: float, count: int, asked: int) -> bool:
-    """Whether a text contains so much of a query that it is no chance; a single word must stand there by itself."""
+    """Whether a text contains enough of a query not to match by chance; a one-word query must match a whole word."""
     return coverage >= LEAST_COVERAGE and (count >= 2 or (asked == 1 and coverage >= _CERTAIN))
 
 
 def merged(visual: Sequence[Hit], text: Sequence[Hit], words: Sequence[int]) -> list[Hit]:
     """Merge two rankings, best first, into one. words: how many words of the query each hit of `text` contains.
 
-    Images that contain several words come first, in the order of `text`. The rest is ordered by the better of both
-    ranks, so that both lists alternate. Reciprocal rank fusion, which adds up both, would put a picture that contains a
-    part of the words and looks right before one that contains all of them (benchmarks/results/ocr.json).
+    Images that contain several words come first, in the order of `text`. The rest are ordered by the better of their
+    two ranks, so that the lists alternate. Reciprocal rank fusion, which adds up both, would rank an image that
+    looks right and contains some of the words above one that contains all of them (benchmarks/results/ocr.json).
     """
-    keys: dict[int, tuple[int, int, int]] = {}  # whether text decides, the rank, and the list: smallest first
+    keys: dict[int, tuple[int, int, int]] = {}  # 0 if text decides, else 1; rank; list. Smallest first
     chosen: dict[int, Hit] = {}
     for place, hit in enumerate(visual):
         keys[hit.id], chosen[hit.id] = (1, place, 0), hit

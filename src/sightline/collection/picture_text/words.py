@@ -1,6 +1,6 @@
-"""Words of a query and of recognised text, and how well a text contains a query's words.
+"""Find the words of a query in recognised text, and measure how well a text contains them.
 
-Recognised text often lacks the spaces between words ("Totalamount"), so words are looked for inside of longer ones.
+Recognised text often lacks the spaces between words ("Totalamount"), so words are also looked for inside longer ones.
 """
 
 import re
@@ -13,7 +13,7 @@ from sightline.media.ocr import Corners, TextLine
 _WORD = re.compile(r"\w+(?:[.,:/'’@&+-]\w+)*")
 _QUOTED = re.compile(r'"([^"]*)"|“([^“”]*)”|„([^„“”]*)[“”]|«([^«»]*)»')
 _MOST_WORDS = 32
-_LONG = 8  # letters; longer words count no more
+_LONG = 8  # letters; longer words get no more weight
 _COMMON = """a an and are as at be but by for from has have i in is it its me my of on or our that the their there these
 they this to was we were what when where which who with you your not no do does der die das und ein eine ist mit auf
 photo picture image pictures photos images showing shows"""
@@ -23,7 +23,7 @@ _STOP = frozenset(_COMMON.split())
 class TextMatch(NamedTuple):
     """How well a text contains a query's words.
 
-    coverage: the share of the words that it contains, 0 to 1, where long words count more. words: how many.
+    coverage: the share of the words that the text contains, 0 to 1; long words count more. words: how many it contains.
     quote: the line that contains most of them.
     """
 
@@ -33,7 +33,7 @@ class TextMatch(NamedTuple):
 
 
 class MarkedLine(NamedTuple):
-    """A line of text with its corners, and the corners of the words in it that a query asks for."""
+    """A line of text with its corners, and the corners of a query's words in it."""
 
     text: str
     corners: Corners
@@ -41,7 +41,7 @@ class MarkedLine(NamedTuple):
 
 
 def fold(text: str) -> str:
-    """Lower case without accents, as texts are compared.
+    """Convert a text to lower case and remove accents, for comparing texts.
 
     >>> fold("Café ＣＲÈＭＥ")
     'cafe creme'
@@ -51,7 +51,7 @@ def fold(text: str) -> str:
 
 
 def split_quotes(text: str) -> tuple[str, tuple[str, ...]]:
-    """The words of a query outside of quotes, and the quoted parts.
+    """The words of a query outside quotes, and the quoted parts.
 
     >>> split_quotes('a sign "no parking" in “Main Street”')
     ('a sign in', ('no parking', 'Main Street'))
@@ -61,7 +61,7 @@ def split_quotes(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def query_words(text: str) -> tuple[str, ...]:
-    """The folded words of a query that are looked for in pictures, without those that every text has.
+    """The folded words of a query to look for in images, without stop words.
 
     >>> query_words("The invoice of Café No. 84-1129")
     ('invoice', 'cafe', '84-1129')
@@ -71,7 +71,7 @@ def query_words(text: str) -> tuple[str, ...]:
 
 
 def match(words: Sequence[str], lines: Sequence[TextLine]) -> TextMatch:
-    """How well recognised lines contain the folded words of a query."""
+    """Measure how well recognised lines contain the folded words of a query."""
     folded = [fold(line.text) for line in lines]
     body = "\n".join(folded)
     found = {word: _certainty(word, body) for word in words}
@@ -90,7 +90,7 @@ def contains(quoted: str, lines: Sequence[TextLine]) -> bool:
 
 
 def marked(words: Sequence[str], quoted: Sequence[str], lines: Sequence[TextLine]) -> list[MarkedLine]:
-    """The lines with the places of a query's words and quoted parts."""
+    """The lines, with a query's words and quoted parts marked."""
     found = []
     for line in lines:
         folded, places = _folded_with_places(line.text)
@@ -105,7 +105,7 @@ def marked(words: Sequence[str], quoted: Sequence[str], lines: Sequence[TextLine
 
 
 def _certainty(word: str, body: str) -> float:
-    """How sure it is that a word stands in a text, 0 to 1: a short one inside of a longer may be chance.
+    """How certain it is that a text contains a word, 0 to 1: a short word inside a longer one may be there by chance.
 
     >>> [_certainty("cat", text) for text in ("a cat sat", "category", "educated", "dog")]
     [1.0, 0.5, 0.2, 0.0]
@@ -130,7 +130,7 @@ def _squashed(text: str) -> str:
 
 
 def _folded_with_places(text: str) -> tuple[str, list[int]]:
-    """A folded text, and for each of its letters the place of the original one."""
+    """A folded text, and for each of its letters the position of the original letter."""
     letters, places = [], []
     for place, letter in enumerate(text):
         for one in fold(letter):
@@ -140,7 +140,7 @@ def _folded_with_places(text: str) -> tuple[str, list[int]]:
 
 
 def _part(corners: Corners, start: float, end: float) -> Corners:
-    """The corners of a part of a line, from one share of its length to another; letters are taken as equally wide."""
+    """The corners of a part of a line, given as fractions of its length; letters are assumed to be equally wide."""
     top_left, top_right, bottom_right, bottom_left = corners
 
     def between(one: tuple[float, float], other: tuple[float, float], share: float) -> tuple[float, float]:

@@ -49,7 +49,10 @@ _UNIT = r"(?P<unit>day|week|month|year)s?"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Days from `first` to `last`, both included; None means no limit on that side. month: that month of every year."""
+    """Days from `first` to `last`, both included; None means no limit on that side.
+
+    month: if given, the span is this month of every year.
+    """
 
     first: date | None
     last: date | None
@@ -67,7 +70,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class DatePhrase:
-    """A date phrase at `start` to `end` of a text."""
+    """A date phrase in a text, from `start` to `end`."""
 
     start: int
     end: int
@@ -75,7 +78,7 @@ class DatePhrase:
 
 
 def find_dates(text: str, today: date) -> list[DatePhrase]:
-    """The dates in a text, from left to right; of overlapping ones, the longer one.
+    """The dates in a text, from left to right; if two overlap, only the longer one.
 
     >>> [(phrase.span.first, phrase.span.last) for phrase in find_dates("a dog in August 2023", date(2026, 1, 1))]
     [(datetime.date(2023, 8, 1), datetime.date(2023, 8, 31))]
@@ -261,6 +264,6 @@ _ALONE = re.compile(rf"\s*{_YEAR}\s*")
 
 
 def year_alone(text: str) -> Span | None:
-    """The year if the whole text is one; beside other words, a bare number is ambiguous."""
+    """The year, if the text is nothing but a year; among other words, a bare number is ambiguous."""
     match = _ALONE.fullmatch(text)
     return _year_span(int(match["year"])) if match else None

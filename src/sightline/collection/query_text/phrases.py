@@ -1,6 +1,6 @@
 """Extract dates, file names, folders and albums from a query and turn them into filters.
 
-A phrase that matches no item is not recognised, and its words are searched for as they are.
+A phrase whose filter matches no item stays in the query, and its words are searched for.
 """
 
 import re
@@ -52,9 +52,9 @@ def understand(
     matches: Callable[[str], bool],
     literal: Sequence[str] = (),
 ) -> Understood:
-    """Find the phrases of a query that are filters.
+    """Find the phrases in a query that can be turned into filters.
 
-    folders: paths of all folders. albums: names of all albums. matches: whether a filter matches any item.
+    folders: paths of all folders. albums: names of all albums. matches: returns whether a filter matches any item.
     literal: phrases to search for as words, such as filters that the user has removed.
     """
     words = {phrase.casefold() for phrase in literal}
@@ -104,7 +104,7 @@ def _albums(text: str, albums: Iterable[str]) -> list[Phrase]:
 
 
 def _folders(text: str, folders: Iterable[str]) -> list[Phrase]:
-    """Folder names: any after the word "folder"; after "in" or "from", only those typed with the same capitals."""
+    """Folder names: any name after the word "folder"; after "in" or "from", only names with the same capitals."""
     by_name: dict[str, list[str]] = {}
     for path in folders:
         by_name.setdefault(path.rpartition("/")[2].casefold(), []).append(path)

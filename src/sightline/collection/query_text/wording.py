@@ -1,4 +1,4 @@
-"""Checking a query's words before a search: whether the model can read them, and which may be misspelt."""
+"""Check a query's words before a search: whether the model can read them, and which may be misspelt."""
 
 import re
 import unicodedata
@@ -11,7 +11,7 @@ from string import ascii_lowercase
 from sightline.bundle.words import Words, words_in
 
 Known = Callable[[str], bool]
-"""Whether a word, in lower case, is known."""
+"""A function that returns whether a lower-case word is known."""
 
 _SCRIPTS: Mapping[str, tuple[str, ...]] = {
     "ar": ("ARABIC",),
@@ -46,7 +46,7 @@ _NAMES: Mapping[str, str] = {
     "zh": "Chinese",
 }
 _LEAST_LETTERS = 4  # minimum length of a word that may be misspelt
-_LONG = 6  # letters from which a word may have two errors
+_LONG = 6  # minimum length of a word that may have two errors
 _LIKENESS = 0.79  # minimum similarity of a long word and its correction
 _MANY_LANGUAGES = "mul"
 
@@ -55,7 +55,7 @@ _MANY_LANGUAGES = "mul"
 class Wording:
     """Problems with the words of a query.
 
-    notice: one line for a query that the model cannot read.
+    notice: a one-line message if the model cannot read the query.
     did_you_mean: the query with misspelt words replaced.
     """
 
@@ -73,9 +73,9 @@ def check_wording(
     """Check the words of a query.
 
     languages: the codes of the languages that the model reads.
-    words: those that the model was trained on; if empty, no word counts as unknown.
+    words: the words that the model was trained on; if empty, no word counts as unknown.
     is_whole: whether a word is a single token, so that the text encoder may know it anyway.
-    also: returns further words that may be meant, such as those of file names; called only if a word is unknown.
+    also: returns other words that may be meant, such as words in file names; called only if a word is unknown.
 
     >>> check_wording("🐶", ["en"]).notice
     'No words to search for: describe what the image shows in English.'
@@ -94,7 +94,9 @@ def check_wording(
 
 
 def corrected(word: str, choices: Mapping[str, int]) -> str | None:
-    """The most likely correction of a misspelt word, if there is one; choices: ranks by word, the most frequent first.
+    """The most likely correction of a misspelt word; None if there is none.
+
+    choices: the rank of each word; 0 is the most frequent.
 
     >>> corrected("elefant", {"element": 0, "elephant": 1, "infant": 2})
     'elephant'
@@ -147,7 +149,7 @@ def _script(letter: str) -> str:
 
 
 def _listed(languages: Sequence[str]) -> str:
-    """English names of known languages; empty for a model of many languages."""
+    """The languages by their English names, if known; empty for a model that reads many languages."""
     if _MANY_LANGUAGES in languages:
         return ""
     return ", ".join(_NAMES.get(language, language) for language in languages)

@@ -1,7 +1,7 @@
 """Open collections whose vectors are on a server, by URL.
 
-The indexing machine has the catalog; others read notes from the store. The manifest of the collection is in the
-description of the store.
+The indexing machine has the catalog; other machines read notes from the store. The collection's manifest is in the
+store's description.
 """
 
 import json

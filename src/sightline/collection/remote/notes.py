@@ -1,4 +1,4 @@
-"""Notes on items in a store on a server, so that machines without the catalog can show and filter them."""
+"""Notes about items, kept in a store on a server so that machines without the catalog can show and filter items."""
 
 import base64
 import json
@@ -12,13 +12,13 @@ from sightline.collection.remote.partitions import partition_key
 from sightline.stores.base import FILES, LOW_PATH, Note, Partition
 
 _LONGEST = 15_000  # characters of a text to keep: at most 60,000 bytes
-_ROOM = 60_000  # bytes of a note
+_ROOM = 60_000  # maximum size of a note in bytes
 _VALUES = ", ".join(field.sql for field in STORED_FIELDS.values())
 _ABOUT = "c.hash, c.is_blank, f.root, f.raw, f.line, f.key, f.size, f.mtime_ns"
 
 
 def build_notes(catalog: Catalog, ids: Sequence[int], partition: Partition | None) -> list[Note]:
-    """Build the notes of items, in order. Every item must have a file."""
+    """Build the notes for these items, in order. Every item must have a file."""
     roots = {number: _text(os.fsencode(root)) for number, root in catalog.roots().items()}
     rows: dict[int, list[tuple[Any, ...]]] = {id: [] for id in ids}
     query = f"SELECT {_VALUES}, {_ABOUT} FROM files f JOIN contents c ON c.id = f.content WHERE c.id IN"
@@ -48,7 +48,7 @@ def _file(roots: Mapping[int, str], row: tuple[Any, ...]) -> list[Any]:
 
 
 def _text(raw: bytes) -> str:
-    """The bytes of a path in base64."""
+    """Encode the bytes of a path as base64."""
     return base64.b64encode(raw).decode("ascii")
 
 
@@ -59,5 +59,5 @@ def _column(value: Any) -> str | float | None:
 
 
 def _low(path: str | float | None) -> str:
-    """Lower case as in SQLite's LIKE: ASCII letters only."""
+    """Lower-case only the ASCII letters, as SQLite's LIKE does."""
     return "".join(letter.lower() if letter.isascii() else letter for letter in str(path))

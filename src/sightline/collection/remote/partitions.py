@@ -19,7 +19,7 @@ def partition_key(columns: Mapping[str, str | float | None], partition: Partitio
 
 
 def partition_keys_for(node: Filter, partition: Partition | None) -> list[str] | None:
-    """The keys of all partitions that may contain single-file matches of a filter; None if any partition may.
+    """The keys of all partitions that may contain matching items with a single file; None if any partition may.
 
     >>> from sightline.collection.catalog.where import parse_where
     >>> partition_keys_for(parse_where("taken >= '2021-11' and taken < '2022-02' and width > 9"), "month")

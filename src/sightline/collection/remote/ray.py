@@ -36,11 +36,11 @@ from sightline.retrieval.query import ItemKind
 from sightline.stores.base import PictureKind
 
 RAY = "ray"
-"""The cluster that this machine belongs to, or else all of its own CPUs."""
+"""The `workers` value for the cluster that this machine belongs to or, if none, for all of its own CPUs."""
 
 _CLIENT = "ray://"
 _BLOCK: dict[ItemKind, int] = {"images": 64, "texts": 2048}
-_AHEAD = 2  # blocks sent per block that can be processed at once
+_AHEAD = 2  # blocks queued for each block that can be processed at once
 _HASH = np.dtype("V32")
 _Hashes = npt.NDArray[np.void]
 _models: dict[str, Model] = {}
@@ -53,7 +53,7 @@ def check_workers(workers: str) -> None:
 
 
 def folder_of(given: str | Path | Model, opened: Model) -> Path:
-    """The folder of a model, which is copied to the workers."""
+    """The folder of the model, which will be copied to the workers."""
     if opened.folder:
         return opened.folder
     if isinstance(given, str | Path):
@@ -94,7 +94,7 @@ def encode_on_ray(
 
 @contextmanager
 def _joined(workers: str) -> Iterator[Any]:
-    """The ray module, connected to the workers: by the caller's existing connection, or else by address."""
+    """The ray module, connected to the workers through the caller's existing connection, or else by address."""
     ray = _library()
     if ray.is_initialized():
         yield ray
@@ -127,7 +127,7 @@ def _blocks(
     known: Iterable[bytes],
     pictures: PictureKind,
 ) -> Generator[EncodedBatch, None, None]:
-    """The encoded blocks, in order; a few more than the workers can process at once are queued."""
+    """Yield the encoded blocks in order, queuing a few more than the workers can process at once."""
     folder, sha256 = model
     shares = _shares(ray, folder)
     task = ray.remote(encode_block).options(max_retries=-1, scheduling_strategy="SPREAD", **shares)
@@ -175,7 +175,7 @@ def _received(ray: Any, sent: Any) -> EncodedBatch:
 
 
 def _counted(block: EncodedBatch, report: Report) -> EncodedBatch:
-    """A block without the files that disappeared; raises an error if a file exists here but not on the worker."""
+    """Count a block, and drop files that disappeared; raises an error if a file exists here but not on the worker."""
     gone = [outcome for outcome in block.files if outcome.gone]
     for outcome in gone:
         if outcome.found.where.exists():
@@ -226,7 +226,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 def _place_of(folder: str, sha256: str, packed: list[Any]) -> Path:
-    """The folder of a model on a worker: the same path if the model is there, or else a copy in the cache."""
+    """The folder of the model on a worker: the same path as here if the model is there, or else a copy in the cache."""
     copy = cache_folder() / "models" / sha256
     if is_model_at(folder, sha256):
         return Path(folder)
@@ -235,7 +235,7 @@ def _place_of(folder: str, sha256: str, packed: list[Any]) -> Path:
         for name, data in _library().get(packed[0]).items():
             (draft / name).parent.mkdir(parents=True, exist_ok=True)
             (draft / name).write_bytes(data)
-        with contextlib.suppress(OSError):  # another process was faster
+        with contextlib.suppress(OSError):  # another process made the copy first
             draft.rename(copy)
         shutil.rmtree(draft, ignore_errors=True)
     return copy

@@ -28,7 +28,7 @@ _FEW = 4_096  # ids listed in one filter
 
 
 class SharedCatalog(Catalog):
-    """An in-memory catalog of the requested items of a store, whose notes are read on each request."""
+    """An in-memory catalog of the requested items of a store; their notes are read on each request."""
 
     def __init__(self, store: RemoteStore) -> None:
         super().__init__(Path("/"), empty_catalog())
@@ -62,21 +62,21 @@ class SharedCatalog(Catalog):
         """None: stores on servers have no videos."""
 
     def files(self, status: Status | None = None) -> list[File]:
-        """Every file; broken ones are known only on the indexing machine."""
+        """Every file; broken files are known only on the indexing machine."""
         with self._reading:
             self.everything()
             return super().files(status)
 
     def everything(self) -> sqlite3.Connection:
-        """The tables with all items, for queries about all of them."""
+        """A connection to tables that contain all items, for queries about all of them."""
         notes = self.store.notes_where()
         with self._known(notes, [id for id in super().ids() if id not in notes]):
             return self.connection
 
     def narrowed(self, store: Store, where: str) -> tuple[Store, Ids | None]:
-        """A view of the store that the server filters; or, if it cannot, the store and the matching ids.
+        """A view of the store that the server filters or, if the server cannot, the store and the matching ids.
 
-        An item matches if one of its files does. Servers have the columns of one file per item, so the few items with
+        An item matches if one of its files does. Servers keep the columns of one file per item, so the few items with
         several files are filtered here.
         """
         parsed = parse_where(where)
@@ -98,7 +98,7 @@ class SharedCatalog(Catalog):
         return store.ids() if ids is None else ids
 
     def _passing(self, notes: Mapping[int, Mapping[str, Any]], where: str) -> Ids:
-        """The ids of the items that match a filter in SQL."""
+        """The ids of the items in the notes that match a filter, which is evaluated here in SQL."""
         sql, values = to_sql(parse_where(where))
         ids, found = list(notes), set[int]()
         with self._known(notes, ()):
@@ -109,7 +109,7 @@ class SharedCatalog(Catalog):
 
     @contextmanager
     def _known(self, notes: Mapping[int, Mapping[str, Any]], ids: Iterable[int]) -> Iterator[None]:
-        """Replace the rows of these ids in the tables with the notes, until the block ends."""
+        """Replace the rows of these ids with rows from the notes, and hold the lock until the block ends."""
         with self._reading:
             with self.transaction():
                 self.delete_contents({*ids, *notes})

@@ -54,9 +54,10 @@ class AccessControl:
 
     Without a token, only this machine can reach the server, and the Host header must name this machine: otherwise a web
     page could point its own host name here (DNS rebinding) and read what its visitor can read. With a token, requests
-    must carry it as `Authorization: Bearer TOKEN` or in the cookie from `session`, because the images of a page are
-    requested without headers. The cookie contains a secret of this run, not the token. Requests that a browser makes
-    for a page of another origin are refused in both cases, except for opening the page itself by a link.
+    must carry it as `Authorization: Bearer TOKEN` or in the cookie from `session`, because browsers request the images
+    of a page without that header. The cookie contains a random secret that is valid for this run, not the token. In
+    both cases, requests that a browser makes on behalf of a page from another origin are refused, except for following
+    a link to this server's own page.
 
     open_paths: paths that need no token. page_paths: paths that may be opened from other sites.
     """
@@ -103,7 +104,7 @@ class AccessControl:
             )
 
     def _check_origin(self, method: str, path: str, headers: Headers) -> None:
-        """Refuse requests that a browser makes for another site; browsers set these headers, pages cannot."""
+        """Refuse requests made on behalf of another site, by headers that browsers set and pages cannot forge."""
         site = headers.get("sec-fetch-site")
         if site in ("same-origin", "none"):
             return
@@ -136,7 +137,7 @@ class Rate:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def check(self, client: str) -> None:
-        """Count a request of a client; raise `RefusedError` if it makes too many."""
+        """Count a request from a client; raise `RefusedError` if the client makes too many."""
         client = _network(client)
         now = self._clock()
         left, at = self._buckets.pop(client, (float(self._burst), now))
@@ -161,7 +162,7 @@ def _network(client: str) -> str:
         return client
     if isinstance(address, ipaddress.IPv4Address):
         return client
-    if address.ipv4_mapped:  # an IPv4 client of a server that listens at ::
+    if address.ipv4_mapped:  # an IPv4 client of a server that listens on ::
         return str(address.ipv4_mapped)
     return str(ipaddress.ip_network(f"{client.partition('%')[0]}/64", strict=False))
 

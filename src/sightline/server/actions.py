@@ -51,19 +51,19 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
         },
     )
     async def download(request: Request) -> Response:
-        """The files of items as one ZIP archive, created while it is sent. Send ids as JSON or as a form."""
+        """The files of items as one ZIP archive, created while it is sent. Send the items' ids as JSON or as a form."""
         ids = await _ids(request)
         files = await service.quick.run(_entries, service.library, ids)
         return ArchiveResponse(archive(files, service.limits), service.pictures)
 
     @router.post("/paths", response_model=responses.PathsAnswer)
     async def paths(chosen: Chosen) -> Response:
-        """The paths of items: absolute if only this machine can reach the server, or else relative to the root."""
+        """The paths of items: absolute if only this machine can reach the server, otherwise relative to the root."""
         return JSONResponse({"paths": await service.quick.run(_paths, service.library, chosen.ids, is_local)})
 
     @router.post("/items/{id}/reveal", status_code=204, response_class=Response)
     async def reveal(id: Id) -> Response:
-        """Open the folder of an item's file in the file manager; only if no other machine can reach the server."""
+        """Open the folder of an item's file in the file manager, but only if no other machine can reach the server."""
         if not is_local:
             raise RefusedError(403, "folders are opened only for people at the machine of the server")
         folder = await service.quick.run(_folder, service.library, id)
@@ -72,7 +72,7 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
 
     @router.get("/albums", response_model=responses.AlbumsAnswer)
     async def albums() -> Response:
-        """The albums with their numbers of items; favourites come first."""
+        """All albums and the number of items in each; favourites come first."""
         return JSONResponse({"albums": await service.quick.run(_albums, service.library)})
 
     @router.post("/albums/{name}", response_model=responses.AlbumsAnswer)
@@ -97,7 +97,7 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
 
 
 async def _ids(request: Request) -> list[int]:
-    """The ids in a request, as JSON or as form fields; a browser can save the response to a form as a file."""
+    """The ids in a request, sent as JSON or as a form, because browsers can save the response to a form as a file."""
     if request.headers.get("content-type", "").lower().startswith("application/json"):
         return Chosen.model_validate_json(await request.body(), strict=True).ids
     async with request.form(max_files=0, max_fields=4) as form:
@@ -108,7 +108,7 @@ async def _ids(request: Request) -> list[int]:
 
 
 def _items(library: Library, ids: Sequence[int]) -> list[tuple[Member, list[Item]]]:
-    """The items that exist, by collection, in the order of the ids; raises an error if there are none."""
+    """The existing items with these ids, by collection, in the order of the ids; raises an error if there are none."""
     with library.use() as members:
         chosen = []
         for member, own in split_ids(members, ids):
@@ -154,7 +154,7 @@ def open_folder(folder: Path) -> None:
 
 
 def _albums(library: Library) -> list[dict[str, Any]]:
-    """The albums of all collections; those of the same name are one."""
+    """The albums of all collections; albums with the same name count as one."""
     counts: Counter[str] = Counter()
     with library.use() as members:
         for member in members:

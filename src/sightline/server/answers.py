@@ -1,4 +1,4 @@
-"""Answers as JSON values: results without absolute paths, with the URLs of their images."""
+"""Answers as JSON values: results without absolute paths, but with the URLs of their images."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from sightline.server.library import Member
 
 
 def text_counts(members: Sequence[Member]) -> dict[str, Any]:
-    """How much text was read from the images, if any was."""
+    """The number of images whose text was read, and of those with text; empty if no text was read."""
     counts = [text.counts() for text in (member.collection.picture_text for member in members) if text is not None]
     if not counts:
         return {}
@@ -20,12 +20,12 @@ def text_counts(members: Sequence[Member]) -> dict[str, Any]:
 
 
 def search_answer(result: GroupResult, members: Sequence[Member]) -> dict[str, Any]:
-    """The output of `sightline search --json`, without what only the owner of the machine should see."""
+    """The output of `sightline search --json`, without details that only the owner of the machine should see."""
     return {**result.flat().about(), "hits": group_hit_answers(result.hits, members)}
 
 
 def group_hit_answers(hits: Sequence[GroupHit], members: Sequence[Member]) -> list[dict[str, Any]]:
-    """Results of several collections, in their order."""
+    """Results from several collections, in the order given."""
     own = {
         number: iter(hit_answers([one.hit for one in hits if one.member == number], member))
         for number, member in enumerate(members)
@@ -34,7 +34,7 @@ def group_hit_answers(hits: Sequence[GroupHit], members: Sequence[Member]) -> li
 
 
 def hit_answers(hits: Sequence[Hit], member: Member) -> list[dict[str, Any]]:
-    """Results, with their other files shown relative to the root, like `path`."""
+    """Results as JSON values; the paths of their other files are relative to the root, like `path`."""
     urls = _urls({hit.id: hit.moments[0] if hit.moments else None for hit in hits}, member)
     names = set(root_names(member).values())
     return [
@@ -58,13 +58,13 @@ def item_answers(items: Sequence[Item], member: Member) -> list[dict[str, Any]]:
 
 
 def collection_name(collection: Collection) -> str:
-    """The name of the folder whose images a collection contains, or of its own."""
+    """The name of the image folder that a collection is stored in, or else of the collection's own folder."""
     at = Path(collection.at)
     return _name(at.parent if at.name == DEFAULT_FOLDER else at)
 
 
 def root_names(member: Member) -> dict[int, str]:
-    """The names of the indexed folders by root number, as used in filters; empty if there is only one in all."""
+    """The names of the indexed folders by root number, as used in filters; empty if there is only one in total."""
     collection = member.collection
     if collection.kind != "images" or isinstance(collection.at, str):
         return {}
@@ -81,7 +81,7 @@ def _name(root: Path) -> str:
 
 
 def version(hash: bytes) -> str:
-    """The part of an image's URL that distinguishes it from images of other collections with the same ids."""
+    """The part of an image's URL that distinguishes it from images with the same id in other collections."""
     return hash.hex()[:16]
 
 
@@ -120,9 +120,9 @@ def album_names(collection: Collection, id: int) -> dict[str, list[str]]:
 
 
 def _urls(moments: Mapping[int, float | None], member: Member) -> dict[int, dict[str, str]]:
-    """The URLs of items' images, with a version, so that browsers can cache them; of a video, also its own.
+    """The URLs of items' images and, for videos, of the video file, with a version so that browsers can cache them.
 
-    moments: by id, the second of a video that its image shows; None for an image.
+    moments: by id, the time in seconds of the video frame to show; None for an image.
     """
     if member.collection.kind != "images":
         return {}

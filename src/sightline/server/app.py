@@ -34,10 +34,10 @@ def create_app(
     stop: Callable[[], None] | None = None,
     is_ready: Callable[[], bool] = lambda: True,
 ) -> FastAPI:
-    """Create the ASGI application of a service.
+    """Create the ASGI application for a service.
 
     host: the address to listen at; it determines the accepted host names and whether clients are rate-limited.
-    token: what clients must send; None only if no other machine can reach the address.
+    token: the token that clients must send; may be None only if no other machine can reach the address.
     start, stop: called when the server starts, and after it has answered its last request.
     is_ready: whether the server can take requests, for `/readyz`.
     """
@@ -83,7 +83,7 @@ def create_app(
 
 
 def _describe(app: FastAPI, *, needs_token: bool) -> None:
-    """Complete the OpenAPI document: the schema of problems, and how a token is sent."""
+    """Add the schema of problems to the OpenAPI document, and how to send the token if one is needed."""
     generated = app.openapi
 
     @cache
@@ -103,7 +103,7 @@ def _describe(app: FastAPI, *, needs_token: bool) -> None:
 
 
 async def _wrong_address(request: Request, error: Exception) -> Response:
-    """The response for an unknown path or method; the framework knows only one method of each path."""
+    """The response to an unknown path or method, with all allowed methods; the framework lists only one of them."""
     response = await answer(request, error)
     described = request.app.openapi()["paths"].get(getattr(request.scope.get("route"), "path", ""))
     if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED and described:

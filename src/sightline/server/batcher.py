@@ -1,4 +1,4 @@
-"""Dynamic batching: run requests that wait at the same time together."""
+"""Dynamic batching: requests that are waiting at the same time run together."""
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
@@ -19,12 +19,12 @@ class _Waiting(Generic[T, R]):
 
 
 class Batcher(Generic[T, R]):
-    """Runs a function on batches of items in its own threads; any number of threads submit single items.
+    """Runs a function on batches of items in its own threads; any number of other threads can submit single items.
 
-    A single item is run at once. The batcher waits a few milliseconds for more only if the previous batch had several.
-    Items that arrive while all threads are busy form the next batches. Each starts with the item that has waited
-    longest, and adds items of the same kind that are closest to it in size, because a batch is padded to its largest
-    item.
+    A lone item is run immediately. The batcher waits a few milliseconds for more only if the previous batch had
+    several. Items that arrive while all threads are busy form the next batches. Each batch starts with the item that
+    has waited longest, and adds the items of the same kind that are closest to it in size, because a batch is padded to
+    its largest item.
     """
 
     def __init__(
@@ -38,9 +38,10 @@ class Batcher(Generic[T, R]):
         size: Callable[[T], int] = lambda item: 0,
         note: Callable[[int], None] | None = None,
     ) -> None:
-        """Start the threads. most: maximum batch size. kind: only items of the same kind are batched.
+        """Start the threads.
 
-        note: called with the size of each batch.
+        most: maximum batch size. kind: only items of the same kind are batched together. note: called with the size of
+        each batch.
         """
         self._run, self._most, self._gather, self._note = run, most, gather_seconds, note
         self._kind, self._size = kind, size
@@ -56,7 +57,7 @@ class Batcher(Generic[T, R]):
             thread.start()
 
     def submit(self, item: T) -> "Future[R]":
-        """Submit an item; the future gets its result, or the error of the whole batch. A cancelled item is not run."""
+        """Submit an item; the future receives its result, or the error of its batch. A cancelled item is not run."""
         waiting: _Waiting[T, R] = _Waiting(item, self._kind(item), self._size(item), Future())
         with self._changed:
             if not self._is_open:
@@ -80,12 +81,12 @@ class Batcher(Generic[T, R]):
                 self._answer(begun)
 
     def _next(self) -> list[_Waiting[T, R]]:
-        """Wait for the next batch; empty after closing."""
+        """Wait for the next batch and return it; empty once the batcher is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or not self._is_open)
             if self._had_company:
                 self._changed.wait_for(lambda: self._is_full() or not self._is_open, self._gather)
-                self._changed.wait_for(lambda: self._waiting or not self._is_open)  # another thread may be first
+                self._changed.wait_for(lambda: self._waiting or not self._is_open)  # another thread may have been first
             if not self._waiting:
                 return []
             batch = _alike(self._waiting, self._most)
@@ -110,7 +111,7 @@ class Batcher(Generic[T, R]):
 
 
 def _alike(waiting: list[_Waiting[T, R]], most: int) -> list[_Waiting[T, R]]:
-    """The first item, and those of its kind that are closest to it in size."""
+    """The first item, and the items of the same kind that are closest to it in size; at most `most` in total."""
     first = waiting[0]
     company = [other for other in waiting[1:] if other.kind == first.kind]
     return [first, *sorted(company, key=lambda other: abs(other.size - first.size))][:most]

@@ -56,7 +56,7 @@ def timeline_items(library: Library, k: int, where: str | None, start: int, afte
 
 
 def _timeline(members: Sequence[Member], where: str | None) -> Timeline:
-    """The timeline of all collections, with the ids that clients know."""
+    """The timeline of all collections, with the ids that clients use."""
     found = [member.collection.timeline(where) for member in members]
     if len(found) == 1:
         return found[0]
@@ -64,7 +64,7 @@ def _timeline(members: Sequence[Member], where: str | None) -> Timeline:
 
 
 def understood(library: Library, text: str, literal: Sequence[str]) -> dict[str, Any]:
-    """The words to search for in a query, and its phrases that are filters, by the collection that has most of them."""
+    """Split a query into words to search for and phrases to filter by, using the collection that finds most phrases."""
     with library.use() as members:
         every = [member.collection.understand(text, literal=literal) for member in members]
     found = max(every, key=lambda one: len(one.phrases))
@@ -83,7 +83,7 @@ def filter_choices(library: Library) -> dict[str, Any]:
 
 
 def _spread(collection: Collection, k: int) -> list[int]:
-    """Evenly spaced ids. Each is looked up separately, because a collection may have millions."""
+    """Evenly spaced ids, each looked up separately instead of listing all, because a collection may have millions."""
     if len(collection) <= k:
         rows = collection.catalog.everything().execute("SELECT id FROM contents WHERE parent IS NULL ORDER BY id")
         return [id for (id,) in rows]
@@ -103,7 +103,7 @@ def _places(first: int, last: int, k: int) -> list[int]:
 
 
 def _folders(member: Member) -> list[dict[str, Any]]:
-    """Folders with their numbers of files; if several roots were indexed, each root is included with an empty path."""
+    """Folders and the number of files in each; if several roots were indexed, each is included with an empty path."""
     counts: Counter[tuple[str, str]] = Counter()
     roots = root_names(member)
     for root, folder, files in member.collection.catalog.everything().execute(

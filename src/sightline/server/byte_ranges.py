@@ -1,4 +1,4 @@
-"""Ranges of bytes in requests, as browsers send them to play a video from the middle (RFC 9110, section 14)."""
+"""Byte ranges in requests, which browsers send to play a video from the middle (RFC 9110, section 14)."""
 
 import re
 from typing import NamedTuple
@@ -7,18 +7,18 @@ _RANGE = re.compile(r"bytes=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", re.ASCII)
 
 
 class ByteRange(NamedTuple):
-    """Bytes from `first` on, `length` of them."""
+    """A range of `length` bytes that starts at byte `first`."""
 
     first: int
     length: int
 
 
 class UnsatisfiableRangeError(ValueError):
-    """A range that begins behind the end of a file."""
+    """A requested range that begins after the end of the file."""
 
 
 def parse_range(header: str | None, size: int) -> ByteRange | None:
-    """The range that a header asks for; None for all of the file, also if there are several ranges or none is valid.
+    """The range that a header asks for; None for the whole file, or if there are several ranges or no valid one.
 
     >>> parse_range("bytes=2-5", 10), parse_range("bytes=-3", 10), parse_range("bytes=4-", 10)
     (ByteRange(first=2, length=4), ByteRange(first=7, length=3), ByteRange(first=4, length=6))

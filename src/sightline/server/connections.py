@@ -17,9 +17,9 @@ _OTHER_FILES = 256  # file descriptors reserved for other purposes
 class Connections:
     """The open connections of a server.
 
-    If there are too many, in total or from one address, the one that has waited longest for its client is closed: first
-    those whose client has never sent a complete request, then idle ones. A new connection is refused only if all others
-    are being answered.
+    If there are too many, in total or from one address, the one that has waited longest for its client is closed:
+    connections whose client has never sent a complete request go first, then idle ones. A new connection is refused
+    only if all others are being answered.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -32,7 +32,7 @@ class Connections:
         return len(self._open)
 
     def add(self, connection: "LimitedProtocol") -> None:
-        """Register a new connection, and close another, or this one, if there are too many."""
+        """Register a new connection; if there are too many, close another one, or this one if all others are in use."""
         self._open.add(connection)
         self._by_address[connection.address] += 1
         if self._sweeping is None:
@@ -92,14 +92,14 @@ class LimitedProtocol(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
-        """Receive data; the headers of a request must be complete soon after its first byte."""
+        """Receive data; the time limit for the headers of a request starts at its first byte."""
         if self.is_waiting and self.is_idle:
             self.is_idle = False
             self.waits_since = self.loop.time()
         super().data_received(data)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
+        """Mark the connection as idle until the next request."""
         self.is_idle = True
         self.waits_since = self.loop.time()
         super().on_response_complete()

@@ -42,7 +42,7 @@ class CurrentCollection:
             self._close_unused()
 
     def renew(self) -> bool:
-        """Reopen the collection if it has changed; returns whether it had. On an error, the old state is kept."""
+        """Reopen the collection if it has changed; returns whether it was reopened. Errors leave the old state open."""
         stamp = _stamp(self._at)
         if stamp == self._stamp:
             return False
@@ -75,7 +75,7 @@ class CurrentCollection:
 
 
 def _opened(at: Path | str, model: Model) -> Collection:
-    """Open a collection, refusing it if another model indexed it."""
+    """Open a collection; raises an error if it was indexed with another model."""
     opened = Collection.open(at, model, prefer_gpu=True)
     try:
         opened.check_model(model)
@@ -87,7 +87,7 @@ def _opened(at: Path | str, model: Model) -> Collection:
 
 
 def _stamp(at: Path | str) -> tuple[int, int] | None:
-    """A value that changes whenever vectors are written, because their head file is replaced.
+    """A value that changes whenever vectors are written, because every write replaces their head file.
 
     None if the vectors are on a server, where every search sees the current state.
     """

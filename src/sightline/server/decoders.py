@@ -1,4 +1,4 @@
-"""Decode images in separate processes, with limits on memory and time; cancelled requests kill them."""
+"""Decode images in separate processes, with limits on memory and time; cancelling a request kills its process."""
 
 import queue
 import threading
@@ -20,8 +20,9 @@ from sightline.server.worker_pool import stop_if_cancelled
 class DecoderPool:
     """A few processes that decode images. Thread-safe.
 
-    An uploaded image that needs more than `limits.decode_bytes` by its header is refused; an image of the collection
-    may take up to `limits.large_decode_bytes`, one such image at a time.
+    An uploaded image is refused if, according to its header, decoding it needs more than `limits.decode_bytes`. An
+    image of the collection may need up to `limits.large_decode_bytes`, but only one such large image is decoded at a
+    time.
     """
 
     def __init__(self, limits: Limits, processes: int | None = None) -> None:
@@ -54,12 +55,12 @@ class DecoderPool:
         return self._own(source, {"task": "jpeg", "quality": quality})
 
     def camera(self, source: ImageBytes) -> dict[str, str]:
-        """The camera data of an image of the collection."""
+        """The camera data in an image of the collection."""
         found: dict[str, str] = self._run(source, {"task": "camera"}, self._limits.decode_bytes)[0]["camera"]
         return found
 
     def frame(self, path: Path, name: str, at: float, quality: int, side: int | None = None) -> bytes:
-        """The frame of a video at some second, as a JPEG."""
+        """The frame of a video at `at` seconds, as a JPEG."""
         task = {"task": "frame", "path": str(path), "at": at, "side": side, "quality": quality}
         task["max_pixels"] = self._limits.own_pixels
         return self._run(ImageBytes(name, b""), task, self._limits.large_decode_bytes)[1]
@@ -84,7 +85,7 @@ class DecoderPool:
         return data
 
     def _run(self, source: ImageBytes, task: dict[str, Any], max_bytes: int) -> tuple[dict[str, Any], bytes]:
-        """Run a task on an image in a process; raises a `MediaError` on failure."""
+        """Run a task on an image in one of the processes; raises a `MediaError` on failure."""
         header = {**task, "name": source.name, "max_bytes": max_bytes, "seconds": self._limits.decode_seconds}
         decoder = self._acquire()
         try:

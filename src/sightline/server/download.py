@@ -24,7 +24,7 @@ _MISSING = "MISSING.txt"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file of an archive: its name there, the source of its bytes, and their expected hash."""
+    """A file in an archive: its name there, the sources to read it from, and the expected hash of its content."""
 
     name: str
     sources: tuple[ImageSource, ...]
@@ -32,7 +32,7 @@ class Entry:
 
 
 def entries(chosen: Sequence[tuple[Member, Sequence[Item]]]) -> list[Entry]:
-    """The files of an archive; duplicate names get a number."""
+    """The files to put in an archive; duplicate names get a number."""
     found: list[Entry] = []
     used: set[str] = set()
     for member, items in chosen:
@@ -51,7 +51,7 @@ def entries(chosen: Sequence[tuple[Member, Sequence[Item]]]) -> list[Entry]:
 
 
 def archive(files: Sequence[Entry], limits: Limits) -> Iterator[bytes]:
-    """The chunks of a ZIP archive. Images are stored uncompressed; files that can no longer be read are listed."""
+    """The chunks of a ZIP archive. Images are stored uncompressed; `MISSING.txt` lists files that cannot be read."""
     target = _Target()
     missing: list[str] = []
     with zipfile.ZipFile(target, "w") as made:
@@ -77,7 +77,7 @@ def archive(files: Sequence[Entry], limits: Limits) -> Iterator[bytes]:
 
 
 class _Target(io.RawIOBase):
-    """A write-only buffer that is emptied as it is read; it cannot seek, so sizes are written after the files."""
+    """A write-only buffer that is emptied as it is read; it cannot seek, so a file's size is written after the file."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -95,7 +95,7 @@ class _Target(io.RawIOBase):
 
 
 class ArchiveResponse(Response):
-    """Sends an archive in chunks; each is created once the client has received the previous one."""
+    """Sends an archive in chunks; each chunk is created once the client has received the previous one."""
 
     def __init__(self, parts: Iterator[bytes], pool: WorkerPool) -> None:
         self._parts, self._pool = parts, pool

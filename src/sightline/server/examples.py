@@ -15,12 +15,12 @@ SUBJECTS = (
     "a painting", "a statue", "a sign with text", "a document", "a screenshot", "a map",
 )  # fmt: skip
 SHOWN = 6
-"""How many examples there are."""
+"""The maximum number of examples."""
 _LIKELY = 0.3  # the minimum relevance of the best result
 
 
 class Examples:
-    """Caches the examples of a collection while it is open."""
+    """Caches the examples for each collection while the collection is open."""
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[Collection, list[str]] = WeakKeyDictionary()

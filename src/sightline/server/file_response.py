@@ -23,7 +23,7 @@ class FileResponse(Response):
         content_type: str,
         part: ByteRange | None = None,
     ) -> None:
-        """Prepare to send a file, or a part of it; `pool` reads it."""
+        """Prepare to send a file, or the range `part` of it; threads of `pool` read it."""
         self._file, self._pool = file, pool
         self._part = part or ByteRange(0, size)
         more = {"Content-Length": str(self._part.length)}
@@ -32,7 +32,7 @@ class FileResponse(Response):
         super().__init__(headers={**headers, **more}, media_type=content_type, status_code=206 if part else 200)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the file. If it has become shorter meanwhile, the connection is closed."""
+        """Send the file. If the file has become shorter in the meantime, the connection is closed."""
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             first, count = self._part

@@ -1,4 +1,4 @@
-"""Images of the collection for clients: the exact bytes that were indexed, or thumbnails."""
+"""Images of the collection, as sent to clients: the exact bytes that were indexed, or thumbnails."""
 
 import contextlib
 import hashlib
@@ -23,11 +23,11 @@ from sightline.server.problems import RefusedError, not_found
 from sightline.server.worker_pool import stop_if_cancelled
 
 SIDES = (160, 320, 640)
-"""The allowed lengths of the longer side of a thumbnail."""
+"""The allowed lengths of a thumbnail's longer side, in pixels."""
 
 _THUMBNAIL_QUALITY, _ORIGINAL_QUALITY = 80, 90
 _TIDY_EVERY = 1_000
-_STREAMED_BYTES = 2**20  # files of this size or more are not read into memory to be sent
+_STREAMED_BYTES = 2**20  # files of at least this size are sent without reading them into memory
 _CHUNK_BYTES = 2**18
 _HEAD_BYTES = 2**16  # enough to detect the type of a file
 CHANGED = "It was changed, moved or deleted since it was indexed: index again."
@@ -55,7 +55,7 @@ class ImageContent:
 def original_image(collection: Collection, item: Item, limits: Limits, decoders: DecoderPool) -> ImageContent:
     """The image of an item as it was indexed; types that browsers do not show are converted to JPEG.
 
-    Without its file, what the store keeps of it, which may be a thumbnail.
+    If the file is not available, returns the picture kept in the store, which may be a thumbnail.
     """
     found = _content(collection, item, limits)
     head = found[:_HEAD_BYTES] if isinstance(found, bytes) else os.pread(found.fileno(), _HEAD_BYTES, 0)
@@ -70,17 +70,17 @@ def original_image(collection: Collection, item: Item, limits: Limits, decoders:
 
 
 def camera(collection: Collection, item: Item, limits: Limits, decoders: DecoderPool) -> dict[str, str]:
-    """The camera data of an item's image."""
+    """The camera data in an item's image."""
     return decoders.camera(_source(item, _read(_indexed_content(collection, item, limits))))
 
 
 def read_chunk(file: BinaryIO, offset: int, count: int) -> bytes:
-    """Read up to `count` bytes of an open file at an offset; fewer at its end."""
+    """Read at most `count` bytes of an open file, starting at `offset`; none at the end of the file."""
     return os.pread(file.fileno(), min(count, _CHUNK_BYTES), offset)
 
 
 class Thumbnails:
-    """Thumbnails of images, cached on disk by content hash; only their owner can read them."""
+    """Thumbnails of images, cached on disk by content hash; only the owner of the cache can read them."""
 
     def __init__(self, limits: Limits, decoders: DecoderPool, folder: Path | None = None) -> None:
         self._limits, self._decoders = limits, decoders
@@ -92,7 +92,8 @@ class Thumbnails:
     ) -> ImageContent:
         """The thumbnail of an item, created if missing.
 
-        frame: makes a JPEG of a moment of a video, given the length of its longer side and its quality.
+        frame: for a video, a function that returns the frame to show as a JPEG, given the length of its longer side and
+            the JPEG quality.
         """
         form = f"{side}" if item.moment is None else f"{side}-{item.moment:g}"
         place = self._place(content_hash(collection, item), form)
@@ -110,7 +111,7 @@ class Thumbnails:
         return ImageContent("image/jpeg", data)
 
     def delete_oldest(self) -> None:
-        """Delete the oldest thumbnails until the rest are within the limit."""
+        """Delete the oldest thumbnails until the size of the rest is within the limit."""
         try:
             kept = [(path, path.stat()) for path in self._folder.glob("*/*.jpg")]
         except OSError:
@@ -145,7 +146,7 @@ def content_hash(collection: Collection, item: Item) -> bytes:
 
 
 def _content(collection: Collection, item: Item, limits: Limits) -> bytes | BinaryIO:
-    """One of the item's files, or what the store keeps of its picture."""
+    """The content of one of an item's files or, if none is available, the picture kept in the store."""
     try:
         return _indexed_content(collection, item, limits)
     except RefusedError:
@@ -156,7 +157,7 @@ def _content(collection: Collection, item: Item, limits: Limits) -> bytes | Bina
 
 
 def _indexed_content(collection: Collection, item: Item, limits: Limits) -> bytes | BinaryIO:
-    """One of the item's files, open or as bytes, if its content is still what was indexed."""
+    """One of an item's files, open or as bytes; raises an error if none still has the content that was indexed."""
     if collection.kind != "images":
         raise RefusedError(404, f"item {item.id} is a text and has no picture")
     found = open_content([source_of(file) for file in item.files], content_hash(collection, item), limits)
@@ -176,7 +177,7 @@ def open_content(sources: Sequence[ImageSource], wanted: bytes, limits: Limits) 
 
 
 def _readable(sources: Sequence[ImageSource], limits: Limits) -> Iterator[bytes | BinaryIO]:
-    """Open files that are regular and not too large, and the bytes of images in shards or at URLs."""
+    """The readable sources that are not too large: open regular files, and bytes of images in shards or at URLs."""
     for source in sources:
         is_video = isinstance(source, ImageFile) and source.path.suffix.lower() in VIDEO_SUFFIXES
         most = limits.video_bytes if is_video else limits.picture_bytes
@@ -187,7 +188,7 @@ def _readable(sources: Sequence[ImageSource], limits: Limits) -> Iterator[bytes 
 
 
 def open_regular_file(path: Path, most: int) -> BinaryIO | None:
-    """Open a regular file that is not too large; never blocks on a pipe or a device."""
+    """Open a file; None if it is not a regular file or is too large. Never blocks on a pipe or a device."""
     file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 (given to the caller)
     found = os.fstat(file.fileno())
     if stat.S_ISREG(found.st_mode) and found.st_size <= most:
@@ -228,7 +229,7 @@ def _keep(place: Path, data: bytes) -> None:
     try:
         folder = place.parent.parent
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)  # created by an earlier version
+        folder.chmod(0o700)  # an earlier version may have created it with other permissions
         place.parent.mkdir(mode=0o700, exist_ok=True)
         write_atomic(place, data, mode=0o600, sync=False)
     except OSError:

@@ -1,4 +1,4 @@
-"""The collections of a server, searched as one. Ids of their items differ, because each has its own range."""
+"""The collections of a server, searched as one. Each has its own range of ids, so that no two items share an id."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -8,9 +8,9 @@ from sightline.collection import Collection
 from sightline.server.current_collection import CurrentCollection
 from sightline.server.problems import not_found
 
-_BITS = 40  # of an item's id in its collection; JavaScript reads numbers of up to 53 bits exactly
+_BITS = 40  # bits for an item's id in its collection; JavaScript represents integers of up to 53 bits exactly
 MOST = 1000
-"""How many collections one server can serve."""
+"""The maximum number of collections that one server can serve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Member:
     is_alone: bool = True
 
     def outer(self, id: int) -> int:
-        """The id under which clients know an item; in the first collection, its own id."""
+        """The id that clients use for an item; for an item of the first collection, its own id."""
         return (self.number << _BITS) + id
 
 
@@ -43,7 +43,7 @@ class Library:
 
     @contextmanager
     def holding(self, id: int) -> Iterator[tuple[Member, int]]:
-        """The collection of an item, and the item's id there."""
+        """The collection that contains an item, and the item's id in that collection."""
         number, own = divmod(id, 1 << _BITS)
         if number >= len(self.parts):
             raise not_found(id)
@@ -52,7 +52,7 @@ class Library:
 
 
 def split_ids(members: Sequence[Member], ids: Sequence[int]) -> list[tuple[Member, list[int]]]:
-    """Collections and the ids of items there, for the ids that clients know; unknown collections are left out."""
+    """Group the ids that clients use by collection, as ids in that collection; unknown collections are left out."""
     found: dict[int, list[int]] = {}
     for id in ids:
         number, own = divmod(id, 1 << _BITS)

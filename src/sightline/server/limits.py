@@ -8,22 +8,25 @@ class Limits:
     """All limits of a server.
 
     upload_bytes: size of a request body. pixels: size of an uploaded image.
-    picture_bytes: size of a file of the collection to send; video_bytes: of a video.
-    own_pixels: size of an image of the collection, or a frame of a video, to decode.
-    decode_bytes: memory to decode one image; large_decode_bytes: for an image of the collection, one at a time.
+    picture_bytes, video_bytes: size of an image or video file of the collection that is sent.
+    own_pixels: size of an image of the collection, or of a video frame, that is decoded.
+    decode_bytes: memory to decode one image. large_decode_bytes: the same for large images of the collection, which are
+        decoded one at a time.
     decode_seconds: time to decode one image.
     items: texts, images or pairs in one API request. characters: length of one text.
-    results, rerank, late: per search. deepest: results that a search may skip.
-    late_all: items of a collection that a search may rank by late interaction.
-    seconds: from the first byte of a request to the first byte of its response.
-    header_seconds: for a client to send request headers. write_seconds: for it to receive a chunk of a response.
-    connections, connections_per_address: open at the same time.
+    results, rerank, late: number of results of a search, and of results to rescore by matching or late interaction.
+    deepest: number of results that a search may skip.
+    late_all: number of items up to which a search may rank all of them by late interaction.
+    seconds: time from the first byte of a request to the first byte of its response.
+    header_seconds: time for a client to send request headers.
+    write_seconds: time for a client to receive a chunk of a response.
+    connections, connections_per_address: connections open at the same time, in total and per address.
     waiting: queued requests of one kind; more are rejected.
-    rate, burst: sustained requests per second, and requests at once, of one client of a public server.
-    batch: queries processed at once, from encoding to results; 1 disables batching. encoders: number of such batches
+    rate, burst: requests per second that one client of a public server may sustain, and may send at once.
+    batch: queries processed together, from encoding to results; 1 disables batching. encoders: number of such batches
         at the same time; 0 for one per CPU.
-    gather_ms: how long to wait for more queries to batch, if there are several.
-    thumbnail_bytes: size of all cached thumbnails.
+    gather_ms: how long to wait for more queries to batch, if the previous batch had several.
+    thumbnail_bytes: total size of all cached thumbnails.
     """
 
     upload_bytes: int = 20 * 2**20

@@ -8,7 +8,7 @@ LOGGERS = ("asyncio", "uvicorn.error", "sightline.server")
 
 
 class LogLimit(logging.Filter):
-    """Passes each message a few times a minute, however often it is logged, and reports how many were dropped."""
+    """Lets each message through a few times a minute, however often it is logged, and reports how many were dropped."""
 
     def __init__(self, most: int = 10, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

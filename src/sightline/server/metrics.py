@@ -16,7 +16,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True)
 class Histogram:
-    """The number of values up to each bound, and their sum."""
+    """The number of values in each bucket, given the upper bounds of the buckets, and the sum of all values."""
 
     bounds: tuple[float, ...]
     counts: list[int] = field(init=False)
@@ -31,7 +31,7 @@ class Histogram:
         self.total += value
 
     def lines(self, name: str, labels: Labels) -> Iterable[str]:
-        """Its lines in Prometheus format: counts up to each bound, the sum, and the total count."""
+        """The lines of the histogram in Prometheus format: counts up to each bound, the sum, and the total count."""
         below = 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             below += count
@@ -57,14 +57,14 @@ class Metrics:
             self._in_flight += 1
 
     def end(self, route: str, status: int, seconds: float) -> None:
-        """Count a request that was answered, or dropped (status 0). route: its pattern, never the requested path."""
+        """Count a request that was answered, or dropped (status 0). route: the pattern, never the requested path."""
         with self._lock:
             self._in_flight -= 1
             self._requests[("route", route), ("status", str(status))] += 1
             self._seconds[(("route", route),)].add(seconds)
 
     def search(self, took_ms: Mapping[str, float]) -> None:
-        """Count a search and the time its stages took."""
+        """Add the time in milliseconds that each stage of a search took."""
         with self._lock:
             for stage, spent in took_ms.items():
                 self._stages[stage] += spent / 1000

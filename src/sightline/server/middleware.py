@@ -28,7 +28,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-"""Headers of every response."""
+"""Headers added to every response."""
 
 _RAW_HEADERS = [
     (name.lower().encode(), value.encode()) for name, value in {**HEADERS, "Cache-Control": "no-store"}.items()
@@ -126,10 +126,10 @@ class RequestMiddleware:
 
 
 class _Sender:
-    """Sends a response with the headers common to all.
+    """Sends a response with the headers common to all responses.
 
-    status: of the response; 0 before it starts. deadline: when the response must start. After that, the client must
-    receive each chunk in time instead.
+    status: the status of the response; 0 before it starts. deadline: when the response must start. From then on, the
+    client must instead receive each chunk in time.
     """
 
     def __init__(self, send: Send, seconds: float) -> None:
@@ -155,7 +155,7 @@ class _Sender:
 
 
 async def _unless_gone(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-    """Run an application on a request that was read completely; cancel it if the client disconnects."""
+    """Run an application on a request whose body was read completely; cancel it if the client disconnects."""
     is_read = False
 
     async def replay() -> Message:
@@ -190,7 +190,7 @@ def _content_type(headers: Headers) -> str:
 
 
 def check_depth(body: bytes) -> None:
-    """Refuse JSON that is nested deeper than any valid request, because parsers recurse."""
+    """Refuse JSON that is nested deeper than any valid request, because JSON parsers are recursive."""
     if body.count(b"[") + body.count(b"{") <= _DEEPEST:
         return
     depth = 0

@@ -27,7 +27,7 @@ class FieldError(BaseModel):
 
 
 class ProblemDetails(BaseModel):
-    """An error response as in RFC 9457; `way_out` says what to do about it."""
+    """An error response as defined in RFC 9457; `way_out` says what to do about it."""
 
     type: str = "about:blank"
     title: str = Field(description="What the status means.")
@@ -38,7 +38,7 @@ class ProblemDetails(BaseModel):
 
 
 class RefusedError(Exception):
-    """A request that is answered with a problem; `headers` are added to the response."""
+    """Raised to answer a request with a problem; `headers` are added to the response."""
 
     def __init__(
         self, status: int, detail: str, way_out: str = "", *, headers: dict[str, str] | None = None, errors: Any = None
@@ -47,7 +47,7 @@ class RefusedError(Exception):
         self.status, self.detail, self.way_out, self.headers, self.errors = status, detail, way_out, headers, errors
 
     def response(self) -> Response:
-        """The response."""
+        """The response that describes the problem."""
         status = HTTPStatus(self.status)
         body: dict[str, Any] = {"type": "about:blank", "title": status.phrase, "status": status.value}
         body["detail"] = self.detail
@@ -60,12 +60,12 @@ class RefusedError(Exception):
 
 
 def not_found(id: int) -> RefusedError:
-    """The error for an id that does not exist or no longer does."""
+    """The error for an id that does not exist, or no longer exists."""
     return RefusedError(404, f"no item has the id {id}", "It may have been deleted since: search again.")
 
 
 def invalid(errors: Any) -> RefusedError:
-    """The error for a malformed request; `errors` as pydantic lists them."""
+    """The error for a malformed request; `errors` is the list that pydantic reports."""
     wrong = [{"where": _place(error["loc"]), "what": str(error["msg"])} for error in errors]
     message = "; ".join(f"{one['where']}: {one['what']}" for one in wrong[:3])
     return RefusedError(422, message.encode("utf-8", "replace").decode(), "See /docs.", errors=wrong)

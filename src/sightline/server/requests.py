@@ -54,11 +54,11 @@ class Search(BaseModel):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the search is by text only, so that many can be batched."""
+        """Whether the search is by text only, so that it can be batched with others."""
         return bool(self.q) and not self.not_ and self.where is None and not self.start and self.budget_ms is None
 
     def options(self, image: ImageSource | None = None) -> SearchOptions:
-        """The options of the requested search."""
+        """The search options that correspond to this request."""
         given = {name: value for name, value in self.__dict__.items() if name not in ("q", "not_")}
         return SearchOptions(text=self.q, image=image, not_=tuple(self.not_), **given)
 
@@ -98,7 +98,7 @@ class Pair(BaseModel):
 
 
 class Match(BaseModel):
-    """Pairs to match."""
+    """Pairs of a text and an image to match."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -106,7 +106,7 @@ class Match(BaseModel):
 
 
 def read_query(request: Request) -> Search:
-    """Read a search from a query string, at a third of the cost of FastAPI's own way."""
+    """Read a search from a query string, at a third of the cost of FastAPI's own parsing."""
     return Search.model_validate(_fields(request.query_params.multi_items()))
 
 
@@ -122,7 +122,7 @@ def _fields(items: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
 
 async def read_form(request: Request, limits: Limits) -> tuple[PictureSearch, ImageBytes | None]:
-    """Read a search from a form: fields as in JSON, and an image named `image`."""
+    """Read a search from a form: the same fields as in JSON, and an image in the field `image`."""
     texts: list[tuple[str, str]] = []
     image: ImageBytes | None = None
     async with request.form(max_files=1, max_fields=32, max_part_size=_FIELD_BYTES) as form:
@@ -160,7 +160,7 @@ def _parameters(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 SEARCH_QUERY: dict[str, Any] = {"parameters": _parameters(Search.model_json_schema())}
-"""The query string of `GET /v1/search` in the API description."""
+"""The query string of `GET /v1/search`, for the API description."""
 
 SEARCH_BODY: dict[str, Any] = {
     "requestBody": {
@@ -180,4 +180,4 @@ SEARCH_BODY: dict[str, Any] = {
         },
     }
 }
-"""The request body of `POST /v1/search`, JSON or a form, in the API description."""
+"""The request body of `POST /v1/search`, JSON or a form, for the API description."""

@@ -30,7 +30,7 @@ class HitAnswer(BaseModel):
 
 
 class SearchAnswer(BaseModel):
-    """The results of a search, best first, and the milliseconds that each stage took."""
+    """The results of a search, best first, and the time in milliseconds that each stage took."""
 
     query: str
     took_ms: dict[str, float]
@@ -97,7 +97,7 @@ class CameraAnswer(BaseModel):
 
 
 class TextLineAnswer(BaseModel):
-    """A line of text, its four corners as fractions of width and height, and those of the words that were asked for."""
+    """A line of text, its four corners as fractions of width and height, and the corners of each word of the query."""
 
     text: str
     corners: list[tuple[float, float]]
@@ -105,7 +105,7 @@ class TextLineAnswer(BaseModel):
 
 
 class PictureTextAnswer(BaseModel):
-    """The text in an image, from top to bottom; empty if it has none, or if it was not read."""
+    """The lines of text in an image, from top to bottom; empty if it has no text, or if its text was not read."""
 
     id: int
     lines: list[TextLineAnswer]
@@ -125,7 +125,7 @@ class PathsAnswer(BaseModel):
 
 
 class AlbumAnswer(BaseModel):
-    """An album and its number of contents."""
+    """An album and the number of items in it."""
 
     name: str
     items: int
@@ -138,7 +138,7 @@ class AlbumsAnswer(BaseModel):
 
 
 class PhraseAnswer(BaseModel):
-    """A part of a query that is a filter: a date, a file name, a folder or an album."""
+    """A part of a query that acts as a filter: a date, a file name, a folder or an album."""
 
     text: str
     kind: str
@@ -147,7 +147,7 @@ class PhraseAnswer(BaseModel):
 
 
 class UnderstoodAnswer(BaseModel):
-    """The remaining words of a query to search for, and its phrases; `where` combines all their filters."""
+    """The phrases of a query that act as filters, and the other words to search for; `where` combines all filters."""
 
     words: str
     phrases: list[PhraseAnswer]
@@ -155,7 +155,7 @@ class UnderstoodAnswer(BaseModel):
 
 
 class MonthAnswer(BaseModel):
-    """A month such as 2023-08, and its number of items; the name is empty for items without a date."""
+    """A month such as 2023-08, and its number of items; `month` is empty for items without a date."""
 
     month: str
     items: int
@@ -216,7 +216,7 @@ class WordAnswer(BaseModel):
 
 
 class BoxAnswer(BaseModel):
-    """The part of the image that the grid covers, as fractions of its width and height; it may extend beyond."""
+    """The part of the image that the grid covers, as fractions of its width and height; may extend beyond the image."""
 
     left: float
     top: float
@@ -253,7 +253,7 @@ class MatchScore(BaseModel):
 
 
 class MatchAnswer(BaseModel):
-    """The scores of pairs, in order."""
+    """The scores of the pairs, in the order requested."""
 
     model: str
     scores: list[MatchScore]
@@ -267,7 +267,7 @@ class MemberAnswer(BaseModel):
 
 
 class CollectionAnswer(BaseModel):
-    """The collection, or all collections of the server together, and the abilities of their model."""
+    """The collection, or all collections of the server together, and what their model can do."""
 
     kind: str
     items: int

@@ -109,7 +109,7 @@ def search_routes(service: Service) -> APIRouter:
             list[Text] | None, Query(max_length=8, description="Phrases that are to stay words; may be repeated.")
         ] = None,
     ) -> Response:
-        """Find dates, file names, folders and albums in a query, and the matching filters."""
+        """Find dates, file names, folders and albums in a query, and return the matching filters."""
         return JSONResponse(await service.quick.run(browse.understood, service.library, q, literal or []))
 
     @router.get("/examples", response_model=responses.ExamplesAnswer)
@@ -151,12 +151,12 @@ def item_routes(service: Service) -> APIRouter:
 
     @router.get("/{id}/text", response_model=responses.PictureTextAnswer)
     async def text(id: ItemId, q: Annotated[Text | None, Query()] = None) -> Response:
-        """The text in the image, and where the words of a query are."""
+        """The text in the image, and the positions of a query's words in it."""
         return JSONResponse(await service.quick.run(service.text, id, q or ""))
 
     @router.get("/{id}/image", responses=_PICTURE, response_class=Response)
     async def image(id: ItemId, v: Version = None, at: Moment = None, if_none_match: IfNoneMatch = None) -> Response:
-        """The image itself, if its file is unchanged since indexing; rare types as JPEG, and so a frame of a video."""
+        """The image itself, if its file is unchanged since indexing; rare types and video frames are sent as JPEG."""
         found = await service.pictures.run(service.image, id, v, at, _knows(if_none_match))
         return _image_response(service.pictures, v, *found)
 
@@ -196,7 +196,7 @@ def model_routes(service: Service) -> APIRouter:
 
     @router.post("/embed", response_model=responses.EmbedAnswer)
     async def embed(asked: Embed) -> Response:
-        """Embed texts and images: unit vectors whose dot product is a cosine."""
+        """Embed texts and images; returns unit vectors, so that their dot product is the cosine."""
         pool = service.slow if asked.images else service.quick
         return JSONResponse(await pool.run(service.embed, asked))
 
@@ -207,7 +207,7 @@ def model_routes(service: Service) -> APIRouter:
 
     @router.get("/collection", response_model=responses.CollectionAnswer)
     async def collection() -> Response:
-        """The collection, and the abilities of its model."""
+        """The collection, and what its model can do."""
         return JSONResponse(await service.quick.run(service.about))
 
     return router
@@ -243,7 +243,7 @@ def operations_routes(service: Service, access_control: AccessControl, is_ready:
 
     @router.post("/v1/session", status_code=204, response_class=Response)
     async def session() -> Response:
-        """Exchange a token for a cookie, because browsers request the images of a page without headers."""
+        """Exchange the token for a cookie, because browsers request the images of a page without the token's header."""
         return Response(status_code=204, headers={"Set-Cookie": access_control.session})
 
     return router

@@ -32,7 +32,7 @@ from sightline.server.service import Service
 from sightline.server.shared_model import SharedModel
 from sightline.server.updater import CollectionUpdater
 
-_BACKLOG = 256  # connections accepted at once, before any is counted
+_BACKLOG = 256  # connections that may be accepted at once, before any of them is counted
 _GRACE_SECONDS = 5
 
 
@@ -51,8 +51,8 @@ def serve(
 ) -> None:
     """Serve collections until the process is interrupted or terminated; requests in progress are finished first.
 
-    at: the collection's folder, or the folder of images that contains it; by default the nearest to the current folder.
-        Several collections of the same model are searched as one.
+    at: the collection's folder, or the folder of images that contains it; by default, the collection nearest
+        to the current folder. Several collections of the same model are searched as one.
     port: 0 for any free port. token: required for a host that other machines can reach.
     watch: index changes in the collection's folders.
     read_text: read the text in images in the background; by default if the extra `ocr` is installed.
@@ -118,7 +118,7 @@ class ServedCollection:
     def open(
         cls, at: str | Path | Sequence[str | Path] | None, model: str | Path | None, limits: Limits
     ) -> "ServedCollection":
-        """Open everything that a server needs, and load the graphs that every search uses."""
+        """Open everything that a server needs, and load the model graphs that every search uses."""
         given: list[str | Path | None] = [at] if at is None or isinstance(at, str | Path) else list(at) or [None]
         places = tuple(dict.fromkeys(resolve_location(one) for one in given))
         if len(places) > MOST:
@@ -135,7 +135,7 @@ class ServedCollection:
 
     @property
     def at(self) -> Path | str:
-        """The folder, or the URL of the store, of the first collection."""
+        """The folder of the first collection, or the URL of its store."""
         return self.places[0]
 
     @property
@@ -203,7 +203,7 @@ def uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # clients can forge them, and are counted by address
+        proxy_headers=False,  # clients could forge these headers to evade the limits per address
         backlog=_BACKLOG,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=int(limits.seconds) + _GRACE_SECONDS,

@@ -38,13 +38,13 @@ from sightline.stores.base import PaddedVectors, Part
 _QUICK, _SLOW = 32, 32
 _FRAME_QUALITY = 90
 HasTag = Callable[[str], bool]
-"""Whether a client already has the version with this tag."""
+"""A function that says whether the client already has the version with a given tag."""
 
 
 class Service:
     """Collections and their model, and the thread pools that process requests.
 
-    together: searches by text embedding alone, which take milliseconds, and less in batches.
+    together: searches by text embedding alone, which take milliseconds, and even less in batches.
     quick: other requests that are as fast. slow: everything that uses the matcher or an uploaded image.
     pictures: files and thumbnails.
     """
@@ -130,7 +130,7 @@ class Service:
     def image(self, id: int, version: str | None, at: float | None, known: HasTag) -> tuple[str, ImageContent | None]:
         """The tag of an item's image, and the image unless `known` says that the client has it.
 
-        at: of a video, the moment to show, in seconds.
+        at: for a video, the moment to show, in seconds.
         """
         with self.library.holding(id) as (member, own):
             collection, item = member.collection, _item_at(member.collection, own, version, at)
@@ -158,7 +158,7 @@ class Service:
             return etag(member.collection, item, "video"), open_video(member.collection, item, self.limits)
 
     def _frame(self, collection: Collection, item: Item) -> Callable[[int | None, int], bytes]:
-        """Returns a function that makes a JPEG of a video at the moment of `item`."""
+        """A function that makes a JPEG of the frame of a video at the moment of `item`."""
 
         def frame(side: int | None, quality: int) -> bytes:
             video = open_video(collection, item, self.limits)
@@ -168,13 +168,13 @@ class Service:
         return frame
 
     def text(self, id: int, query: str) -> dict[str, Any]:
-        """The text in an item's image, with the places of a query's words."""
+        """The text in an item's image, and the positions of a query's words in it."""
         with self.library.holding(id) as (member, own):
             _item(member.collection, own)
             return {"id": id, "lines": [line._asdict() for line in member.collection.text_in(own, query)]}
 
     def camera(self, id: int) -> dict[str, str]:
-        """The camera data of an item's image."""
+        """The camera data in an item's image."""
         with self.library.holding(id) as (member, own):
             item = _item(member.collection, own)
             return {} if item.is_video else camera(member.collection, item, self.limits, self.decoders)
@@ -237,7 +237,7 @@ class Service:
         """An uploaded image as model input, decoded in another process."""
         wanted = self.model.preprocess
         if isinstance(wanted, RegionConfig):
-            return image  # such a model refuses it without opening it
+            return image  # such a model refuses uploaded images without opening them
         return PreparedImage(image.name, self.decoders.pixels(image, wanted))
 
     def _score(self, text: str, texts: Encoded, row: int, image: Encoded) -> dict[str, Any]:
@@ -258,7 +258,7 @@ class Service:
         return list(dict.fromkeys(own[place] for place in range(longest) for own in found if place < len(own)))[:SHOWN]
 
     def about(self) -> dict[str, Any]:
-        """The collections, and the abilities of their model."""
+        """The collections, and what their model can do."""
         from sightline import __version__
 
         with self.library.use() as members:
@@ -296,7 +296,7 @@ def _item(collection: Collection, id: int) -> Item:
 
 
 def _item_at(collection: Collection, id: int, version: str | None, at: float | None = None) -> Item:
-    """An item, if its content is still the one that a URL was created for; a video at the moment nearest to `at`."""
+    """An item, if it still has the content that its URL was created for; a video, at the moment nearest to `at`."""
     item = _item(collection, id)
     if version is not None and version != answers.version(content_hash(collection, item)):
         raise not_found(id)
@@ -304,7 +304,7 @@ def _item_at(collection: Collection, id: int, version: str | None, at: float | N
 
 
 def _stored(collection: Collection, id: int, part: Part) -> PaddedVectors:
-    """The stored parts of an item; raises "not found" if it is deleted or not yet searchable."""
+    """The stored vectors of one part of an item; raises "not found" if it is deleted or not yet searchable."""
     if not getattr(collection.store.shape, part):
         raise RefusedError(422, f"the collection keeps no {part}", "Index anew with a model that makes them.")
     try:

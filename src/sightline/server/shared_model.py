@@ -29,11 +29,11 @@ _TOLERANCE: dict[Device, float] = {"cpu": 1e-5, "gpu": 2e-3}  # on a GPU, the la
 class SharedModel(Model):
     """A model shared by threads that each wait for their own result.
 
-    encoder: model for batches of texts. most: maximum number of texts per batch. workers: number of batches that may
-    run at the same time; each has its share of the CPUs, so that none waits for another.
+    encoder: the model that encodes batches of texts. most: maximum number of texts per batch. workers: number of
+    batches that may run at the same time; each has its share of the CPUs, so that none waits for another.
 
-    Callers with few texts share batches of texts of similar length. Matching and encoding images gain nothing from
-    larger batches; they run one at a time, in order of arrival, with all CPUs. Texts are encoded while a match is
+    Texts of different callers are batched with others of similar length. Matching and encoding images gain nothing from
+    larger batches; they run one at a time, in order of arrival, with all CPUs. Texts can be encoded while a match is
     running.
     """
 
@@ -72,7 +72,7 @@ class SharedModel(Model):
 
     @property
     def preprocess(self) -> ImageInput:
-        """How to resize and normalise images for it."""
+        """How to resize and normalise images for the model."""
         return self._model.preprocess
 
     @property
@@ -87,12 +87,12 @@ class SharedModel(Model):
 
     @property
     def relevance(self) -> PairRelevance | None:
-        """How likely it is that an image shows what a text describes."""
+        """Estimates how likely it is that an image shows what a text describes; None if it was not fitted."""
         return self._model.relevance
 
     @property
     def calibration(self) -> Mapping[str, Calibration]:
-        """The relevance of older bundles, by stage."""
+        """How older bundles map scores to relevance, by stage."""
         return self._model.calibration
 
     @property
@@ -107,7 +107,7 @@ class SharedModel(Model):
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of an image's first fragments."""
+        """Rows and columns of the grid that an image's first fragments form."""
         return self._model.grid
 
     @property
@@ -116,7 +116,7 @@ class SharedModel(Model):
         return self._model.device
 
     def prepare(self, *graphs: Graph, wait: bool = False) -> None:
-        """Start to load graphs; the encoder has already loaded the text graph."""
+        """Start to load graphs, except for the text graph, which the encoder has already loaded."""
         self._model.prepare(*(graph for graph in graphs if graph != "text"), wait=wait)
 
     def encode_texts(self, texts: Sequence[str]) -> Encoded:
@@ -126,19 +126,19 @@ class SharedModel(Model):
         return stacked([future.result() for future in futures])
 
     def encode_images(self, pixels: Float32Array) -> Encoded:
-        """Encode normalised pixels [batch, 3, size, size], one caller at a time."""
+        """Encode normalised pixels [batch, 3, size, size] for one caller at a time."""
         return self._in_turn("image", self._model.encode_images, pixels)
 
     def match(
         self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
     ) -> Float32Array:
-        """Logits [batch] that text i and image i match, one caller at a time."""
+        """Logits [batch] for how well text i and image i match, computed for one caller at a time."""
         return self._in_turn("match", self._model.match, text_states, text_mask, image_states, image_mask)
 
     def word_cosines(
         self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
     ) -> Float32Array | None:
-        """How its matcher relates words to parts of an image, one caller at a time."""
+        """How its matcher relates words to parts of an image, computed for one caller at a time."""
         return self._in_turn("match", self._model.word_cosines, text_states, text_mask, image_states, image_mask)
 
     def warm_up(self) -> None:
@@ -166,7 +166,7 @@ class SharedModel(Model):
 
 
 def _rows_are_independent(model: Model) -> bool:
-    """Whether a text gets the same numbers in a batch as alone; with some kinds of quantisation it does not."""
+    """Whether a text gets the same embedding in a batch as alone; with some kinds of quantisation it does not."""
     together = model.encode_texts(_PROBES).embedding
     alone = np.concatenate([model.encode_texts([probe]).embedding for probe in _PROBES])
     return bool(np.abs(together - alone).max() < _TOLERANCE[model.device])

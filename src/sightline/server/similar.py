@@ -21,9 +21,9 @@ from sightline.server.problems import not_found
 
 
 def similar(collections: Sequence[Collection], member: int, id: int, k: int) -> tuple[list[GroupHit], dict[str, float]]:
-    """The k items of all collections most similar to one of them, excluding it and its duplicates, and the time taken.
+    """The k items of all collections most similar to an item, without it and its duplicates; and the time taken.
 
-    member: the position of the item's collection.
+    member: the position of the item's collection in `collections`.
     """
     watch = search_stopwatch()
     with watch("retrieve"):
@@ -66,7 +66,10 @@ def _embedding(collection: Collection, id: int) -> Float32Array:
 
 
 def _without(candidates: Candidates, id: int, videos: Mapping[int, int]) -> Candidates:
-    """All candidates except the item with this id, or the one it is folded into. videos: those of moments."""
+    """All candidates except the item with this id, or the one it is folded into.
+
+    videos: the video that each moment belongs to, by id.
+    """
     leaders = candidates.ids.tolist()
     kept = [
         place for place, one in enumerate(leaders) if id not in (videos.get(one, one), *candidates.folded.get(one, ()))

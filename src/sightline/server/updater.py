@@ -30,7 +30,7 @@ class CollectionUpdater:
     """Threads that reopen the collection after indexing, index changes on disk, and read the text in images.
 
     Folders are polled, which works on every disk and needs no extra package. Indexing runs at low priority, and stops
-    soon after `close` is called. A failure ends neither thread: it is logged, and the job is retried.
+    soon after `close` is called. A failure does not end a thread: it is logged, and the job is retried.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class CollectionUpdater:
         notify: Notify | None = None,
         seconds: float = 2.0,
     ) -> None:
-        """Prepare the threads. watch: index changes. read_text: read the text of images that were not read before."""
+        """Prepare the threads. watch: index changes. read_text: read the text in images that have not been read yet."""
         self._current, self._at, self._model = current, at, model
         self._notify = notify or _log.info
         self._seconds = seconds
@@ -101,7 +101,7 @@ class CollectionUpdater:
             self._stop.wait(max(self._seconds, _REST * (time.monotonic() - began)))
 
     def _read(self) -> None:
-        """Read text whenever there are new images; another process does the work, with the lowest priority."""
+        """Read text whenever there are new images; another process does the work, at the lowest priority."""
         trouble = ""
         while not self._stop.wait(self._seconds):
             try:

@@ -1,4 +1,4 @@
-"""Videos of the collection for clients: their files, in ranges of bytes, and the frames at their moments."""
+"""Videos of the collection, as sent to clients: files, whole or as byte ranges, and frames at their moments."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ _UNKNOWN = "application/octet-stream"
 
 @dataclass(frozen=True, slots=True)
 class VideoFile:
-    """An open video whose content is what was indexed."""
+    """An open video file whose content is still what was indexed."""
 
     path: Path
     file: BinaryIO
@@ -36,7 +36,7 @@ class VideoFile:
 
     @property
     def content_type(self) -> str:
-        """The type that browsers know it by."""
+        """The content type of the video; `application/octet-stream` if unknown."""
         kind = video_type(os.pread(self.file.fileno(), HEAD_BYTES, 0))
         return kind.content_type if kind else _UNKNOWN
 
@@ -60,7 +60,7 @@ def open_video(collection: Collection, item: Item, limits: Limits) -> VideoFile:
 
 
 def nearest_moment(collection: Collection, item: Item, seconds: float | None) -> float:
-    """The moment of a video nearest to some second; by default the first."""
+    """The moment of a video nearest to a time in seconds; by default, the first moment."""
     moments = collection.catalog.moments()
     every = list(moments.of([item.id]).get(item.id, {}).values()) if moments else []
     if not every:
@@ -69,7 +69,10 @@ def nearest_moment(collection: Collection, item: Item, seconds: float | None) ->
 
 
 def _is_unchanged(file: File, opened: BinaryIO) -> bool:
-    """Whether a file looks as it did when it was read; reading all of a long video for each request would take long."""
+    """Whether a file appears unchanged since it was read, judging by its size and times.
+
+    Reading a long video in full for every request would be too slow.
+    """
     found = os.fstat(opened.fileno())
     now = Stamp(found.st_size, found.st_mtime_ns, found.st_ctime_ns)
     return file.stamp is not None and file.stamp.ctime_ns is not None and file.stamp.matches(now)

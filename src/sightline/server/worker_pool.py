@@ -17,7 +17,7 @@ _cancelled: ContextVar[threading.Event | None] = ContextVar("given_up", default=
 
 
 class BusyError(Exception):
-    """Too many requests are waiting for another to be answered in time."""
+    """So many requests are waiting that another one could not be answered in time."""
 
 
 class RequestCancelledError(Exception):
@@ -54,7 +54,7 @@ class WorkerPool:
         self._count = 0
 
     async def run(self, work: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
-        """Run work in one of the threads; if the caller is cancelled, the work is dropped or told to stop."""
+        """Run work in one of the threads; if the caller is cancelled, it is dropped or, if running, told to stop."""
         if self._count >= self._most:
             raise BusyError
         event = threading.Event()
@@ -98,7 +98,7 @@ class BatchedPool(Generic[T, R]):
         self._batcher, self._most, self._count = batcher, waiting, 0
 
     async def run(self, item: T) -> R:
-        """Submit an item and wait for its result; if the caller is cancelled, it is dropped unless already running."""
+        """Submit an item and wait for its result; if the caller is cancelled, the item is dropped unless running."""
         if self._count >= self._most:
             raise BusyError
         try:
@@ -117,6 +117,6 @@ class BatchedPool(Generic[T, R]):
 
 
 def _on(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    """Call back on the loop's thread, if the loop is still running."""
+    """Run a callback on the loop's thread, unless the loop is closed."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(callback)

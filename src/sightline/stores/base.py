@@ -15,7 +15,7 @@ Ids = npt.NDArray[np.int64]
 Part = Literal["embedding", "fragments", "states"]
 Partition = Literal["year", "month", "folder"]
 PictureKind = Literal["thumbnails", "originals", "none"]
-"""What a store on a server keeps of pictures."""
+"""Which form of each picture a store on a server keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Shape:
 
 
 class Neighbors(NamedTuple):
-    """The nearest items of each query, best first: ids [queries, k] and cosines [queries, k].
+    """The items nearest to each query, best first: ids [queries, k] and cosines [queries, k].
 
     If there are fewer than k items, ids are -1 and cosines -inf at the end of the row.
     """
@@ -58,7 +58,7 @@ class QuantizedRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Number of items in a store, their size in bytes, and how it searches them."""
+    """Number of items in a store, their size in bytes, and how the store searches them."""
 
     items: int
     bytes: int
@@ -66,10 +66,10 @@ class Stats:
 
 
 Columns = Mapping[str, Literal["text", "number"]]
-"""The columns of a store on a server to filter by, besides the id, and their types."""
+"""The columns that a store on a server can filter by, besides the id, and their types."""
 
 LOW_PATH, FILES, PARTITION_KEY = "low_path", "files", "partition_key"
-"""Columns that are no fields of filters: the path in lower case, the number of an item's files, and its partition."""
+"""Columns that are not filter fields: the path in lower case, the number of an item's files, and its partition."""
 
 
 class Note(NamedTuple):
@@ -95,7 +95,7 @@ class Store(Protocol):
 
     @property
     def shape(self) -> Shape:
-        """Dimensions of its vectors."""
+        """Dimensions of the store's vectors."""
         ...
 
     def add(self, ids: Ids, encoded: Encoded) -> None:
@@ -124,7 +124,7 @@ class Store(Protocol):
         ...
 
     def rows(self, ids: Ids, part: Part, first: int | None = None) -> QuantizedRows:
-        """Fragments or states of items like `fetch`, but still quantised, which is several times faster.
+        """Like `fetch`, but returns fragments or states still quantised, which is several times faster.
 
         first: return at most this many vectors per item.
         """
@@ -135,7 +135,7 @@ class Store(Protocol):
         ...
 
     def refresh(self) -> bool:
-        """Load what another process has written since; False if nothing has changed."""
+        """Load what another process has written in the meantime; returns False if nothing has changed."""
         ...
 
     def compact(self) -> None:
@@ -175,7 +175,7 @@ class RemoteStore(AnnotatedStore, Protocol):
 
     @classmethod
     def normalize_url(cls, url: str) -> str:
-        """Check a URL, and write it in its shortest form. It must not contain a password: it is stored in files."""
+        """Check a URL, and return its shortest form. It must not contain a password, as it is stored in files."""
         ...
 
     @classmethod
@@ -190,13 +190,13 @@ class RemoteStore(AnnotatedStore, Protocol):
         """Open the store at a URL; for writing, a missing store is created.
 
         columns: the columns to filter by. description: text to store with a new store.
-        created_as: the URL that an existing store was created with, for options that cannot be changed.
+        created_as: the URL that an existing store was created with, which determines options that cannot be changed.
         """
         ...
 
     @property
     def pictures(self) -> PictureKind:
-        """What it keeps of pictures, so that machines without the files can show them."""
+        """Which form of each picture the store keeps, so that machines without the files can show it."""
         ...
 
     def picture(self, id: int) -> bytes | None:
@@ -204,11 +204,11 @@ class RemoteStore(AnnotatedStore, Protocol):
         ...
 
     def notes(self, ids: Ids) -> dict[int, Mapping[str, Any]]:
-        """What `Note.about` says of items, by id; unknown ids are left out."""
+        """The `Note.about` of items, by id; unknown ids are left out."""
         ...
 
     def notes_where(self, filter: Filter | None = None) -> dict[int, Mapping[str, Any]]:
-        """The notes of all items that pass a filter, and of others if the server can only apply a part of it."""
+        """The notes of all items that pass a filter, and perhaps of others if the server can apply only part of it."""
         ...
 
     def can_filter(self, filter: Filter) -> bool:
@@ -216,5 +216,5 @@ class RemoteStore(AnnotatedStore, Protocol):
         ...
 
     def where(self, filter: Filter) -> "RemoteStore":
-        """A read-only view of the items that pass a filter, which the server must be able to apply."""
+        """A read-only view of the items that pass a filter; the server must be able to apply all of the filter."""
         ...

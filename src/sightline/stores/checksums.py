@@ -1,6 +1,6 @@
 """Checksums for each block of a file, to detect a damaged block when it is first read.
 
-A block's checksum is the sum of its 64-bit words times fixed odd weights, modulo 2**64. Any change of a single word
+A block's checksum is the sum of its 64-bit words times fixed odd weights, modulo 2**64. Any change to a single word
 changes it. NumPy computes it several times faster than CRC-32, for scattered blocks as well as for a whole file.
 """
 
@@ -38,7 +38,7 @@ def checksum(data: bytes) -> int:
 
 
 class BlockChecksums:
-    """Checksums of an append-only file: those of whole blocks in a separate file, that of the remainder in memory.
+    """Checksums of an append-only file: whole blocks have theirs in a separate file, the remainder in memory.
 
     path: the checksum file. data: the open data file. size: number of valid bytes in it. tail: the checksum of the
     bytes after the last whole block.
@@ -98,7 +98,9 @@ class BlockChecksums:
         return np.unique(blocks[~self._checked[blocks]])
 
     def damaged(self, data: UInt8Array, blocks: Int64Array | None = None) -> Int64Array:
-        """The blocks, of these or of all, that do not match their checksums; verified blocks are not read again.
+        """The given blocks, or by default all blocks, that do not match their checksums.
+
+        Blocks that were verified before are not read again.
 
         data: all bytes of the file.
         """

@@ -71,7 +71,7 @@ class Column:
         return found.st_dev, found.st_ino
 
     def append(self, records: npt.NDArray[Any]) -> None:
-        """Append records [n, …]; they are valid once all are written."""
+        """Append records [n, …]; they become valid once all of them are written."""
         self._is_synced = False
         data = records.astype(self.dtype.base, copy=False).tobytes()
         left, offset = memoryview(data), self.bytes
@@ -111,7 +111,7 @@ class Column:
         return shown
 
     def take(self, places: Int64Array) -> npt.NDArray[Any]:
-        """Copy some records after verifying them; copying them as bytes is four times as fast as by field."""
+        """Copy some records after verifying them; copying bytes is four times as fast as copying by field."""
         shown = self.view(places)
         as_bytes = shown.view(np.uint8).reshape(len(shown), self.dtype.itemsize)
         taken: npt.NDArray[Any] = np.take(as_bytes, places, axis=0).view(self.dtype)[:, 0]

@@ -1,4 +1,4 @@
-"""A filter as a tree of tests of columns, which each kind of store translates to its own language."""
+"""A filter as a tree of tests on columns, which each kind of store translates to its own query language."""
 
 from collections.abc import Container
 from dataclasses import dataclass, replace
@@ -37,14 +37,14 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """A test that a store cannot make: items pass it, and its negation too, and are tested again by the caller."""
+    """A test that a store cannot apply: all items pass it, and also its negation, and the caller tests them again."""
 
 
 Filter = Test | Negated | Joined | Undecided
 
 
 def limited_to(filter: Filter, columns: Container[str]) -> Filter:
-    """The same filter, but undecided where it tests other columns than these."""
+    """The same filter, with every test of a column not among these replaced by `Undecided`."""
     if isinstance(filter, Negated):
         return Negated(limited_to(filter.part, columns))
     if isinstance(filter, Joined):

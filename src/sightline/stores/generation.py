@@ -1,4 +1,4 @@
-"""The files of a local store between two calls of `compact`."""
+"""The files of a local store between two calls to `compact`."""
 
 import contextlib
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from sightline.stores.sign_codes import code_bytes
 
 
 class Generation:
-    """The columns of a store, row by row: ids, embeddings, codes, and the end offsets of the vectors of other parts.
+    """The columns of a store. A row has an id, an embedding, a code, and the end offset of its vectors of other parts.
 
-    The numbers of deleted rows are in a separate column. Everything is verified before it is read.
+    A separate column lists the deleted rows. Everything is verified before it is read.
     """
 
     def __init__(self, folder: Path, head: Head, *, write: bool, new: bool = False) -> None:
@@ -49,11 +49,11 @@ class Generation:
         return cls(folder, Head(FORMAT, shape, number, {}), write=True, new=True)
 
     def embeddings(self, rows: Ids | slice) -> Float16Array:
-        """Embeddings of all rows [all rows, dim]; only `rows`, those that will be read, are verified."""
+        """Embeddings of all rows [all rows, dim]; only `rows` are verified, so the caller must read no others."""
         return self._columns["embeddings"].view(rows)
 
     def codes(self, rows: Ids | slice) -> UInt8Array:
-        """Sign codes of all rows [all rows, bytes]; only `rows`, those that will be read, are verified."""
+        """Sign codes of all rows [all rows, bytes]; only `rows` are verified, so the caller must read no others."""
         return self._columns["codes"].view(rows)
 
     @property
@@ -134,7 +134,7 @@ class Generation:
     def damaged_rows(self) -> Ids:
         """Rows with a damaged embedding, code, fragment or state; reads every byte.
 
-        Damage to any other column, without which no row can be read, raises a `DamagedStoreError`.
+        Damage to any other column raises a `DamagedStoreError`, because no row can be read without it.
         """
         rows = [self._columns[name].damaged() for name in ("embeddings", "codes")]
         for name in ("ids", "deleted", "ends"):
@@ -157,7 +157,7 @@ class Generation:
             column.close()
 
     def _places(self, rows: Ids, first: int | None = None) -> tuple[Ids, Ids]:
-        """Positions of the vectors of some rows in the columns of parts, concatenated, and the count of each row.
+        """Where the vectors of some rows are in the columns of parts, concatenated, and the number of vectors per row.
 
         first: at most this many vectors per row.
         """

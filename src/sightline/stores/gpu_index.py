@@ -52,7 +52,7 @@ class GpuIndex:
         self._sending.join()
 
     def search(self, queries: Float32Array, k: int, rows: Ids | None) -> Neighbors | None:
-        """Find the k best for each of the queries [queries, dim] among some live rows [n], or among all if None.
+        """Find the k best items for each of the queries [queries, dim] among some live rows [n], or among all if None.
 
         The result equals that of an exact search on the CPU. Returns None if the embeddings are not on the GPU.
         """
@@ -90,7 +90,7 @@ class _Sent:
         self._scan: Scan | None = None
 
     def up_to(self, embeddings: Float16Array) -> "Scan":
-        """A scan of at least these embeddings [rows, dim], after copying those that are missing."""
+        """A scan of at least these embeddings [rows, dim], after copying those that are not yet on the GPU."""
         from sightline.kernels.scan import Scan
 
         with self._lock:
@@ -115,9 +115,10 @@ def _sent_of(files: Generation) -> _Sent:
 
 
 def _dtype_for(embeddings: Float16Array) -> "Dtype":
-    """The dtype to scan embeddings [rows, dim] with: for many rows int8, up to twice as fast, if both copies fit.
+    """The dtype for scanning embeddings [rows, dim]: int8 if there are many rows and both copies fit, or else float16.
 
-    The result is the same. Raises an error if less than a tenth of the GPU's free memory would remain free.
+    Scanning int8 is up to twice as fast, and the result is the same. Raises an error if less than a tenth of the GPU's
+    free memory would remain free.
     """
     from sightline.kernels.scan import bytes_of
 

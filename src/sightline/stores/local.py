@@ -8,7 +8,7 @@
     fragments.0     int8 with a scale, one record per fragment
     states.0        int8 with a scale, one record per state
     deleted.0       deleted rows
-    ids-sums.0 …    checksums of each block of 4096 bytes of the file
+    ids-sums.0 …    checksums of `ids.0` and the other files, one per block of 4096 bytes
 
 Files are append-only. `flush` syncs them and then replaces the head; after a crash, the last head determines the state.
 `compact` writes a new generation of files and then replaces the head. Every block is verified when it is first read.
@@ -98,7 +98,7 @@ class LocalStore:
 
     @property
     def shape(self) -> Shape:
-        """Dimensions of its vectors."""
+        """Dimensions of the store's vectors."""
         return self._files.shape
 
     def __len__(self) -> int:
@@ -153,7 +153,7 @@ class LocalStore:
             return self._files.part(self._rows_with(ids, part), part)
 
     def rows(self, ids: Ids, part: Part, first: int | None = None) -> QuantizedRows:
-        """Fragments or states of items like `fetch`, but still quantised, which is several times faster.
+        """Like `fetch`, but returns fragments or states still quantised, which is several times faster.
 
         first: return at most this many vectors per item.
         """
@@ -173,7 +173,7 @@ class LocalStore:
         self._flushed = head
 
     def refresh(self) -> bool:
-        """Load what the writing process has flushed since; False if nothing has changed."""
+        """Load what the writing process has flushed in the meantime; returns False if nothing has changed."""
         self._check_open()
         if self._lock is not None or read_head(self._folder) == self._flushed:
             return False
@@ -234,7 +234,7 @@ class LocalStore:
         remove_others(self._folder, self._flushed)
 
     def stats(self) -> Stats:
-        """Number of items, bytes on disk, and the method of an unfiltered search."""
+        """Number of items, bytes on disk, and the method used for unfiltered searches."""
         self._check_open()
         way = "exact" if self._effort.is_exact(len(self)) else "signs, then exact"
         if self._device is not None and self._device.is_ready:
@@ -256,7 +256,7 @@ class LocalStore:
                 self._lock.close()
 
     def _rows_with(self, ids: Ids, part: Part) -> Ids:
-        """The rows of ids, all of which must exist, in a store that must have this part."""
+        """The rows of these ids; raises an error if an id is unknown or the store does not have this part."""
         self._check_open()
         if part != "embedding" and part not in kept_parts(self.shape):
             raise StoreError(f"{self._folder}: has no {part}", "Use a model that makes them, and index again.")

@@ -30,7 +30,7 @@ def lock_folder(folder: Path) -> FolderLock:
 
 
 def open_files(folder: Path, shape: Shape) -> Generation:
-    """Open the files of the current head for reading; if they are gone, retry with the newer head."""
+    """Open the files of the current head for reading; if `compact` has just removed them, retry with the new head."""
     missing = DamagedStoreError(f"{folder}: files of the store are missing")
     for _ in range(_TRIES):
         head = read_head(folder)
@@ -47,7 +47,7 @@ def open_files(folder: Path, shape: Shape) -> Generation:
 
 
 def open_files_to_write(folder: Path, shape: Shape) -> Generation:
-    """Open or create the files of a store, truncated to its head, and remove what a crash left behind."""
+    """Open or create the files of a store, truncate them to what its head lists, and remove the remains of a crash."""
     head = read_head(folder)
     if head is None:
         files = Generation.new(folder, shape, 0)

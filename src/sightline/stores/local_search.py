@@ -42,7 +42,7 @@ class Effort:
 def search(
     files: Generation, row_index: RowIndex, queries: Float32Array, k: int, rows: Ids | None, effort: Effort
 ) -> Neighbors:
-    """Find the k best for each of the queries [queries, dim] among some live rows [n], or among all if None."""
+    """Find the k best items for each of the queries [queries, dim] among some live rows [n], or among all if None."""
     count = len(row_index) if rows is None else len(rows)
     if effort.is_exact(count):
         rows = np.flatnonzero(row_index.is_live) if rows is None else rows

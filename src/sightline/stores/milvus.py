@@ -94,7 +94,7 @@ class MilvusStore(ServerStore):
 
     @classmethod
     def normalize_url(cls, url: str) -> str:
-        """Check a URL, and write it in its shortest form."""
+        """Check a URL, and return its shortest form."""
         return str(parse_address(url))
 
     @classmethod
@@ -108,7 +108,7 @@ class MilvusStore(ServerStore):
     def open_url(
         cls, url: str, shape: Shape, *, write: bool, columns: Columns, description: str = "", created_as: str = ""
     ) -> "MilvusStore":
-        """Open the store at a URL; see `open`. created_as: the URL that it was created with, for its partition."""
+        """Open the store at a URL; see `open`. created_as: the URL it was created with, which sets its partition."""
         address = replace(parse_address(url), partition=parse_address(created_as or url).partition)
         return cls.open(address, shape, write=write, columns=columns, description=description)
 
@@ -119,11 +119,11 @@ class MilvusStore(ServerStore):
 
     @property
     def pictures(self) -> PictureKind:
-        """None: Milvus has no place for them."""
+        """Always "none", because Milvus has no place for pictures."""
         return "none"
 
     def picture(self, id: int) -> bytes | None:
-        """None: Milvus has no place for pictures."""
+        """Always None, because Milvus has no place for pictures."""
         return None
 
     def can_filter(self, filter: Filter) -> bool:
@@ -131,7 +131,7 @@ class MilvusStore(ServerStore):
         return pushed(filter).is_exact
 
     def where(self, filter: Filter) -> "MilvusStore":
-        """A read-only view of the items that pass a filter, which the server must be able to apply."""
+        """A read-only view of the items that pass a filter; the server must be able to apply all of the filter."""
         if not self.can_filter(filter):
             raise StoreError(f"{self.address}: Milvus cannot apply all of the filter")
         view = MilvusStore(self._server, self.address, self._shape, self._columns, write=False)
@@ -175,7 +175,7 @@ class MilvusStore(ServerStore):
         return {row[ID]: row[NOTE] for row in self._rows_of(ids, (ID, NOTE))}
 
     def notes_where(self, filter: Filter | None = None) -> dict[int, Mapping[str, Any]]:
-        """The notes of all items that pass a filter, and of others if Milvus can only apply a part of it."""
+        """The notes of all items that pass a filter, and perhaps of others if Milvus can apply only part of it."""
         self._check_open()
         wanted = "" if filter is None else pushed(filter).filter
         return {row[ID]: row[NOTE] for row in self._all(wanted, (ID, NOTE))}
@@ -230,7 +230,7 @@ class MilvusStore(ServerStore):
         return Stats(items, 4 * items * self.shape.embedding, f"milvus, {self.address.index}")
 
     def close(self) -> None:
-        """Close the connection, including that of its views; closing twice is allowed."""
+        """Close the connection, which the store's views share; closing twice is allowed."""
         self._is_open = False
         self._server.close()
 

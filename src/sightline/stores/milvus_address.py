@@ -2,12 +2,13 @@
 
     milvus://HOST:PORT/NAME?index=hnsw&consistency=Session&partition=year
 
-index: the type of index, one of `INDEXES`. It is set when the store is created; by default `hnsw` where the server has
-it, and `flat` elsewhere.
-consistency: which recent writes of others a search sees: Strong, Session, Bounded or Eventually.
-partition: year, month (of capture) or folder; a filter by it then reads only some partitions.
+index: the type of index, one of `INDEXES`. It is set when the store is created; by default `hnsw` if the
+server supports it, and `flat` otherwise.
+consistency: which recent writes by others a search sees: Strong, Session, Bounded or Eventually.
+partition: what the store is partitioned by: year or month (of capture) or folder. Filters on it then read only some
+partitions.
 
-Do not put a user and password or an API key in the URL, which is stored in files: set `MILVUS_TOKEN`.
+Do not put a user and password or an API key in the URL, because it is stored in files; set `MILVUS_TOKEN` instead.
 """
 
 import re
@@ -28,11 +29,11 @@ _HOW = "Write milvus://HOST:PORT/NAME; a name has letters, digits and _ and begi
 
 @dataclass(frozen=True, slots=True)
 class IndexType:
-    """A kind of Milvus index: how it is built, and the effort of a search.
+    """A kind of Milvus index: how it is built, and how much effort a search makes.
 
-    effort: the parameter for the number of vectors that a search examines, its minimum, and its multiple of the
-    number of results; None for an index that examines all vectors.
-    most: the maximum that Milvus accepts for it.
+    effort: the name of the parameter for how many vectors a search examines, its minimum, and the factor by which it
+    grows with the number of results; None for an index that examines all vectors.
+    most: the maximum that Milvus accepts for this parameter.
     """
 
     kind: str
@@ -41,7 +42,7 @@ class IndexType:
     most: int = 32_768
 
     def building(self, dim: int) -> dict[str, Any]:
-        """Build parameters for vectors of this dimension; a product quantiser requires a divisor of it."""
+        """Build parameters for vectors of this dimension; a product quantiser requires a divisor of the dimension."""
         return self.build | ({"m": gcd(self.build["m"], dim)} if "m" in self.build else {})
 
     def search(self, limit: int) -> dict[str, Any]:
@@ -60,7 +61,7 @@ INDEXES: dict[str, IndexType] = {
     "scann": IndexType("SCANN", {"nlist": 1024}, ("nprobe", 64, 0), 1024),
     "diskann": IndexType("DISKANN", {}, ("search_list", 128, 2), 16_384),
 }
-"""`hnsw` keeps full vectors in memory; `ivf-sq8`, `scann` and `ivf-pq` keep 1/4 to 1/32 of their size;
+"""`hnsw` keeps full vectors in memory; `ivf-sq8`, `scann` and `ivf-pq` compress them to 1/4 to 1/32 of their size;
 `diskann` keeps them on the servers' disks."""
 
 AUTO = "auto"

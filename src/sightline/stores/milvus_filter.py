@@ -1,8 +1,8 @@
 """Translate a filter to Milvus, as far as possible, so that the servers do the filtering.
 
-Milvus 2.3 has no NULL: unknown values are stored as placeholders, which every test excludes, as SQL does. What
-Milvus cannot express, such as `like '%beach%'`, passes everything: the filter is then inexact, and the caller filters
-the results again.
+Milvus 2.3 has no NULL: unknown values are stored as placeholders, which every test excludes, as SQL excludes NULL. A
+test that Milvus cannot express, such as `like '%beach%'`, lets everything pass: the filter is then inexact, and the
+caller filters the results again.
 """
 
 import json
@@ -25,7 +25,7 @@ UNKNOWN: dict[str, str | float] = {
 """Placeholders for unknown values, by column."""
 
 MILVUS_PARTITION_KEY = "shelf"
-"""What the partition key is called in existing stores."""
+"""The name that the partition key has in existing stores."""
 
 _LISTED = {"id": "id", PARTITION_KEY: MILVUS_PARTITION_KEY}
 """Columns tested by `in` with long lists of values, and their names in Milvus."""
@@ -112,7 +112,7 @@ def _one(column: str, kind: ColumnKind, sign: Sign, value: Value) -> str:
 
 
 def _beginning(column: str, start: str, wanted: bool) -> str:
-    """The texts with this prefix, or those without it."""
+    """A condition for texts that begin with `start` or, if `wanted` is False, for those that do not."""
     first, after = _written(start), _written(_after(start))
     return f"{column} >= {first} and {column} < {after}" if wanted else f"{column} < {first} or {column} >= {after}"
 

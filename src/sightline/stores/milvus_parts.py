@@ -1,4 +1,4 @@
-"""Fragments and states in Milvus: packed as in the local store, base64-encoded, in pieces fetched by key.
+"""Fragments and states in Milvus: packed as in the local store, base64-encoded, and split into pieces fetched by key.
 
 They have their own collection, so that the searched rows stay small, and are read only for candidates. They are in
 Milvus rather than in object storage so that another machine needs only one address.
@@ -16,7 +16,7 @@ from sightline.stores.milvus_server import Server
 from sightline.stores.packing import Packed, Records, kept_parts, record_type
 
 _PIECE = 48_000  # bytes, or 64,000 characters in base64
-_PIECES = 64  # the most per part of an item
+_PIECES = 64  # the maximum per part of an item
 _PARTS = ("fragments", "states")
 _DATA = "base64"
 _AT_ONCE = 16 * 2**20  # characters per request; servers accept 64 MB
@@ -41,7 +41,7 @@ def piece_rows(packed: Packed) -> Iterator[list[dict[str, Any]]]:
 def read(
     server: Server, collection: str, ids: Ids, lengths: Ids, part: str, width: int, consistency: str
 ) -> list[Records]:
-    """The records of a part of each item, given the ids [n] and the numbers of vectors [n].
+    """The records of one part of each item, given the items' ids [n] and numbers of vectors [n].
 
     Records of items that are being deleted may be missing.
     """

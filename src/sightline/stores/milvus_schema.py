@@ -136,7 +136,7 @@ def _items_schema(address: Address, shape: Shape, columns: Columns, description:
 
 
 def _parts_schema() -> "CollectionSchema":
-    """Schema for rows of pieces. Milvus requires a vector in every row, so these have an unused one.
+    """The schema for rows of pieces, which have an unused vector because Milvus requires one in every row.
 
     A piece is JSON because pymilvus checks every character of a text field before sending.
     """

@@ -1,4 +1,4 @@
-"""The nearest items of a Milvus server, in an order that does not depend on the server."""
+"""Find the nearest items on a Milvus server, in an order that does not depend on the server."""
 
 import numpy as np
 
@@ -13,11 +13,11 @@ MOST = 16_384
 """The maximum number of results that Milvus returns."""
 
 _MARGIN = 16  # extra results, to detect ties
-_SLACK = 1e-5  # differences up to this may order two cosines either way in Milvus
+_SLACK = 1e-5  # Milvus may order two cosines that differ by up to this either way
 
 
 def nearest(server: Server, address: Address, queries: Float32Array, k: int, filter: str) -> Neighbors:
-    """The k best that pass a filter; fetches more while the last results tie with the k-th."""
+    """The k best items that pass a filter; fetches more results while the last one still ties with the k-th."""
     limit = min(k + _MARGIN, MOST)
     while True:
         found = _ranked(server, address, queries, limit, filter)

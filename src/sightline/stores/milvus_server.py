@@ -23,7 +23,7 @@ _NOT_READY = {1, 2, 4, 5, 8, 101, 201, *range(400, 700), *range(900, 1000)}
 
 
 class RefusedError(StoreError):
-    """The server answered that it cannot do what it was asked."""
+    """The server answered that it cannot do what was requested."""
 
 
 class Server:
@@ -122,7 +122,7 @@ def _everything(
 
 
 def _theirs() -> tuple[type[Exception], ...]:
-    """The exceptions of pymilvus and grpc."""
+    """The exceptions that pymilvus and grpc raise."""
     import grpc
     from pymilvus.exceptions import MilvusException
 

@@ -1,4 +1,4 @@
-"""Open stores on servers: which class is responsible for which URL.
+"""Open stores on servers: find the class that opens a given URL.
 
 To support another kind of server, write a class that satisfies `base.RemoteStore` and add the scheme of its URLs to
 `REMOTE_STORES`.

@@ -45,13 +45,13 @@ def pack(ids: Ids, encoded: Encoded, shape: Shape) -> Packed:
 
 
 def kept_parts(shape: Shape) -> dict[str, int]:
-    """The parts of a store of this shape besides the embedding, with their dimensions."""
+    """The parts that a store of this shape has besides the embedding, with their dimensions."""
     widths = {"fragments": shape.fragments, "states": shape.states}
     return {name: width for name, width in widths.items() if width}
 
 
 def record_type(width: int) -> np.dtype[Any]:
-    """The record dtype of a vector of a part: int8 numbers from -127 to 127, and their scale."""
+    """The dtype of a record, which is one vector of a part: int8 numbers from -127 to 127, and their scale."""
     return np.dtype([("scale", "<f4"), ("values", "i1", (width,))])
 
 
@@ -71,7 +71,7 @@ def unit(vectors: FloatArray, width: int) -> Float32Array:
     largest = np.abs(singles).max(axis=1, keepdims=True, initial=0.0)
     if len(largest) and largest.min() == 0:
         raise StoreError(f"embedding {int(largest.argmin())} is all zeros", "Leave the item out.")
-    singles /= largest  # avoid overflow of squares
+    singles /= largest  # so that squares do not overflow
     singles /= np.linalg.norm(singles, axis=1, keepdims=True)
     return singles
 
@@ -85,7 +85,7 @@ def check_rows(part: Part, first: int | None) -> None:
 
 
 def checked_ids(ids: Ids) -> Ids:
-    """Convert ids to int64 [n]; raises an error unless they are a list of integers from 0."""
+    """Convert ids to int64 [n]; raises an error unless they are a one-dimensional list of integers from 0."""
     ids = np.asarray(ids)
     if ids.ndim != 1 or (len(ids) and (ids.dtype.kind not in "iu" or ids.min() < 0)):
         raise StoreError("ids are whole numbers from 0, in one row", f"Found {ids.dtype} of shape {ids.shape}.")

@@ -1,8 +1,8 @@
 """A store in a PostgreSQL database with pgvector: several machines can search and write it at once.
 
 An item is a row of `items`: its id, its embedding in float16, columns to filter by, and a note with everything else.
-`parts` has its fragments and states, `pictures` its picture. An item and all that belongs to it are written in one
-transaction, which is on the server's disk when it returns.
+`parts` has its fragments and states, `pictures` its picture. An item and everything that belongs to it are written in
+one transaction, which is on the server's disk once the call returns.
 """
 
 import time
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from sightline.stores.postgres_driver import Connection
 
 _LOOK_SECONDS = 60
-_EXACT_IDS = 20_000  # up to this many ids, all of them are compared
+_EXACT_IDS = 20_000  # a search restricted to at most this many ids compares all of them
 
 
 class PostgresStore(ServerStore):
@@ -91,7 +91,7 @@ class PostgresStore(ServerStore):
 
     @classmethod
     def normalize_url(cls, url: str) -> str:
-        """Check a URL, and write it in its shortest form."""
+        """Check a URL, and return its shortest form."""
         return str(parse_postgres_address(url))
 
     @classmethod
@@ -105,18 +105,18 @@ class PostgresStore(ServerStore):
     def open_url(
         cls, url: str, shape: Shape, *, write: bool, columns: Columns, description: str = "", created_as: str = ""
     ) -> "PostgresStore":
-        """Open the store at a URL; see `open`. created_as: the URL that it was created with, for its index."""
+        """Open the store at a URL; see `open`. created_as: the URL it was created with, which sets its index."""
         address = replace(parse_postgres_address(url), index=parse_postgres_address(created_as or url).index)
         return cls.open(address, shape, write=write, columns=columns, description=description)
 
     @property
     def partition(self) -> Partition | None:
-        """None: a PostgreSQL store is not partitioned."""
+        """Always None, because a PostgreSQL store is not partitioned."""
         return None
 
     @property
     def pictures(self) -> PictureKind:
-        """What it keeps of pictures, so that machines without the files can show them."""
+        """Which form of each picture the store keeps, so that machines without the files can show it."""
         return self.address.pictures
 
     def can_filter(self, filter: Filter) -> bool:
@@ -124,7 +124,7 @@ class PostgresStore(ServerStore):
         return to_condition(filter, self._columns) is not None
 
     def where(self, filter: Filter) -> "PostgresStore":
-        """A read-only view of the items that pass a filter, which the server must be able to apply."""
+        """A read-only view of the items that pass a filter; the server must be able to apply all of the filter."""
         condition = to_condition(filter, self._columns)
         if condition is None:
             raise StoreError(f"{self.address}: PostgreSQL cannot apply all of the filter")
@@ -157,7 +157,7 @@ class PostgresStore(ServerStore):
         return dict(self._rows("id, note", "id = ANY(%s)", [np.unique(checked_ids(ids)).tolist()]))
 
     def notes_where(self, filter: Filter | None = None) -> dict[int, Mapping[str, Any]]:
-        """The notes of all items that pass a filter, and of others if the server can only apply a part of it."""
+        """The notes of all items that pass a filter, and perhaps of others if the server can apply only part of it."""
         condition = EVERYTHING if filter is None else weakened(filter, self._columns)
         return dict(self._rows("id, note", condition.sql, condition.values))
 
@@ -197,7 +197,7 @@ class PostgresStore(ServerStore):
         return search(self._server, self.address, queries, k, filter.sql, filter.values)
 
     def refresh(self) -> bool:
-        """Whether another process, or this one, has changed the store since the last call."""
+        """Return whether any process, including this one, has changed the store since the last call."""
         before = self._version
         ((self._version,),) = self._manifest("version")
         self._look_for_index()
@@ -220,7 +220,7 @@ class PostgresStore(ServerStore):
         return Stats(items, 2 * items * self.shape.embedding, f"postgresql, {self._index}")
 
     def close(self) -> None:
-        """Index a store that this process has made large, and close the connections, including those of its views."""
+        """Build an index if this process has made the store large, and close the connections, which its views share."""
         is_open, self._is_open = self._is_open, False
         try:
             if is_open and self.address.index == "auto" and self._index == "flat":
@@ -267,5 +267,5 @@ class PostgresStore(ServerStore):
         return self._server.read(call)
 
     def _look_for_index(self) -> None:
-        """Another process may have built an index since."""
+        """Check for an index, because another process may have built one in the meantime."""
         self._index, self._looked = built_index(self._server, self.address), time.monotonic()

@@ -2,15 +2,15 @@
 
     postgresql://USER@HOST:PORT/DATABASE/NAME?index=hnsw&pictures=thumbnails&sslmode=verify-full
 
-NAME: the schema that has the tables of the store, `sightline` if left out. A database may have several stores.
+NAME: the schema that contains the tables of the store; `sightline` by default. A database may have several stores.
 index: flat to compare every vector, hnsw for an approximate index from the beginning, or auto (default): flat for up to
     10,000 items, and an index once there are more. It is set when the store is created.
-pictures: what indexing stores of each picture, so that other machines can show it: thumbnails, originals or none.
+pictures: what is stored of each picture, so that other machines can show it: thumbnails, originals or none.
 sslmode: how the connection is encrypted, as in libpq.
-host: the folder of a Unix socket, in place of HOST.
+host: the folder of a Unix socket, instead of HOST.
 
-What is left out is as libpq has it: the environment variables PGHOST, PGPORT, PGUSER and PGSSLMODE. A password is taken
-from PGPASSWORD or ~/.pgpass, and refused in the URL, which is stored in files.
+Anything left out is up to libpq, which reads the environment variables PGHOST, PGPORT, PGUSER and PGSSLMODE. The
+password is taken from PGPASSWORD or ~/.pgpass. It is refused in the URL, because the URL is stored in files.
 """
 
 import re

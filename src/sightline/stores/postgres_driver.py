@@ -1,4 +1,4 @@
-"""Statements sent through psycopg, with the names of a store's tables filled in."""
+"""Execute statements through psycopg, with the names of a store's tables filled in."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ def run(connection: "Connection", address: PostgresAddress, query: str, values: 
 
 
 def run_many(connection: "Connection", address: PostgresAddress, query: str, rows: Sequence[Any]) -> None:
-    """Execute a query for each of some rows of values."""
+    """Execute a query once for each row of values."""
     if rows:
         with connection.cursor() as cursor:
             cursor.executemany(_with_names(address, query), rows)

@@ -1,4 +1,4 @@
-"""Translate filters to SQL of PostgreSQL. Values are always parameters; columns are looked up."""
+"""Translate filters to PostgreSQL's SQL. Values are always passed as parameters; columns must be known."""
 
 from typing import NamedTuple
 
@@ -9,13 +9,13 @@ from sightline.stores.postgres_schema import quoted
 
 
 class SqlCondition(NamedTuple):
-    """A condition on a row `i` of the items, with `%s` for each of the values."""
+    """A condition on a row `i` of the items, with `%s` in place of each value."""
 
     sql: str
     values: tuple[object, ...] = ()
 
     def both(self, other: "SqlCondition") -> "SqlCondition":
-        """The condition that both hold."""
+        """A condition that holds if both conditions do."""
         return SqlCondition(f"({self.sql}) AND ({other.sql})", self.values + other.values)
 
 
@@ -23,7 +23,7 @@ EVERYTHING = SqlCondition("true")
 
 
 def to_condition(filter: Filter, columns: Columns) -> SqlCondition | None:
-    """Translate a filter; None if it tests something that is not in the columns."""
+    """Translate a filter; None if it tests anything other than the id and these columns."""
     if isinstance(filter, Undecided):
         return None
     if isinstance(filter, Test):
@@ -38,7 +38,7 @@ def to_condition(filter: Filter, columns: Columns) -> SqlCondition | None:
 
 
 def weakened(filter: Filter, columns: Columns) -> SqlCondition:
-    """The part of a filter that can be translated: all items that pass the filter pass it, and perhaps others."""
+    """The part of a filter that can be translated, which passes all items that the filter does, and perhaps others."""
     whole = to_condition(filter, columns)
     if whole is not None:
         return whole
@@ -57,14 +57,14 @@ def _joined(word: str, parts: list[SqlCondition]) -> SqlCondition:
 
 
 def _tested(test: Test) -> SqlCondition:
-    """Translate a test as SQLite understands it; dates are compared at the precision of the given value."""
+    """Translate a test with the same meaning as in SQLite; dates are compared at the precision of the given value."""
     sql = _column(test.column)
     if test.sign == "null":
         return SqlCondition(f"{sql} IS NULL")
     if test.other is not None:
         return SqlCondition(f"{sql} {test.sign} {_column(test.other)}")
     values = tuple(storable(value) for value in test.values)
-    if test.sign == "like":  # SQLite ignores the case of ASCII letters, as lower() does in the collation C
+    if test.sign == "like":  # SQLite ignores the case of ASCII letters only, as does lower() in collation C
         return SqlCondition(f"lower({sql}) LIKE lower(%s COLLATE \"C\") ESCAPE ''", values)
     if test.kind == "date":
         sign = "=" if test.sign == "in" else test.sign

@@ -1,4 +1,4 @@
-"""The rows of items in PostgreSQL, as they are inserted, annotated and deleted within a transaction."""
+"""Insert, annotate and delete the rows of items in PostgreSQL, within a transaction."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,12 +27,12 @@ class Rows(NamedTuple):
 
     @classmethod
     def of(cls, packed: Packed, notes: Sequence[Note] | None) -> "Rows":
-        """The rows of items; without notes, their columns are unknown."""
+        """The rows of items; without notes, the values of their columns are unknown."""
         return cls(packed, [_EMPTY] * len(packed.ids) if notes is None else notes)
 
 
 def insert_rows(connection: "Connection", address: PostgresAddress, columns: Columns, rows: Rows) -> int:
-    """Insert items with their parts and pictures; raises an error if an id exists. Returns the number of all items."""
+    """Insert items with their parts and pictures; raises an error if an id exists. Returns the new number of items."""
     packed, notes = rows
     ids = packed.ids.tolist()
     query = "SELECT min(id) FROM {items} WHERE id = ANY(%s)"
@@ -67,8 +67,8 @@ def replace_notes(
 
 
 def delete_rows(connection: "Connection", address: PostgresAddress, ids: Sequence[int]) -> None:
-    """Delete items and all that belongs to them; unknown ids are ignored."""
-    lock = "SELECT id FROM {items} WHERE id = ANY(%s) ORDER BY id FOR UPDATE"  # in one order, to avoid deadlocks
+    """Delete items and everything that belongs to them; unknown ids are ignored."""
+    lock = "SELECT id FROM {items} WHERE id = ANY(%s) ORDER BY id FOR UPDATE"  # in a fixed order, to avoid deadlocks
     found = [id for (id,) in run(connection, address, lock, [list(ids)]).fetchall()]
     if found:
         run(connection, address, "DELETE FROM {items} WHERE id = ANY(%s)", [found])
@@ -84,9 +84,9 @@ def _insert(
 
 
 def _count(connection: "Connection", address: PostgresAddress, change: int) -> int:
-    """Note that the store has changed; returns its number of items.
+    """Record in the manifest that the store has changed; returns its number of items.
 
-    This comes last in a transaction, because others who change the store have to wait from here on.
+    Call this last in a transaction, because from here on, others that change the store have to wait.
     """
     query = "UPDATE {manifest} SET version = version + 1, items = items + %s RETURNING items"
     (items,) = run(connection, address, query, [change]).fetchone()
@@ -102,12 +102,12 @@ def _parts(packed: Packed) -> Iterator[list[Any]]:
 
 
 def _values(columns: Columns, note: Note) -> list[Any]:
-    """The values of columns; those that the note does not have are unknown."""
+    """The values of the columns; those missing from the note are unknown."""
     return [storable(note.columns.get(name)) for name in columns]
 
 
 def storable(value: str | float | None) -> str | float | None:
-    """A value as PostgreSQL can store it: texts without NUL characters and broken surrogates."""
+    """A value as PostgreSQL can store it: texts without NUL characters or broken surrogates."""
     if not isinstance(value, str):
         return None if value is None else float(value)
     return value.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -65,14 +65,14 @@ def forget_writes(server: PostgresServer, address: PostgresAddress) -> None:
 
 
 def built_index(server: PostgresServer, address: PostgresAddress) -> IndexName:
-    """Whether a store has an index for its embeddings."""
+    """The index that a store has for its embeddings: `hnsw`, or `flat` if there is none."""
     query = "SELECT count(*) > 0 FROM pg_indexes WHERE schemaname = %s AND indexname = 'items_by_embedding'"
     has_index = server.read(lambda connection: _one(connection, query, address.name))
     return "hnsw" if has_index else "flat"
 
 
 def index_if_large(server: PostgresServer, address: PostgresAddress, shape: Shape, items: int) -> None:
-    """Index the embeddings of a store with many items. Building an index at once is faster than item by item."""
+    """Index the embeddings of a store with many items. Building it in one go is faster than item by item."""
     if items < INDEX_FROM or shape.embedding > _HNSW_DIMENSIONS:
         return
 
@@ -135,7 +135,7 @@ def _declared(columns: Columns) -> str:
 
 
 def quoted(name: str) -> str:
-    """A column in quotes; only plain names are accepted."""
+    """A column name in quotes; raises an error unless it is a plain name."""
     if not name.isidentifier() or not name.isascii() or name in _RESERVED:
         raise StoreError(f"a column may not be called {name!r}")
     return f'"{name}"'

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from sightline.stores.postgres_driver import Connection
 
 _MARGIN = 16  # extra candidates, because servers round differently
-_EFFORT, _MOST_EFFORT = 200, 1_000  # vectors that HNSW keeps in its list; pgvector allows at most 1,000
+_EFFORT, _MOST_EFFORT = 200, 1_000  # length of HNSW's candidate list; pgvector allows at most 1,000
 _SETTINGS = {"jit": "off"}
 
 
 def exact(
     server: PostgresServer, address: PostgresAddress, queries: Float32Array, k: int, where: str, values: Sequence[Any]
 ) -> Neighbors:
-    """The k best for each query [queries, dim] among the items that pass a filter, by comparing all of them."""
+    """The k best items for each query [queries, dim] among those that pass a filter, by comparing all of them."""
     query = (
         f"SELECT i.id, i.embedding FROM {{items}} i WHERE {where} ORDER BY i.embedding::vector <#> %s, i.id LIMIT %s"
     )
@@ -48,10 +48,10 @@ def exact(
 def nearest(
     server: PostgresServer, address: PostgresAddress, queries: Float32Array, k: int, where: str, values: Sequence[Any]
 ) -> Neighbors:
-    """The k best for each query as the index finds them.
+    """The k best items for each query [queries, dim], found with the index.
 
-    Where the index finds too few, or so many equal ones that the lowest ids among them are uncertain, all items that
-    pass the filter are compared.
+    If the index finds too few, or so many ties that the lowest ids among them are uncertain, all items that pass the
+    filter are compared instead.
     """
     limit = k + _MARGIN
     if limit > _MOST_EFFORT:

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
-_CONNECTIONS = 16  # at most, by one process
+_CONNECTIONS = 16  # the maximum for one process
 _CONNECT_SECONDS = 10
-_MOST_STARTS = 8  # of a call that fails each time
+_MOST_STARTS = 8  # give up on a call that has failed this many times
 _STATEMENT_SECONDS = 120
 _TEMPORARY = ("08", "53", "57P", "40001", "40P01", "55P03", "25006")
 """SQLSTATE prefixes of errors that may pass: lost connections, lack of resources, restarts, conflicts, standby."""
 _REFUSED = ("authentication", "password", "pg_hba.conf", "does not exist", "permission denied", "certificate", "SSL")
-"""Parts of messages of failed connections that mean a refusal; such errors have no SQLSTATE."""
+"""Words in connection errors that mean the server refused; such errors have no SQLSTATE."""
 
 
 class PostgresServer:
-    """Connections to a server, one for each thread that uses it at a time.
+    """A pool of connections to a server, each used by one thread at a time.
 
     patience: seconds after which to give up on a server that is unreachable or not ready.
     """
@@ -42,7 +42,7 @@ class PostgresServer:
         self._is_closed = False
 
     def read(self, call: Callable[["Connection"], T], settings: dict[str, str] | None = None) -> T:
-        """Run a call in a read-only transaction, with these settings; it may run several times."""
+        """Run a call in a read-only transaction, with these settings; the call may run several times."""
 
         def attempt(connection: "Connection") -> T:
             with connection.transaction():
@@ -54,7 +54,7 @@ class PostgresServer:
     def write(self, call: Callable[["Connection"], None]) -> None:
         """Run a call in a transaction, and commit it exactly once.
 
-        If the connection is lost during the commit, its token tells whether the commit took place.
+        If the connection is lost during the commit, the transaction's token shows whether the commit took place.
         """
         token = uuid4()
         errors = driver().errors
@@ -71,7 +71,7 @@ class PostgresServer:
         self._ask(attempt)
 
     def transact(self, call: Callable[["Connection"], T]) -> T:
-        """Run a call in a transaction; it may be repeated even if it was committed."""
+        """Run a call in a transaction; the call may be repeated even if it was already committed."""
 
         def attempt(connection: "Connection") -> T:
             with connection.transaction():
@@ -127,7 +127,7 @@ class PostgresServer:
                 self._put_back(connection)
 
     def _put_back(self, connection: "Connection") -> None:
-        """Keep a connection for later, unless it is lost or in the middle of something."""
+        """Keep a connection for later, unless it is lost or in the middle of a transaction."""
         is_idle = not connection.closed and connection.info.transaction_status.name == "IDLE"
         with self._lock:
             if is_idle and not self._is_closed:

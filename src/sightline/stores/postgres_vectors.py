@@ -1,6 +1,6 @@
 """Vectors as psycopg sends and reads them, in the binary format of pgvector.
 
-A halfvec has its dimension and a zero, both in 16 bits, and its numbers in float16; a vector has them in float32.
+A halfvec is its dimension and a zero, 16 bits each, then its numbers in float16; a vector has its numbers in float32.
 """
 
 import struct
@@ -29,7 +29,7 @@ class SingleVector:
 
 
 def register(connection: "psycopg.Connection[Any]") -> None:
-    """Have a connection send and read vectors, if the database has pgvector."""
+    """Make a connection able to send and read vectors, if the database has pgvector."""
     from psycopg.adapt import Dumper, Loader
     from psycopg.pq import Format
     from psycopg.types import TypeInfo

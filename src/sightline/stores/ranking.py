@@ -9,7 +9,7 @@ from sightline.parallel import map_slices
 from sightline.stores.base import Ids, Neighbors
 
 _BLOCK = 512  # rows converted to float32 at once; a megabyte fits the CPU cache
-_PIECE = 262_144  # numbers that are worth a separate thread to convert
+_PIECE = 262_144  # a separate thread is worthwhile to convert this many numbers
 _SCORES = 4_000_000  # scores held in memory at once
 _SLACK = 1e-5  # how much a matrix product may differ from the exact cosine
 

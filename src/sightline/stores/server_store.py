@@ -1,4 +1,4 @@
-"""What stores on a server have in common: patience, errors of misuse, and reading the parts of items."""
+"""Code common to all stores on servers: how long to wait, checks for misuse, and reading the parts of items."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ class ServerStore(ABC):
 
     @property
     def shape(self) -> Shape:
-        """Dimensions of its vectors."""
+        """Dimensions of the store's vectors."""
         return self._shape
 
     def fetch(self, ids: Ids, part: Part) -> PaddedVectors:
@@ -81,7 +81,7 @@ class ServerStore(ABC):
 
     @abstractmethod
     def _records(self, ids: Ids, part: Part, first: int | None) -> tuple[Records, Ids]:
-        """The first records of a part of all items, concatenated, and the number of records per item."""
+        """The records of a part of all items, at most `first` per item, concatenated; and their number per item."""
 
     def _parts(self, ids: Ids, part: Part, first: int | None = None) -> tuple[Records, Ids]:
         if part not in kept_parts(self.shape):

@@ -15,7 +15,7 @@ Codes = npt.NDArray[np.uint8]
 
 _WORD = 64  # bits compared at once; codes are padded to whole words
 _PIECE = 65_536  # codes compared at once, so that their distances stay in the CPU cache
-_SAMPLE = 8_192  # codes sampled to estimate a limit; not used below four times as many
+_SAMPLE = 8_192  # codes sampled to estimate a limit; with fewer than four times as many codes, there is no estimate
 
 
 def code_bytes(dim: int) -> int:
@@ -51,7 +51,7 @@ def _farthest(codes: Codes) -> int:
 
 
 def _guessed_limit(codes: Codes, query: Codes, want: int, allowed: BoolArray | None) -> int:
-    """Estimate from a sample a distance that slightly more than `want` codes are within.
+    """Estimate, from a sample, a distance within which slightly more than `want` codes lie.
 
     It only limits how many codes are kept during the comparison and does not affect the result: sorting all distances
     would take half as long as comparing the codes.

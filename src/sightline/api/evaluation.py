@@ -65,12 +65,14 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
 
     model: a model, or whatever `load` takes.
     data: captioned images: the paths of data sets, or records as `sightline.datasets.read_all` reads them.
-    name: of the data set in the result; by default its paths.
+    name: the name of the data set in the result; by default its paths.
     split, images: which split to read, by default test if there is one; the folder of the images, if the data only
-        names them. on_problem: called with each broken record, which is then skipped; by default the first raises.
-    lang: the language of the captions, or several in a list; these give a `Languages`, with an evaluation for each.
+        names them. on_problem: called with each broken record, which is then skipped; by default the first raises an
+        error.
+    lang: the language of the captions, or a list of several; a list gives a `Languages`, with an evaluation for each.
     protocol: which images form a gallery: karpathy, coco-1k, coco-5k or full.
-    names: zero-shot: how often an image's label ranks first among all labels, as a `NamesEvaluation`.
+    names: instead, measure how often an image's label ranks first among all labels (zero-shot); gives a
+        `NamesEvaluation`.
     late, rerank: number of top results to rescore by late interaction, then by the matcher; by default 0.
     fusion, weight: how the matcher's score and the cosine are combined; the model sets the defaults.
     distractors: more captioned images, whose images, without their captions, are added to the gallery.
@@ -78,12 +80,13 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
     seed: seed of the bootstrap intervals.
     batch_size: number of items encoded at once; by default depends on the device.
     progress: called with the current part of the work, the amount done, and the total.
-    translate: translates captions from `lang` into the model's language: a function, or a command, one text per line.
+    translate: translates captions from `lang` into the model's language: a function, or a command that reads and
+        writes one text per line.
     shared: the encoded images, if they already exist.
     partner: a second model; rank by the mean similarity of both. matcher: another model for reranking.
     ranks: write the rank of every query to this file: a .csv, or TREC files for a .run.
     top: how many results of every query to keep, for `evaluation.rank_files` and `evaluation.comparison`.
-    imports: Python modules to import first, and encoders of your own, `my_module:MyEncoder`.
+    imports: Python modules to import first, and encoders of your own, as `my_module:MyEncoder`.
 
     An unreadable image is listed in `unreadable`; it and its captions count as missed.
 
@@ -144,7 +147,7 @@ def evaluate(  # type: ignore[misc]  # `options` of the signatures above are tho
 
 
 def records_of(data: Captioned, **options: Any) -> Sequence[Record]:
-    """All records of data sets given by path, with the options of `datasets.read_all`; records as they are."""
+    """The records of data sets given by path, read with the options of `datasets.read_all`; records as they are."""
     from sightline.datasets import read_all
 
     paths = _paths(data)

@@ -40,9 +40,9 @@ def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
 def open(at: str | Path | None = None, *, model: str | Path | Model | None = None) -> Collection:
     r"""Open a collection for searching.
 
-    at: the collection's folder, or the folder of images that contains it; by default the nearest to the current
-        folder. On a machine that did not index it, the URL of its store.
-    model: the model that indexed it, if it has moved and is not the default one.
+    at: the collection's folder, or the folder of images that contains it; by default the collection nearest to
+        the current folder. On a machine that did not index the collection, the URL of its store.
+    model: the model that indexed the collection, if that model has moved and is not the default one.
 
     >>> import sightline, tempfile
     >>> from pathlib import Path
@@ -79,10 +79,10 @@ def index(
     at: the collection's folder; by default `.sightline` in the folder that is indexed.
     model: as for `load`.
     progress: called with the number of files done, and the number of files to read.
-    wait, notify: if another process is indexing the same collection, wait for it (True, or a number of seconds), and
-        report that.
+    wait: whether to wait if another process is indexing the same collection, or for how many seconds.
+    notify: called with a message if it has to wait, or finds damage; by default it is logged.
     prune: remove missing files, even when a whole folder is missing.
-    retry: read files again that could not be read before.
+    retry: try again to read files that could not be read before.
     workers: `ray` or `ray://HOST:PORT` to read and encode on a Ray cluster.
     store: `milvus://HOST:PORT/NAME` or `postgresql://USER@HOST:PORT/DATABASE/NAME` to keep the vectors of a new
         collection on a server.

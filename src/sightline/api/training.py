@@ -41,16 +41,16 @@ def train(
 
     recipe: the path of a TOML file, or its contents as a mapping; see recipes/.
     out: the folder of the run; by default runs/NAME, after the recipe.
-    changes: to the recipe, as `--set` takes them, `["optimizer.lr=1e-4"]`, or as values, `{"optimizer.lr": 1e-4}`.
-    imports: Python modules to import first, and encoders of your own, `my_module:MyEncoder`.
-    plot: at the end, draw the curves of the run into its curves.png.
+    changes: changes to the recipe, as for `--set`, `["optimizer.lr=1e-4"]`, or as values, `{"optimizer.lr": 1e-4}`.
+    imports: Python modules to import first, and encoders of your own, as `my_module:MyEncoder`.
+    plot: at the end, plot the curves of the run to curves.png in its folder.
     resume: continue from `out/last`, or start if it does not exist.
-    report: called with the metrics of a step. on_prepare: called with the progress of the work before the first step.
+    report: called with each step's metrics. on_prepare: called with the progress of the work before the first step.
     save_every: steps between two saved states, or minutes as in "10m"; overrides `checkpoint.every` of the recipe.
     stop_after: save and stop after this many steps in total.
     stop: called after every step; if it returns True, the run is saved and a KeyboardInterrupt raised.
-    notify: called with what is questionable about the run, such as validation images that are also training images;
-        by default it is logged.
+    notify: called with each warning about the run, such as validation images that are also training images; by default
+        it is logged.
 
     >>> import sightline, tempfile
     >>> from sightline.demo.training import tiny_recipe
@@ -101,19 +101,20 @@ def export(
     progress: Callable[[str, int, int], None] | None = None,
     on_problem: Callable[[Problem], None] | None = None,
 ) -> BundleSpec:
-    """Export a checkpoint to a bundle, which searches without torch. At the end, it replaces any bundle at `out`.
+    """Export a checkpoint to a bundle, which searches without torch; when complete, it replaces any bundle at `out`.
 
     Needs torch: `pip install 'sightline-search[train]'`.
 
     checkpoint: the folder of a checkpoint or of a published model such as CLIP, or `hf:NAME`.
     out: the bundle's folder. name: the name in results; by default that of the folder.
-    quantize: `int8` makes it smaller and faster. four_bits: with int8, modules of this path take four bits per weight.
-    dim: keep only the first numbers of embeddings, of a model that was trained so (loss = "matryoshka").
+    quantize: `int8` makes it smaller and faster. four_bits: with int8, modules whose path matches this pattern take
+        four bits per weight.
+    dim: keep only the first `dim` numbers of embeddings, for a model trained to allow this (loss = "matryoshka").
     calibrate: captioned images not used in training, as records or as paths of data sets, to choose the fusion and
         calibrate relevance; with int8, they also provide the activation ranges of the image tower, which makes it
         faster, and their captions determine how four-bit weights of the text tower are rounded.
     imports: as for `train`.
-    push: upload the bundle to the Hugging Face hub as `hf:USER/NAME`; private: if that is new, only for its owners.
+    push: upload the bundle to the Hugging Face hub as `hf:USER/NAME`. private: if that is new, make it private.
     provenance: what the bundle records about its data, licences and recipe.
     progress: called with the current part of the work, the amount done, and the total.
     on_problem: called for every unreadable image in `calibrate`.

@@ -31,7 +31,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    suggest_commands=False,  # click already does
+    suggest_commands=False,  # click already makes suggestions
 )
 
 _COMMANDS: dict[str, Callable[..., None]] = {
@@ -56,7 +56,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _saying_when_interrupted(command: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a command to print a message when it is interrupted, unless it handles that itself; typer prints nothing."""
+    """Wrap a command to report an interrupt, unless it does so itself, because typer would print nothing."""
 
     @wraps(command)
     def run(*arguments: Any, **options: Any) -> None:

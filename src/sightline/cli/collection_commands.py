@@ -1,4 +1,4 @@
-"""`sightline status` and `remove`: what a collection contains, and taking something out of it."""
+"""`sightline status` and `remove`: show what a collection contains, and remove files from it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from sightline.errors import SightlineError
 if TYPE_CHECKING:
     from sightline.collection.status import CollectionStatus
 
-_GROUPED = 4  # files with the same problem from which they share a line
+_GROUPED = 4  # files with the same problem share a line if there are at least this many
 
 
 def status(

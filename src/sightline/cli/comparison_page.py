@@ -1,4 +1,4 @@
-"""An HTML page with the queries that one of two models won or lost, and the pictures that they found first."""
+"""An HTML page with the queries on which one of two models did better or worse, and the top pictures of both."""
 
 import base64
 import io
@@ -28,7 +28,7 @@ img { height: 7rem; border-radius: 4px; margin-right: 4px } img.right { outline:
 def write_page(found: Comparison, records: Sequence[Record], path: Path, most: int = 24) -> None:
     """Write the page: the table, and up to `most` captions that b won and lost, those with the largest change first.
 
-    The page has all pictures in it, so it can be sent and kept.
+    All pictures are embedded in the page, so it can be sent and kept as one file.
     """
     pictures = {record.key: record for record in records}
     ours = [one for one in found.changes if one.a.direction == "text_to_image"]
@@ -79,7 +79,7 @@ def _figure(caption: str, keys: list[str], right: frozenset[str], pictures: Mapp
 
 
 def _image(key: str, is_right: bool, record: Record | None) -> str:
-    """A small picture; only its name if it cannot be opened, or was a distractor."""
+    """A thumbnail; only the picture's name if it cannot be opened or was a distractor."""
     name = escape(key, quote=True)
     try:
         if record is None:

@@ -25,7 +25,7 @@ def tell(message: str) -> None:
 
 def tell_at_once(message: str) -> None:
     """Print a message from a signal handler, bypassing Python's buffers."""
-    show_cursor = "\x1b[?25h" if os.isatty(_STDERR) else ""  # the progress bar hides it and cannot restore it
+    show_cursor = "\x1b[?25h" if os.isatty(_STDERR) else ""  # the progress bar hid it, and can no longer restore it
     with suppress(OSError):  # stderr is closed
         os.write(_STDERR, f"{show_cursor}\nsightline: {message}\n".encode())
 
@@ -45,7 +45,7 @@ def tell_unreadable(title: str, problems: Sequence["Problem"]) -> None:
 
 @contextmanager
 def results() -> Iterator[None]:
-    """Write everything printed in the block when it ends.
+    """Flush everything printed in the block when it ends.
 
     If the reader closes the pipe, as `head` does, the rest is dropped without an error.
     """

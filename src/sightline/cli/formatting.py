@@ -20,7 +20,7 @@ Form = Literal["lines", "json", "paths", "null"]
 _LISTED = 20  # problems listed per kind
 _DIVIDER = "     -- less likely --"
 _BAR = 20  # width in characters
-_GROUPED = 4  # number of files with the same problem from which they share a line
+_GROUPED = 4  # files with the same problem share a line if there are at least this many
 
 
 def printable(text: str) -> str:
@@ -51,7 +51,7 @@ def clock(seconds: float) -> str:
 def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
     """The result of an indexing run, skipped files with reasons, and the next command.
 
-    model: the model that searches must name, if the collection does not store its location.
+    model: the model to name in searches, if the collection does not store its location.
     """
     yield str(report)
     yield from problem_lines("Cannot be read", [(one.path, one.reason) for one in report.broken], _GROUPED)
@@ -67,9 +67,9 @@ def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
 
 
 def problem_lines(title: str, problems: Sequence[tuple[str, str]], group: int = 1_000_000) -> Iterator[str]:
-    """Names with reasons: the first few, and the number of others; empty if there are none.
+    """Names with reasons: the first few, and the number of others; no lines if there are no problems.
 
-    group: number of names with the same reason from which they share a line.
+    group: names with the same reason share a line if there are at least this many.
     """
     if not problems:
         return
@@ -105,7 +105,7 @@ def left_out_lines(suffixes: Mapping[str, int]) -> Iterator[str]:
 
 
 def hit_lines(hits: Sequence[Hit]) -> list[str]:
-    """A line per result, in columns: rank, relevance, name, size and date, and the results folded into it."""
+    """A line per result, in columns: rank, relevance, name, size and date, and the number of results folded into it."""
     names = [_name(hit) for hit in hits]
     widest = max((len(name) for name in names), default=0)
     lines = []
@@ -186,14 +186,14 @@ def _part(grid: Any) -> str:
 
 
 def nothing_found(result: SearchResult, least: float | None) -> str:
-    """Why there are no results."""
+    """A message that says why there are no results."""
     if least is not None and result.best_relevance is not None:
         return f"Nothing found with a relevance of at least {least:.0%}; the best is {percent(result.best_relevance)}."
     return "Nothing found: the filter lets nothing through." if result.where else "Nothing found: there is nothing yet."
 
 
 def show(result: SearchResult, form: Form, least: float | None = None, pictures: bool = True) -> None:
-    """Write results to stdout: lines, JSON, or paths that end with a line break or a null byte.
+    """Write results to stdout: as lines, as JSON, or as paths that each end with a line break or a null byte.
 
     Nothing else goes to stdout.
     """

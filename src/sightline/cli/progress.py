@@ -13,7 +13,7 @@ TrainingReport = Callable[[dict[str, Any]], None]
 IndexingReport = Callable[[int, int], None]
 
 _LINES = 20  # lines for a training run without a terminal, besides those with validation results
-_TURNS = 50  # steps in which each alternating loss has been used
+_TURNS = 50  # steps after which an alternating loss that has not been used again is no longer shown
 _SECONDS = 30.0  # seconds between two lines of an indexing run without a terminal
 
 
@@ -39,7 +39,7 @@ def evaluating() -> Iterator[EvaluationReport | None]:
 
 @dataclass(frozen=True, slots=True)
 class TrainingShown:
-    """Shows the steps of a training run, and with `prepare` the work before the first step."""
+    """Shows the steps of a training run and, through `prepare`, the work before the first step."""
 
     step: TrainingReport
     prepare: EvaluationReport
@@ -51,7 +51,7 @@ class TrainingShown:
 
 @contextmanager
 def training() -> Iterator[TrainingShown]:
-    """Show a bar with the losses, the latest recall and the time left on a terminal; otherwise lines with the same."""
+    """Show a bar with losses, latest recall and time left on a terminal; otherwise print lines with the same values."""
     latest, paces = Latest(), defaultdict[str, Pace](Pace)
     if not sys.stderr.isatty():
 
@@ -87,9 +87,10 @@ def training() -> Iterator[TrainingShown]:
 
 @contextmanager
 def indexing(done_so: str = "indexed", before: str = "looking for what is new") -> Iterator[IndexingReport]:
-    """Show a bar with files per second and time left on a terminal; otherwise occasional lines with the same.
+    """Show a bar with files per second and time left on a terminal; otherwise print them now and then.
 
-    done_so: what is done with a file. before: what happens before the first file. A total of 0 means unknown.
+    done_so: a verb for what was done with each file, such as "indexed". before: a description of the work before the
+    first file. A total of 0 means unknown.
     """
     pace = Pace()
     if not sys.stderr.isatty():
@@ -166,7 +167,7 @@ def _clock_time(seconds: float) -> str:
 class Latest:
     """The latest values of a training run.
 
-    Alternating losses each keep their latest value; a loss that has not been used for long is no longer shown.
+    Alternating losses each keep their latest value; a loss that has not been used for a while is no longer shown.
     """
 
     step: int = 0

@@ -90,7 +90,7 @@ def index(
 
 
 def _read_text(at: Path, is_asked: bool, retry: bool) -> None:
-    """Read the text in images that were not read before, and report it; the collection can be searched meanwhile."""
+    """Read the text in images not read before, and report the result; the collection can be searched meanwhile."""
     from sightline.cli.formatting import problem_lines
     from sightline.cli.progress import indexing
     from sightline.collection.picture_text.reading import pending, read_pictures
@@ -115,7 +115,7 @@ def _read_text(at: Path, is_asked: bool, retry: bool) -> None:
 
 
 def _finds_again(model: str) -> bool:
-    """Whether searches can locate the model themselves: a bundle, whose folder the collection stores."""
+    """Whether searches can find the model themselves: the default, or a bundle, whose folder the collection stores."""
     from sightline.bundle.layout import SPEC_FILE
 
     return model == "default" or (Path(model) / SPEC_FILE).is_file()
@@ -308,7 +308,7 @@ def serve(
         from sightline.server.run import serve as run
     except ImportError as error:
         raise SightlineError(f"serving needs packages: {error}", "pip install 'sightline-search[serve]'") from error
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # service managers stop it like Ctrl-C
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service manager's SIGTERM acts like Ctrl-C
     try:
         run(
             list(at) if at else None,

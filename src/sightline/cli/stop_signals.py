@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while training: finish the step, save, end."""
+"""Ctrl-C and SIGTERM while training: finish the step, save and exit."""
 
 import signal
 from types import FrameType
@@ -13,7 +13,7 @@ _SIGNALS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SI
 class StopSignals:
     """Records whether Ctrl-C was pressed or SIGTERM sent, from the first call on; before that, they act as usual.
 
-    So the current step can finish and be saved. A second signal ends the run at once. speaks: whether to print
+    This lets the current step finish and be saved. A second signal ends the run at once. speaks: whether to print
     messages.
     """
 
@@ -30,7 +30,7 @@ class StopSignals:
             signal.signal(number, handler)
 
     def __call__(self) -> bool:
-        """Whether a signal was heard; start to listen at the first call."""
+        """Whether a signal was received; the first call starts listening."""
         for number, usual in _SIGNALS.items():
             if not self._heard and self._before[number] is usual:  # unless it is ignored
                 signal.signal(number, self._hear)
@@ -38,7 +38,7 @@ class StopSignals:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a run that ended by a signal."""
+        """The exit code of a run that was ended by a signal."""
         return 128 + (self._heard or signal.SIGINT)
 
     def _hear(self, number: int, _: FrameType | None) -> None:

@@ -47,7 +47,7 @@ def thumbnail(path: Path, how: Graphics) -> str:
 
 
 def _kitty(picture: "Image.Image") -> str:
-    """https://sw.kovidgoyal.net/kitty/graphics-protocol: PNG in chunks, all but the last with m=1."""
+    """Encode as a PNG in chunks, all but the last with m=1 (https://sw.kovidgoyal.net/kitty/graphics-protocol)."""
     data = _png(picture)
     chunks = [data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK)]
     parts = []
@@ -58,7 +58,7 @@ def _kitty(picture: "Image.Image") -> str:
 
 
 def _iterm(picture: "Image.Image") -> str:
-    """https://iterm2.com/documentation-images.html: a file inside an operating system command."""
+    """Encode as a file inside an operating system command (https://iterm2.com/documentation-images.html)."""
     return f"\x1b]1337;File=inline=1;height={_ROWS};preserveAspectRatio=1:{_png(picture)}\x07"
 
 

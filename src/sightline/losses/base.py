@@ -27,7 +27,7 @@ cosine of the means of the matcher's inputs."""
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The inputs of this process's own rows, for losses that hide a part of them and encode the rest.
+    """The encoder inputs of this process's own rows, for losses that hide a part of them and encode the rest.
 
     images: pixels, features of a frozen image tower, or regions.
     """
@@ -40,17 +40,18 @@ class Inputs:
 class Pairs:
     """A batch: texts [T, …] and images [I, …], and which belong together.
 
-    text_ids [T] and image_ids [I] are the image of each row: a text and an image with the same id are a positive pair,
-    and never negatives of each other, however often an image is in the batch. The numbers of texts and images may
+    text_ids [T] and image_ids [I] identify the image of each row: a text and an image with the same id are a positive
+    pair, and never negatives of each other, however often an image is in the batch. The numbers of texts and images may
     differ, for example with five captions for each image.
 
     In distributed training, the batch is that of all processes, and `own_texts` and `own_images` are the rows that this
-    process computes the loss for. In a single process they are all rows.
+    process computes the loss for. In a single process, these are all rows.
 
-    also_positive: [T, I], bool: additional positives, such as another image of the same label; None for no others.
+    also_positive: [T, I], bool: additional positives, such as another image with the same label; None if there are no
+    others.
     excluded: [T, I], bool: pairs that are neither positives nor negatives, such as an image with the same caption.
     teacher_scores: [T, I], float32, the teacher's score of every text with every image, if there is a teacher.
-    inputs: of this process's own rows, if a loss needs them.
+    inputs: the encoder inputs of this process's own rows, if a loss needs them.
     """
 
     texts: EncodedTensors
@@ -127,7 +128,7 @@ class Loss(nn.Module, ABC):
     needs_features: bool = False
     """Whether `init_from_features` must be called, once and before the first step."""
     trains_ability: bool = True
-    """Whether the abilities it needs can be used for search afterwards; false if it only prepares for another loss."""
+    """Whether the abilities it uses are ready for search after training; false if it only prepares for another loss."""
     trains_matcher: bool = False
     """Whether it trains `match`."""
     parts: Mapping[str, Tensor] = MappingProxyType({})
@@ -158,7 +159,7 @@ class Loss(nn.Module, ABC):
 
 
 def check_scores(loss: str, on: str) -> frozenset[Field]:
-    """Validate how a loss compares; returns the field that it needs."""
+    """Validate how a loss compares texts and images; returns the field that it needs."""
     if on not in get_args(Scores):
         raise ModelError(f"{loss} on {on!r}", f"Give one of {', '.join(get_args(Scores))}.")
     return frozenset({on})  # type: ignore[arg-type]

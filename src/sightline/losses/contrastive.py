@@ -22,13 +22,13 @@ class Contrastive(Loss):
 
     Each positive competes with the negatives only, not with the anchor's other positives (SINCERE, Feeney and Hughes
     2024). SupCon's form, with all positives in Z, cannot reach zero, and pushes a positive away as soon as it is
-    closer than the others: an image would be pushed from its best caption. Here one positive gives plain InfoNCE,
+    closer than the others: an image would be pushed away from its best caption. Here, one positive gives plain InfoNCE,
     zero means solved, and a batch of one image gives zero.
 
     on: what is used for cos: "embedding", the cosine of one vector each; "fragments", late interaction, whose scores
         are sums over words and so need a temperature about ten times as high; or "states", the cosine of the means
         of the matcher's inputs.
-    temperature: the initial value; by default that of the published model that the run starts from, or 0.07 as CLIP.
+    temperature: the initial value; by default that of the published model that the run starts from, or 0.07 as in CLIP.
     learn_temperature: whether log s is a trained parameter or fixed.
     max_scale: upper bound of s. As in CLIP the parameter is clamped before each use, so that gradients can still
         lower it.
@@ -49,7 +49,7 @@ class Contrastive(Loss):
     >>> round(loss.item(), 4)
     0.3728
 
-    Every text has one negative and so a loss of log(1 + e⁻¹), and so has the first image; the second image has two
+    Every text has one negative and so a loss of log(1 + e⁻¹), as does the first image; the second image has two
     negatives and a loss of log(1 + 2e⁻¹).
     """
 
@@ -82,7 +82,7 @@ class Contrastive(Loss):
         self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature)), requires_grad=learn_temperature)
 
     def fit(self, model: Retriever) -> None:
-        """Take over the temperature of the model, unless another was given."""
+        """Start from the model's own temperature, unless another was given."""
         if self._takes_over and self.on == "embedding" and model.initial_temperature is not None:
             scale = min(1 / model.initial_temperature, self.max_scale)
             with torch.no_grad():
@@ -112,7 +112,7 @@ class Contrastive(Loss):
 def info_nce(logits: Tensor, positive: Tensor, label_smoothing: float = 0.0, negative: Tensor | None = None) -> Tensor:
     """L(a) for every anchor: [anchors], zero for those without a positive or without a negative.
 
-    logits, positive, negative: [anchors, items]; by default all that is not positive is negative. With N the logsumexp
+    logits, positive, negative: [anchors, items]; by default, what is not positive is negative. With N the logsumexp
     of the negatives, the term of positive p is log(e^p + e^N) - p = softplus(N - p); smoothing adds its fraction of the
     difference between p and the mean of p and the negatives.
     """

@@ -1,6 +1,6 @@
 """CUDA graphs of a loss: its forward and backward pass are captured once and replayed.
 
-A loss of hundreds of small operations is bound by launch overhead. A CUDA graph launches all of them at once.
+A loss of hundreds of small operations spends most of its time launching them. A CUDA graph launches all at once.
 """
 
 import warnings
@@ -20,7 +20,7 @@ Function = Callable[..., tuple[Tensor, ...]]
 MOST = 8
 """The number of graphs to keep, one for each combination of shapes. Further shapes are computed without a graph."""
 SIGHTS = 3
-"""How often a combination occurs before it is captured: capturing takes as long as many steps, and keeps memory."""
+"""How often a combination of shapes must occur to be captured: capturing takes the time of many steps, and memory."""
 _WARM_UP = 3
 
 
@@ -68,7 +68,7 @@ class CapturedFunction:
         return tuple(one.clone() for one in self._kept.by_key[key](*tensors))
 
     def _record(self, key: Any, owner: nn.Module, inputs: tuple[Tensor, ...]) -> bool:
-        """Capture the function for inputs of these shapes, if due and within the limit; returns whether it was."""
+        """Capture the function for inputs of these shapes, if due and within the limit; returns whether it did."""
         kept = self._kept
         kept.sights[key] += 1
         if kept.sights[key] < SIGHTS or len(kept.by_key) >= kept.most:
@@ -92,7 +92,7 @@ class CapturedFunction:
             weights = dict(zip(names, tensors, strict=False))
             return functional_call(weighed, weights, tensors[len(names) :])
 
-        weights = [one.detach() for one in owner.parameters()]  # in place, so that nothing is copied
+        weights = [one.detach() for one in owner.parameters()]  # views of the originals, so that nothing is copied
         like = [*weights, *(one.detach().clone() for one in inputs)]
         for one, original in zip(like, (*owner.parameters(), *inputs), strict=True):
             one.requires_grad_(original.requires_grad)
@@ -116,7 +116,7 @@ def _undisturbed(device: torch.device) -> Iterator[None]:
 
 
 class _Once(torch.autograd.Function):
-    """Passes tensors through, and copies their gradients, which the graph would overwrite.
+    """Passes tensors through, and copies their gradients, which the graph would otherwise overwrite.
 
     Only the latest call of a captured function supports backward, and only once.
     """
@@ -139,7 +139,7 @@ class _Once(torch.autograd.Function):
 
 
 class _Weighed(nn.Module):
-    """A function with the weights that it depends on, which can be replaced."""
+    """A function, as a module that contains the weights it depends on, so that they can be replaced."""
 
     def __init__(self, owner: nn.Module, function: Function) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The distillation loss: a student learns its teacher's similarities of texts and images (paper 3, shrinking)."""
+"""The distillation loss: a student learns its teacher's similarities between texts and images (paper 3, shrinking)."""
 
 from typing import Literal, get_args
 
@@ -13,17 +13,17 @@ Over = Literal["all", "positives"]
 
 
 class Distill(Loss):
-    """The student's in-batch distributions approach the teacher's.
+    """Moves the student's distributions over the batch towards the teacher's.
 
         L = ½ mean_c KL(p(c) ‖ q(c)) + ½ mean_i KL(p(i) ‖ q(i))        over = "all"
         L = - Σ_c p(c)_j log q(c)_j,    j the image of c               over = "positives"
         p(a) = softmax(t(a, ·) / τt),    q(a) = softmax(s(a, ·) / τs)
 
-    t are the teacher's scores and s the student's, c runs over texts and compares with all images of the batch, i over
-    images and compares with all texts. t may be any scores: a teacher may compare by embedding, by late
+    t are the teacher's scores and s the student's. c runs over texts, each compared with all images of the batch, and i
+    over images, each compared with all texts. t may be any scores: a teacher may compare by embedding, by late
     interaction or by matching, and the student by embedding or late interaction.
 
-    on: how the student compares.
+    on: how the student compares texts and images.
     teacher_temperature, student_temperature: τt and τs. Paper 3 prints 12 and 12 to shrink to fragments, 2 and 12 to
         shrink to embeddings; what works is to multiply by them (1/12 and 1/12, 1/2 and 1/12). At temperatures far above
         the scores, distributions are nearly uniform, and the loss requires s = t · τs / τt up to a constant (Hinton et
@@ -89,7 +89,7 @@ class Distill(Loss):
 def _direction(
     teacher: Tensor, student: Tensor, positive: Tensor, negative: Tensor, own: slice, over: Over
 ) -> tuple[Tensor, Tensor]:
-    """One direction, [anchors, items]: the sum over own anchors, and the number of all that count, at least 1."""
+    """One direction, [anchors, items]: the sum over own anchors, and how many of all anchors count, at least 1."""
     counts = positive.any(1) & negative.any(1)
     hidden = ~(positive | negative)[own]
     lowest = torch.finfo(student.dtype).min

@@ -15,8 +15,9 @@ from sightline.losses.precision import full
 
 _NEVER = -2.0  # lower than any cosine
 _MULTIPLIED = {"cuda": torch.bfloat16}
-"""The dtype of fragment products by device, where it is not float32. A GPU is many times faster in bfloat16: it
-accumulates in float32 and rounds the cosines to two or three digits, which suffices to find relevant pairs."""
+"""The dtype in which fragments are multiplied, for devices where it is not float32. A GPU is many times faster in
+bfloat16: it accumulates in float32 and rounds the cosines to two or three digits, which suffices to find relevant
+pairs."""
 
 
 class Blocks(NamedTuple):
@@ -34,7 +35,7 @@ class Blocks(NamedTuple):
 
 
 class BatchGraph(NamedTuple):
-    """connected: A, bool; relevance: S, float32, both in blocks."""
+    """The graph of a batch, in blocks: `connected` is A, bool, and `relevance` is S, float32."""
 
     connected: Blocks
     relevance: Blocks
@@ -55,8 +56,8 @@ class Matched(NamedTuple):
 def matched(pairs: Pairs, k: int, chunk: int = 0) -> tuple[Matched, Matched]:
     """Match every image's fragments with every text's: image to text, and text to image.
 
-    Fragments get no gradient, as in the authors' code. `chunk` texts at a time, so that the cosines of all fragments
-    are never in memory at once; 0 processes all at once.
+    Fragments get no gradient, as in the authors' code. Processes `chunk` texts at a time, so that the cosines of all
+    fragments are never in memory at once; 0 processes all at once.
     """
     kind = _MULTIPLIED.get(pairs.text_ids.device.type, full(pairs.texts.fragments[:0]).dtype)
     patches, patch_mask = pairs.images.fragments.to(kind), pairs.images.mask
@@ -95,7 +96,7 @@ def _summed_up(best: Tensor, mask: Tensor, k: int) -> Matched:
 
 @torch.no_grad()
 def nearest(scores: Tensor, share: float) -> Tensor:
-    """True at the τN highest of each row of scores [from, N], at least one (equations 5 and 6)."""
+    """A mask of the τN highest values in each row of scores [from, N], at least one per row (equations 5 and 6)."""
     count = max(1, int(share * scores.shape[1]))
     highest = scores.topk(count, 1, sorted=False).indices
     return torch.zeros_like(scores, dtype=torch.bool).scatter_(1, highest, True)
@@ -116,8 +117,8 @@ class AssociationGraph(nn.Module):
     The relevance sends gradients into the embeddings and into the two networks, one for each direction (equation 9),
     but not into fragments. Connections are chosen without gradients.
 
-    As printed: the authors' code also rescales the cosines of fragments as SCAN does, and its equation 10 has the
-    distance in place of its square.
+    This follows the paper as printed; the authors' code also rescales the cosines of fragments as SCAN does, and uses
+    the distance instead of its square in equation 10.
     """
 
     def __init__(self, share: float, k: int, chunk: int) -> None:
@@ -151,11 +152,11 @@ def _connected(alike: Blocks, share: float) -> Blocks:
 
 
 def relevance_loss(pairs: Pairs, relevance: Blocks) -> Tensor:
-    """Equation 11: KL(softmax S ‖ softmax Sᵍ) of the learned relevance S and Sᵍ of the embeddings.
+    """Equation 11: KL(softmax S ‖ softmax Sᵍ) of the learned relevance S and the embeddings' relevance Sᵍ.
 
-    Averaged over images and over texts; this process's contribution to each. Sᵍ guides and gets no gradient, and S has
-    none for fragments: only the two networks of equation 9 learn. The paper does not say which comes first; this is the
-    authors' code.
+    Averaged over images and over texts; returns this process's contribution to the sum of both. Sᵍ is the target and
+    gets no gradient, and S sends none into fragments, so only the two networks of equation 9 learn. The paper does not
+    say whether S or Sᵍ comes first in the divergence; this order is that of the authors' code.
     """
     images, texts = full(pairs.images.embedding.detach()), full(pairs.texts.embedding.detach())
     expected = closeness(images @ texts.T)

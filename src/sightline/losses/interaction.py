@@ -10,10 +10,11 @@ from sightline.losses.precision import full
 def maxsim(words: Tensor, words_mask: Tensor, patches: Tensor, patches_mask: Tensor, chunk: int = 256) -> Tensor:
     """[T, I], float32 even under autocast: each word's best cosine with a patch, summed over the words of a text.
 
-    words: [T, n, dim] and patches: [I, m, dim], unit length; masks: [T, n] and [I, m], true for real ones.
+    words: [T, n, dim] and patches: [I, m, dim], unit length; masks: [T, n] and [I, m], false for padding.
 
-    Equation 5 sums over the words. With images first and texts second, this is the reverse: each patch's best word,
-    summed over the patches. The paper does not use it, as its equation 4 uses the same score in both directions.
+    Equation 5 sums over the words. With the images' arguments first and the texts' second, this function computes the
+    reverse: each patch's best word, summed over the patches. The paper does not use the reverse, because its equation 4
+    uses the same score in both directions.
 
     Processes `chunk` texts at a time, so that the cosines of all words and patches are never in memory at once; the
     backward pass needs only the index of the best patch.

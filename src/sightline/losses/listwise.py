@@ -1,4 +1,4 @@
-"""The listwise loss: the matcher picks the right image of a list for a text, and the right text for an image."""
+"""The listwise loss: the matcher picks the right image for a text from a list, and the right text for an image."""
 
 import torch
 from torch import Tensor
@@ -11,20 +11,20 @@ from sightline.models.retriever import Retriever
 
 
 class Listwise(Loss):
-    """Cross-entropy of the matcher's choice among a pair and hard negatives (Gao, Dai and Callan 2021, equation 3).
+    """Cross-entropy of the matcher's choice between a pair and hard negatives (Gao, Dai and Callan 2021, equation 3).
 
         L = 1/2 mean_c [ log sum_{j in {i} + N(c)} e^s(j,c) - s(i,c)  +  log sum_{d in {c} + N(i)} e^s(i,d) - s(i,c) ]
 
     s is the logit of `model.match`, i the image of text c (the first in the batch, if it occurs twice), N(c) are images
     and N(i) texts of other images, drawn without replacement in proportion to the softmax of the bi-encoder's cosines
-    over `temperature`. Like reranking, this loss compares candidates; `Matching` classifies each pair on its own, and
-    does not separate two that both score high.
+    over `temperature`. Like reranking, this loss compares candidates, whereas `Matching` classifies each pair on its
+    own, and does not separate two that both score high.
 
-    negatives: how many images and how many texts each text competes with; each step scores 1 + 2 negatives pairs per
-        text. If a batch has fewer, all of them are used.
+    negatives: how many negative images, and how many negative texts, to draw for each text; each step scores
+        1 + 2 × negatives pairs per text. If a batch has fewer negatives, all of them are used.
     temperature, chunk: as in `Matching`.
-    cosine: the factor of the embeddings' cosine that is added to s, so that the matcher learns what they miss; best
-        one over the temperature that the embeddings were trained with. 0 adds nothing.
+    cosine: the factor with which the embeddings' cosine is added to s, so that the matcher learns what the embeddings
+        miss; one over the temperature that they were trained with is best. 0 adds nothing.
     texts: use only this many texts of a batch, those in its first rows; 0 uses all of them.
 
     Sends gradients into the states of both sides; reads the embeddings too, but sends none there.
@@ -88,7 +88,7 @@ class Listwise(Loss):
     def _drawn(
         self, pairs: Pairs, own: Tensor, images: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Draw images [n, k] for own texts and texts [n, k] for their images; and masks of draws that lack an item."""
+        """Draw images [n, k] for own texts and texts [n, k] for their images, each with a mask of non-negatives."""
         negative, likely = pairs.negative, pairs.cosines() / self.temperature
         texts, count = len(negative), self.negatives
         for_images = uniform((texts, negative.shape[1]), generator, likely.device)
@@ -99,6 +99,6 @@ class Listwise(Loss):
 
 
 def _surprise(right: Tensor, wrong: Tensor, absent: Tensor) -> Tensor:
-    """The negative log-probability [n] of the right one [n] among itself and the wrong ones [n * k] not in `absent`."""
+    """The negative log-probability [n] of the right item [n] against the wrong ones [n * k] that are not `absent`."""
     present = wrong.view(absent.shape).masked_fill(absent, torch.finfo(wrong.dtype).min)
     return torch.cat([right[:, None], present], 1).logsumexp(1) - right

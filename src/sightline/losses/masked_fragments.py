@@ -37,7 +37,7 @@ MaskTarget = Literal["features", "classes"]
 
 
 class MaskedFragments(Loss):
-    """Paper 4, equation 4 (SMRM) or, not fused, equation 3 (MRM), averaged over the images of the batch.
+    """Paper 4, equation 4 (SMRM) or, if not fused, equation 3 (MRM), averaged over the images of the batch.
 
         L(i, t) = 1/M Σ_k D(v_k, h_k + z_0)        L(i) = 1/M Σ_k D(v_k, h_k)
 
@@ -48,16 +48,16 @@ class MaskedFragments(Loss):
     target: "features" (SMRFR): D is the squared L2 distance of v_k from g(h_k + z_0), divided by its width, so that
         predicting zero costs 1; g is a linear layer, GELU, a norm and a linear layer.
         "classes" (SMRC-kl): D is KL(c(v_k) ‖ g(h_k + z_0)). The paper's c is the class distribution of its detector;
-        for features without classes, `classes` clusters of the fragments of some training images are computed by
-        spherical k-means, and c(v) is the softmax over the mean-centred cosines with them, divided by `temperature`.
-    fused: whether z_0 is added; both sides must then have the same width.
-    share: the probability of hiding a fragment; at least one of each image is hidden.
-    chunk: encode this many images at a time, again in the backward pass; 0 encodes all at once.
+        for features without classes, spherical k-means finds `classes` clusters of the fragments of some training
+        images, and c(v) is the softmax of v's mean-centred cosines with these clusters, divided by `temperature`.
+    fused: whether z_0 is added; if so, both sides must have the same width.
+    share: the probability of hiding a fragment; at least one fragment of each image is hidden.
+    chunk: encode this many images at a time, and again in the backward pass; 0 encodes all at once.
 
     Needs two towers, and weights that stay frozen. Runs the image side itself; if fused, it sends gradients into the
     texts' [CLS]. An image whose text is needed but missing contributes nothing.
 
-    Distributed: an image belongs to the process that owns it; the mean is over all images of the batch.
+    Distributed: each process computes the terms of its own images; the mean is over all images of the batch.
     """
 
     needs_inputs = True

@@ -25,28 +25,28 @@ from sightline.models.text_tower import TextTower
 
 
 class MaskedWords(Loss):
-    """Paper 4, equation 2 (VMLM) or, not fused, equation 1 (MLM), averaged over the texts of the batch.
+    """Paper 4, equation 2 (VMLM) or, if not fused, equation 1 (MLM), averaged over the texts of the batch.
 
         L(t, i) = -1/M Σ_k log P(w_k | z_k + h_0)        L(t) = -1/M Σ_k log P(w_k | z_k)
 
     w_k are the M masked words of text t, z_k the outputs of the text tower at their positions, and h_0 the [CLS] of t's
-    image i (the first in the batch, if it occurs twice), both as the last layers give them. The image is added, not
-    attended to: what helps to predict a word must be in its [CLS]. P is a linear layer, GELU, a norm and the word
-    vectors themselves, as in BERT.
+    image i (the first in the batch, if it occurs twice), both as the last layers return them. The image is added, not
+    attended to, so what helps to predict a word must be in the image's [CLS]. P is a linear layer, GELU, a norm and the
+    word vectors themselves, as in BERT.
 
-    A single-stream model reads the masked text and the image together, and P(w_k | z_k) is of its output: the masked
-    language modelling of OSCAR and UNITER, which paper 1 starts from.
+    A single-stream model reads the masked text and the image together, and P(w_k | z_k) uses its output: this is the
+    masked language modelling of OSCAR and UNITER, which paper 1 starts from.
 
-    fused: whether h_0 is added, or a single stream reads the image.
-    share: the probability of predicting a word; at least one of each text is predicted. Of these 80 % are replaced by a
-        learned vector, 10 % by any word, and 10 % stay.
-    chunk: encode this many texts at a time, again in the backward pass; 0 encodes all at once.
+    fused: whether h_0 is added or, in a single-stream model, the image is read.
+    share: the probability of predicting a word; at least one word of each text is predicted. Of the predicted words,
+        80 % are replaced by a learned vector, 10 % by a random word, and 10 % stay.
+    chunk: encode this many texts at a time, and again in the backward pass; 0 encodes all at once.
 
     Needs a BERT-type text encoder and, if fused with two towers, both sides of the same width. Runs the text tower
     itself; if fused, it sends gradients into the images. A text without words, or whose image is needed but missing,
     contributes nothing.
 
-    Distributed: a text belongs to the process that owns it; the mean is over all texts of the batch.
+    Distributed: each process computes the terms of its own texts; the mean is over all texts of the batch.
     """
 
     needs_inputs = True
@@ -94,7 +94,7 @@ class MaskedWords(Loss):
         return in_chunks(share, len(tokens.ids), self.chunk, device)
 
     def _read(self, model: Retriever, tokens: Tokens, blank: Tensor, pairs: Pairs, positive: Tensor) -> Tensor:
-        """Outputs [texts, n, width] for masked texts, with what their images add."""
+        """The outputs [texts, n, width] for masked texts, including what their images add."""
         if isinstance(model, SingleStream):
             tower = model.transformer
             words = torch.where(blank[:, :, None], self.blank, tower.words(tokens.ids))

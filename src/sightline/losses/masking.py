@@ -14,14 +14,14 @@ from sightline.models.retriever import EncodedTensors
 
 
 def check_share(loss: str, share: float) -> float:
-    """Reject a fraction of 0 or above 1."""
+    """Reject a fraction that is not above 0 and at most 1."""
     if not 0 < share <= 1:
         raise ModelError(f"{loss} share {share}", "Give the share of an item that is hidden, above 0 and up to 1.")
     return share
 
 
 def own_inputs(loss: str, pairs: Pairs) -> Inputs:
-    """The inputs of a batch; an error if it has none."""
+    """The inputs of a batch; raises an error if it has none."""
     if pairs.inputs is None:
         raise ModelError(f"{loss} hides parts of texts and images and needs them", "Give Pairs inputs.")
     return pairs.inputs
@@ -29,7 +29,7 @@ def own_inputs(loss: str, pairs: Pairs) -> Inputs:
 
 @torch.no_grad()
 def hide(allowed: Tensor, numbers: Tensor, share: float) -> Tensor:
-    """Choose what to hide, [items, n]: each existing part with probability `share`, and at least one of each item.
+    """Choose what to hide, [items, n]: each allowed part with probability `share`, and at least one of each item.
 
     allowed: [items, n], true where a part may be hidden; numbers: [items, n], uniform from 0 to 1.
 
@@ -41,7 +41,7 @@ def hide(allowed: Tensor, numbers: Tensor, share: float) -> Tensor:
 
 
 class Masked(NamedTuple):
-    """How the words of texts are masked, [texts, n] each: predicted, and of these blanked or swapped."""
+    """Masks of words, [texts, n] each: the words to predict, and which of these are blanked or swapped."""
 
     predicted: Tensor
     blank: Tensor
@@ -52,7 +52,7 @@ class Masked(NamedTuple):
 def mask_words(there: Tensor, numbers: Tensor, share: float) -> Masked:
     """Choose words to predict, each with probability `share`; 80 % of these are blanked, 10 % swapped, 10 % kept.
 
-    If none of a text was chosen, its first word is blanked. there: [texts, n], true for words; numbers: [texts, n],
+    If no word of a text is chosen, its first word is blanked. there: [texts, n], true for words; numbers: [texts, n],
     uniform from 0 to 1. As in BERT, and in the code of paper 4.
 
     >>> mask_words(torch.tensor([[False, True, True]]), torch.tensor([[0.0, 0.9, 0.2]]), share=0.15).blank
@@ -72,7 +72,7 @@ def others_of(side: EncodedTensors, positive: Tensor) -> Tensor:
 
 
 def between_ends(mask: Tensor) -> Tensor:
-    """The words of tokens [texts, n]: all real ones but the first and the last, which a tokenizer adds.
+    """A mask of the words among tokens [texts, n]: all but padding and the first and last, which the tokenizer adds.
 
     >>> between_ends(torch.tensor([[True, True, True, True, False], [True, True, False, False, False]])).int().tolist()
     [[0, 1, 1, 0, 0], [0, 0, 0, 0, 0]]

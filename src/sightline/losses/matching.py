@@ -1,4 +1,4 @@
-"""The matching loss: binary classification of pairs of text and image."""
+"""The matching loss: binary classification of pairs of a text and an image."""
 
 from typing import Literal, NamedTuple, get_args
 
@@ -15,7 +15,7 @@ from sightline.models.retriever import Retriever
 
 
 def match_logits(pairs: Pairs, model: Retriever, texts: Tensor, images: Tensor, chunk: int = 0) -> Tensor:
-    """Logits [n], float32, that texts and images of the batch, given by their rows [n], belong together.
+    """The matcher's logits [n], float32, for pairs of texts and images, given by their rows [n] in the batch.
 
     chunk: match this many pairs at a time, recomputed in the backward pass; 0 matches all at once.
     """
@@ -61,22 +61,23 @@ class Matching(Loss):
     y is 1 for a text c with its image i (the first in the batch, if it occurs twice), and 0 if the image or
     the text was replaced by another of the batch. p is the sigmoid of `model.match`.
 
-    negatives: the replacements: "random", any of another image, equally likely; or "hard", drawn in proportion to
-        the softmax of the bi-encoder's cosines over `temperature` (as in ALBEF), which the matcher will meet when it
-        reranks what the bi-encoder retrieved.
+    negatives: how replacements are drawn: "random", equally likely from all that belong to other images; or "hard", in
+        proportion to the softmax of the bi-encoder's cosines over `temperature` (as in ALBEF), because the matcher will
+        meet such pairs when it reranks what the bi-encoder retrieved.
     per_positive: "one", as many negatives as positives, as in paper 1: texts in even rows of the batch have the image
         replaced, those in odd rows the text; or "both", two negatives for each positive, which then has twice the
         weight.
-    temperature: of "hard". Lower is harder; far below 0.01 it is always the hardest, including captions that fit both.
-    chunk: match this many pairs at a time, again in the backward pass, which takes a third more time and only one
+    temperature: the temperature of "hard". Lower is harder; far below 0.01, the hardest negative is always drawn, even
+        a caption that fits both images.
+    chunk: match this many pairs at a time, and again in the backward pass, which takes a third more time but only one
         chunk's memory; 0 matches all at once. The loss and its gradients are the same, except for a matcher's dropout.
 
-    Sends gradients into the states of both sides; "hard" reads the embeddings too, but only to choose.
+    Sends gradients into the states of both sides; "hard" reads the embeddings too, but only to choose negatives.
 
-    A positive always weighs as much as its negatives: if the batch has no negative for it, it is ignored as well.
+    A positive weighs as much as its negatives together, so a positive without a negative in the batch is ignored.
 
-    Distributed: pairs belong to the process that owns the text which was (or, if replaced, should have been) there, and
-    weights add up to one over the whole batch.
+    Distributed: a pair belongs to the process that owns its text or, if the text was replaced, the original text.
+    Weights add up to one over the whole batch.
 
     >>> from types import SimpleNamespace
     >>> from sightline.models import EncodedTensors

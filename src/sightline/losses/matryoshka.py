@@ -1,4 +1,4 @@
-"""The Matryoshka loss: embeddings that can be cut short."""
+"""The Matryoshka loss: embeddings that can be truncated."""
 
 import torch
 from torch import Tensor
@@ -11,13 +11,13 @@ from sightline.models.retriever import Retriever
 
 
 class Matryoshka(Contrastive):
-    """The contrastive loss of the whole embeddings, and of their first numbers (Kusupati et al. 2022, equation 1).
+    """The contrastive loss of whole embeddings and of their first numbers alone (Kusupati et al. 2022, equation 1).
 
         L = mean over d in (dims and the whole) of InfoNCE( e[:d] / |e[:d]| )
 
     So the first 128 of 512 numbers are an embedding of their own, which `sightline export --dim 128` keeps.
 
-    dims: the lengths to train beside the whole; each must be below the model's `embedding_dim`.
+    dims: the lengths to train besides the full one; each must be below the model's `embedding_dim`.
     Other settings are those of `contrastive`; the temperature is shared.
 
     Reads the embeddings of both sides. Distributed: as `contrastive`.
@@ -45,7 +45,7 @@ class Matryoshka(Contrastive):
         self.dims = dims
 
     def fit(self, model: Retriever) -> None:
-        """Reject lengths that the embeddings of the model do not exceed."""
+        """Reject lengths that are not shorter than the model's embeddings."""
         super().fit(model)
         if max(self.dims) >= model.embedding_dim:
             raise ModelError(

@@ -1,6 +1,6 @@
 """Drawing negatives at random.
 
-A draw is a uniform number and a search in the cumulative weights of one row. The uniform numbers come from a generator
+A draw looks up a uniform number in the cumulative weights of one row. The uniform numbers come from a generator
 that all processes share and are drawn for the whole batch, so a row gets the same negative whichever process owns it,
 and however many there are.
 """
@@ -10,9 +10,9 @@ from torch import Tensor
 
 
 def uniform(shape: tuple[int, ...], generator: torch.Generator, device: torch.device) -> Tensor:
-    """Numbers in [0, 1), the same on every device: drawn on the generator's device.
+    """Random numbers in [0, 1), drawn on the generator's device so that they are the same for every device.
 
-    Copied to a GPU through pinned memory, so that the CPU does not wait.
+    They are copied to a GPU through pinned memory, so that the CPU does not wait.
     """
     pinned = device.type == "cuda" and generator.device.type == "cpu"
     numbers = torch.rand(shape, generator=generator, device=generator.device, pin_memory=pinned)
@@ -52,8 +52,8 @@ def draw_several(log_weights: Tensor, allowed: Tensor, numbers: Tensor, count: i
     """Draw `count` items per row without replacement, in proportion to the exponential of their log-weights.
 
     log_weights, allowed, numbers: [rows, items]; returns [rows, count], or fewer columns if there are fewer items.
-    The items with the largest log-weight + Gumbel noise are such a draw (Kool et al. 2019). If a row allows fewer
-    than `count`, the last ones are not allowed items.
+    The items with the largest log-weight + Gumbel noise are such a draw (Kool et al. 2019). If a row has fewer
+    than `count` allowed items, the rest of its draws are items that are not allowed.
     """
     noise = -(-numbers.clamp(min=torch.finfo(numbers.dtype).tiny).log()).log()
     lowest = torch.finfo(log_weights.dtype).min
@@ -74,9 +74,9 @@ def inverse_density(cosines: Tensor, dim: int, nearest: float) -> Tensor:
 
         q(d) = c · d^(dim-2) · [1 - d²/4]^((dim-3)/2),        d² = 2 - 2 cos.
 
-    Weights of 1 / q(d) make every distance equally likely, while plain draws would nearly all be of about √2.
-    Distances below `nearest` count as `nearest`, so that the few closest, often wrongly labelled, are not drawn all the
-    time.
+    Weights of 1 / q(d) make every distance equally likely, whereas unweighted draws would nearly all be at about √2.
+    Distances below `nearest` count as `nearest`, so that the few closest items, which are often wrongly labelled, are
+    not drawn all the time.
 
     In 512 dimensions q spans hundreds of powers of ten: only its logarithm fits a float32, and the constant c cancels.
     """

@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def full(values: Tensor) -> Tensor:
-    """Values in float32, or in float64 if they are.
+    """Convert values to float32, unless they are float64.
 
     >>> full(torch.ones(1, dtype=torch.bfloat16)).dtype, full(torch.ones(1, dtype=torch.float64)).dtype
     (torch.float32, torch.float64)

@@ -20,7 +20,7 @@ _WORDS = 8
 
 
 class Relation(Loss):
-    """Paper 2, equations 4 to 14: embeddings enhanced by related ones, and a loss that keeps both consistent.
+    """Paper 2, equations 4 to 14: embeddings enhanced by related ones, and a loss that keeps the two consistent.
 
         L = L(v̄, ū) + [L(v, u) + L(v̄, u) + L(v, ū)] + weight · L_reg
 
@@ -29,23 +29,23 @@ class Relation(Loss):
     L_reg equation 11. Search needs only v and u: all weights of the graph and of the attention belong to this loss, not
     to the model.
 
-    mechanism: "fusion", all nodes attend to all at once, or "standalone", across the modalities and then within.
-    margin, negatives, nearest, farthest: of L, see `Triplet`.
+    mechanism: "fusion" (all nodes attend to all nodes at once) or "standalone" (first across modalities, then within).
+    margin, negatives, nearest, farthest: settings of L; see `Triplet`.
     connected: τ, the fraction of the batch that a node is connected to.
     matches: K, how many of the best matching fragments determine the relevance of a text and an image to each other.
     relevance: λ, the weight of the relevance in the attention.
-    regularisation: the weight of L_reg; the paper has none, the authors' code 10.
-    layers, heads, dropout: of the attention.
+    regularisation: the weight of L_reg; the paper has none, the authors' code uses 10.
+    layers, heads, dropout: settings of the attention.
     among: "all", or only "intra"-modal or only "inter"-modal relations (Table 3a).
-    consistent: whether to include L(v̄, u) + L(v, ū); without them, L(v, u) + L(v̄, ū) remain (Table 3b, by the authors'
-        code).
+    consistent: whether to include L(v̄, u) + L(v, ū); without them, L(v, u) + L(v̄, ū) remain (Table 3b, following
+        the authors' code).
     chunk: match the fragments of this many texts at a time; 0 matches all at once.
 
-    Reads embeddings and fragments of both sides; fragments only decide who is related, and get no gradient. `parts` has
-    the terms of the loss (Figure 7): "initial" is L(v, u), "enhanced" L(v̄, ū), "crossed" the two others,
+    Reads embeddings and fragments of both sides; fragments only decide what is related, and get no gradient. `parts`
+    has the terms of the loss (Figure 7): "initial" is L(v, u), "enhanced" L(v̄, ū), "crossed" the two others,
     "regularisation" L_reg without its weight.
 
-    Distributed: every process relates the whole batch, with the same dropout, and computes the terms of its own rows.
+    Distributed: every process enhances the whole batch, with the same dropout, and computes the terms of its own rows.
 
     >>> from types import SimpleNamespace
     >>> from sightline.models import EncodedTensors

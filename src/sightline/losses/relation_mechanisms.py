@@ -69,7 +69,7 @@ class _Branch(nn.Module):
         self.feed_forward = FeedForward(dim, dropout)
 
     def forward(self, nodes: Tensor, others: Tensor, within: Tensor, across: Tensor) -> Tensor:
-        """Update nodes [n, dim] by others [m, dim]; biases: within [n, n] and across [n, m]."""
+        """Update nodes [n, dim] from others [m, dim]; biases: within [n, n] and across [n, m]."""
         if self.inter is not None:
             nodes = self.inter(nodes, others, across)
         if self.intra is not None:

@@ -1,4 +1,4 @@
-"""The triplet loss: a positive pair is closer than any negative by a margin."""
+"""The triplet loss: a positive pair should be closer than any negative by a margin."""
 
 from typing import Literal, get_args
 
@@ -16,7 +16,7 @@ Reduction = Literal["mean", "sum"]
 
 
 class Triplet(Loss):
-    """Paper 1, equation 2, paper 2, equation 13, or paper 3, equation 4, over all positive pairs (i, c) of the batch.
+    """Paper 1, equation 2; paper 2, equation 13; or paper 3, equation 4; over all positive pairs (i, c) of the batch.
 
         L(i, c) = [cos(i, c') - cos(i, c) + α]⁺ + [cos(i', c) - cos(i, c) + α]⁺
 
@@ -24,16 +24,16 @@ class Triplet(Loss):
     belong to c, and [x]⁺ = max(0, x).
 
     margin: α. Paper 1 uses 0.1, HREM 0.2, paper 3 0.2 for embeddings and 0.6 for fragments.
-    negatives: the choice of c' and i', for each pair and direction:
+    negatives: how c' and i' are chosen, for each pair and direction:
         "hardest", the closest of the batch (paper 1's in-batch hard negatives; VSE++, HREM);
         "mean" and "sum", all of the batch, their terms averaged or summed (paper 3 sums). HREM starts with an epoch of
-        the mean: the hardest negatives of an untrained model can collapse all embeddings to one point;
+        the mean, because the hardest negatives of an untrained model can collapse all embeddings to one point;
         "distance", one drawn for each pair so that all distances are equally likely (`inverse_density`).
     nearest, farthest: bounds of "distance". Closer negatives are as likely as those at `nearest`; those at `farthest`
-        or beyond, whose term is nearly always zero, are never drawn (2 = no bound). HREM's code has 0.5, and 1.7 for
+        or beyond, whose term is nearly always zero, are never drawn (2 = no bound). HREM's code uses 0.5, and 1.7 for
         Flickr30k or 1.9 for COCO.
     on: what is used for cos: "embedding", the cosine of one vector each, or "fragments", late interaction.
-    reduction: "mean" over the positive pairs, as paper 1, or "sum", as papers 2 and 3.
+    reduction: "mean" over the positive pairs, as in paper 1, or "sum", as in papers 2 and 3.
 
     Reads the embeddings, or the fragments, of both sides. If a text or an image has no negative, its term is zero.
 
@@ -99,9 +99,9 @@ class Triplet(Loss):
         return uniform((2, *matrices, len(pairs.text_ids), 1), generator, pairs.text_ids.device)
 
     def of(self, cosines: Tensor, pairs: Pairs, numbers: Tensor) -> Tensor:
-        """The same loss for other cosines, [..., texts, images]: one value for each matrix, [...].
+        """The loss for the given cosines [..., texts, images]: one value for each matrix, [...].
 
-        Several at once cost a GPU little more than one.
+        On a GPU, several matrices at once take little longer than one.
         """
         positive, negative, texts, images = pairs.positive, pairs.negative, pairs.own_texts, pairs.own_images
         numbers = numbers.expand(2, *cosines.shape)
@@ -116,7 +116,7 @@ class Triplet(Loss):
         return both if self.reduction == "sum" else both / positive.sum().clamp(min=1)
 
     def _violations(self, cosines: Tensor, positive: Tensor, negative: Tensor, numbers: Tensor, dim: int) -> Tensor:
-        """One direction, [..., anchors, items], summed over its positive pairs; `numbers` has a draw for each."""
+        """One direction, [..., anchors, items], summed over positive pairs; `numbers`: the random number for each."""
         if self.negatives == "distance":
             log_weights = inverse_density(cosines.detach(), dim, self.nearest)
             allowed = negative & (cosines.detach() > 1 - self.farthest**2 / 2)
@@ -152,7 +152,7 @@ def drawn(
     """Like `hardest`, but against one negative for each pair, drawn in proportion to exp(log_weights).
 
     log_weights, allowed, numbers: [..., anchors, items]; the number at (anchor, item) draws for that positive pair.
-    The other pairs draw too, unused: skipping them would make the CPU wait for the GPU.
+    The other pairs draw too, without effect, because skipping them would make the CPU wait for the GPU.
     """
     rival = draw_each(log_weights, allowed, numbers)
     terms = F.relu(cosines.gather(-1, rival) - cosines + margin)

@@ -11,7 +11,7 @@ from sightline.errors import ModelError
 from sightline.training.distributed import to_device
 
 _LUMA = (0.299, 0.587, 0.114)
-_DRAWS = 8  # random numbers per image, whatever is enabled, so that settings do not affect each other
+_DRAWS = 8  # drawn per image whatever is enabled, so that one setting does not change another's random numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class Augment:
 
     flip: the probability of mirroring an image left to right. Set 0 if captions say "left" and "right".
     crop: the smallest fraction of the area that a crop keeps; 1 disables cropping. A crop is scaled back to full size.
-    aspect: the largest ratio of a crop's sides, in either direction, relative to the image.
+    aspect: the largest factor by which a crop's aspect ratio may differ from the image's, in either direction.
     colour: brightness, contrast and saturation are each multiplied by 1 - colour to 1 + colour; 0 disables this.
         Hue is not changed, because captions name colours.
-        views: for a frozen image tower, the number of augmented versions of each image that are encoded before
-            training, to draw from; 0 runs the tower on a new version at every step.
+        views: for a frozen image tower, how many augmented versions of each image to encode before training; each step
+            draws from these. 0 runs the tower on a newly augmented version at every step.
 
     >>> pictures = torch.randint(256, (4, 3, 8, 8), dtype=torch.uint8)
     >>> seen = Augment(crop=0.5, colour=0.2)(pictures, torch.Generator().manual_seed(0))
@@ -51,10 +51,10 @@ class Augment:
             raise ModelError(f"augment colour {self.colour}", "Give a strength from 0 to 1.")
 
     def __call__(self, pixels: Tensor, generator: torch.Generator) -> Tensor:
-        """Augment pixels [batch, 3, height, width]: float32, same shape, device and value range.
+        """Augment pixels [batch, 3, height, width]; returns float32 of the same shape, device and value range.
 
         pixels: uint8 from 0 to 255 or floats from 0 to 1; without `colour`, any floats. The same generator state gives
-        the same changes on every device, and the changes of an image depend only on its index in the batch. With
+        the same changes on every device, and the changes to an image depend only on its index in the batch. With
         everything disabled, the pixels are returned unchanged.
         """
         brightest = 1.0 if pixels.is_floating_point() else 255.0
@@ -86,9 +86,9 @@ def crop_boxes(draws: Tensor, smallest: float, aspect: float) -> Tensor:
 
 
 def cropped(pixels: Tensor, boxes: Tensor, mirrored: Tensor) -> Tensor:
-    """Scale the boxes [batch, 4] of pixels [batch, 3, height, width] to full size; mirrored: [batch].
+    """Crop pixels [batch, 3, height, width] to boxes [batch, 4], scaled to full size; mirrored [batch]: which to flip.
 
-    Bilinear, in one pass for the batch; crops are only ever enlarged, so no smoothing is needed.
+    Interpolates bilinearly, in one pass for the batch. Crops are only ever enlarged, so no smoothing is needed.
     """
     corner, sides = boxes[:, :2], boxes[:, 2:]
     across, down = sides.unbind(1)
@@ -100,9 +100,9 @@ def cropped(pixels: Tensor, boxes: Tensor, mirrored: Tensor) -> Tensor:
 
 
 def coloured(pixels: Tensor, factors: Tensor, brightest: float) -> Tensor:
-    """Multiply brightness, contrast and saturation of pixels [batch, 3, …] by factors [batch, 3], clamped to the range.
+    """Multiply brightness, contrast and saturation of pixels [batch, 3, …] by factors [batch, 3], and clamp them.
 
-    Contrast is the distance from the image's mean grey, saturation that of each pixel from its own grey.
+    Contrast is measured from the image's mean grey, saturation from each pixel's own grey.
     """
     brightness, contrast, saturation = factors[:, :, None, None, None].unbind(1)
     bright = pixels * brightness
@@ -113,6 +113,6 @@ def coloured(pixels: Tensor, factors: Tensor, brightest: float) -> Tensor:
 
 
 def grey(pixels: Tensor) -> Tensor:
-    """Luma of pixels [batch, 3, …]: [batch, 1, …]."""
+    """The luma [batch, 1, …] of pixels [batch, 3, …]."""
     weights = pixels.new_tensor(_LUMA)[:, None, None]
     return (pixels * weights).sum(1, keepdim=True)

@@ -1,4 +1,4 @@
-"""The inputs of the encoders: this process's share of a batch, captions as tokens and images."""
+"""Encoder inputs: the tokenised captions and the images of this process's share of a batch."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,8 +22,8 @@ from sightline.training.region_images import RegionImages
 class BatchInputs:
     """Builds the inputs of a model's encoders, batch by batch.
 
-    regions: those of the images, for a model that reads regions. seen: cached features of a frozen image tower. Without
-    either, images are pixels of the corpus, augmented by `augment` if given.
+    regions: the images' regions, for a model that reads regions. seen: cached features of a frozen image tower. Without
+    either, the model reads the corpus's pixels, augmented by `augment` if given.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class BatchInputs:
         self._augment, self._world, self._device = augment, world, device
 
     def pixels(self, batch: DrawnBatch, seed: int) -> Tensor:
-        """Augmented images of this process; None for regions and for cached features."""
+        """Augmented images of this process's share; empty for regions, and the drawn views for cached features."""
         if self._regions is not None:
             return torch.empty(0)
         own = self._world.share(len(batch.images))
@@ -53,7 +53,7 @@ class BatchInputs:
         return self._augmented(pixels, own.start, seed)
 
     def decoding(self, one: StepBatch) -> StepBatch:
-        """A batch whose images, those of this process, are being decoded."""
+        """Start decoding this process's share of a batch's images, and return the batch with them."""
         own = one.batch.images[self._world.share(len(one.batch.images))]
         return one._replace(batch=replace(one.batch, decoding=self._corpus.decoding(own)))
 
@@ -66,7 +66,7 @@ class BatchInputs:
         )
 
     def images(self, batch: DrawnBatch, pixels: Tensor) -> Side:
-        """The images to encode; `pixels` are those of the batch."""
+        """The images to encode; `pixels` is what the method `pixels` returned for the batch."""
         images = self._images(batch, pixels)
         return Side(
             lambda rows: self._model.encode_images(images(rows)),
@@ -86,16 +86,16 @@ class BatchInputs:
         return mask.index_fill_(0, to_device(torch.from_numpy(pairs), self._device), True).view(shape)
 
     def inputs(self, batch: DrawnBatch, pixels: Tensor) -> Inputs:
-        """The inputs of this process's share; `pixels` are those of the batch."""
+        """The inputs of this process's share of the batch; `pixels` as for `images`."""
         return Inputs(self._tokens(batch), self._images(batch, pixels)(slice(None)))
 
     def _tokens(self, batch: DrawnBatch) -> Tokens:
-        """The captions of this process."""
+        """The tokenised captions of this process's share."""
         own = self._world.share(len(batch.text_images))
         return Tokens(*(to_device(field[own], self._device) for field in batch.tokens))
 
     def _images(self, batch: DrawnBatch, pixels: Tensor) -> Callable[[slice], Images]:
-        """A function that reads some of this process's images, by their index in its share."""
+        """A function that reads a slice of this process's share of the images."""
         numbers = batch.images[self._world.share(len(batch.images))]
         if self._regions is not None:
             regions = self._regions
@@ -108,7 +108,7 @@ class BatchInputs:
         return lambda rows: normalised(pixels[rows], preprocess)
 
     def _augmented(self, pixels: Tensor, before: int, seed: int) -> Tensor:
-        """Augment this process's images, skipping the random numbers of the `before` images of other processes."""
+        """Augment this process's images, skipping the random numbers of the `before` images that precede them."""
         if self._augment is None:
             return pixels
         generator = torch.Generator().manual_seed(seed)

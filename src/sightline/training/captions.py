@@ -1,4 +1,4 @@
-"""The captions of training images as tokens, and the batches that are drawn from them."""
+"""The tokenised captions of the training images, and the batches drawn from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from sightline.training.same_rows import SamePairs, SameRows, SameRule
 
 @dataclass(frozen=True, slots=True)
 class DrawnBatch:
-    """A batch as drawn: its distinct images [I], and the image [T] and tokens of each caption.
+    """A drawn batch: its distinct images [I], and for each caption its image [T] and its tokens.
 
-    captions: [T], the index of each caption among those of all images. same: pairs that are not negatives.
+    captions: [T], the index of each caption among the captions of all images. same: pairs that are not negatives.
     decoding: the pixels of this process's images, if they are decoded ahead.
     """
 
@@ -36,7 +36,7 @@ class CaptionTable:
     """Images with every caption tokenised once.
 
     lang: the language of the captions, or several languages to mix.
-    with_words: whether to remember which tokens are of one word, for `words`.
+    with_words: whether to record which word each token belongs to, for `words`.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class CaptionTable:
     def draw(self, pairs: Int64Array, rule: SameRule | None = None) -> DrawnBatch:
         """Make a batch from pairs [n, 2] of image and caption indices, padded to its longest caption.
 
-        rule: which rows are not negatives of each other; by default only those of one image.
+        rule: which rows are not negatives of each other; by default only rows of the same image.
         """
         captions = self._first[pairs[:, 0]] + pairs[:, 1]
         tokens = self.tokens(captions)
@@ -73,12 +73,12 @@ class CaptionTable:
         return DrawnBatch(images, pairs[:, 0], short, captions, same)
 
     def tokens(self, captions: Int64Array) -> Tokens:
-        """The tokens of captions by index, padded to the longest of all captions."""
+        """The tokens of the captions with these indices, padded to the longest caption of the table."""
         rows = torch.from_numpy(captions)
         return Tokens(self._ids[rows], self._mask[rows])
 
     def words(self, captions: Int64Array) -> Tensor:
-        """The number of the word of each token of captions by index, as `tokens`; -1 for tokens of no word."""
+        """The index of the word that each token returned by `tokens` belongs to; -1 if it belongs to none."""
         if self._words is None:
             raise ValueError("the corpus was made without words")
         return self._words[torch.from_numpy(captions)]

@@ -18,8 +18,8 @@ from sightline.training.decoding import Decoder, Decoding, ahead
 from sightline.training.distributed import to_device
 
 PrepareReport = Callable[[str, int, int], None]
-"""Called before the first step with the name of a preparation, the amount done, and the total."""
-_KEPT_BYTES = 6 << 30  # decoded images are kept in memory up to this size; others are decoded every time
+"""Called during the work before the first step, with the name of the task, the amount done, and the total."""
+_KEPT_BYTES = 6 << 30  # keep decoded images in memory if all of them fit in this; otherwise decode them every time
 _CHUNK = 512  # images decoded at once before training starts
 
 
@@ -27,7 +27,7 @@ class Corpus(CaptionTable):
     """Captioned images with every caption tokenised once, and every image decoded once, memory permitting.
 
     lang: the language of the captions, or several languages to mix.
-    with_words: whether to remember which tokens are of one word, for `words`.
+    with_words: whether to record which word each token belongs to, for `words`.
 
     Decoded images stay on `device`, because copying a batch there takes as long as a small tower takes to encode it.
 
@@ -54,12 +54,12 @@ class Corpus(CaptionTable):
 
     @property
     def preprocess(self) -> Preprocess:
-        """How images are resized and normalised; an error if the model reads regions."""
+        """How images are resized and normalised; raises an error if the model reads regions."""
         return require_pixels(self.input)
 
     @cached_property
     def decoder(self) -> Decoder:
-        """Decodes images for the model."""
+        """The decoder of the model's input images."""
         return Decoder(self.preprocess)
 
     @property
@@ -68,11 +68,11 @@ class Corpus(CaptionTable):
         return self._memory() is not None
 
     def decoding(self, images: Int64Array) -> Decoding:
-        """Start to decode images by index."""
+        """Start decoding the images with these indices."""
         return self.decoder.start([self.records[image] for image in images])
 
     def pixels(self, images: Int64Array, *, keep: bool = True) -> Tensor:
-        """Pixels uint8 [n, 3, size, size] of images by index, on the training device.
+        """Pixels of the images with these indices, uint8 [n, 3, size, size], on the training device.
 
         keep: whether to keep newly decoded images for the next time, memory permitting.
         """
@@ -114,12 +114,12 @@ class Corpus(CaptionTable):
 
 
 def device_pixels(decoding: Decoding, device: torch.device) -> Tensor:
-    """Wait for images that are being decoded: uint8 [n, 3, size, size] on a device."""
+    """Wait for images to be decoded, and copy them to a device: uint8 [n, 3, size, size]."""
     return to_device(torch.from_numpy(decoding.result()), device).permute(0, 3, 1, 2).contiguous()
 
 
 def normalised(pixels: Tensor, preprocess: Preprocess) -> Tensor:
-    """Normalise pixels on the scale 0 to 255, [n, 3, size, size], on the device they are on."""
+    """Normalise pixels [n, 3, size, size], whose values are from 0 to 255, on their own device."""
     mean, std = _mean_and_std(preprocess, pixels.device)
     return (pixels.float() - mean) / std
 
@@ -159,7 +159,7 @@ class FeatureCache:
         seed: int = 0,
         batch: int = 128,
     ) -> "FeatureCache | None":
-        """Encode every image of the corpus, unless that takes more than 16 GiB (on a GPU, half of its free memory)."""
+        """Encode every image of the corpus; None if that takes more than 16 GiB (on a GPU, half of its free memory)."""
         views = max(1, augment.views) if augment is not None else 1
         if views > 1:
             corpus.decode_all(on_prepare)
@@ -188,13 +188,13 @@ class FeatureCache:
         return None if whole is None else cls(whole, views)
 
     def draw(self, count: int, seed: int) -> Tensor:
-        """Draw a view for each of `count` images of a batch, [count]; empty if there is only one view."""
+        """Draw a view for each of a batch's `count` images: [count], or empty if there is only one view."""
         if self.views == 1:
             return torch.empty(0)
         return torch.randint(self.views, (count,), generator=torch.Generator().manual_seed(seed))
 
     def of_images(self, images: Int64Array, views: Tensor | None = None) -> TowerFeatures:
-        """The features of images by index, in the given views [n] or of the images themselves."""
+        """The features of the images with these indices, in the given views [n]; by default without augmentation."""
         rows = torch.from_numpy(images)
         if views is not None and len(views):
             rows = rows + views * (len(self._seen.pooled) // self.views)
@@ -203,6 +203,6 @@ class FeatureCache:
 
 
 def _room_for(seen: TowerFeatures, rows: int, kind: torch.dtype) -> TowerFeatures:
-    """Allocate memory for the features of `rows` images, shaped like those of a few."""
+    """Allocate memory for the features of `rows` images, with the same shapes per image as `seen`."""
     parts = (part if part is None else part.new_empty(rows, *part.shape[1:], dtype=kind) for part in seen)
     return TowerFeatures(*parts)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from sightline.errors import SightlineError
 from sightline.training.tables import LogRecipe
 
 CurveSink = Callable[[Mapping[str, Any]], None]
-"""Called with every entry of the log."""
+"""A function that is called with every log entry."""
 
 
 def scalars(entry: Mapping[str, Any]) -> dict[str, float]:
@@ -29,7 +29,7 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, fl
 
 
 def open_sinks(recipe: LogRecipe, folder: Path, run: str, step: int) -> list[CurveSink]:
-    """Open what a recipe asks for; entries after `step` of an earlier part of the run are dropped."""
+    """Open the sinks that a recipe asks for; entries after `step`, left by an earlier part of the run, are dropped."""
     made = {"tensorboard": _tensorboard, "wandb": _wandb}
     return [made[target](recipe, folder, run, step) for target in recipe.to]
 

@@ -14,11 +14,11 @@ SameBy = Literal["image", "caption", "label"]
 
 @dataclass(frozen=True, slots=True)
 class NeighbourRecipe:
-    """Batches of similar images (paper 2, section 3.4), replacing others in later epochs.
+    """Batches of similar images (paper 2, section 3.4), which replace random batches in later epochs.
 
-    begin: the fraction of the run after which whole epochs are drawn this way.
-    clusters: the number of clusters of images, by k-means on the model's own embeddings, recomputed each epoch.
-    per_cluster: the number of images from one cluster in a batch, which has batch_size / per_cluster clusters.
+    begin: the fraction of the run after which every new epoch is drawn this way.
+    clusters: the number of image clusters, computed anew each epoch by k-means on the model's own embeddings.
+    per_cluster: the number of images that a batch takes from each of its batch_size / per_cluster clusters.
     """
 
     begin: float = 0.0
@@ -35,15 +35,16 @@ class NeighbourRecipe:
 class SourceRecipe:
     """One source of a mixture. Every batch comes from one source.
 
-    name: for messages and the log.
+    name: the source's name in messages and in the log.
     train: data sets, as in `DataRecipe`.
-    share: its share of the steps, relative to the other sources. passes: instead, how often an epoch goes through the
-    source. By default one pass.
-    draw, batch_size, same, positives: as in `DataRecipe`; these override its values.
+    share: the source's share of the steps, relative to the other sources. passes: instead, how often an epoch goes
+    through the source. By default one pass.
+    draw, batch_size, same, positives: as in `DataRecipe`, whose values these override.
     limit: use only this many images; 0 uses all.
     skip_labels: leave out records with one of these labels.
-    prompts: for records with a label, additional captions made from it, such as "a photo of a {}".
-    wordnet: for records with a label, a folder of WordNet, whose synonyms, hypernyms and glosses become captions too.
+    prompts: for records with a label, templates for additional captions, such as "a photo of a {}".
+    wordnet: for records with a label, a WordNet folder; the label's synonyms, hypernyms and glosses become captions
+    too.
     """
 
     name: str
@@ -76,9 +77,9 @@ class SourceRecipe:
 class ValidationSetRecipe:
     """One of several validation sets.
 
-    weight: its weight in the mean that compares checkpoints.
+    weight: the set's weight in the mean by which checkpoints are compared.
     kind: "captions" measures recalls, "names" how often an image's label ranks first among the labels of the set. In a
-    mean of rSum, the sum of six recalls, names count as six times their top-1 accuracy.
+    mean of rSum (the sum of six recalls), a "names" set counts as six times its top-1 accuracy.
     """
 
     name: str
@@ -104,18 +105,19 @@ class DataRecipe:
     once per epoch, with one of its captions) or "all" (every image once, with all of its captions).
     lang: the language of the captions, or several languages to mix.
     batch_size: captions in a batch; for "all", images.
-    batch_tokens: instead, the maximum number of tokens and image fragments in a batch, including padding; for draw
-        "pairs".
-    limit: train on only this many images, the first after a shuffle by `seed`; 0 uses all.
-    same: rows of a batch that share this are not negatives of each other: "image", "caption" (equal text) or "label"
-    (of records that have one). An image and its own captions are always positives.
-    positives: "image", only an image's own captions are positives, or "label", those of all images with its label.
-    neighbours: later epochs have similar images in a batch, each with one caption; only for draw "unique" or "one".
-    streaming: read the data file by file in every epoch, for data larger than memory: shards or JSON Lines.
+    batch_tokens: instead of batch_size, the maximum number of tokens and image fragments in a batch, including padding;
+        only for draw "pairs".
+    limit: train on only this many images, the first after shuffling with `seed`; 0 uses all.
+    same: two rows of a batch with the same "image", "caption" (equal text) or "label" (of records that have one), as
+    listed here, are not negatives of each other. An image and its own captions are always positives.
+    positives: "image" (only an image's own captions are positives) or "label" (so are those of all images with its
+    label).
+    neighbours: in later epochs, a batch has similar images, each with one caption; only for draw "unique" or "one".
+    streaming: read the data (shards or JSON Lines) file by file in every epoch, for data larger than memory.
     shuffle_buffer: with streaming, how many captions (images, for draw "one" and "all") are shuffled at a time; the
     order of the files is shuffled as well.
-    word_noise: the probability of changing each word of a caption, anew in every batch: half of the changed words are
-    masked, a tenth replaced by random ones, and the rest dropped.
+    word_noise: the probability of changing each word of a caption, drawn anew for every batch. Half of the changed
+    words are masked, a tenth are replaced by random ones, and the rest are dropped.
     """
 
     train: tuple[str, ...] = ()
@@ -189,7 +191,7 @@ class DataRecipe:
 
     @property
     def validation_sets(self) -> tuple[ValidationSetRecipe, ...]:
-        """The validation sets; unnamed data sets are one set called "val"."""
+        """The validation sets; unnamed data sets form one set called "val"."""
         named = tuple(one for one in self.val if isinstance(one, ValidationSetRecipe))
         paths = tuple(one for one in self.val if isinstance(one, str))
         return named or ((ValidationSetRecipe("val", paths),) if paths else ())
@@ -214,7 +216,7 @@ class DataRecipe:
             raise RecipeError("data.val: all weights are 0")
 
     def _check_streaming(self) -> None:
-        """Reject what needs a list of all images."""
+        """Reject settings that need a list of all images."""
         limited = any(source.limit for source in self.mixture)
         keys = {
             "batch_tokens": self.batch_tokens,

@@ -1,4 +1,4 @@
-"""Decoding training images in threads, also ahead of the step that needs them."""
+"""Decoding training images in threads, if needed ahead of the step that uses them."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ class Decoding:
         self._images = images
 
     def result(self) -> Pixels:
-        """Wait for all of them, [n, size, size, 3]."""
+        """Wait for all images: [n, size, size, 3]."""
         return np.stack([image.result() for image in self._images])
 
 
@@ -39,7 +39,7 @@ class Decoder:
         self._pool = ThreadPoolExecutor(usable_cpus(), thread_name_prefix="sightline-train")
 
     def start(self, records: Sequence[Record]) -> Decoding:
-        """Start to decode images; `Decoding.result` raises a `MediaError` if one cannot be opened."""
+        """Start decoding images; `Decoding.result` raises a `MediaError` if one cannot be opened."""
         return Decoding([self._pool.submit(self._opened, record) for record in records])
 
     def _opened(self, record: Record) -> Pixels:
@@ -51,9 +51,9 @@ class Decoder:
 
 
 def ahead(items: Iterator[T], count: int = AHEAD) -> Iterator[T]:
-    """Yield items that another thread draws, `count` of them before they are needed.
+    """Yield items that another thread draws, up to `count` of them before they are needed.
 
-    An exception is raised where its item would have come.
+    An exception while drawing an item is raised when that item is due.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="sightline-ahead") as pool:
         waiting = deque(pool.submit(next, items, None) for _ in range(count))

@@ -32,7 +32,7 @@ class World:
         return self.rank == 0
 
     def share(self, count: int) -> slice:
-        """The rows of `count` that belong to this process; shares differ by at most one row."""
+        """The share of `count` rows that belongs to this process; shares differ by at most one row."""
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def gather(self, rows: Tensor, count: int) -> Tensor:
@@ -51,7 +51,7 @@ class World:
         return tensor
 
     def any(self, flags: Sequence[bool], device: torch.device) -> list[bool]:
-        """Whether each of some flags is true in any process."""
+        """For each flag, whether it is true in any process."""
         if self.size == 1:
             return list(flags)
         return [
@@ -61,7 +61,7 @@ class World:
     def add_gradients(self, parameters: Iterable[Tensor]) -> None:
         """Sum the gradients of all processes, in one message.
 
-        A parameter without a gradient in every process keeps none: AdamW then skips it, while a gradient of zeros
+        A parameter that has no gradient in any process keeps none: AdamW then skips it, whereas a gradient of zeros
         would decay it and its moments.
         """
         if self.size == 1:
@@ -96,9 +96,9 @@ ALONE = World()
 
 @cache
 def _patient() -> Any:
-    """All processes, for waiting while one of them validates or writes files.
+    """The group of all processes, for waiting while one of them validates or writes files.
 
-    The default group gives up after minutes. This one does not; if a process ends, torchrun ends the others.
+    The default group times out after minutes. This one does not; if a process ends, torchrun ends the others.
     """
     return dist.new_group(backend="gloo", timeout=_PATIENCE)
 
@@ -106,14 +106,14 @@ def _patient() -> Any:
 def join(timeout: timedelta | None = None) -> World:
     """Join the other processes if torchrun started this one.
 
-    timeout: how long a step may wait for another process; by default as long as torch does.
+    timeout: how long a step may wait for another process; by default torch's own limit.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return ALONE
     if not dist.is_initialized():
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=timeout)
         atexit.register(dist.destroy_process_group)
-        _patient()  # made by all processes at the same time
+        _patient()  # all processes must create it at the same time
     return World(dist.get_rank(), dist.get_world_size())
 
 

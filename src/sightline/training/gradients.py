@@ -18,9 +18,9 @@ from sightline.models.retriever import EncodedTensors, Retriever
 from sightline.training.distributed import World
 
 Encode = Callable[[slice], EncodedTensors]
-"""Encodes some rows of this process's share, given by their index in it."""
+"""Encodes a slice of this process's share of the rows."""
 
-_APART = 1_000_003  # between the seeds of two rows, so that seeds of adjacent steps do not collide
+_APART = 1_000_003  # offset between the seeds of two rows, so that seeds of adjacent steps do not collide
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Low-rank adapters on the encoders of a model, by peft."""
+"""Low-rank adapters on a model's encoders, using peft."""
 
 import re
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from sightline.training.state import saved_tensors
 from sightline.training.tables import LoraRecipe
 
 PREFIX = "lora/"
-"""The prefix of the adapters in the saved state, followed by the names of their parameters."""
+"""The prefix of adapter parameters' names in the saved state."""
 
 
 class Adapters:
-    """The adapters of a model. Its own weights are frozen in the encoders that have them."""
+    """The adapters of a model. An encoder with adapters has its own weights frozen."""
 
     def __init__(self, recipe: LoraRecipe, model: Retriever) -> None:
         try:
@@ -71,7 +71,7 @@ class Adapters:
 
     @contextmanager
     def taken_off(self, *, merged: bool) -> Iterator[None]:
-        """The model without adapters within a `with` block: with its own weights, or with the adapters merged in."""
+        """Remove the adapters within a `with` block; if `merged`, they are merged into the weights meanwhile."""
         own = [module.base_layer for _, _, module in self._places]
         weights = [layer.weight for layer in own]
         try:

@@ -19,7 +19,7 @@ from sightline.training.same_rows import SameRule
 from sightline.training.schedule import seed_at
 from sightline.training.word_noise import WordNoise
 
-SEEDS_APART = 7_919  # between the seeds of two sources; the first has the recipe's own
+SEEDS_APART = 7_919  # offset between the seeds of two sources; the first source uses the recipe's seed
 
 
 class StepBatch(NamedTuple):
@@ -33,7 +33,7 @@ class StepBatch(NamedTuple):
 class TrainingBatches:
     """The batches of every step, determined by seed and step; neighbours also depend on the model.
 
-    records: those of each source, in the order of the corpus.
+    records: the records of each source, in the order of the corpus.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class TrainingBatches:
         self.batches_per_epoch = max(1, round(sum(n * size for n, size in zip(passes, sizes, strict=True))))
 
     def between(self, start: int, end: int, neighbours: Neighbours | None = None) -> Iterator[StepBatch]:
-        """Yield the batches of steps `start` to `end` - 1; `neighbours` supplies those of its epochs."""
+        """Yield the batches of steps `start` to `end` - 1; `neighbours` supplies those of the epochs it covers."""
         if neighbours is None:
             yield from (self._drawn(*one) for one in self._mixture.batches(start, end))
             return
@@ -83,7 +83,7 @@ class TrainingBatches:
             start = stop
 
     def position(self, step: int) -> dict[str, Tensor]:
-        """Tensors to save with the state of a run: none, as the step determines the batch."""
+        """Tensors to save with the state of a run: none, because the step determines the batch."""
         return {}
 
     def _drawn(self, step: int, source: int, pairs: Batch) -> StepBatch:

@@ -1,4 +1,4 @@
-"""What of a model trains: its frozen parts, and the mode of its layers."""
+"""Frozen parts of a model, and the mode of its layers in training."""
 
 from torch import nn
 
@@ -14,7 +14,8 @@ def image_tower_is_frozen(model: AnyRetriever) -> bool:
 def training_mode(model: AnyRetriever) -> None:
     """Enable dropout, except in frozen towers.
 
-    Batch normalisation keeps its statistics: those of a batch would depend on chunks and processes.
+    Batch normalisation keeps its stored statistics, because those of a batch would depend on how it is split into
+    chunks and processes.
     """
     model.train()
     for part in model.parts().values():

@@ -23,11 +23,11 @@ from sightline.training.state import saved_tensors
 NAME = "neighbours"
 """The name of the image clusters in the saved state."""
 _BATCH = 128
-_ROUNDS = 20  # of k-means; later ones change little
+_ROUNDS = 20  # of k-means; further ones change little
 
 
 class Neighbours:
-    """The clusters of the training images, and the batches that are drawn from them.
+    """The clusters of the training images, and the batches drawn from them.
 
     Clusters are recomputed at the start of each epoch and saved with the state of the run, so that a run interrupted
     within an epoch resumes with the same batches.
@@ -58,7 +58,7 @@ class Neighbours:
             self.cluster_of = found[""].numpy()
 
     def has(self, epoch: int) -> bool:
-        """Whether an epoch is drawn from clusters."""
+        """Whether the batches of an epoch are drawn from clusters."""
         return epoch >= self._first_epoch
 
     def batches(self, epoch: int, start: int) -> Iterator[Int64Array]:

@@ -17,7 +17,7 @@ HEADS, LOSSES = "heads", "losses"
 def parts_of(model: Retriever, named: Iterable[str] = ()) -> dict[str, list[nn.Parameter]]:
     """Group the parameters of a model: its encoders by name, and `heads` for the rest. Groups are disjoint.
 
-    named: heads that are groups of their own, such as image_embedding.
+    named: heads that form groups of their own, such as image_embedding.
     """
     parts: dict[str, list[nn.Parameter]] = {}
     taken: set[int] = set()
@@ -34,7 +34,7 @@ def make_optimizer(recipe: OptimizerRecipe, model: Retriever, losses: Iterable[n
     """Set dropout, freeze the parts whose learning rate is zero, and make an optimiser for the others.
 
     Vectors (biases, norms, temperatures) have no weight decay. Parameters that are already frozen (a fixed temperature)
-    stay frozen at any rate. On a GPU, the update of all parameters of a group is fused.
+    stay frozen whatever their learning rate. On a GPU, the update of all parameters of a group is fused.
     """
     parts = parts_of(model, recipe.rates)
     parts[LOSSES] = [p for loss in losses for p in loss.parameters()]
@@ -78,7 +78,7 @@ def make_optimizer(recipe: OptimizerRecipe, model: Retriever, losses: Iterable[n
 
 
 def _factors(recipe: OptimizerRecipe, model: Retriever, name: str, parameters: list[nn.Parameter]) -> list[float]:
-    """Return the factor of each parameter's learning rate: lower for layers further from the output."""
+    """Return each parameter's learning-rate multiplier: lower for layers further from the output."""
     decay = recipe.layer_decay.get(name, 1.0)
     if decay == 1:
         return [1.0] * len(parameters)

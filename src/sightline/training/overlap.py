@@ -1,4 +1,4 @@
-"""Validation images that are training images as well: their results say little about other images."""
+"""Finding validation images that are also training images: results on these say little about other images."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from sightline.datasets import Record
 
 
 def overlap_notes(training: Iterable[Record], validation: Mapping[str, Sequence[Record]]) -> list[str]:
-    """A note for each validation set of which some images are also training images."""
+    """A note for each validation set that shares images with the training data."""
     names = {name: {_place(record) for record in records} for name, records in validation.items()}
     if not any(names.values()):
         return []
@@ -22,5 +22,5 @@ def overlap_notes(training: Iterable[Record], validation: Mapping[str, Sequence[
 
 
 def _place(record: Record) -> str:
-    """Where an image is: its file, or its archive and member."""
+    """The location of an image: its file, or its archive and member."""
     return str(Path(record.image.name).absolute())

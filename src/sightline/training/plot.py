@@ -1,4 +1,4 @@
-"""The curves of a run as a picture, from its log.jsonl; drawn with Pillow, so that nothing else is needed."""
+"""Plotting the curves of a run from its log.jsonl, with Pillow, so that no other package is needed."""
 
 import json
 import math
@@ -18,7 +18,7 @@ _PANELS = ("loss", "parts", "val", "rate", "norm", "temperature")
 
 
 def plot_log(log: Path, out: Path) -> None:
-    """Draw the losses, validation recalls, learning rate, gradient norm and temperatures of a run into a picture."""
+    """Plot the losses, validation recalls, learning rate, gradient norm and temperatures of a run to an image file."""
     try:
         entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError) as error:
@@ -33,7 +33,7 @@ def plot_log(log: Path, out: Path) -> None:
 
 
 def curves(entries: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Points]]:
-    """The points (step, value) of every line of every panel; of validations R@1 only, and rSum left out."""
+    """The points (step, value) of every line in every panel; of the validation results, only R@1."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for entry in entries:
         for name, value in scalars(entry).items():

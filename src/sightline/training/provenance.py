@@ -39,7 +39,7 @@ def describe(
 
 
 def _counts(recipe: Recipe, records: Sequence[Record]) -> dict[str, Any]:
-    """The numbers of images and captions of a source, unless it is streamed and they are unknown."""
+    """The numbers of images and captions of a source, unless it is streamed, so that they are unknown."""
     if recipe.data.streaming:
         return {"streamed": True}
     captions = sum(len(captions_in_any(record, recipe.data.lang)) for record in records)
@@ -47,7 +47,7 @@ def _counts(recipe: Recipe, records: Sequence[Record]) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """Describe the code and the machine of a part of a run, which may be resumed on another machine."""
+    """Describe the code and the machine of this part of a run; it may be resumed on another machine."""
     gpu = {"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
     return {"sightline": __version__, "commit": commit(), "torch": torch.__version__, **gpu}
 

@@ -39,19 +39,19 @@ _EITHER = {  # alternatives: setting one replaces the other
 class Recipe:
     """A training run.
 
-    name: of the run and of its folder, runs/NAME.
+    name: the name of the run and of its folder, runs/NAME.
     data, schedule, optimizer, validation, checkpoint, log, augment, average, lora, blend: tables of their own, below.
-    seed: of all that is random.
-    model: `start` (what to continue from: the folder of a checkpoint or of a published model such as CLIP, or
-    `hf:NAME`; with `add`, settings of a matcher that a checkpoint lacks), or `kind` ("dual_stream", "single_stream")
-    and the settings of that kind.
-    losses: by a name of your choice, each with its `loss` (triplet, contrastive, matching, listwise, distill,
-    relation, matryoshka, masked_words, masked_fragments, or your own as `my_module:MyLoss`), its `weight`, its `begin`
-    and `end` to be active only between these fractions of all steps, its `sources` to be active only in batches of
-    these, and that loss's own settings.
-    teacher: for distill.
-    imports: Python modules to import first, also from the current folder; `my_module:MyEncoder` makes checkpoints
-    with an encoder of your own readable.
+    seed: the seed of all random numbers.
+    model: either `start` (the model to continue from: the folder of a checkpoint or of a published model such as CLIP,
+    or `hf:NAME`; with `add`, the settings of a matcher to add to a checkpoint that has none), or `kind`
+    ("dual_stream", "single_stream") and the settings of that kind.
+    losses: the losses, by names of your choice, each with `loss` (triplet, contrastive, matching, listwise, distill,
+    relation, matryoshka, masked_words, masked_fragments, or your own as `my_module:MyLoss`), `weight`, `begin` and
+    `end` (to be active only between these fractions of all steps), `sources` (to be active only in batches from
+    these), and that loss's own settings.
+    teacher: the teacher that distill losses learn from.
+    imports: Python modules to import first, including ones in the current folder; `my_module:MyEncoder` makes
+    checkpoints with an encoder of your own readable.
     """
 
     name: str

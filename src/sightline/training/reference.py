@@ -1,4 +1,4 @@
-"""The reference of recipes, docs/recipe-reference.md: every key with its default and meaning, from the dataclasses.
+"""Generates docs/recipe-reference.md: every key of a recipe with its default and meaning, from the dataclasses.
 
 python -m sightline.training.reference > docs/recipe-reference.md
 """
@@ -98,7 +98,7 @@ def _default(field: "dataclasses.Field[object]") -> str:
 
 
 def _shown(value: object) -> str:
-    """A default as in TOML."""
+    """A default value, written as in TOML."""
     if value is inspect.Parameter.empty:
         return "required"
     if value is None:

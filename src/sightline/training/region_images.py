@@ -44,7 +44,7 @@ class RegionImages:
         return cls(corpus, corpus.input, device)
 
     def of_images(self, images: Int64Array, most: int = 0) -> Regions:
-        """The regions of images by index, padded to `most` regions or to the largest number among these images."""
+        """The regions of the images with these indices, padded to the largest number among them or to `most`."""
         try:
             sources = [self._records[image].image for image in images]
             rows = list(self._pool.map(lambda source: to_input(source, self._config), sources))
@@ -74,7 +74,7 @@ def _check_stores(recipe: Recipe, corpus: Corpus, config: RegionConfig) -> None:
 
 
 def _refuse_regions(corpus: Corpus) -> None:
-    """Reject regions in place of images."""
+    """Reject regions, because the model reads pixels."""
     for record in corpus.records:
         if isinstance(record.image, RegionSlice):
             raise DataError(

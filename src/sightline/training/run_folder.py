@@ -3,8 +3,8 @@
 recipe.json    the recipe of the run
 provenance.json  data, initial weights, and the code and machine of each part of the run
 log.jsonl      a line for every step
-best/          the best checkpoint on the validation data, and its result (validation.json), at the end of the run also
-               that of each trained ability by itself ("heads")
+best/          the best checkpoint on the validation data, and its result (validation.json); at the end of the run also
+               the result of each trained ability by itself ("heads")
 last/          the state to resume from
 """
 
@@ -38,7 +38,7 @@ class RunFolder:
         self._log, self._recipe = path / "log.jsonl", path / "recipe.json"
 
     def check(self, recipe: Recipe, resume: bool) -> None:
-        """Reject overwriting a run, and resuming a run with another recipe; only its length may change."""
+        """Reject overwriting a run, and resuming it with another recipe; only length, saving and logging may change."""
         state = find_state(self.last)
         if not resume and (state or find_whole(self.best)):
             raise SightlineError(
@@ -48,7 +48,7 @@ class RunFolder:
             self._check_recipe(recipe)
 
     def _check_recipe(self, recipe: Recipe) -> None:
-        """Reject a recipe that differs from that of the run."""
+        """Reject a recipe that differs from the run's own."""
         try:
             begun = json.loads(self._recipe.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -73,7 +73,7 @@ class RunFolder:
         self._log.write_text("".join(lines[:step]), encoding="utf-8")
 
     def describe(self, made_of: Mapping[str, Any], machine: Mapping[str, Any], step: int) -> None:
-        """Write the provenance of the run, and the code and machine from `step` on."""
+        """Write the provenance of the run, with the code and machine used from `step` on."""
         parts = [part for part in (self.provenance() or {}).get("parts", []) if part["step"] < step]
         described = {**made_of, "parts": [*parts, {"step": step, **machine}]}
         write_atomic(self.path / PROVENANCE_FILE, json.dumps(described, indent=2, ensure_ascii=False) + "\n")
@@ -89,7 +89,7 @@ class RunFolder:
         return made_of is not None and saved_step(self.last) >= made_of["steps"] and self.best.exists()
 
     def log(self, entry: Mapping[str, Any]) -> None:
-        """Append one step's line."""
+        """Append the entry of one step to the log."""
         with self._log.open("a", encoding="utf-8") as log:
             log.write(json.dumps(entry) + "\n")
 
@@ -119,7 +119,7 @@ class RunFolder:
 
 
 def differences(before: Any, after: Any, key: str = "") -> list[str]:
-    """List what differs between two JSON values, each as `dotted.key: before, now after`.
+    """List the differences between two JSON values, each as `dotted.key: before, now after`.
 
     >>> differences({"seed": 0, "data": {"limit": 5}}, {"seed": 0, "data": {"limit": 6, "lang": "de"}})
     ['data.lang: none, now "de"', 'data.limit: 5, now 6']
@@ -137,7 +137,7 @@ def differences(before: Any, after: Any, key: str = "") -> list[str]:
 
 
 def _completed(begun: Any) -> Any:
-    """A recipe's JSON with the settings that newer versions have added, at their defaults."""
+    """A recipe's JSON, completed with the defaults of settings that newer versions have added."""
     try:
         return json.loads(_described(parse_recipe(begun, "recipe.json")))
     except RecipeError:

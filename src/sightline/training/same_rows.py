@@ -32,7 +32,7 @@ class SameRule:
 class SameRows:
     """Finds the pairs of a batch that share a caption or a label.
 
-    captions: those of all images, image after image; first: [images + 1], the index of each image's first caption.
+    captions: the captions of all images, image by image; first: [images + 1], the index of each image's first caption.
     labels: [images], None for an image without one.
     """
 
@@ -46,7 +46,7 @@ class SameRows:
         self._shared = np.bincount(distinct, minlength=1) > 1
 
     def pairs(self, rule: SameRule, images: Int64Array, text_images: Int64Array, captions: Int64Array) -> "SamePairs":
-        """Find the pairs of a batch by a rule.
+        """Find the pairs of a batch to which a rule applies.
 
         images: [I], sorted, the images of the batch; text_images: [T], the image of each text; captions: [T], the
         index of each text among all captions.
@@ -98,5 +98,5 @@ def _numbered(values: Iterable[str | None]) -> Int64Array:
 
 
 def _normalised(caption: str) -> str:
-    """Normalise case, spaces and the final full stop, which do not distinguish captions."""
+    """Normalise case, spaces and final full stops, which do not distinguish captions."""
     return " ".join(caption.casefold().split()).rstrip(" .!")

@@ -1,4 +1,4 @@
-"""When to save the state of a run: after a number of steps, or of minutes."""
+"""When to save the state of a run: after a number of steps, or a number of minutes."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from sightline.training.tables import SaveInterval
 
 
 class SaveTimer:
-    """Says whether a save is due.
+    """Decides when a save is due.
 
     every: as `checkpoint.every` in a recipe: a number of steps, or minutes as in "10m".
 
@@ -26,5 +26,5 @@ class SaveTimer:
         return self._clock() - self._saved >= self._every.seconds
 
     def reset(self) -> None:
-        """Count minutes from now on."""
+        """Restart the clock, after a save."""
         self._saved = self._clock()

@@ -1,4 +1,4 @@
-"""The learning rates and losses of a step, by the schedule of a recipe."""
+"""The learning rates and losses of a step, according to a recipe's schedule."""
 
 import math
 import random
@@ -6,7 +6,7 @@ import random
 from sightline.training.recipe import Recipe
 from sightline.training.tables import ScheduleRecipe
 
-_APART = 10_000_019  # between the step seeds of two recipe seeds: more than any run has steps
+_APART = 10_000_019  # offset between the step seeds of adjacent recipe seeds; more than the steps of any run
 
 
 def seed_at(step: int, recipe: Recipe) -> int:
@@ -15,7 +15,7 @@ def seed_at(step: int, recipe: Recipe) -> int:
 
 
 def rate_at(step: int, steps: int, schedule: ScheduleRecipe) -> float:
-    """The factor of a group's learning rate at `step` of `steps`."""
+    """The multiplier of all learning rates at `step` of `steps`."""
     warm = round(schedule.warmup * steps)
     if step < warm:
         return (step + 1) / warm
@@ -43,7 +43,7 @@ def weights_at(step: int, recipe: Recipe) -> dict[str, float]:
 
 
 def takes_part(name: str, step: int, steps: int, recipe: Recipe, source: str | None = None) -> bool:
-    """Whether a loss is active in `step` of `steps`, with a batch of `source`."""
+    """Whether a loss is active in `step` of `steps`, with a batch from `source`."""
     begin, end = recipe.spans[name]
     if source is not None and source not in recipe.sources[name]:
         return False

@@ -43,7 +43,7 @@ def training_records(recipe: Recipe) -> list[list[Record]]:
 
 
 def _captioned(source: SourceRecipe, records: list[Record]) -> list[Record]:
-    """Add captions made from labels by a source's prompts and WordNet to those in the first language."""
+    """Add captions, made from labels by a source's prompts and WordNet, to those in each record's first language."""
     if (source.prompts or source.wordnet) and not any(record.label for record in records):
         key = f"data.sources.{source.name}"
         raise RecipeError(f"{key}: prompts and wordnet are for records with a label, and none has one")
@@ -51,7 +51,7 @@ def _captioned(source: SourceRecipe, records: list[Record]) -> list[Record]:
 
 
 def captioner(source: SourceRecipe) -> Callable[[Record], Record]:
-    """The function that adds captions made from the label of a record of a source."""
+    """A function that adds captions made from its label to a record of `source`."""
     if not source.prompts and not source.wordnet:
         return lambda record: record
     wordnet = WordNet(source.wordnet) if source.wordnet else None
@@ -95,9 +95,9 @@ def validation_records(recipe: Recipe) -> dict[str, list[Record]]:
 
 
 def check_validation_records(recipe: Recipe, records: Sequence[Record], reads: ImageInput) -> None:
-    """Reject captions that lack a language of the run, and images of which the model can read none.
+    """Reject captions that lack a language of the run, and sets without any image that the model can read.
 
-    Validation would also fail, but hours later. Single unreadable images count as missed.
+    Validation would fail too, but only hours later. Individual unreadable images count as missed.
     """
     several = not isinstance(recipe.data.lang, str)
     try:
@@ -156,7 +156,7 @@ def make_model(
 
 
 def _own_encoders(recipe: Recipe) -> list[str]:
-    """The Python paths of encoders of one's own in a recipe, which a resumed run needs as well."""
+    """The Python paths of a recipe's custom encoders, which a resumed run must import as well."""
     towers = [part.get("config") for part in recipe.model.values() if isinstance(part, Mapping)]
     kinds = [str(config.get("model_type")) for config in towers if isinstance(config, Mapping)]
     return [kind for kind in kinds if ":" in kind]
@@ -184,7 +184,7 @@ def _started(recipe: Recipe) -> tuple[checkpoint.AnyRetriever, Tokenizer]:
 
 
 def _check_fits(name: str, loss: Loss, model: Retriever) -> None:
-    """Reject a loss that needs more than embeddings for a published model, which has no more."""
+    """Reject a loss that needs more than embeddings if the model is a published one, which has only those."""
     if isinstance(model, TwoTowers) and (loss.needs != {"embedding"} or loss.trains_matcher or loss.needs_inputs):
         raise RecipeError(
             f"losses.{name}: a published model has embeddings only, and this loss trains something else",

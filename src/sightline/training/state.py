@@ -1,7 +1,7 @@
 """The saved state of a run, replaced atomically, so that a run killed at any moment resumes from the last save.
 
-In distributed training, each process writes its part of the optimiser's moments, which are most of a state, and the
-leading one everything else. Any number of processes can resume from it: each reads all parts.
+In distributed training, each process writes its part of the optimiser's moments, which make up most of a state, and the
+leading one writes everything else. Any number of processes can resume from a state: each reads all parts.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from sightline.models import checkpoint
 from sightline.training.distributed import ALONE, World
 
 STATE_FILE = "run.json"
-_PATIENCE = 30.0  # seconds until a network disk shows a folder that another machine made
+_PATIENCE = 30.0  # seconds to wait for a network disk to show a folder that another machine created
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def put_in_place(folder: Path) -> Iterator[Path]:
 
 
 def find_whole(folder: Path) -> Path | None:
-    """The last complete folder of `put_in_place`: the folder itself, or the renamed one after a kill in between."""
+    """The last complete version of a folder that `put_in_place` writes: the folder itself, or the renamed old one."""
     return next((candidate for candidate in (folder, _before(folder)) if candidate.exists()), None)
 
 
@@ -75,7 +75,7 @@ def save_state(
     more: Mapping[str, Tensor] | None = None,
     world: World = ALONE,
 ) -> None:
-    """Replace the saved state, with `more` tensors by name. It is written to another folder first, then renamed.
+    """Replace the saved state, including `more` tensors by name; written to another folder first, then renamed.
 
     Every process of `world` calls this, and none returns before the state is complete.
     """
@@ -99,13 +99,13 @@ def find_state(folder: Path) -> Path | None:
 
 
 def saved_step(folder: Path) -> int:
-    """The number of steps of the last complete state; 0 if none was saved."""
+    """The number of steps that the last complete state had taken; 0 if none was saved."""
     found = find_state(folder)
     return int(json.loads((found / STATE_FILE).read_text(encoding="utf-8"))["step"]) if found else 0
 
 
 def saved_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
-    """The tensors of a saved state's `more` whose names begin with `prefix`, by the rest of their names."""
+    """The tensors saved as `more` whose names begin with `prefix`, keyed by the rest of their names."""
     with safe_open(str(_parts(folder)[0]), framework="pt") as tensors:
         names = [name for name in tensors.keys() if name.startswith(prefix)]  # noqa: SIM118
         return {name.removeprefix(prefix): tensors.get_tensor(name) for name in names}
@@ -121,7 +121,7 @@ def load_state(folder: Path, optimizer: torch.optim.Optimizer, losses: nn.Module
     except Exception as error:  # damaged files raise many kinds of exceptions
         raise SightlineError(f"{folder}: the saved state cannot be read: {error}", "Start the run again.") from error
     losses.load_state_dict(_below("losses/", tensors))
-    counts_there = bool(optimizer.defaults.get("fused"))  # a fused step reads its count on the parameter's device
+    counts_there = bool(optimizer.defaults.get("fused"))  # a fused optimiser counts steps on the parameter's device
     for index, parameter in enumerate(_parameters(optimizer)):
         state = _below(f"optimizer/{index}/", tensors)
         if state:
@@ -155,7 +155,7 @@ def _part(rank: int, size: int) -> str:
 
 
 def _parts(folder: Path) -> list[Path]:
-    """The files of a state, that of the leading process first; an error if one is missing."""
+    """The files of a state, starting with the leading process's; raises an error if one is missing."""
     found = {path.name for path in folder.glob("optimizer*.safetensors")}
     size = max(
         (int(name.removesuffix(".safetensors").rpartition("-")[2]) for name in found if "-of-" in name), default=1
@@ -170,7 +170,7 @@ def _parts(folder: Path) -> list[Path]:
 
 
 def _check_seen(folder: Path) -> None:
-    """Reject a folder that the leading process created but this one does not see."""
+    """Wait until this process sees the folder that the leading one created; raise an error if it never does."""
     deadline = time.monotonic() + _PATIENCE
     while not folder.is_dir():
         if time.monotonic() > deadline:

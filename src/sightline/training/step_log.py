@@ -19,8 +19,8 @@ StepReport = Callable[[dict[str, Any]], None]
 class StepValues:
     """The losses, their components and the gradient norm of a step, being copied from the device.
 
-    Reading them waits for the step to end, so read them after the next one was launched. Numbers that are not finite
-    raise an error then, so read them before the weights are saved.
+    Reading them waits for the step to end, so do it after launching the next one. It raises an error if a number is not
+    finite, so do it before saving the weights.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The batches of a run whose data are streamed: files in turn, shuffled in a buffer, never all in memory."""
+"""The batches of a run with streamed data: read file by file, shuffled in a buffer, never all in memory."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ from sightline.training.setup import captioner
 from sightline.training.state import saved_tensors
 
 PREFIX = "stream/"
-"""The prefix of the position of each source in the saved state."""
+"""The prefix, in the saved state, of the names of the sources' positions."""
 
 
 def open_streams(recipe: Recipe) -> list[RecordStream]:
@@ -47,8 +47,8 @@ class StreamedBatches:
     """The batches of every step, determined by seed and step.
 
     Every process draws the same batches, from the names and captions of all records, and decodes only its own share of
-    their images. So any number of processes gives the same batches, and a resumed run goes on with the next one: it
-    reads the captions of its epoch once more, up to its batch, if the files are still the same.
+    their images. So the batches do not depend on the number of processes, and a resumed run continues with the next
+    batch, provided the files have not changed: it rereads the captions of the current epoch up to that batch.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class StreamedBatches:
 
     @cached_property
     def batches_per_epoch(self) -> int:
-        """The number of batches in an epoch, by reading all captions once."""
+        """The number of batches in an epoch, counted by reading all captions once."""
         passes = [source.passes or 1.0 for source in self._sources]
         return max(1, round(sum(n * size for n, size in zip(passes, self._sizes, strict=True))))
 
@@ -109,7 +109,7 @@ class StreamedBatches:
         return [(source.passes or 1.0) * size for source, size in zip(self._sources, self._sizes, strict=True)]
 
     def between(self, start: int, end: int) -> Iterator[StepBatch]:
-        """Yield the batches of steps `start` to `end` - 1, whose images are being decoded."""
+        """Yield the batches of steps `start` to `end` - 1, with their images already being decoded."""
         order = interleaved(self._shares, end, self._recipe.seed)
         taken = np.bincount(order[:start], minlength=len(self._sources)).tolist()
         running = [self._endless(number, count) for number, count in enumerate(taken)]
@@ -117,7 +117,7 @@ class StreamedBatches:
             yield self._drawn(step, number, next(running[number]))
 
     def position(self, step: int) -> dict[str, Tensor]:
-        """Tensors to save with the state of a run: for each source its epoch, and the number of its first batch."""
+        """Tensors to save with the state of a run: for each source, its epoch's first batch and the epoch."""
         order = interleaved(self._shares, step, self._recipe.seed)
         taken = np.bincount(order, minlength=len(self._sources)).tolist()
         found = {}

@@ -11,13 +11,14 @@ from sightline.fusion_rules import FusionRule
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRecipe:
-    """How long to train, and which losses a step has.
+    """How long to train, and which losses each step uses.
 
-    run: "together" (the weighted sum of all), "pattern" (the names in `pattern`, one per step, repeated) or "random"
-    (one per step, drawn in proportion to its weight).
-    steps, epochs: set one of them.
-    warmup: the fraction of steps in which the learning rate rises from zero; then it falls to zero as `decay` says, or
-    with decay = "drops" to a tenth at each of `drops`, fractions of all steps.
+    run: "together" (the weighted sum of all losses), "pattern" (one loss per step, cycling through the names in
+    `pattern`) or "random" (one loss per step, drawn in proportion to its weight).
+    steps, epochs: the length of the run; set one of them.
+    warmup: the fraction of steps in which the learning rate rises from zero. It then falls to zero as `decay` says
+    ("constant" keeps it); with decay = "drops", it falls to a tenth at each of `drops`, which are fractions of all
+    steps.
     """
 
     epochs: float = 0
@@ -45,18 +46,18 @@ class ScheduleRecipe:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerRecipe:
-    """AdamW.
+    """The optimiser, AdamW.
 
     lr: the learning rate of everything not named in `rates`.
-    rates: learning rates of parts: image, text, matcher, transformer (the encoders that exist), heads (the rest of
-    the model; or one of them by name, such as image_embedding), losses (such as a learned temperature). A part with
-    rate 0 is frozen.
-    frozen_layers: per encoder, how many of its first layers are frozen, with the embeddings below them.
+    rates: learning rates by part: image, text, matcher, transformer (whichever encoders the model has), heads (the rest
+    of the model; or one head by name, such as image_embedding), losses (their parameters, such as a learned
+    temperature). A part with rate 0 is frozen.
+    frozen_layers: per encoder, how many of its first layers are frozen, together with the embeddings below them.
     layer_decay: per encoder, the ratio of each layer's rate to that of the layer above it, such as 0.75.
-    dropout: per encoder, its dropout; other encoders keep their own.
+    dropout: per encoder, its dropout probability; encoders not named here keep their own.
     clip: the maximum gradient norm; 0 disables clipping.
-    chunk: items encoded at once, with gradient caching, so that a large batch fits a small GPU; 0 encodes the whole
-    batch at once. The gradients are the same.
+    chunk: how many items to encode at once, with gradient caching, so that a large batch fits a small GPU; 0 encodes
+    the whole batch at once. The gradients are the same.
     """
 
     lr: float = 5e-5
@@ -90,10 +91,10 @@ class ValidationRecipe:
 
     every: steps between validations; 0 validates only at the end.
     metric: "rSum" (all six recalls) or "R@1" (text to image).
-    late, rerank: how many of the top candidates late interaction and then matching rescore; 0 for none. At least as
-    many as there are images and captions measures late interaction alone. Without either, the embeddings are measured.
-    A run that trains only a matcher reranks 20, or everything if the embeddings are not trained.
-    patience: end the run after so many validations in a row without a better result; 0 never does.
+    late, rerank: how many of the top candidates to rescore by late interaction and then by matching; 0 for none. To
+    measure late interaction alone, give at least the number of images and captions. If both are 0, the embeddings are
+    measured. A run that trains only a matcher reranks 20 candidates, or all if the embeddings are not trained.
+    patience: end the run after this many validations in a row without a better result; 0 never ends it early.
     """
 
     every: int = 0
@@ -135,7 +136,7 @@ class LogRecipe:
 
     to: "tensorboard" (event files in the run's folder `tensorboard`), "wandb" (Weights & Biases), or both. Each needs
     its package.
-    project: the project at Weights & Biases.
+    project: the Weights & Biases project.
     """
 
     to: tuple[LogTarget, ...] = ()
@@ -144,7 +145,7 @@ class LogRecipe:
 
 @dataclass(frozen=True, slots=True)
 class SaveInterval:
-    """The time between two saved states: a number of steps, or a number of seconds."""
+    """The interval between two saved states: a number of steps, or a number of seconds."""
 
     steps: int = 0
     seconds: float = 0.0
@@ -186,13 +187,13 @@ class TeacherRecipe:
 
 @dataclass(frozen=True, slots=True)
 class AverageRecipe:
-    """A mean of weights that is validated and kept: over the last part of training, and with the initial weights.
+    """Averaged weights to validate and keep: over the last part of training, and with the initial weights.
 
-    begin: the fraction of all steps after which it begins.
-    kind: "uniform", all steps equally; "exponential", recent steps more, by `decay` per step (EMA); or "last", the
-    weights as they are, for `with_start` alone.
-    with_start: the share of the initial weights (WiSE-FT, Wortsman et al. 2022), 0 to below 1: keeps more of what the
-    initial model could do. For a run that starts from trained weights.
+    begin: the fraction of all steps after which averaging begins.
+    kind: "uniform" weights all steps equally, "exponential" weights recent steps more, by `decay` per step (EMA), and
+    "last" uses the current weights, for `with_start` alone.
+    with_start: the share of the initial weights in the mean (WiSE-FT, Wortsman et al. 2022), 0 to below 1. A larger
+    share keeps more of what the initial model could do. Only for a run that starts from trained weights.
     """
 
     begin: float = 0.5
@@ -211,15 +212,15 @@ class AverageRecipe:
 
 @dataclass(frozen=True, slots=True)
 class LoraRecipe:
-    """Low-rank adapters (LoRA, Hu et al. 2021): the encoders stay frozen, and small matrices beside their layers learn.
+    """Low-rank adapters (LoRA, Hu et al. 2021): encoders stay frozen; small matrices beside their layers are trained.
 
-    Needs peft: `pip install 'sightline-search[lora]'`. Checkpoints have them merged into the weights.
+    Needs peft: `pip install 'sightline-search[lora]'`. In checkpoints, the adapters are merged into the weights.
 
-    rank: of the matrices.
-    alpha: their updates are scaled by alpha / rank.
-    dropout: of their inputs.
-    encoders: which encoders get them; by default all. Others stay frozen only if their learning rate is 0.
-    layers: a regular expression for the names of the linear layers in an encoder; by default those of attention.
+    rank: the rank of the matrices.
+    alpha: the adapters' updates are scaled by alpha / rank.
+    dropout: the dropout probability of the adapters' inputs.
+    encoders: which encoders get adapters; by default all. The others are frozen only if their learning rate is 0.
+    layers: a regular expression for the names of the linear layers that get adapters; by default those of attention.
     """
 
     rank: int = 8

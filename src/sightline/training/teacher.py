@@ -1,4 +1,4 @@
-"""The teacher of a training run: a trained model whose scores the student learns (paper 3, section 4.2)."""
+"""The teacher of a training run: a trained model whose scores the student learns to imitate (paper 3, section 4.2)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ def find_teacher(
     world: World,
     on_prepare: PrepareReport | None = None,
 ) -> "Teacher | None":
-    """Open the teacher of a recipe, if it has one; `corpus` is that of the student."""
+    """Open the teacher of a recipe, if it has one; `corpus` is the student's."""
     asked = recipe.teacher
     if asked is None:
         return None
@@ -63,10 +63,10 @@ class Teacher:
     """Scores batches, without gradients or dropout.
 
     It reads captions with its own tokenizer and normalises images in its own way. Captions are encoded once, before
-    the first batch, and so are images unless they are augmented; then it reads the same crops as the student. Encodings
-    that would take more than 16 GiB are recomputed each time.
+    the first batch, and so are images unless they are augmented, in which case it reads the same crops as the student.
+    Encodings that would take more than 16 GiB are recomputed each time.
 
-    corpus: its captions. images: its decoded images, the student's corpus if both resize images in the same way.
+    corpus: its captions. image_corpus: its decoded images; the student's corpus if both resize images in the same way.
     """
 
     def __init__(
@@ -106,20 +106,20 @@ class Teacher:
     def _gathered(
         self, numbers: Int64Array, kept: "EncodingCache | None", encode: Callable[[Int64Array], EncodedTensors]
     ) -> EncodedTensors:
-        """Take items from memory; or encode this process's share, and gather those of the others."""
+        """Take encodings from the cache; without one, encode this process's share and gather those of the others."""
         if kept is not None:
             return kept.of_items(numbers)
         own = encode(numbers[self._world.share(len(numbers))])
         return EncodedTensors(*(None if part is None else self._world.gather(part, len(numbers)) for part in own))  # type: ignore[arg-type]
 
     def _read(self, captions: Int64Array) -> EncodedTensors:
-        """Encode captions by index, all padded to the same length."""
+        """Encode the captions with these indices, all padded to the same length."""
         tokens = self._corpus.tokens(captions)
         device = next(self.model.parameters()).device
         return self._needed(self.model.encode_texts(Tokens(tokens.ids.to(device), tokens.mask.to(device))))
 
     def _look(self, images: Int64Array) -> EncodedTensors:
-        """Encode images by index."""
+        """Encode the images with these indices."""
         return self._seen(self._image_corpus.pixels(images))
 
     def _seen(self, pixels: Tensor) -> EncodedTensors:
@@ -159,7 +159,7 @@ class EncodingCache:
         told: Callable[[int, int], None],
         batch: int = 256,
     ) -> "EncodingCache | None":
-        """Encode items 0 to `count`, unless that would take more than 16 GiB; on a GPU in half precision."""
+        """Encode `count` items, on a GPU in half precision; None if that would take more than 16 GiB."""
         parts: list[EncodedTensors] = []
         for start in range(0, count, batch):
             numbers = np.arange(start, min(start + batch, count))
@@ -170,14 +170,14 @@ class EncodingCache:
         return cls(EncodedTensors(*(None if some[0] is None else torch.cat(some) for some in zip(*parts, strict=True))))  # type: ignore[arg-type]
 
     def of_items(self, numbers: Int64Array) -> EncodedTensors:
-        """The encodings of items by index, in float32."""
+        """The encodings of the items with these indices, in float32."""
         rows = torch.from_numpy(numbers).to(self._encoded.mask.device)
         taken = (None if part is None else part[rows] for part in self._encoded)
         return EncodedTensors(*(part if part is None or part.dtype == torch.bool else part.float() for part in taken))  # type: ignore[arg-type]
 
 
 def _as(part: str, on_prepare: PrepareReport | None) -> Callable[[int, int], None]:
-    """The progress callback of a `part` of the work; None without one."""
+    """The progress callback of a `part` of the work; it does nothing without `on_prepare`."""
     return partial(on_prepare, part) if on_prepare is not None else lambda done, total: None
 
 

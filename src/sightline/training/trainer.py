@@ -1,4 +1,4 @@
-"""Training a model by a recipe: draw, encode, step, validate, save; and resume an interrupted run."""
+"""Training a model from a recipe: draw, encode, step, validate, save; and resume an interrupted run."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -43,7 +43,7 @@ from sightline.training.weight_average import WeightAverage
 from sightline.training.word_noise import WordNoise
 
 Weighted = tuple[Loss, float]
-_SAMPLE = 10_000  # records of a stream that checks, a new tokenizer and the initialisation of losses go by
+_SAMPLE = 10_000  # records of a stream that are used for checks, a new tokenizer and the initialisation of losses
 _log = logging.getLogger(__name__)
 
 
@@ -51,8 +51,8 @@ _log = logging.getLogger(__name__)
 class Trained:
     """The result of a run: the folder of its best checkpoint, its validation result, and the number of steps.
 
-    evaluation: of the best checkpoint, unless an earlier, interrupted part of the run found it; validation: the same
-    as JSON, with its step, in any case. Both are None without validation data.
+    evaluation: the result of the best checkpoint; None if an earlier, interrupted part of the run found it.
+    validation: the same result as JSON, with its step, in either case. Both are None without validation data.
     """
 
     folder: Path
@@ -77,11 +77,12 @@ def train(
 
     resume: continue from `out/last`, or start if it does not exist. On a CPU the resulting weights are identical, bit
         for bit, to those of an uninterrupted run; on a GPU, sums are not deterministic.
-    on_prepare: called with the progress while frozen encoders and a teacher encode all data, which can take long.
+    on_prepare: called with the progress of the work before the first step, such as encoding all data with frozen
+        encoders or a teacher, which can take a long time.
     save_every: as `checkpoint.every` in a recipe, which it overrides.
     stop_after: stop after this many steps in total and save, as if interrupted.
     stop: called after every step; if it returns true in any process, the run is saved and KeyboardInterrupt raised.
-    notify: called with what is questionable about the run; by default it is logged.
+    notify: called with each warning about the run; by default it is logged.
 
     A training image that cannot be opened ends the run with a `MediaError` that names it, when it is first drawn:
     training would otherwise silently use other data. Evaluation, in contrast, counts unreadable images as missed.
@@ -96,7 +97,7 @@ def train(
 
 
 class _Run:
-    """One run: its objects, and its loop."""
+    """One run: its components and its loop."""
 
     def __init__(
         self,
@@ -212,7 +213,7 @@ class _Run:
         return Trained(found, self.evaluation, self.progress.step, self.folder.validation())
 
     def _batches(self, start: int, end: int) -> Iterator[StepBatch]:
-        """The batches of some steps. Images that are not kept in memory are decoded ahead."""
+        """The batches of steps `start` to `end` - 1. Images that are not kept in memory are decoded ahead."""
         if isinstance(self.batches, StreamedBatches):
             return ahead(self.batches.between(start, end))
         batches = self.batches.between(start, end, self.neighbours)
@@ -221,7 +222,7 @@ class _Run:
         return ahead(self.inputs.decoding(one) for one in batches)
 
     def _is_stuck(self) -> bool:
-        """Whether so many validations in a row as the recipe allows were no better than the best."""
+        """Whether as many validations in a row as the recipe allows have brought no improvement."""
         asked, done = self.recipe.validation, self.progress
         return 0 < asked.patience * asked.every <= done.step - done.best_step and done.best is not None
 
@@ -280,7 +281,7 @@ class _Run:
         return values, share * self.recipe.optimizer.lr
 
     def _active(self, step: int, source: str) -> dict[str, Weighted]:
-        """The losses of a step with a batch of `source`, with their weights."""
+        """The losses of a step whose batch comes from `source`, with their weights."""
         weights = weights_at(step, self.recipe).items()
         named = [(name, weight) for name, weight in weights if takes_part(name, step, self.steps, self.recipe, source)]
         return {name: (self.losses[name], weight) for name, weight in named}  # type: ignore[misc]

@@ -62,7 +62,7 @@ class ValidationResults:
         return sum(self.weights[name] * value for name, value in found) / total if total else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the means under the names of a single result, and every full result."""
+        """Return the means, under the same keys as a single result, and the full result of every set."""
         return {
             "text_to_image": self.text_to_image,
             "image_to_text": self.image_to_text,
@@ -90,7 +90,7 @@ def r_at_1_of(found: Validated | NamesEvaluation) -> float:
 class Validation:
     """Evaluates the model on the validation sets of a recipe, if it has any.
 
-    Raises at construction if the model cannot be validated as the recipe says, not after hours of training.
+    If the model cannot be validated as the recipe says, the constructor raises an error, not the first validation.
     """
 
     def __init__(self, recipe: Recipe, model: Retriever, tokenizer: Tokenizer, device: torch.device) -> None:
@@ -116,14 +116,14 @@ class Validation:
                 check_validation_records(recipe, records, model.preprocess)
 
     def evaluate(self) -> Validated | None:
-        """Evaluate on every set, in the language of the run or in each of several; None without validation data."""
+        """Evaluate on every set, in each language of the run; None without validation data."""
         return self._evaluate_sets(self._model, self._stages, self.sets)
 
     def evaluate_heads(self, model: Retriever, known: Validated | None = None) -> dict[str, Any]:
-        """Evaluate each trained ability of a checkpoint by itself; the recalls by ability, as in the log.
+        """Evaluate each trained ability of a checkpoint by itself; returns the recalls by ability, as in the log.
 
-        Late interaction and matching rescore the 20 best of the embeddings, or everything if those are not trained.
-        known: what `evaluate` found for these weights, if it is known.
+        Late interaction and matching rescore the embeddings' top 20, or everything if the embeddings are not trained.
+        known: the result of `evaluate` for these weights, if available.
         """
         most = self._rescored(model)
         asked = {"embed": (0, 0), "fragments": (most, 0), "match": (0, most)}
@@ -169,12 +169,12 @@ class Validation:
         return r_sum_of(found) if self._recipe.validation.metric == "rSum" else r_at_1_of(found)
 
     def _runnable(self, model: Retriever) -> TorchModel:
-        """A model with its current weights; a new object each time, because it caches their hash."""
+        """A model with its current weights; a new object each time, because a `TorchModel` caches its weights' hash."""
         return _Ranked(model.eval(), self._tokenizer, self._recipe.name)
 
 
 class _Ranked(TorchModel):
-    """A model whose embeddings rank candidates even if untrained: a lone matcher then rescores all of them."""
+    """A model whose embeddings rank candidates even if untrained, so that a matcher trained alone can rescore them."""
 
     @property
     def abilities(self) -> frozenset[Ability]:
@@ -188,7 +188,7 @@ def _size(records: Sequence[Record]) -> int:
 
 
 def log_entry(found: Validated | NamesEvaluation) -> dict[str, Any]:
-    """Return the log entry of a validation: the recalls, for several sets also those of each."""
+    """Return the log entry of a validation: the recalls and, for several sets, those of each set."""
     if isinstance(found, NamesEvaluation):
         return found.names
     entry: dict[str, Any] = {"t2i": found.text_to_image, "i2t": found.image_to_text, "rSum": found.r_sum}

@@ -12,11 +12,11 @@ from sightline.errors import RecipeError
 PAD, UNKNOWN, START, END = SPECIAL = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
 INSIDE = "##"  # prefix of a piece that does not begin a word
 _FIRST = "\x01"  # marks the beginning of a word while learning; captions never contain control characters
-_LONGEST_WORD = 1000  # scripts without spaces have whole sentences as words
+_LONGEST_WORD = 1000  # in scripts without spaces, a whole sentence counts as one word
 
 
 def learn_tokenizer(captions: Iterable[str], vocabulary: int, max_length: int) -> Tokenizer:
-    """Learn a WordPiece vocabulary of at most `vocabulary` pieces, in any script, case folded.
+    """Learn a lower-case WordPiece vocabulary of at most `vocabulary` pieces, in any script.
 
     Accents are kept: in Hindi or Thai, what looks like an accent is a vowel. The same captions give the same
     vocabulary, in the same order, in every process.

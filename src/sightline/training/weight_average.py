@@ -15,13 +15,13 @@ from sightline.training.state import saved_tensors
 from sightline.training.tables import AverageRecipe
 
 PREFIX = "average/"
-"""The prefix of the means in the saved state, followed by the names of their parameters."""
+"""The prefix of the means in the saved state; the name of the parameter follows."""
 START = "start/"
-"""The prefix of the initial weights."""
+"""The prefix of the initial weights in the saved state; the name of the parameter follows."""
 
 
 class WeightAverage:
-    """The mean of a model's trained weights since a step.
+    """The mean of a model's trained weights from a given step on.
 
     "uniform": of all steps equally (Izmailov et al. 2018, stochastic weight averaging). "exponential": recent steps
     weigh more, each step `decay` times as much as the one after it; starts as a uniform mean. "last": the weights
@@ -39,9 +39,9 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Add the weights after step number `step`, counted from 0."""
+        """Add the current weights to the mean, after step number `step`, counted from 0."""
         if step < self._begin or self._recipe.kind == "last":
-            self._means = {}  # there are some if the run was extended
+            self._means = {}  # a run that was extended may have some
             return
         if not self._means:
             self._means = {name: value.detach().clone() for name, value in self._weights.items()}

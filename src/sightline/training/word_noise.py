@@ -10,14 +10,15 @@ from sightline.errors import RecipeError
 from sightline.models.retriever import Tokens
 from sightline.training.captions import CaptionTable, DrawnBatch
 
-_MASKED, _REPLACED = 0.5, 0.6  # of the changed words, cumulated; the others are dropped
+_MASKED, _REPLACED = 0.5, 0.6  # cumulative fractions of the changed words; the rest are dropped
 _MASKS = ("[MASK]", "<mask>", "[UNK]", "<unk>")
 
 
 class WordNoise:
-    """Changes each word of a caption with probability `share`: half become masks, a tenth random tokens, others go.
+    """Changes each word with probability `share`: half become masks, a tenth random tokens, and the rest are dropped.
 
-    All tokens of a word share its fate. This is the text augmentation of HREM's code; the paper does not mention it.
+    All tokens of a word change in the same way. This is the text augmentation of HREM's code; the paper does not
+    mention it.
     """
 
     def __init__(self, share: float, corpus: CaptionTable, tokenizer: Tokenizer) -> None:
@@ -28,7 +29,7 @@ class WordNoise:
         self._mask_id = found[0]
 
     def __call__(self, batch: DrawnBatch, seed: int) -> DrawnBatch:
-        """The batch with other tokens, the same for the same seed."""
+        """The batch with its words changed; the same seed gives the same changes."""
         words = self._corpus.words(batch.captions)[:, : batch.tokens.ids.shape[1]]
         generator = torch.Generator().manual_seed(seed)
         draws = torch.rand(words.shape, generator=generator)
@@ -37,10 +38,10 @@ class WordNoise:
 
 
 def noisy(tokens: Tokens, words: Tensor, draws: Tensor, others: Tensor, share: float, mask_id: int) -> Tokens:
-    """Change words by one draw each, from 0 to 1; all arguments [texts, n].
+    """Change words according to one random number each, from 0 to 1; all tensors are [texts, n].
 
-    words: the number of each token's word in its text, -1 for tokens of none, which stay. draws: by word. others: the
-    tokens that replace.
+    words: the index of each token's word in its text, -1 for tokens that belong to none, which stay. draws: the random
+    numbers, by word. others: the replacement tokens.
 
     >>> tokens = Tokens(torch.tensor([[2, 10, 11, 12, 3]]), torch.ones(1, 5, dtype=torch.bool))
     >>> words, draws = torch.tensor([[-1, 0, 0, 1, -1]]), torch.tensor([[0.05, 0.15, 1, 1, 1]])

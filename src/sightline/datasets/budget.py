@@ -13,14 +13,14 @@ _Ints = npt.NDArray[np.int64]
 
 
 class BudgetSampler:
-    """Yields every caption once per epoch, in batches within a budget, padding included.
+    """Yields every caption once per epoch, in batches that stay within a budget, padding included.
 
-    A batch of n pairs takes n * (its longest caption + its largest number of regions). Pairs of similar size share
-    a batch, which keeps padding low. (seed, epoch) determines which pairs share a batch and the order of the batches.
-    The sorted sizes, and so the batch boundaries, are the same in every epoch: every epoch has equally many batches,
-    and a run can be resumed in the middle of one. The last batch may be small.
+    The size of a batch of n pairs is n * (its longest caption + its largest number of regions). Pairs of similar size
+    share a batch, which keeps padding low. (seed, epoch) determines which pairs share a batch and the order of the
+    batches. The sorted sizes, and so the batch boundaries, are the same in every epoch: every epoch has the same number
+    of batches, and a run can be resumed in the middle of one. The last batch may be small.
 
-    captions_per_image, regions_per_image: [images]; tokens: [captions], lengths of all captions, image after image.
+    captions_per_image, regions_per_image: [images]; tokens: [captions], the length of each caption, image by image.
 
     >>> sampler = BudgetSampler([2, 1], tokens=[5, 3, 4], regions_per_image=[10, 10], budget=30)
     >>> sorted(len(batch) for batch in sampler.batches(epoch=0))
@@ -59,7 +59,7 @@ class BudgetSampler:
 
 
 def _cuts(tokens: _Ints, regions: _Ints, budget: int) -> list[int]:
-    """The batch boundaries for pairs of ascending sizes, both ends included, so that batches fill the budget."""
+    """The batch boundaries that fill the budget, both ends included, for pairs in ascending order of size."""
     if not len(tokens):
         raise DataError("there are no captions to draw batches from")
     cuts, longest, most = [0], 0, 0

@@ -1,4 +1,4 @@
-"""CSV and TSV files with a header: which columns are the image and the caption."""
+"""Finding the image and caption columns of CSV and TSV files from their header."""
 
 import csv
 import re
@@ -12,7 +12,7 @@ _CAPTION = re.compile(r"(?:caption|title|text|comment|sentence|description)s?", 
 
 @dataclass(frozen=True, slots=True)
 class CsvHeader:
-    """The layout of a table: its delimiter, and its columns of images and captions, counted from 0.
+    """The layout of a table: its delimiter, and the columns of the image and the caption, counted from 0.
 
     >>> CsvHeader.read("filepath,title")
     CsvHeader(delimiter=',', columns=2, image=0, caption=1)
@@ -25,10 +25,10 @@ class CsvHeader:
 
     @classmethod
     def read(cls, line: str) -> "CsvHeader | None":
-        """Find the columns in a first line, separated by commas or tabs; None if it is not such a header.
+        """Find the columns in a file's first line, separated by commas or tabs; None if it is not such a header.
 
         The image is in a column such as `image`, `file_name` or open_clip's `filepath`; the caption in one such as
-        `caption`, `text` or `title`, or else in the last.
+        `caption`, `text` or `title`, or otherwise in the last column.
         """
         for delimiter in "\t,":
             names = [name.strip() for name in line.replace('"', "").split(delimiter)]
@@ -40,7 +40,7 @@ class CsvHeader:
         return None
 
     def pair(self, line: str) -> tuple[str, str]:
-        """The image and the caption of a line; an error if it has another number of columns."""
+        """The image and the caption of a line; raises if it does not have as many columns as the header."""
         try:
             row = next(csv.reader([line], delimiter=self.delimiter))
         except csv.Error as error:

@@ -1,4 +1,4 @@
-"""Validating the fields of a record: Unicode text, usable file names, captions that are not empty.
+"""Validation of a record's fields: Unicode text, usable file names, non-empty captions.
 
 Each function takes an untrusted value and returns a checked one, or raises `BrokenRecordError`.
 """
@@ -58,9 +58,9 @@ def key_of(name: str) -> str:
 
 
 def captions_of(fields: Mapping[str, object], place: str, report: OnProblem) -> dict[str, tuple[str, ...]] | None:
-    """Find the captions in `captions` (a list, or lists by language) or `caption` (one text); None without either.
+    """Find the captions in `captions` (a list, or lists by language) or `caption` (one text); None if it has neither.
 
-    An empty caption is reported and dropped; a caption that is not text makes the record broken.
+    An empty caption is reported and dropped; a caption that is not text raises `BrokenRecordError`.
     """
     value = fields.get("captions", fields.get("caption"))
     if value is None:

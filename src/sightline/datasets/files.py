@@ -89,5 +89,5 @@ class ImageFolder:
 
 
 def image_folders_in(folder: Path) -> list[Path]:
-    """The folders to search for images if the user names none: the folder itself, then its subfolders."""
+    """The folders to search for images if the user names none: the folder itself, then subfolders with common names."""
     return [folder / name for name in _USUAL]

@@ -39,7 +39,7 @@ def spelling_of(first_line: str) -> _Spelling | None:
 
 
 def read_flickr(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
-    """Read a record for each image, in the order of their first lines."""
+    """Read a record for each image, in the order in which images first appear."""
     splits = _splits_beside(path, report)
     near = [*image_folders_in(path.parent), *image_folders_in(path.parent.parent)]
     folder = ImageFolder([images] if images else near)
@@ -87,7 +87,7 @@ def _matched(pattern: re.Pattern[str], line: str, wanted: str) -> tuple[str, str
 
 
 def _splits_beside(path: Path, report: OnProblem) -> dict[str, str]:
-    """Read the split lists, by key; an image in two lists is reported."""
+    """Read the split of each image, by key, from the lists; an image in two lists is reported."""
     splits: dict[str, str] = {}
     for listing in entries_of(path.parent):
         named = _SPLIT_LIST.fullmatch(listing.name)

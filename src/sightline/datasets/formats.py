@@ -40,7 +40,7 @@ _COCO = re.compile(rb'(?<!\\)"(?:annotations|file_name)"\s*:')
 
 
 def recognise(path: str | Path) -> str:
-    """The format of the data set at `path`, a key of `READERS`; raises `DataError` if it is unknown or mixed."""
+    """The format of the data set at `path`, a key of `READERS`; raises `DataError` for unknown or mixed formats."""
     formats = list(dict.fromkeys(format_of(file) for file in files_of(path)))
     if len(formats) > 1:
         raise DataError(f"{path}: files of different formats: {', '.join(formats)}", "Read them one by one.")
@@ -82,7 +82,7 @@ def _format_of_file(path: Path) -> str | None:
 
 
 def _format_of_json(path: Path) -> str | None:
-    """Detect a format by both ends of a JSON file: COCO's captions may follow megabytes of image entries."""
+    """Detect the format of a JSON file by both of its ends: COCO's captions may follow megabytes of image entries."""
     head, tail = both_ends(path, _PEEK)
     for part in (head, tail):
         if _COCO.search(part):

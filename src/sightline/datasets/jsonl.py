@@ -6,10 +6,11 @@
 
     {"file_name": "beach/4.jpg", "text": "a sunset"}
 
-The last is Hugging Face's `metadata.jsonl`; one in a folder called `train`, `validation` or `test` is of that split.
-Relative names are resolved against `images`, or against the file's folder. The default key of a record is its image's
-name as written. Many files have a line for each caption: adjacent lines about the same image become one record, because
-an image listed twice would compete with itself in a gallery. A distractor has `"captions": []`.
+The last line is from a Hugging Face `metadata.jsonl`; such a file in a folder called `train`, `validation` or `test`
+belongs to that split. Relative names are resolved against `images`, or against the file's folder. The default key of a
+record is its image's name as written. Many files have a line for each caption: adjacent lines about the same image
+become one record, because an image listed twice would compete with itself in a gallery. A distractor has
+`"captions": []`.
 """
 
 from collections.abc import Iterator
@@ -47,7 +48,7 @@ def read_jsonl(path: Path, images: Path | None, report: OnProblem) -> Iterator[R
 
 
 def _usual_names(fields: dict[str, object]) -> dict[str, object]:
-    """The fields of a line under our names, if it is one of Hugging Face's."""
+    """Rename the fields of a Hugging Face line to ours; other lines are returned unchanged."""
     if "file_name" not in fields or "image" in fields:
         return fields
     renamed = {"image": fields["file_name"]}

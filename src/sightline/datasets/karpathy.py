@@ -1,7 +1,7 @@
 """Karpathy's split files: `dataset_flickr8k.json`, `dataset_flickr30k.json`, `dataset_coco.json`.
 
 Nearly all published results use these splits. Images are looked up in `images`, or beside the file; for COCO, in the
-subfolder `filepath`, or directly.
+subfolder named by `filepath`, or directly in the folder.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Batches from several sources: each batch from one source, in fixed shares, determined by seed and step alone."""
+"""Batches from several sources: each batch comes from one source, in fixed shares; seed and step alone decide it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class EpochSampler(Protocol):
         ...
 
     def batches(self, epoch: int, *, start: int = 0) -> Iterator[Batch]:
-        """Yield the batches of an epoch, without the first `start`."""
+        """Yield the batches of an epoch, skipping the first `start`."""
         ...
 
 
@@ -38,7 +38,7 @@ class MixtureSource:
 
 
 class MixtureBatch(NamedTuple):
-    """A batch, its step, and the index of its source. Image indices count over all sources."""
+    """A batch, its step, and the index of its source. Image indices count the images of all sources."""
 
     step: int
     source: int
@@ -49,7 +49,8 @@ class Mixture:
     """Interleaves the batches of several sources.
 
     After any number of steps, every source has had its share of them to within a few steps. Each source counts its
-    own epochs. `seed` determines the order, and seed and step the batch, so a run can resume at any step.
+    own epochs. `seed` determines the order of the sources, and seed and step determine the batch, so a run can resume
+    at any step.
 
     >>> from sightline.datasets import Sampler
     >>> sources = [MixtureSource(Sampler([1] * 6, 2), 0.75), MixtureSource(Sampler([1] * 4, 2), 0.25, first_image=6)]
@@ -67,7 +68,7 @@ class Mixture:
         self._seed = seed
 
     def order(self, steps: int) -> Batch:
-        """Return the index of the source of every step, [steps]."""
+        """Return the source index of every step, [steps]."""
         return interleaved([source.share for source in self.sources], steps, self._seed)
 
     def batches(self, start: int, end: int) -> Iterator[MixtureBatch]:
@@ -82,7 +83,7 @@ class Mixture:
 
 
 def interleaved(shares: Sequence[float], steps: int, seed: int) -> Batch:
-    """Return the index of the source of every step, [steps], in the given shares; a longer order begins the same."""
+    """Return the source index of every step, [steps], in the given shares; more steps only extend the order."""
     if len(shares) == 1:
         return np.zeros(steps, dtype=np.int64)
     windows = -(-steps // _WINDOW)
@@ -98,7 +99,7 @@ def interleaved(shares: Sequence[float], steps: int, seed: int) -> Batch:
 
 
 def _endless(sampler: EpochSampler, start: int) -> Iterator[Batch]:
-    """Yield the batches of a source without end, epoch after epoch, from batch `start` on."""
+    """Yield the batches of a source endlessly, epoch after epoch, starting at batch `start`."""
     epoch, first = divmod(start, sampler.batches_per_epoch)
     while True:
         yield from sampler.batches(epoch, start=first)

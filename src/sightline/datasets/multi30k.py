@@ -1,9 +1,9 @@
 """Multi30k: parallel text files with one caption per line, aligned with a list of images.
 
-`train.en`, `train.de`, … have one caption per image; `train.1.en` … `train.5.en` five. The list is `train_images.txt`
-or `train.txt`, beside them or in `image_splits`. Compressed files (`train.en.gz`) are read directly. A caption belongs
-to the image on the same line of the list, so files of unequal length are rejected: a missing line would assign every
-later caption to the wrong image.
+`train.en`, `train.de`, … have one caption per image; `train.1.en` to `train.5.en` together have five. The list is
+`train_images.txt` or `train.txt`, beside them or in `image_splits`. Compressed files (`train.en.gz`) are read directly.
+A caption belongs to the image on the same line of the list, so files of unequal length are rejected: a missing line
+would assign every later caption to the wrong image.
 """
 
 import re
@@ -25,7 +25,7 @@ _LISTS = ("{}_images.txt", "{}.images.txt", "{}.txt")
 
 @dataclass(frozen=True, slots=True)
 class SplitFiles:
-    """One split: the list of images and, by language, the files parallel to it."""
+    """One split: the list of images and, by language, the caption files parallel to it."""
 
     name: str
     listing: Path
@@ -33,7 +33,7 @@ class SplitFiles:
 
 
 def parts_of(folder: Path) -> list[SplitFiles]:
-    """Find the splits in a folder, by name; captions without a list of images are ignored."""
+    """Find the splits in a folder, sorted by name; captions without a list of images are ignored."""
     files: dict[str, list[tuple[str, int, Path]]] = {}
     for path in entries_of(folder):
         found = _CAPTIONS.fullmatch(path.name)

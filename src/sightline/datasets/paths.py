@@ -24,7 +24,7 @@ _ANNOTATIONS = (
     "captions.txt",
     "metadata.csv",
 )
-_METADATA = ("metadata.jsonl", "metadata.csv")  # of Hugging Face, in the folder of each split
+_METADATA = ("metadata.jsonl", "metadata.csv")  # Hugging Face's, one in each split's folder
 
 
 def files_of(path: str | Path) -> list[Path]:

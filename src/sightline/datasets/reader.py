@@ -52,7 +52,8 @@ def read(
 
     path: a file, a folder, or several files by pattern (`dir/coco-train-*.tar`) or range (`dir/coco-{000..004}.tar`).
     split: read only this split: `train`, `val`, `test` or the data set's own name for a split.
-    images: the folder of the images, for formats that only name them. Images are not checked until they are opened.
+    images: the folder of the images, for formats that store only their names. Images are not checked until they are
+    opened.
     on_problem: called for each broken record, which is then skipped; by default the first one raises `DataError`.
 
     Raises `DataError` at once for a path that is missing or not recognised, and at the end if there were no records.
@@ -73,7 +74,7 @@ def read_all(
 ) -> list[Record]:
     """Read several data sets into one list, in the order given; the options of `read` apply to each.
 
-    Keys are unique over all of them: where two data sets use one key for different images, the later record is
+    Keys are unique over all of them: where two data sets use the same key for different images, the later record is
     renamed after its file (`other/key`); an image listed twice is a problem, as it is within one data set.
     """
     keys = Keys()
@@ -84,7 +85,7 @@ def read_all(
 def read_test(
     paths: str | Path | Sequence[str | Path], split: str | None = None, protocol: str = "karpathy", **options: Any
 ) -> list[Record]:
-    """Read the records to evaluate on: one split; by default test if there is one, or all.
+    """Read the records to evaluate on: one split, or by default the test split if there is one, otherwise all.
 
     protocol: `full` needs the records of all splits. options: those of `read_all`.
     """
@@ -96,7 +97,7 @@ def read_test(
 def _read(
     path: str | Path, split: str | None, images: str | Path | None, report: OnProblem, keys: Keys
 ) -> Iterator[Record]:
-    """Check the paths eagerly, so that mistakes are raised early; then read lazily."""
+    """Check the paths eagerly, so that mistakes raise errors early; then read lazily."""
     root = Path(images) if images is not None else None
     if root is not None and not root.is_dir():
         raise DataError(f"{root}: no such folder of images", "Give the folder that contains the images.")
@@ -109,7 +110,7 @@ def _read(
 
 
 def own_reader(path: str) -> tuple[Path, Reader]:
-    """The file and the reader of `py:MODULE:FUNCTION:FILE`; the function is called as those of `READERS` are."""
+    """The file and the reader that `py:MODULE:FUNCTION:FILE` names; the function is called like those in `READERS`."""
     module, _, rest = path.removeprefix(READER_PREFIX).partition(":")
     function, separator, file = rest.partition(":")
     if not separator:

@@ -14,7 +14,7 @@ DEFAULT_LANGUAGE = "en"
 class Record:
     """An image and its captions.
 
-    `captions` maps a language to any number of captions: never assume five. A distractor, which only enlarges a
+    `captions` maps a language to any number of captions, not necessarily five. A distractor, which only enlarges a
     gallery, has none. `image` locates the bytes and holds no pixels, so a list of all records of a data set is small
     and can be sent to other processes. `key` is unique among the records of one read. `label` is the class of the
     image, in data sets that have classes.
@@ -66,7 +66,7 @@ def stop_at(problem: Problem) -> None:
 
 
 def captions_in_any(record: Record, languages: str | Sequence[str]) -> tuple[str, ...]:
-    """The captions of a record in any of the languages; it must have at least one."""
+    """The captions of a record in any of the languages; raises `DataError` if there are none."""
     if isinstance(languages, str):
         return record.captions_in(languages)
     captions = tuple(caption for language in languages for caption in record.captions.get(language, ()))

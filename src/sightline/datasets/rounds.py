@@ -5,7 +5,7 @@ last rounds would be small. One rule prevents this: an image with as many captio
 and must be in each of them; all other places are filled at random. Suppose that at the start no image has more captions
 than there are rounds, and that there are no more captions than places. Then this still holds after each round:
 
-- an image with c captions left of R rounds either is due and loses one, or has c <= R - 1 already;
+- an image with c captions left and R rounds to go either is due and loses one, or has c <= R - 1 already;
 - a full round takes as many captions as it has places; a round that is not full took every image that was left,
   and these are too few to fill any later round either.
 
@@ -21,7 +21,7 @@ _Ints = npt.NDArray[np.int64]
 
 
 def rounds_needed(counts: _Ints, size: int) -> int:
-    """Return the number of rounds of at most `size` images that place every caption."""
+    """Return how many rounds of at most `size` images are needed to place every caption."""
     return max(-(-int(counts.sum()) // size), int(counts.max(initial=0)))
 
 

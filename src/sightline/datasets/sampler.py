@@ -28,7 +28,7 @@ class Sampler:
     captions_per_image: the number of captions of each image, [images].
     draw: "pairs" (`shuffled_pairs`), "unique" (the same, no image twice in a batch), "one" (`one_caption`) or "all"
         (`all_captions`, where `batch_size` counts images).
-    drop_last: drop batches that are not full, so that every batch has equally many negatives.
+    drop_last: drop batches that are not full, so that every batch has the same number of negatives.
 
     >>> sampler = Sampler([5, 5, 1, 0], batch_size=2, seed=7)
     >>> sampler.batches_per_epoch
@@ -75,9 +75,9 @@ def shuffled_pairs(
 ) -> Iterator[Batch]:
     """Yield every caption once per epoch, shuffled differently in each epoch.
 
-    With `unique_images`, no image is in a batch twice, where its second caption would be a false negative. Every
+    With `unique_images`, no image is in a batch twice, because its second caption would be a false negative. Every
     caption still appears once; if an image has more captions than there would be batches, or images run out towards
-    the end, the last batches are smaller. `drop_last` then drops the fewest captions that make all batches full,
+    the end, the last batches are smaller. `drop_last` then drops as few captions as possible to make all batches full,
     different ones in each epoch.
     """
     counts = _checked(captions_per_image, batch_size, unique_images, drop_last)
@@ -117,7 +117,7 @@ def neighbours(
     seed: int,
     epoch: int,
 ) -> Iterator[Batch]:
-    """Yield batches without end: `per_cluster` images from each of several clusters, each with one of its captions.
+    """Endlessly yield batches: `per_cluster` images from each of several clusters, each with one of its captions.
 
     cluster_of: [images]. The images of a batch are distinct. Clusters are drawn with a probability proportional to
     their size, so that every image appears about equally often. A cluster that is too small contributes all of its
@@ -128,7 +128,7 @@ def neighbours(
     members = [np.flatnonzero((cluster_of == cluster) & (counts > 0)) for cluster in np.unique(cluster_of[counts > 0])]
     sizes = np.array([len(some) for some in members])
     while True:
-        # The smallest of exponential waiting times with rates by size: size-proportional draws without replacement.
+        # Sorting exponential waiting times with rates equal to sizes draws clusters by size, without replacement.
         order = np.argsort(random.exponential(size=len(members)) / sizes)
         chosen = np.concatenate([random.permutation(members[cluster])[:per_cluster] for cluster in order])
         if len(chosen) < batch_size:

@@ -29,7 +29,7 @@ _FAULTS = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error)  # all t
 
 
 def is_shard(path: Path) -> bool:
-    """Whether a file is a shard, by its name."""
+    """Whether a file is a shard, judging by its name."""
     return path.name.lower().endswith(SHARD_SUFFIXES)
 
 

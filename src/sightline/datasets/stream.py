@@ -1,4 +1,4 @@
-"""Captioned images that are read file by file and shuffled in a buffer, for data sets too large to be listed."""
+"""Captioned images that are read file by file and shuffled in a buffer, for data sets too large to list."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,16 +18,16 @@ from sightline.plugins import READER_PREFIX
 
 T = TypeVar("T")
 AfterFile = Callable[[int], None]
-"""Called with the number of files that were read."""
+"""Called with the number of files read so far."""
 _Item = tuple[Record, int]  # a record, and the number of one of its captions
 
 
 class RecordStream:
     """The training records of some data sets, read anew in every epoch; only one file is open at a time.
 
-    paths: data sets, as for `read`. Records of a split other than train are left out. Keys are not compared with each
-    other, as that would need all of them.
-    prepare: called with every record; returns it, another one in its place, or None to leave it out.
+    paths: data sets, as for `read`. Records of a split other than train are left out. Keys are not checked for
+    duplicates, as that would mean keeping all of them.
+    prepare: called with every record; returns the record, a replacement, or None to leave it out.
     """
 
     def __init__(self, paths: Sequence[str], prepare: Callable[[Record], Record | None] | None = None) -> None:
@@ -42,7 +42,7 @@ class RecordStream:
     def records(self, order: Iterable[int] | None = None, after_file: AfterFile | None = None) -> Iterator[Record]:
         """Yield the records, file by file.
 
-        order: the numbers of the files.
+        order: the indices of the files to read, in this order; by default all.
         """
         for done, number in enumerate(range(len(self.files)) if order is None else order, 1):
             file, reader = self.files[number]
@@ -55,7 +55,7 @@ class RecordStream:
                 after_file(done)
 
     def sample(self, count: int) -> list[Record]:
-        """The first records of the first file, and of the next ones if that has too few."""
+        """The first `count` records, from further files if the first has too few."""
         found = list(islice(self.records(), count))
         if not found:
             raise DataError(
@@ -66,20 +66,20 @@ class RecordStream:
 
 
 class StreamBatch(NamedTuple):
-    """A batch of a stream: its distinct records, and pairs [n, 2] of a record's place among them and a caption."""
+    """A batch of a stream: its distinct records, and pairs [n, 2] of a record index and a caption index."""
 
     records: list[Record]
     pairs: Batch
 
 
 class StreamSampler:
-    """Draws the batches of an epoch from a stream. Every item is in one batch of an epoch, but for the last few.
+    """Draws the batches of an epoch from a stream. Every item but the last few is in one batch of an epoch.
 
-    Files come in an order that differs between epochs. Their items, captions or (for draw "one" and "all") images,
-    then pass through a buffer: each place in a batch is a random item of the buffer, which the next one of the stream
-    replaces. The same seed and epoch give the same batches. Those that would not be full at the end are left out.
+    Files are read in a different order in each epoch. Their items (captions or, for draw "one" and "all", images) then
+    pass through a buffer: each place in a batch gets a random item from the buffer, where the next item of the stream
+    replaces it. The same seed and epoch give the same batches. A last batch that would not be full is left out.
 
-    captions: the number of captions of a record.
+    captions: returns the number of captions of a record.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class StreamSampler:
         self._batch_size, self._buffer, self._seed = batch_size, buffer, seed
 
     def count(self, after_file: AfterFile | None = None) -> int:
-        """Count the batches of an epoch, by reading all of the stream once."""
+        """Count the batches of an epoch, by reading the whole stream once."""
         records = self._stream.records(after_file=after_file)
         items = sum(1 if self._by_image else self._captions(record) for record in records)
         return self._checked(items)
@@ -153,7 +153,7 @@ class StreamSampler:
 
 
 def buffer_shuffled(items: Iterable[T], size: int, chance: random.Random) -> Iterator[T]:
-    """Yield items in a random order, of which at most `size` are held at a time."""
+    """Yield items in a random order, holding at most `size` of them at a time."""
     held: list[T] = []
     for item in items:
         if len(held) < size:
@@ -172,7 +172,7 @@ def _batched(items: Iterator[_Item], size: int) -> Iterator[list[_Item]]:
 
 
 def _without_repeats(items: Iterator[_Item], size: int) -> Iterator[list[_Item]]:
-    """Yield batches without an image twice: its other captions wait for the next ones."""
+    """Yield batches in which no image occurs twice: its other captions wait for later batches."""
     waiting: list[_Item] = []
     while True:
         batch: dict[int, _Item] = {}

@@ -1,6 +1,6 @@
 """Captions for class names from WordNet: synonyms, hypernyms and glosses.
 
-Reads the files of WordNet 3 (`index.noun`, `data.noun`), such as Debian's package wordnet-base puts in
+Reads the files of WordNet 3 (`index.noun`, `data.noun`), as Debian's package wordnet-base installs them in
 /usr/share/wordnet.
 """
 
@@ -25,7 +25,7 @@ class Sense:
 
 
 class WordNet:
-    """The nouns of WordNet, in a folder with its files."""
+    """The nouns of WordNet, read from a folder with its files."""
 
     def __init__(self, folder: str | Path) -> None:
         folder = Path(folder)

@@ -1,4 +1,4 @@
-"""Operator fusion: fewer steps for the same graph; small steps are bound by launch overhead, large ones by memory.
+"""Operator fusion: fewer steps, because small ones are bound by launch overhead and large ones by memory.
 
 Results stay the same up to rounding.
 """
@@ -48,7 +48,7 @@ def _with_silu(nodes: Sequence[GraphNode], constants: Mapping[str, Tensor], outp
 def _sigmoid_unit(
     node: GraphNode, readers: Mapping[str, Sequence[GraphNode]], constants: Mapping[str, Tensor]
 ) -> tuple[GraphNode, GraphNode, GraphNode] | None:
-    """The three nodes of x * sigmoid(c * x), where x is the output of a product; None if other nodes read x or them."""
+    """The three nodes of x * sigmoid(c * x), with x from a product; None if other nodes read x or an inner value."""
     if node.operator != "Linear":
         return None
     made = node.outputs[0]

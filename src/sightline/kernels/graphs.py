@@ -26,7 +26,7 @@ from sightline.kernels.program import ExecutionPlan, Program
 
 _SMALL = 64  # items; larger batches take longer to compute than to launch
 _SHAPES = 64  # input shapes whose plans are kept
-_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]  # none that tunes by shape
+_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]  # none that tunes per shape
 _turn = threading.Lock()  # one graph runs at a time: captured graphs share memory
 
 Shapes = tuple[tuple[str, tuple[int, ...], torch.dtype, str], ...]
@@ -58,7 +58,7 @@ class TorchGraph:
         return opened
 
     def run(self, inputs: Arrays) -> Arrays:
-        """Run the graph. Arrays are sent in their own type: float16 states become float32 on the device."""
+        """Run the graph. Arrays are converted on the device, after copying: float16 states become float32."""
         given = {name: _tensor(array) for name, array in inputs.items()}
         if self._pool is not None and not _are_few(given):
             given = {name: values.pin_memory() for name, values in given.items()}  # before the lock is taken
@@ -66,7 +66,7 @@ class TorchGraph:
 
     @torch.inference_mode()
     def compute(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run the graph on tensors of any device; returns outputs in CPU memory."""
+        """Run the graph on tensors on any device; returns outputs in CPU memory."""
         with _turn:
             shapes = tuple((name, tuple(of.shape), of.dtype, of.device.type) for name, of in sorted(inputs.items()))
             planned = self._plans.pop(shapes, None)
@@ -97,7 +97,7 @@ class TorchGraph:
 
 @dataclass(slots=True)
 class _Planned:
-    """The plan for inputs of certain shapes; captured when they occur a second time."""
+    """The plan for inputs of certain shapes; captured when those shapes occur a second time."""
 
     plan: ExecutionPlan
     captured: "Captured | None" = None
@@ -105,9 +105,9 @@ class _Planned:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """Steps captured as a CUDA graph with fixed input and output memory: CPU memory, if the inputs are there.
+    """Steps captured as a CUDA graph with fixed memory for inputs and outputs.
 
-    Copying the inputs and outputs is part of the graph.
+    Outputs are in CPU memory, and so are the inputs if they were given there; copying both is part of the graph.
     """
 
     graph: torch.cuda.CUDAGraph
@@ -133,7 +133,7 @@ class Captured:
         return cls(graph, fixed, fetched, device)
 
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run it on other inputs of the same shapes."""
+        """Run the graph on other inputs of the same shapes."""
         for name, values in inputs.items():
             self.inputs[name].copy_(values)
         self.graph.replay()
@@ -143,7 +143,7 @@ class Captured:
 
 @cache
 def _stream(device: torch.device) -> torch.cuda.Stream:
-    """The stream for capturing graphs; shared by all, because every stream has its own workspace for products."""
+    """The stream for capturing graphs; all share it, because every stream has its own workspace for products."""
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 

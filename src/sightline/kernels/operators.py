@@ -23,7 +23,7 @@ _TYPES = {1: torch.float32, 6: torch.int32, 7: torch.int64, 9: torch.bool}  # as
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator's function, and which of its inputs it reads on the host; -1 is all of them."""
+    """An operator's function, and which of its inputs it reads on the host; -1 stands for all of them."""
 
     function: Callable[..., Outputs]
     host: tuple[int, ...] = ()
@@ -76,7 +76,7 @@ OPERATORS |= {name: _without_attributes(function) for name, function in _PLAIN.i
 
 @operator("Linear")
 def linear(attributes: Attributes, values: Tensor) -> Outputs:
-    """Multiply by a constant matrix in its dtype (see `products`), or with `sizes` by several (see `graph_fusion`)."""
+    """Multiply by a constant matrix in its dtype (see `products`), or by several with `sizes` (see `graph_fusion`)."""
     weight: Tensor = attributes["weight"]
     made = F.linear(values.to(weight.dtype), weight, attributes["bias"])
     return torch.split(made, attributes["sizes"], -1) if "sizes" in attributes else made
@@ -90,7 +90,7 @@ def matmul(attributes: Attributes, one: Tensor, other: Tensor) -> Tensor:
 
 @operator("Attention")
 def attention(attributes: Attributes, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Compute attention, [batch, heads, n, width] each, with a boolean or an additive mask."""
+    """Compute attention over inputs [batch, heads, n, width], with a boolean or an additive mask."""
     if query.ndim != 4 or attributes.get("softcap") or attributes.get("is_causal"):
         raise refuse("Attention", "is used in an unsupported way")
     if mask is not None and mask.dtype != torch.bool:
@@ -119,7 +119,7 @@ def silu(attributes: Attributes, values: Tensor) -> Tensor:
 
 @operator("Conv")
 def conv(attributes: Attributes, values: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Convolve, in the type of the weight."""
+    """Convolve, in the dtype of the weight."""
     values, stride, dilation = values.to(weight.dtype), attributes["strides"], attributes["dilations"]
     return F.conv2d(values, weight, bias, stride, _padding(attributes), dilation, attributes["group"])
 

@@ -1,4 +1,4 @@
-"""The embedding lookup in a table of packed integers."""
+"""Embedding lookup in a table of packed integers."""
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ def unpacked(packed: Tensor, bits: int) -> Tensor:
 
 @operator("GatherBlockQuantized")
 def gather_blocks(attributes: Attributes, packed: Tensor, rows: Tensor, scales: Tensor, *zeros: Tensor) -> Tensor:
-    """Look up and dequantise rows of a table; each block of a row has a scale [rows, blocks], zero is mid-range."""
+    """Look up and dequantise rows of a table; each block of a row has a scale [rows, blocks], and zero is mid-range."""
     bits, axes = attributes.get("bits", 4), (attributes.get("gather_axis", 0), attributes.get("quantize_axis", 1))
     if zeros or packed.dtype != torch.uint8 or packed.ndim != 2 or axes != (0, 1) or bits not in (4, 8):
         raise refuse("GatherBlockQuantized", f"has zeros, {bits} bits, or other axes than rows and columns")

@@ -18,17 +18,17 @@ class RaggedStates(Protocol):
 
     @property
     def rows(self) -> npt.NDArray[np.floating[Any]]:
-        """[all rows, dim]."""
+        """The rows of all items, [all rows, dim]."""
         ...
 
     @property
     def starts(self) -> Int64Array:
-        """[items]."""
+        """The index of the first row of each item, [items]."""
         ...
 
     @property
     def lengths(self) -> Int64Array:
-        """[items]."""
+        """The number of rows of each item, [items]."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Products with a constant matrix, in all forms that graphs contain, as one operator: `Linear`.
+"""Products with a constant matrix, in all the forms found in graphs, as one operator: `Linear`.
 
 Quantised matrices are dequantised once. Activations are not rounded, unlike in ONNX Runtime, so results are closer to
 those of the float model.

@@ -1,6 +1,6 @@
 """A bundle's graph as a torch program: read from its ONNX file, and planned for inputs of given shapes.
 
-Whatever depends only on the shapes of the inputs is computed once per shape, on the CPU; the plan is the rest.
+Whatever depends only on the shapes of the inputs is computed once per shape, on the CPU; the plan contains the rest.
 """
 
 from collections.abc import Iterable, Mapping
@@ -60,7 +60,7 @@ class Input:
     shape: tuple[int | None, ...]
 
     def example(self, length: int, device: torch.device) -> Tensor:
-        """Ones, of this length along dynamic axes: valid as token ids and as a mask without masked positions."""
+        """A tensor of ones, of this length along dynamic axes: valid as token ids, and as a mask that hides nothing."""
         return torch.ones([side or length for side in self.shape], dtype=self.dtype, device=device)
 
 
@@ -114,7 +114,7 @@ class Program:
     def _step(
         self, node: GraphNode, last: tuple[str, ...], known: Mapping[str, Tensor], moved: dict[str, Tensor]
     ) -> Step:
-        """The step of a node. moved: constants of this plan that are already on the device."""
+        """The step for a node. moved: constants of this plan that are already on the device."""
         inputs: list[str | Tensor | None] = []
         for place, name in enumerate(node.inputs):
             on_host = OPERATORS[node.operator].reads_on_host(place)

@@ -87,8 +87,9 @@ class Scan:
     def near(self, queries: Vectors, k: int, allowed: Allowed | None = None) -> Near:
         """Every row that may be among the k nearest to each of the queries [queries, dim], with its cosine.
 
-        allowed: bool, whether each of the first rows may be found (rows beyond them may not); or int64, the rows that
-            may be found, in ascending order, which is smaller for a few rows. An object passed again must be unchanged.
+        allowed: bool, whether each row may be found (rows beyond the array may not); or int64, the rows that may be
+            found, in ascending order, which is smaller if they are few. If the same object is passed again, it must be
+            unchanged.
         """
         if k < 1 or queries.ndim != 2 or queries.shape[1] != self._vectors.shape[1]:
             raise ModelError(f"the {k} nearest of {self._vectors.shape[1]} numbers for queries {tuple(queries.shape)}")
@@ -198,7 +199,7 @@ class Scan:
 
 
 def bytes_of(rows: int, dim: int, dtype: Dtype = "float16") -> int:
-    """The device memory of a scan over this many vectors, including spare capacity."""
+    """The bytes of device memory that a scan over this many vectors takes, including spare capacity."""
     return (2 * dim if dtype == "float16" else 3 * dim + 4) * _with_room(rows)
 
 

@@ -19,7 +19,7 @@ _SUMS = 4096  # sums that `exact_scores` keeps at once: more would not fit in re
 def group_scores(queries: Rounded, vectors: Rounded, allowed: Tensor, cut: Cut) -> Tensor:
     """The best score of every group of rows for each of at most 64 queries: float32 [queries, groups].
 
-    Arguments are those of `scan_plain.group_scores`, and contiguous.
+    Arguments are those of `scan_plain.group_scores`, and must be contiguous.
     """
     (count, dim), batch = vectors.values.shape, len(queries.values)
     groups = triton.cdiv(count, cut.each)
@@ -50,7 +50,7 @@ def group_scores(queries: Rounded, vectors: Rounded, allowed: Tensor, cut: Cut) 
 def exact_scores(queries: Tensor, vectors: Tensor, allowed: Tensor, groups: Tensor, each: int) -> Tensor:
     """The cosines of every row of some groups, to float32 precision: [queries, n, each].
 
-    Arguments are those of `scan_plain.exact_scores`, and contiguous.
+    Arguments are those of `scan_plain.exact_scores`, and must be contiguous.
     """
     (count, dim), (batch, chosen) = vectors.shape, groups.shape
     scores = torch.empty(batch, chosen, each, dtype=torch.float32, device=vectors.device)

@@ -12,7 +12,7 @@ Ids = npt.NDArray[np.int64]
 
 
 class Near(NamedTuple):
-    """For each query every row at least as near as its k-th best, and possibly more, best first: [queries, n].
+    """For each query, every row at least as near as its k-th best, and possibly more, best first: [queries, n].
 
     Padded with rows of -1 and scores of -inf.
     """
@@ -33,7 +33,7 @@ class Near(NamedTuple):
         return best.scores, best.rows
 
     def widened(self, width: int) -> "Near":
-        """The same results with `width` columns, or fewer if there are fewer."""
+        """The same results, padded to at least `width` columns."""
         missing = width - self.rows.shape[1]
         if missing <= 0:
             return self

@@ -26,7 +26,7 @@ class Cut(NamedTuple):
 
 
 class Rounded(NamedTuple):
-    """Vectors in the type of the multiplication: float16 [n, dim], or integers with a scale [n].
+    """Vectors in the type in which they are multiplied: float16 [n, dim], or integers with a scale [n].
 
     Vectors of a collection are int8 [n, dim]; those of queries have two digits, int8 [n, 2, dim].
     """
@@ -47,7 +47,7 @@ class Rounded(NamedTuple):
 
 
 class Best(Protocol):
-    """The result of `topk`: [queries, n] each."""
+    """The result of `topk`, with two tensors [queries, n]."""
 
     @property
     def values(self) -> Tensor:
@@ -56,7 +56,7 @@ class Best(Protocol):
 
     @property
     def indices(self) -> Tensor:
-        """Their indices."""
+        """The indices of the scores."""
         ...
 
 
@@ -88,8 +88,8 @@ def pack_results(best: Best, groups: Best, slack: Tensor, each: int, are_all: tu
     """Pack all results into one tensor of 32-bit numbers, so that one copy fetches them.
 
     It is int32 [queries, 2 n + 1]: the n best cosines, best first, their rows, and an upper bound for all other rows.
-    best: the n best of all rows of some groups, one group after the other. groups: the best groups, unordered.
-    are_all: whether there are no other groups, and no other rows in these.
+    best: the n best of all rows of `groups`, indexed group by group. groups: the best groups, unordered.
+    are_all: whether there are no other groups, and no other rows in these groups.
     """
     rows = groups.indices.gather(1, best.indices // each) * each + best.indices % each
     beyond = torch.full_like(slack, float("-inf")) if are_all[0] else groups.values.amin(dim=1) + slack

@@ -13,8 +13,8 @@ from sightline.device import CAPTURING
 class CapturedScan:
     """Steps for queries of one shape as a CUDA graph, including copies from and to CPU memory.
 
-    steps: maps queries [batch, dim] on the device to an answer [batch, n] of int32, always using the same tensors.
-    shape: of the queries. Not thread-safe.
+    steps: maps queries [batch, dim] on the device to results [batch, n] in int32, always using the same tensors.
+    shape: that of the queries. Not thread-safe.
     """
 
     def __init__(self, steps: Callable[[Tensor], Tensor], shape: tuple[int, int], device: torch.device) -> None:

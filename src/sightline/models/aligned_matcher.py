@@ -39,7 +39,9 @@ class AlignedStates(nn.Module):
 
 
 class AlignedMatcher(nn.Module):
-    """Compares words with what they attend to in an image, before and after the text tower's layers read them.
+    """Compares words with what they attend to in an image, and scores the comparisons.
+
+    Between the two, layers of the text tower read the comparisons.
 
     heads: the number of attention heads, each with its own temperature.
     """

@@ -69,7 +69,7 @@ def save(retriever: AnyRetriever, tokenizer: Tokenizer, folder: str | Path) -> N
 
 
 def _save_parts(retriever: DualStream | SingleStream, folder: Path) -> dict[str, Any]:
-    """Write the encoders and the heads of a model; its configuration, with the encoders by their folders."""
+    """Write the encoders and heads of a model; returns its configuration, with each encoder given by its folder."""
     parts = retriever.parts()
     inside = {id(tensor) for part in parts.values() for tensor in (*part.parameters(), *part.buffers())}
     for name, part in parts.items():

@@ -20,7 +20,7 @@ from sightline.models.single_stream import SingleStream
 def code_attention(retriever: Retriever, tokens: Tokens, pixels: Tensor) -> CodeAttention:
     """What each code of a model attends to, averaged over the heads of the last layer.
 
-    tokens: of one text, [1, n]; pixels: of one image, [1, 3, size, size].
+    tokens: those of one text, [1, n]; pixels: those of one image, [1, 3, size, size].
     """
     if not isinstance(retriever, DualStream | SingleStream) or not retriever.config.codes:
         raise ModelError("this model has no codes", "Train one that has: recipes/inflate-codes.toml.")
@@ -40,7 +40,7 @@ def code_attention(retriever: Retriever, tokens: Tokens, pixels: Tensor) -> Code
 def overheard(encoder: PreTrainedModel) -> Iterator[list[Tensor]]:
     """Record the attention [batch, n, n] of an encoder's last layer, averaged over its heads, each time it runs.
 
-    Switches to the eager attention implementation, the only one that returns its weights.
+    Switches to the eager attention implementation, the only one that returns attention weights.
     """
     usual, heard = encoder.config._attn_implementation, []
     hook = encoder.register_forward_hook(lambda _, __, out: heard.append(out.attentions[-1].float().mean(1)))
@@ -69,7 +69,7 @@ def _image_encoder(retriever: DualStream | SingleStream) -> PreTrainedModel:
 
 
 def _reads_pooled(retriever: DualStream | SingleStream) -> bool:
-    """Whether image codes are read together with pooled patches, not with all patches of an image tower."""
+    """Whether image codes are read together with pooled patches instead of all patches of an image tower."""
     return isinstance(retriever, SingleStream) or retriever.image_reader is not None
 
 

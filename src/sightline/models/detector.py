@@ -65,7 +65,7 @@ class Detector:
 
     @torch.inference_mode()
     def detect(self, image: Image.Image) -> Detections:
-        """Detect the regions of one image; one at a time, without padding."""
+        """Detect the regions of one image; taking one at a time avoids padding."""
         prepared = self.processor(images=image, return_tensors="pt").to(self.model.device)
         inputs = {"pixel_values": prepared["pixel_values"]}
         if self._takes_mask and "pixel_mask" in prepared:

@@ -30,19 +30,20 @@ class DualStreamConfig:
     matcher_text_layer: the text tower's layer, counted from 1, whose states an aligned matcher reads; 0 is the last.
     matcher_text_layers, matcher_image_layers: an aligned matcher's own layers over each side, before it compares
     them. Those over texts start as copies of the text tower's, from `matcher_text_layer` on; those over images are new.
-    With them its errors differ from those of the embeddings, so that both combined make fewer.
+    With them its errors differ from those of the embeddings, so that the two combined make fewer errors.
     pool, pool_to: image fragments are pooled to a "grid" with `pool_to` rows, or by "kmeans" to `pool_to` clusters
     (paper 3, section 5); 0 does not pool. Regions form no grid, and can only be pooled by "kmeans".
     pool_layer: the image tower pools to its grid after this many layers, so that later layers read fewer patches. 0
     pools at the end.
     codes: the number of learned vectors that each tower reads together with the patches or words, and outputs as
-    additional fragments (paper 3, section 4.1); with an image_reader, that reads them instead of the image tower, and
-    there is no matcher. Embeddings are pooled as without them: from the class token, or over the words alone.
+    additional fragments (paper 3, section 4.1); with an image_reader, the codes enter it instead of the image tower,
+    and there is no matcher. Embeddings are pooled as without them: from the class token, or over the words alone.
     codes_layer: codes enter the image tower after this many layers; below the trained layers they would cost much
     time and change little.
     fragments: use only this many patches or words, the first ones, as fragments (paper 3, appendix); 0 uses all. The
-    first of an image_reader is its [CLS], as that of a text, so that 1 compares as embeddings do. Codes then work
-    inside the towers only. Such a model has no matcher, which would need the others.
+    first fragment of an image_reader is its [CLS], like that of a text, so with 1, fragments are compared as embeddings
+    are. Codes then act only inside the towers. Such a model has no matcher, because a matcher would need the other
+    fragments.
     image_reader: a BERT-type encoder that reads regions, or the output of the image tower, after a [CLS] token: its
     [CLS] becomes the embedding and its other outputs the fragments (paper 4, whose images are the regions of a frozen
     detector). The matcher still reads the output of the image tower, or the regions.
@@ -126,7 +127,7 @@ class DualStreamConfig:
             )
 
     def _check_reader_of_codes(self) -> None:
-        """Reject settings for codes of an image tower."""
+        """Reject settings that do not apply to codes read by an image_reader."""
         if self.codes_layer:
             raise ModelError(
                 f"codes_layer is {self.codes_layer}, and codes enter the image_reader, not the image tower",
@@ -139,7 +140,7 @@ class DualStreamConfig:
             )
 
     def _check_regions(self) -> None:
-        """Reject settings for an image tower."""
+        """Reject settings that do not apply to regions."""
         if self.codes or self.pool_layer or self.matcher_layer:
             raise ModelError(
                 f"codes is {self.codes}, pool_layer {self.pool_layer} and matcher_layer {self.matcher_layer}, "

@@ -26,7 +26,7 @@ class _Given(NamedTuple):
     """The input of the image side: patches of the image tower, or regions.
 
     pooled: [batch, width], one vector per image. fragments: [batch, n, width]. mask: [batch, n], true for real ones.
-    for_matcher: [batch, n, width], the same fragments as input of the matcher.
+    for_matcher: [batch, n, width], the same fragments as the input of the matcher.
     """
 
     pooled: Tensor
@@ -114,7 +114,7 @@ class DualStream(Retriever):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """The trained ones of all three, or of the first two without a matcher."""
+        """The trained ones among `embed`, `fragments` and, with a matcher, `match`."""
         return self._offered("embed", "fragments", *(() if self.config.matcher == "none" else ("match",)))
 
     @property
@@ -142,7 +142,7 @@ class DualStream(Retriever):
 
     @property
     def reads_pixels(self) -> bool:
-        """Whether it has an image tower."""
+        """Whether the model has an image tower."""
         return self.image is not None
 
     def align(self) -> None:
@@ -156,7 +156,7 @@ class DualStream(Retriever):
             states.align(image.linear.weight, text.linear.weight)
 
     def _own_layers(self, first: int, count: int) -> TextTower | None:
-        """Copy layers of the text tower, for the matcher to read one side with."""
+        """Copy layers of the text tower, which the matcher uses to read texts or images."""
         return TextTower(towers.copied_layers(self.text.encoder, first, count), self.text.max_length) if count else None
 
     @property
@@ -190,7 +190,7 @@ class DualStream(Retriever):
         return self._cut(found, fragments.shape[1] - self.config.codes)
 
     def _pooled(self, pooled: Tensor) -> Tensor | None:
-        """What the embedding is a projection of; None with relations."""
+        """The vector that the embedding is a projection of; None with relations."""
         return pooled if self.config.relations is None else None
 
     def _given(self, images: Tensor | TowerFeatures | Regions) -> _Given:
@@ -250,7 +250,7 @@ class DualStream(Retriever):
         return self.match_score(self.matcher.read(text_states, text_mask, image_states, image_mask))  # type: ignore[no-any-return]
 
     def word_cosines(self, text_states: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor | None:
-        """Cosines [batch, words, n] of words with parts of an image, mean over heads; None unless it is aligned."""
+        """Cosines [batch, words, n] of words with parts of an image, averaged over heads; None unless aligned."""
         return None if self.aligned is None else self.aligned.cosines(text_states, image_states, image_mask).mean(1)
 
     def parts(self) -> dict[str, nn.Module]:

@@ -12,7 +12,7 @@ from sightline.models.retriever import Regions
 
 
 def new_codes(count: int, dim: int, spread: float) -> nn.Parameter | None:
-    """Make random codes [count, dim] with this standard deviation, that of the encoder's other inputs; None for 0."""
+    """Make random codes [count, dim] with the standard deviation `spread` of the encoder's other inputs; None for 0."""
     return nn.Parameter(torch.randn(count, dim) * spread) if count else None
 
 
@@ -41,12 +41,12 @@ def mask_without_codes(mask: Tensor, count: int) -> Tensor:
 def clusters(values: Tensor, count: int, mask: Tensor | None = None, rounds: int = 4) -> tuple[Tensor, Tensor]:
     """Assign values to `count` clusters by k-means: averaging weights `shares` [batch, count, n], mask [batch, count].
 
-    values: [batch, n, dim]; mask: [batch, n], true for real ones; None if all are. `shares @ values` are the means of
-    the clusters, with gradients to their members; membership is decided without gradients.
+    values: [batch, n, dim]; mask: [batch, n], true for real values; None if all are real. `shares @ values` are the
+    means of the clusters, with gradients to their members; membership is decided without gradients.
 
     Spherical (by cosine) and deterministic: centres start at values evenly spaced among the real ones and move in
     `rounds` of Lloyd's algorithm. A cluster that loses all members is reset to its first value. With fewer real values
-    than clusters, each is a cluster, and the mask hides the rest. Consists of matrix products, for export to ONNX.
+    than clusters, each value is a cluster, and the mask hides the rest. Written as matrix products, for export to ONNX.
     """
     with torch.no_grad():
         points = F.normalize(values.detach().float(), dim=-1)

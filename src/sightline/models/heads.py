@@ -19,7 +19,7 @@ def last_real(values: Tensor, mask: Tensor) -> Tensor:
 
 
 class UnitProjection(nn.Module):
-    """A linear map to unit length, or without `unit` to any.
+    """A linear map, normalised to unit length unless `unit` is false.
 
     Initialised from `weight` [dim, hidden] if a checkpoint has one of that shape.
     """
@@ -69,7 +69,7 @@ class MatchHead(nn.Module):
         first = read[:, 0]
         if not torch.is_autocast_enabled(first.device.type):
             return self._scored(first)
-        with torch.autocast(first.device.type, enabled=False):  # bfloat16 has 256 steps: candidates would be tied
+        with torch.autocast(first.device.type, enabled=False):  # bfloat16 has 256 steps: candidates would tie
             return self._scored(first.float())
 
     def _scored(self, first: Tensor) -> Tensor:

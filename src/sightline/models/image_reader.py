@@ -16,7 +16,7 @@ class ImageReader(nn.Module):
     BERT-type encoder over regions, or over the patches of an image tower or clusters of them.
 
     hidden: the width of a fragment. places: the number of fragments of an image; 0 for regions, whose number varies and
-    whose positions are given by their boxes. codes: the number of learned vectors it reads after patches (paper 3).
+    whose positions are given by their boxes. codes: the number of learned vectors it reads after the patches (paper 3).
     """
 
     def __init__(self, encoder: PreTrainedModel, hidden: int, places: int, codes: int = 0) -> None:

@@ -21,12 +21,13 @@ _SPREAD = 0.2  # standard deviation of codes: vectors between CLIP's layers have
 class ImageTower(nn.Module):
     """Wraps any vision encoder of transformers: CLIP, SigLIP, ViT, DINOv2, Swin, ConvNeXt, ResNet, MobileViT, ….
 
-    The pooled vector is the class token if there is one, the model's own attention pooling if it has that (SigLIP), and
+    The pooled vector is the class token if there is one, the model's own attention pooling if it has one (SigLIP), and
     otherwise the mean of the patches. Codes are not pooled.
 
     pool_to: the size to pool patches to, None for no pooling. "grid" averages them to a square grid of that many rows
     (7 turns 14 x 14 patches into 7 x 7), "kmeans" to that many clusters of similar patches.
-    pool_layer: "grid" pools after this many layers, so that those above read fewer patches; 0 after the last.
+    pool_layer: "grid" pools after this many layers, so that the layers above read fewer patches; 0 pools after the
+    last.
     below: also return the patches of that layer, counted from 1, each normalised to mean 0 and variance 1, and pooled
     in the same way as those of the last layer.
     codes: the number of learned vectors that join the patches after the first `codes_layer` layers. Earlier layers do
@@ -188,7 +189,7 @@ class ImageTower(nn.Module):
         hooks.callback(towers.layers(self.encoder)[self.codes_layer].register_forward_pre_hook(join).remove)
 
     def _listen(self, hooks: ExitStack, layer: int, into: list[Tensor]) -> None:
-        """Record the output of one layer, counted from 1, under any name it has in the encoder; 0 records nothing."""
+        """Record the output of one layer, counted from 1, whatever its name in the encoder; 0 records nothing."""
         if not layer:
             return
 
@@ -200,7 +201,7 @@ class ImageTower(nn.Module):
     def _apart(
         self, tokens: Tensor, extra: int, end: int, shares: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Split the output of an earlier layer into patches and codes; codes are initial before `codes_layer`."""
+        """Split the output of an earlier layer into patches and codes; up to `codes_layer`, codes are unchanged."""
         if self.codes is not None and self.below <= self.codes_layer:
             tokens = with_codes(tokens, self.codes)
         if self.below <= self.pool_layer:
@@ -226,14 +227,14 @@ class ImageTower(nn.Module):
 
 
 def _standard(values: Tensor) -> Tensor:
-    """Normalise each vector to mean 0 and variance 1; between layers, some coordinates are a hundred times larger."""
+    """Normalise each vector to mean 0 and variance 1: between layers, some coordinates are 100 times the others."""
     return F.layer_norm(values, values.shape[-1:])
 
 
 def grid_of(encoder: PreTrainedModel, image_size: int) -> tuple[int, int]:
-    """The rows of an encoder's own grid of patches, and the width of their vectors.
+    """The number of rows in an encoder's own grid of patches, and the width of their vectors.
 
-    A convolutional encoder reads images of any size: a blank one shows how many rows it makes of them.
+    A convolutional encoder reads images of any size, so it is run on a blank one to count the rows.
     """
     config = encoder.config
     native = getattr(config, "image_size", None) or image_size
@@ -267,7 +268,7 @@ def _output(encoder: PreTrainedModel, image_size: int) -> Tensor:
     blank = torch.zeros(1, 3, image_size, image_size, device=next(encoder.parameters()).device)
     try:
         out = encoder.eval()(pixel_values=blank).last_hidden_state
-    except Exception as error:  # an encoder of another kind fails in any way
+    except Exception as error:  # an encoder of another kind may fail in any way
         raise ModelError(
             f"{kind} cannot be an image tower: {error}",
             "Use a vision encoder such as CLIP, SigLIP, ViT, DINOv2, Swin, ConvNeXt or ResNet.",

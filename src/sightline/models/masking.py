@@ -32,7 +32,7 @@ Images: TypeAlias = Tensor | TowerFeatures | Regions
 
 
 def two_towers(model: Retriever, asked: str) -> DualStream:
-    """Reject a model without two towers, or whose embeddings are not projections."""
+    """Return the model as a `DualStream`; raises if it is of another kind."""
     if not isinstance(model, DualStream):
         raise ModelError(
             f"{asked} needs a model with two towers, not a {type(model).__name__}",
@@ -42,7 +42,7 @@ def two_towers(model: Retriever, asked: str) -> DualStream:
 
 
 def check_same_width(model: DualStream, asked: str) -> int:
-    """The width of what both embeddings are projections of; an error if they differ, or if relations make them."""
+    """The width of the vectors that both embeddings project; raises if the widths differ, or with relations."""
     text, image = model.text_embedding, model.image_embedding
     if not isinstance(text, UnitProjection) or not isinstance(image, UnitProjection):
         raise ModelError(
@@ -113,9 +113,9 @@ def _covered(tower: ImageTower, pixels: Tensor, hidden: Tensor) -> Tensor:
 
 @torch.no_grad()
 def frozen_features(model: DualStream, images: Images) -> Tensor:
-    """The targets of every fragment: [batch, n, `feature_width`], each normalised to mean 0 and variance 1.
+    """The target for every fragment: [batch, n, `feature_width`], each normalised to mean 0 and variance 1.
 
-    The features of regions, or the output of frozen weights for patches. Rejected if they would change during training,
+    The features of regions, or the output of frozen weights for patches. Raises if they would change during training,
     or if nothing that reads them is trained.
     """
     if isinstance(images, Regions):

@@ -109,7 +109,7 @@ def _config(folder: Path, said: Mapping[str, Any]) -> CLIPConfig:
             **_layers(text, int(text.get("heads", max(1, width // 64)))),
             "vocab_size": text["vocab_size"],
             "max_position_embeddings": text["context_length"],
-            "eos_token_id": int(text["vocab_size"]) - 1,  # the end of a text has the largest id
+            "eos_token_id": int(text["vocab_size"]) - 1,  # the end-of-text token has the largest id
         },
     )
 

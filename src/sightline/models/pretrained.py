@@ -1,4 +1,4 @@
-"""Published models, by folder: each in its authors' layout, opened as a retriever with the abilities it has."""
+"""Opening published models, from folders in their authors' layout, as retrievers with the abilities they have."""
 
 import json
 import pickle
@@ -29,7 +29,7 @@ Opened = tuple[Pretrained, Tokenizer]
 def load(folder: str | Path) -> Opened:
     """Open a published model: CLIP, SigLIP, SigLIP 2, BLIP, ViLT, a VisionTextDualEncoder, Oscar or UNITER.
 
-    The folder has its authors' layout, as on the hub: config.json, the weights, the tokenizer and, for
+    The folder has the layout of the model's authors, as on the hub: config.json, the weights, the tokenizer and, for
     models that read pixels, preprocessor_config.json; or open_clip's, with open_clip_config.json. Unknown or
     incomplete models are rejected.
     """
@@ -63,7 +63,7 @@ def _config(folder: Path, name: str = PUBLISHED_FILE) -> dict[str, Any]:
 
 
 def _weights(folder: Path) -> dict[str, torch.Tensor]:
-    """The state dict of a folder: model.safetensors, pytorch_model.bin, or its only .pt file; empty without one."""
+    """The state dict of a folder: model.safetensors, pytorch_model.bin or its only .pt file; empty if there is none."""
     usual = (f"{before}{name}" for name in ("model.safetensors", "pytorch_model.bin") for before in ("", "open_clip_"))
     path = next(
         (path for path in (*(folder / name for name in usual), *sorted(folder.glob("*.pt"))) if path.is_file()), None

@@ -30,7 +30,8 @@ _PUNCTUATION = r"[!-/:-@\[-`{-~]"
 def preprocess_of(folder: Path, square: int | None = None) -> Preprocess:
     """The image preprocessing of a model, from its processor's configuration.
 
-    square: the side for a model whose processor keeps an image's aspect ratio; images are then resized to this square.
+    square: for a model whose processor keeps an image's aspect ratio, the side of the square to resize images to
+    instead.
     """
     said = _processor(folder)
     if said.get("resample") not in _INTERPOLATIONS:
@@ -79,7 +80,7 @@ def _rule(folder: Path, said: dict[str, Any]) -> dict[str, Any]:
 def tokenizer_of(folder: Path, positions: int, before: Sequence[normalizers.Normalizer] = ()) -> Tokenizer:
     """The tokenizer of a model with this many positions for the tokens of a text.
 
-    From the model's `tokenizer.json`, or converted by transformers from older files: SentencePiece, or word lists.
+    Read from the model's `tokenizer.json`, or converted by transformers from older files: SentencePiece, or word lists.
     before: a normaliser to apply first.
     """
     try:
@@ -95,10 +96,10 @@ def tokenizer_of(folder: Path, positions: int, before: Sequence[normalizers.Norm
 
 
 def siglip_tokenizer_of(folder: Path, positions: int) -> Tokenizer:
-    """The tokenizer of a SigLIP, with the text normalisation used in training.
+    """The tokenizer of a SigLIP model, with the text normalisation used in training.
 
-    That is lower case and, for the first SigLIP, no punctuation. Classes of transformers do it outside of
-    `tokenizer.json`; if it is in there as well, doing it twice does no harm.
+    That is lower case and, for the first SigLIP, no punctuation. The classes of transformers do this outside
+    `tokenizer.json`; if the file does it as well, doing it twice is harmless.
     """
     if _settings(folder).get("padding_side", "right") != "right":
         raise ModelError(
@@ -116,7 +117,7 @@ def siglip_tokenizer_of(folder: Path, positions: int) -> Tokenizer:
 
 
 def is_first_siglip(folder: Path) -> bool:
-    """Whether a SigLIP's tokenizer is that of the first SigLIP, and not Gemma's, which SigLIP 2 uses."""
+    """Whether a SigLIP model's tokenizer is that of the first SigLIP, and not Gemma's, which SigLIP 2 uses."""
     return str(_settings(folder).get("tokenizer_class", "")).startswith("SiglipTokenizer")
 
 
@@ -139,7 +140,7 @@ def _found(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def _is_lower_case(folder: Path) -> bool:
-    """Whether a BERT is uncased: by its settings, or else if its word list has no capitals."""
+    """Whether a BERT is uncased: as its settings say or, if they do not, if its word list has no capitals."""
     listed = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
     capitals = any(piece != piece.lower() for piece in listed if not piece.startswith("["))
     return bool(_settings(folder).get("do_lower_case", not capitals))

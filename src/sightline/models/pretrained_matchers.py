@@ -49,13 +49,14 @@ class Vilt(Pretrained):
     """ViLT as a matcher (`ViltForImageAndTextRetrieval`): one transformer over words and raw patches.
 
     States are its inputs: the embeddings of the words, and those of the patches after a class token.
-    Its own processor keeps an image's aspect ratio; here every image is resized to the square of its pre-training.
+    The model's own processor keeps an image's aspect ratio; here every image is resized to the square used in
+    pre-training.
     """
 
     has = frozenset(("match",))
 
     def image_features(self, pixels: Tensor) -> TowerFeatures:
-        """Embed the patches; they are encoded together with a text."""
+        """Embed the patches; `match` encodes them together with a text."""
         parts = self.model.vilt.embeddings
         patches = parts.patch_embeddings(pixels).flatten(2).transpose(1, 2)
         row = torch.cat([parts.cls_token.expand(pixels.shape[0], -1, -1), patches], 1) + parts.position_embeddings

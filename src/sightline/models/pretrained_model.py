@@ -15,10 +15,10 @@ from sightline.models.towers import UNREADABLE, check_whole, lacking
 
 
 class Pretrained(Retriever):
-    """A published model with the interface of a retriever, with only the abilities that it was trained for.
+    """A published model with the interface of a retriever, and only the abilities that it was trained for.
 
     Missing outputs have width zero: a model without `fragments` returns fragments [batch, n, 0], one without `embed`
-    embeddings [batch, 0].
+    returns embeddings [batch, 0].
 
     dim: the width of its embeddings.
     """

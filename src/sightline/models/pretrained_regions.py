@@ -105,7 +105,7 @@ class _Names:
 
     regions: the name of its region embedding, which identifies its checkpoints.
     heads: the names of its matching heads, the one for retrieval first; a checkpoint without any of them cannot match.
-    parts: published prefixes of names, each with our own; the first that fits is used.
+    parts: published prefixes of names, each with our prefix; the first that matches is used.
     """
 
     regions: str
@@ -113,11 +113,11 @@ class _Names:
     parts: tuple[tuple[str, str], ...]
 
     def ours(self, name: str) -> str:
-        """Our name for `name` of a checkpoint."""
+        """Our name for a checkpoint's `name`."""
         return next((own + name.removeprefix(theirs) for theirs, own in self.parts if name.startswith(theirs)), name)
 
     def theirs(self, name: str) -> str:
-        """The name in a checkpoint for our `name`."""
+        """A checkpoint's name for our `name`."""
         return next((theirs + name.removeprefix(own) for theirs, own in self.parts if name.startswith(own)), name)
 
 
@@ -145,12 +145,12 @@ _BERT_KEYS = (
 
 
 def is_region_checkpoint(weights: Weights) -> bool:
-    """Whether a state dict is from Oscar or UNITER, by its names."""
+    """Whether a state dict is from Oscar or UNITER, judging by its names."""
     return any(names.regions in weights for names in (_OSCAR, _UNITER))
 
 
 def region_matcher(folder: Path, config: Mapping[str, Any], weights: Weights) -> RegionMatcher:
-    """Build the model of an Oscar or UNITER state dict; the error for missing weights uses their published names."""
+    """Build the model from an Oscar or UNITER state dict; the error for missing weights uses their published names."""
     weights = {_modern(name): tensor.float() for name, tensor in weights.items()}
     names = _OSCAR if _OSCAR.regions in weights else _UNITER
     bert = BertModel(BertConfig(**{key: config[key] for key in _BERT_KEYS if key in config}))

@@ -25,7 +25,7 @@ class TwoTowers(Pretrained):
 
     has = frozenset(("embed",))
     image = None
-    """No tower whose features could be computed once and reused: projections are trained as well."""
+    """None, as there is no tower whose features could be computed once and reused: projections are trained as well."""
 
     def __init__(
         self, model: PreTrainedModel, preprocess: Preprocess, text_input: TextInput, dim: int, pad_id: int
@@ -36,12 +36,12 @@ class TwoTowers(Pretrained):
 
     @property
     def initially_trained(self) -> frozenset[Ability]:
-        """Those of the published weights."""
+        """The abilities of the published weights."""
         return self.has
 
     @property
     def initial_temperature(self) -> float | None:
-        """The temperature that it was trained with."""
+        """The temperature that the published weights were trained with; None if unknown."""
         scale = getattr(self.model, "logit_scale", None)
         return None if scale is None else float(scale.detach().neg().exp())
 
@@ -50,7 +50,7 @@ class TwoTowers(Pretrained):
         return {"image": self.model.vision_model, "text": self.model.text_model}
 
     def image_features(self, pixels: Tensor) -> TowerFeatures:
-        """Run the image tower: only its projected vector is kept of an image."""
+        """Run the image tower, keeping only the projected vector of each image."""
         pooled = self.model.get_image_features(pixel_values=pixels).pooler_output
         return TowerFeatures(pooled, pooled.new_zeros(pooled.shape[0], 0, 0))
 
@@ -70,16 +70,16 @@ class TwoTowers(Pretrained):
 
 
 class SiglipTowers(TwoTowers):
-    """SigLIP, and SigLIP 2 of one resolution: in training, texts were padded to `max_length` without a mask.
+    """SigLIP, and SigLIP 2 at a fixed resolution: in training, texts were padded to `max_length` without a mask.
 
     So every text is padded to the full length here too, without a mask.
     """
 
     @property
     def calibration(self) -> Mapping[str, Calibration]:
-        """Its loss is a sigmoid of the scaled cosine, so its learned scale and bias give a probability.
+        """The learned scale and bias, which give a probability because the loss is a sigmoid of the scaled cosine.
 
-        Not after further training with another loss.
+        Empty after further training, which may use another loss.
         """
         if self.trained is not None:
             return {}
@@ -87,7 +87,7 @@ class SiglipTowers(TwoTowers):
         return {"embed": Calibration(float(scale.detach().exp()), float(bias.detach()))}
 
     def read(self, tokens: Tokens) -> Tensor:
-        """The text tower's vectors [batch, dim], of texts including their padding."""
+        """The text tower's vectors [batch, dim], for texts including their padding."""
         ids = torch.where(tokens.mask, tokens.ids, self.pad_id)
         padding = ids.new_full((ids.shape[0], self.text_input.max_length), self.pad_id)
         padded = torch.cat([ids, padding], 1)[:, : self.text_input.max_length]
@@ -95,7 +95,7 @@ class SiglipTowers(TwoTowers):
 
 
 class NaFlexTowers(SiglipTowers):
-    """SigLIP 2 of any resolution (NaFlex), which reads an image as a sequence of patches that depends on its shape.
+    """SigLIP 2 at any resolution (NaFlex), which reads an image as a sequence of patches that depends on its shape.
 
     Here every image is a square with as many patches as the model's own processor produces for a square image.
     """

@@ -27,7 +27,7 @@ _FOLDER = "model"
 
 @dataclass(frozen=True, slots=True)
 class PublishedConfig:
-    """What a published model is: its class here and in transformers, and the inputs that it reads."""
+    """The description of a published model: its class here and in transformers, and the inputs that it reads."""
 
     towers: str
     model: str
@@ -37,7 +37,7 @@ class PublishedConfig:
 
 
 def save(retriever: TwoTowers, folder: Path) -> dict[str, Any]:
-    """Write the model to a folder; its configuration for the description of the checkpoint."""
+    """Write the model to a folder; returns its configuration, for the checkpoint's description."""
     retriever.model.save_pretrained(folder / _FOLDER)
     config = PublishedConfig(
         type(retriever).__name__,
@@ -50,7 +50,7 @@ def save(retriever: TwoTowers, folder: Path) -> dict[str, Any]:
 
 
 def load(folder: Path, description: Mapping[str, Any]) -> tuple[TwoTowers, Tokenizer]:
-    """Read a checkpoint by its description."""
+    """Read a checkpoint, given its description."""
     config = settings.parse(PublishedConfig, description.get("config"), str(folder), ModelError)
     if config.towers not in _CLASSES or config.model not in _MODELS:
         raise ModelError(f"{folder}: unknown model {config.towers} over {config.model}", "Update Sightline.")

@@ -16,9 +16,9 @@ class RelationConfig:
     """How embeddings are computed from fragments by self-attention.
 
     image, text: whether that side's fragments attend to each other; otherwise they are pooled directly.
-    beta: the weight in the embedding of the maximum over the initial fragments; the rest is the mean of the enhanced
-        ones.
-    heads, dropout: of the self-attention layer.
+    beta: the weight of the maximum over the initial fragments in the embedding; the mean of the enhanced ones has the
+        rest.
+    heads, dropout: those of the self-attention layer.
     drop: the probability of dropping each fragment of an image in training, so that the model does not rely on a
     few of them.
     """

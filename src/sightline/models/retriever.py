@@ -20,7 +20,8 @@ class EncodedTensors(NamedTuple):
     mask: [batch, n], true for real fragments. In a model with codes, the last true positions are its codes.
     states: [batch, n, hidden], the input of `match`; None for a model without `match`. An item has as many
     states as fragments; `match` ignores those of codes.
-    pooled: [batch, width], what the embedding is a projection of, such as the state of [CLS]; None if it is of more.
+    pooled: [batch, width], the vector that the embedding is a projection of, such as the state of [CLS]; None if there
+    is no such vector.
     """
 
     embedding: Tensor
@@ -67,7 +68,7 @@ class Regions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TextInput:
-    """Texts have at most `max_length` tokens; languages: those of the training texts."""
+    """The texts that a model reads, of at most `max_length` tokens; languages: those of its training texts."""
 
     max_length: int = 32
     languages: tuple[str, ...] = ("en",)
@@ -77,7 +78,7 @@ class Retriever(nn.Module, ABC):
     """A model with up to three abilities: `embed`, `fragments` and `match`.
 
     In every architecture, an item is encoded on its own, once, and its `EncodedTensors` contain everything that later
-    stages need of it. Padding never changes an output.
+    stages need. Padding never changes an output.
     """
 
     preprocess: ImageInput
@@ -101,7 +102,7 @@ class Retriever(nn.Module, ABC):
         return None
 
     def _offered(self, *abilities: Ability) -> frozenset[Ability]:
-        """Those of these abilities that were trained."""
+        """Those of the given abilities that were trained."""
         return frozenset(abilities) if self.trained is None else self.trained.intersection(abilities)
 
     @property
@@ -149,7 +150,7 @@ class Retriever(nn.Module, ABC):
         """
 
     def word_cosines(self, text_states: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor | None:
-        """Cosines [batch, words, n] by which its matcher relates words to parts of an image; None if it does not."""
+        """Cosines [batch, words, n] by which its matcher relates words to parts of an image; None if it has none."""
         return None
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""A model whose embeddings are cut to their first numbers."""
+"""A model with embeddings truncated to their first numbers."""
 
 from collections.abc import Mapping
 
@@ -11,9 +11,10 @@ from sightline.models.retriever import EncodedTensors, Regions, Retriever, Token
 
 
 class ShorterEmbeddings(Retriever):
-    """Another model, with the first `dim` numbers of its embeddings at unit length; all else is the same.
+    """Wraps a model, keeping only the first `dim` numbers of its embeddings, at unit length; all else is the same.
 
-    Useful for a model that was trained so (see `losses.Matryoshka`): of others, the first numbers are as good as any.
+    Useful for a model that was trained for it (see `losses.Matryoshka`): in other models, the first numbers are no
+    better than the rest.
     """
 
     def __init__(self, model: Retriever, dim: int) -> None:
@@ -27,7 +28,7 @@ class ShorterEmbeddings(Retriever):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """Those of the model."""
+        """The abilities of the wrapped model."""
         return self.model.abilities
 
     @property
@@ -37,41 +38,41 @@ class ShorterEmbeddings(Retriever):
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """That of the model."""
+        """The grid of the wrapped model."""
         return self.model.grid
 
     @property
     def calibration(self) -> Mapping[str, Calibration]:
-        """That of the matcher: shorter embeddings have other cosines."""
+        """The calibration of the wrapped model, except for embeddings: shorter ones have other cosines."""
         return {stage: found for stage, found in self.model.calibration.items() if stage != "embed"}
 
     @property
     def reads_pixels(self) -> bool:
-        """Whether the model reads pixels."""
+        """Whether the wrapped model reads pixels."""
         return self.model.reads_pixels
 
     def image_features(self, pixels: Tensor) -> TowerFeatures:
-        """Those of the model."""
+        """The features of the wrapped model."""
         return self.model.image_features(pixels)
 
     def encode_images(self, images: Tensor | TowerFeatures | Regions) -> EncodedTensors:
-        """Encode with the model, and shorten."""
+        """Encode images with the wrapped model, and shorten their embeddings."""
         return self._shortened(self.model.encode_images(images))
 
     def encode_texts(self, tokens: Tokens) -> EncodedTensors:
-        """Encode with the model, and shorten."""
+        """Encode texts with the wrapped model, and shorten their embeddings."""
         return self._shortened(self.model.encode_texts(tokens))
 
     def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
-        """Match with the model."""
+        """Match with the wrapped model."""
         return self.model.match(text_states, text_mask, image_states, image_mask)
 
     def word_cosines(self, text_states: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor | None:
-        """Those of the model's matcher."""
+        """The cosines of the wrapped model's matcher."""
         return self.model.word_cosines(text_states, image_states, image_mask)
 
     def parts(self) -> dict[str, nn.Module]:
-        """Those of the model."""
+        """The encoders of the wrapped model."""
         return self.model.parts()
 
     def _shortened(self, encoded: EncodedTensors) -> EncodedTensors:

@@ -1,4 +1,4 @@
-"""One transformer that reads words, image fragments, or both: the model of paper 1 (as OSCAR and UNITER)."""
+"""One transformer that reads words, image fragments, or both: the model of paper 1 (like OSCAR and UNITER)."""
 
 from dataclasses import dataclass, field
 
@@ -27,10 +27,11 @@ class SingleStreamConfig:
     embedding_dim: 0 uses the mean of the transformer's outputs without a projection (paper 1, section 3.2).
     pool, pool_to: image fragments are pooled before the transformer reads them, patches to a "grid" with `pool_to`
     rows, patches or regions by "kmeans" to `pool_to` clusters (paper 3, section 5); 0 does not pool.
-    codes: the number of learned vectors that the transformer reads after the words or image fragments, different for
-    each, and outputs as additional fragments (paper 3, section 4.1). The mean of the outputs and `match` ignore them.
+    codes: the number of learned vectors that the transformer reads after the words or image fragments, different
+    vectors for each, and outputs as additional fragments (paper 3, section 4.1). The mean of the outputs and `match`
+    ignore them.
     fragments: use only this many fragments of an item, the first ones, without codes (paper 3, appendix); 0 uses all.
-    Such a model cannot match, for which it would need the others.
+    Such a model cannot match, because matching needs the others.
     """
 
     transformer: TowerConfig
@@ -84,7 +85,7 @@ class SingleStream(Retriever):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """The trained ones of all three, unless fragments are left out."""
+        """The trained ones among `embed`, `fragments` and, if no fragments are left out, `match`."""
         return self._offered("embed", "fragments", *(() if self.config.fragments else ("match",)))
 
     @property
@@ -101,7 +102,7 @@ class SingleStream(Retriever):
 
     @property
     def reads_pixels(self) -> bool:
-        """Whether it has an image tower."""
+        """Whether the model has an image tower."""
         return self.image is not None
 
     def image_features(self, pixels: Tensor) -> TowerFeatures:

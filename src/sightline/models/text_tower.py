@@ -15,15 +15,15 @@ _SHIFTED_POSITIONS = frozenset({"roberta", "xlm-roberta", "xlm-roberta-xl", "cam
 
 
 def first_position(config: PretrainedConfig) -> int:
-    """The position of a text's first token: those before it belong to padding."""
+    """The position of a text's first token: positions before it belong to padding."""
     return int(config.pad_token_id) + 1 if config.model_type in _SHIFTED_POSITIONS else 0
 
 
 class TextTower(nn.Module):
-    """Wraps any text encoder of transformers, and `BiGru`.
+    """Wraps any text encoder of transformers, or `BiGru`.
 
     Encoders that accept word vectors instead of ids (BERT, RoBERTa, XLM-R, MiniLM, …) can also read image fragments,
-    as vectors of the same width: such a tower is a matcher, or the one transformer of a single-stream model.
+    as vectors of the same width: such a tower can be a matcher, or the one transformer of a single-stream model.
     """
 
     def __init__(self, encoder: PreTrainedModel, max_length: int) -> None:
@@ -50,7 +50,7 @@ class TextTower(nn.Module):
 
     @property
     def heads(self) -> int:
-        """Attention heads of its layers; 1 for a recurrent encoder."""
+        """The number of attention heads of its layers; 1 for a recurrent encoder."""
         return int(getattr(self.encoder.config, "num_attention_heads", 1))
 
     def word_spread(self) -> float:

@@ -25,7 +25,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class TorchModel(Model):
-    """Runs a retriever without gradients on NumPy arrays, on the device of its weights."""
+    """Runs a retriever without gradients on NumPy arrays, on the device its weights are on."""
 
     def __init__(self, retriever: Retriever, tokenizer: Tokenizer, name: str) -> None:
         self.retriever = retriever
@@ -44,12 +44,12 @@ class TorchModel(Model):
 
     @property
     def name(self) -> str:
-        """The name in results."""
+        """Its name in results."""
         return self._name
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of its texts."""
+        """The tokenizer for its texts."""
         return self._tokenizer
 
     @property
@@ -69,7 +69,7 @@ class TorchModel(Model):
 
     @property
     def device(self) -> Device:
-        """The device of its weights."""
+        """The device its weights are on."""
         return "gpu" if next(self.retriever.parameters()).device.type == "cuda" else "cpu"
 
     @cached_property
@@ -124,7 +124,7 @@ class TorchModel(Model):
     def word_cosines(
         self, text_states: FloatArray, text_mask: Mask, image_states: FloatArray, image_mask: Mask
     ) -> npt.NDArray[np.float32] | None:
-        """Cosines [batch, words, n] by which its matcher relates words to parts of an image; None if it does not."""
+        """Cosines [batch, words, n] by which its matcher relates words to parts of an image; None if it has none."""
         found = self.retriever.word_cosines(
             self._tensor(text_states).float(), self._tensor(image_states).float(), self._tensor(image_mask)
         )

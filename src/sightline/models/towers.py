@@ -30,7 +30,7 @@ from sightline.suggestions import closest
 
 Projection = Tensor | None
 UNREADABLE = (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError, SafetensorError)
-"""The exceptions of transformers for a model that is missing, of another kind, or damaged."""
+"""The exceptions that transformers raises for a model that is missing, of another kind, or damaged."""
 
 _NEW_WEIGHTS = 0.03  # standard deviation
 
@@ -47,10 +47,11 @@ class TowerConfig:
     """The encoder of a tower.
 
     source: a folder in the transformers layout or a hub name, with weights.
-    config: instead of `source`, a transformers configuration: random weights. Its `model_type` is a name that
+    config: instead of `source`, a transformers configuration, for random weights. Its `model_type` is a name that
     transformers knows, or the Python path of an encoder of your own, `my_module:MyEncoder`.
     layer_step: 2 keeps every second layer (paper 1, section 6: "skip every odd-numbered Transformer layer").
-    layers: keep only this many, the first ones; 0 keeps all. The lower layers of CLIP's image tower know less of texts.
+    layers: keep only this many, the first ones; 0 keeps all. The lower layers of CLIP's image tower know less about
+    texts.
     """
 
     source: str = ""
@@ -71,10 +72,10 @@ class TowerConfig:
 
 
 def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
-    """Make the encoder of a tower, and the projection that its checkpoint carries, if any.
+    """Make the encoder of a tower, and read the projection in its checkpoint, if any.
 
     `part` ("vision" or "text") selects the half of a two-tower checkpoint such as CLIP's. Only the weights of an unused
-    pooling layer may be missing: any other missing weights would be random, so they are an error that names them.
+    pooling layer may be missing: any others would be random, so they raise an error that names them.
     """
     if tower.config:
         return shorten(_without_pooler(_new(tower.config)), tower.layer_step, tower.layers), None
@@ -93,7 +94,7 @@ def build(tower: TowerConfig, part: str) -> tuple[PreTrainedModel, Projection]:
     found_wanting = [key for key in lacking(report) if not key.startswith("pooler.")]
     check_whole(tower.source, type(model).__name__, found_wanting)
     name = {"vision": "visual_projection.weight", "text": "text_projection.weight"}[part]
-    projection = None if tower.layers else _stored_tensor(tower.source, name)  # it is for the last layer
+    projection = None if tower.layers else _stored_tensor(tower.source, name)  # the projection is for the last layer
     return shorten(_without_pooler(model), tower.layer_step, tower.layers), projection
 
 
@@ -154,7 +155,7 @@ def check_whole(source: str, model: str, lacking: Iterable[str]) -> None:
 
 
 def _without_pooler(model: PreTrainedModel) -> PreTrainedModel:
-    """Drop a pooling layer with weights, as BERT's: Sightline pools embeddings itself."""
+    """Drop a pooling layer with weights, such as BERT's: Sightline pools embeddings itself."""
     pooler = getattr(model, "pooler", None)
     if isinstance(pooler, nn.Module) and any(True for _ in pooler.parameters()):
         model.pooler = None
@@ -162,7 +163,7 @@ def _without_pooler(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def shorten(model: PreTrainedModel, step: int, first: int = 0) -> PreTrainedModel:
-    """Keep layers 0, step, 2 step, … of the `first` layers of the encoder's stack (0: of all), and in its config."""
+    """Keep layers 0, step, 2 * step, … of the first `first` layers (0: of all), in the model and in its config."""
     if step == 1 and not first:
         return model
     parent, name = _stack(model)
@@ -222,7 +223,7 @@ def layers(model: nn.Module) -> nn.ModuleList:
 
 
 def before(model: nn.Module, layer: int) -> list[nn.Parameter]:
-    """The modules of an encoder before this layer, counted from 0: its embeddings and the layers below."""
+    """The parameters of an encoder before this layer, counted from 0: of its embeddings and the layers below."""
     stack = layers(model)
     if layer >= len(stack):
         raise ModelError(f"{type(model).__name__} has {len(stack)} layers, so none remains above {layer}")

@@ -1,4 +1,4 @@
-"""Calibrating a bundle on held-out captions: the weight of the fusion, and the relevance of pairs."""
+"""Calibration of a bundle on held-out captions: the fusion weight, and the relevance of pairs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -42,11 +42,12 @@ def finish(
     """Choose the fusion's weight and fit the relevance of a bundle on held-out records; rewrites its spec.
 
     The weight is the one with the highest sum of recalls at 1, 5 and 10 in both directions; the bundle reranks by
-    default if that sum is not lower than without. Records with a label are not used for that. Relevance is fitted to
-    everything that captions and labels say about the images (see `relevance_truth`). Unreadable images are skipped, and
-    `on_problem` is called for each.
+    default if that sum is not lower than without reranking. Records with a label are not used for that. Relevance is
+    fitted to everything that captions and labels say about the images (see `relevance_truth`). Unreadable images are
+    skipped, and `on_problem` is called for each.
 
-    trained_on: captions that the model was trained on, whose words it knows; by default the words in the spec.
+    trained_on: captions that the model was trained on, whose words it therefore knows; without any, it knows the words
+    in the spec.
     """
     folder = Path(folder)
     bundle = Bundle.open(folder)
@@ -77,7 +78,7 @@ def _relevance(
     lang: str,
     progress: Progress | None,
 ) -> PairRelevance:
-    """Fit relevance to all records; its errors are measured on one half of them after a fit to the other."""
+    """Fit relevance to all records; its error is measured on each half of them after a fit to the other."""
 
     def judged(part: Int64Array) -> list[JudgedQuery]:
         queries = truth_queries([records[int(image)] for image in part], lang=lang)
@@ -99,7 +100,7 @@ def _relevance(
 def _defaults(
     bundle: Bundle, questions: Questions, encoded: Encodings, readable: Int64Array, progress: Progress | None
 ) -> Defaults:
-    """Choose the weight of the fusion on captions and their images, which are the first encoded ones."""
+    """Choose the fusion weight on captions and their images, which come first among the encoded images."""
     own = readable[readable < len(questions.images)]
     images = encoded.taken(np.arange(len(own)))
     texts, _ = encode_texts(bundle, questions.captions, Needs(states=True), 32, progress)
@@ -119,7 +120,7 @@ def _defaults(
 
 @dataclass(frozen=True, slots=True)
 class _Direction:
-    """The candidates of the queries of one direction, the matcher's scores, and which ids [queries, k] are correct."""
+    """The candidates for the queries of one direction, the matcher's scores, and which ids [queries, k] are correct."""
 
     candidates: Candidates
     score: Score
@@ -129,6 +130,6 @@ class _Direction:
         return Stage("match", CANDIDATES, self.score, (FUSION, weight)).run(self.candidates)
 
     def recalls(self, weight: float | None = None) -> float:
-        """The sum of R@1, R@5 and R@10; without a weight, of the candidates without reranking."""
+        """The sum of R@1, R@5 and R@10; without a weight, that of the candidates before reranking."""
         hits = self.right((self.candidates if weight is None else self.reranked(weight)).ids)
         return sum(float(hits[:, :k].any(axis=1).mean()) for k in (1, 5, 10))

@@ -94,11 +94,12 @@ def export(
     progress: Progress | None = None,
     on_problem: OnProblem | None = None,
 ) -> BundleSpec:
-    """Write a bundle to `out`, replacing an earlier one only when the new one is complete; a failure leaves nothing.
+    """Write a bundle to `out`, replacing an earlier one only when the new one is complete.
 
-    The graphs have a dynamic batch and, for texts and regions, a dynamic length. Only trained abilities are exported.
+    A failure leaves nothing behind. The graphs have a dynamic batch size and, for texts and regions, a dynamic length.
+    Only trained abilities are exported.
 
-    precision: of the weights. four_bits: with int8, a pattern; modules whose path matches it get four-bit weights.
+    precision: that of the weights. four_bits: with int8, a pattern; modules whose path matches it get four-bit weights.
     images: with int8, about a hundred typical images as pixels [images, 3, size, size]; they make the image graph
         faster (see `fix_ranges`).
     held_out: captions not trained on, to round four-bit weights and to calibrate the bundle (see
@@ -212,7 +213,7 @@ def _graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> Encoded
 
 @contextlib.contextmanager
 def _positions(retriever: Retriever, most: int) -> Iterator[None]:
-    """Cut the tables of positions to what a graph can use."""
+    """Temporarily cut position tables to the positions that a graph can use."""
     found = (getattr(module, "position_embeddings", None) for module in retriever.modules())
     tables = [table for table in found if isinstance(table, nn.Embedding)]
     whole = [table.weight for table in tables]

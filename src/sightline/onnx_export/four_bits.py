@@ -42,10 +42,10 @@ def shrink_tables(model: onnx.ModelProto, large: int = _LARGE) -> None:
 
 
 def shrink_products(model: onnx.ModelProto, names: Collection[str], samples: Iterable[Sample] = ()) -> None:
-    """Store the constant matrices of products, by the products' names, with four bits per weight, in place.
+    """Store the constant matrices of the named products with four bits per weight, in place.
 
     samples: a few hundred typical inputs of the graph. With them, each weight is rounded so as to compensate for the
-    errors of those before it (GPTQ, Frantar et al. 2022, algorithm 1), and without them to the nearest.
+    errors of those before it (GPTQ, Frantar et al. 2022, algorithm 1); without them, to the nearest number.
     """
     graph = model.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
@@ -68,10 +68,10 @@ def shrink_products(model: onnx.ModelProto, names: Collection[str], samples: Ite
 
 
 def block_scales(rows: Floats, importance: Floats | None = None) -> Floats:
-    """The scale of each block of rows [n, width], [n, blocks]: of those tried, the one with the least squared error.
+    """The scales [n, blocks] of the blocks of rows [n, width]: of those tried, the ones with the least squared error.
 
-    importance: [width], a factor of each column's squared error. The number of largest magnitude in a block becomes -8,
-    so that a scale may be negative. Scales are float16 numbers.
+    importance: [width], the weight of each column's squared error. The number of largest magnitude in a block becomes
+    -8, so a scale may be negative. Scales are float16 numbers.
     """
     blocks = rows.reshape(len(rows), -1, BLOCK)
     factors = np.ones(BLOCK, np.float32) if importance is None else importance.reshape(-1, BLOCK)

@@ -9,11 +9,11 @@ import onnx
 
 Floats = npt.NDArray[np.float32]
 Sample = Mapping[str, npt.NDArray[Any]]
-"""Inputs of a graph, by name: one item."""
+"""The inputs of a graph for one item, by name."""
 
 
 def observed(model: onnx.ModelProto, names: Sequence[str], samples: Iterable[Sample]) -> Iterator[list[Floats]]:
-    """Run a graph on each of the samples; yields the named values, in this order."""
+    """Run a graph on each of the samples; yields the named values, in the order of `names`."""
     import onnxruntime
 
     watched = onnx.ModelProto()

@@ -29,10 +29,10 @@ def quantize(path: Path, four_bits: str = "", samples: Iterable[Sample] = (), *,
     (`shrink_products`) and, with `fixed_ranges`, the ranges of activations are fixed (`fix_ranges`) where that is
     safe, which is faster than dynamic ranges.
 
-    Matrix products get one scale for every block of weights (128, or 32 of four bits), and ONNX Runtime quantises
-    their inputs in the same blocks: with one scale for a whole activation tensor, a few outliers in the second layer
-    of each feed-forward network cost a CLIP tower 5 points of cosine; with blocks it loses 0.3. Large word tables get
-    four bits per number, which costs 0.0005 of cosine; small ones get one scale per tensor.
+    Matrix products get one scale for every block of weights (128 weights, or 32 of four bits), and ONNX Runtime
+    quantises their inputs in the same blocks: with one scale for a whole activation tensor, a few outliers in the
+    second layer of each feed-forward network cost a CLIP tower 5 points of cosine; with blocks it loses 0.3. Large word
+    tables get four bits per number, which costs 0.0005 of cosine; small ones get one scale per tensor.
     """
     with _quiet():
         model = onnx.load(path)
@@ -54,10 +54,10 @@ def quantize(path: Path, four_bits: str = "", samples: Iterable[Sample] = (), *,
 
 
 def halve(model: onnx.ModelProto) -> None:
-    """Store large weights in float16 where that is lossless, as for most of a frozen tower, and scales of blocks.
+    """Store block scales in float16, and large weights where that is lossless, as in most of a frozen tower.
 
-    Scales are rounded; those of four-bit weights were before the weights. ONNX Runtime casts to float32 when it loads
-    the graph.
+    Scales are rounded; those of four-bit weights were already rounded before the weights were. ONNX Runtime casts to
+    float32 when it loads the graph.
     """
     scales = {node.input[2] for node in model.graph.node if node.op_type == "MatMulNBits"}
     for weight in model.graph.initializer:

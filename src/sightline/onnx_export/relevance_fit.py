@@ -1,4 +1,4 @@
-"""Fitting the relevance of pairs to truth, and measuring how well it holds on other data."""
+"""Fitting the relevance of pairs to known truth, and measuring how well it holds on other data."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,17 +12,17 @@ from sightline.errors import EvaluationError
 from sightline.onnx_export.relevance_truth import SHOWN, UNKNOWN, QueryKind, TruthQuery
 
 FITTED = 50
-"""Images of each query that relevance is fitted to: the best of which the truth is known."""
+"""The number of images per query that relevance is fitted to: the best of those whose truth is known."""
 
 BEST = 10
-"""Images of each query among which the error is measured."""
+"""The number of best images per query on which the error is measured."""
 
 COLLECTION, DRAWS = 300, 5
-"""Images in a collection that is drawn to choose the line, and how many are drawn for each query."""
+"""The size of the random collections used to choose the line, and how many are drawn for each query."""
 
-_NEARLY = 0.01  # of accuracy: as good as the best
+_NEARLY = 0.01  # accuracy this close to the best is as good
 LINES = tuple(round(0.3 + 0.05 * step, 2) for step in range(9))
-"""Lines to choose from; with a lower one, too many of the matches of a common noun would be wrong."""
+"""Lines to choose from; with a lower one, too many of the matches for a common noun would be wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class JudgedQuery:
 
 
 def judge(queries: Sequence[TruthQuery], texts: Float32Array, images: Float32Array) -> list[JudgedQuery]:
-    """Order the images [images, dim] of each query by the cosine with its embedding [queries, dim]."""
+    """Rank the images [images, dim] for each query by their cosine with the query's embedding, texts [queries, dim]."""
     found = []
     for query, text in zip(queries, texts, strict=True):
         cosines = images @ text
@@ -50,10 +50,10 @@ def judge(queries: Sequence[TruthQuery], texts: Float32Array, images: Float32Arr
 def fit_relevance(
     judged: Sequence[JudgedQuery], words: Words, *, line: float | None = None, data: Sequence[str] = ()
 ) -> PairRelevance:
-    """Fit relevance by maximum likelihood to the best images of each query, every kind of query counting the same.
+    """Fit relevance by maximum likelihood to the best images of each query, with equal weight for every kind of query.
 
-    line: the relevance from which a result is a match; by default the one that best tells queries of which an image
-        shows what is asked for from others.
+    line: the relevance from which a result is a match; by default the one that best separates queries for which an
+        image shows what is asked for from those for which none does.
     """
     rows = [feature_rows(query.text, query.cosines[:FITTED], words) for query in judged]
     truth = np.concatenate([query.shown[:FITTED] for query in judged]).astype(np.float64) if judged else np.zeros(0)
@@ -70,7 +70,7 @@ def fit_relevance(
 
 
 def chances(query: JudgedQuery, fitted: PairRelevance, words: Words) -> Float64Array:
-    """The relevance [n] of the images of a query whose truth is known."""
+    """The relevance [n] of a query's images whose truth is known."""
     return fitted.of(query.text, query.cosines, words)
 
 
@@ -85,7 +85,7 @@ def top_pairs(
 
 
 def top_error(judged: Iterable[JudgedQuery], fitted: PairRelevance, words: Words, k: int = BEST) -> float | None:
-    """The calibration error, 0 to 1, among the k best images of each query; None without any."""
+    """The calibration error, 0 to 1, among the k best images of each query; None if there are none."""
     stated, shown = top_pairs(judged, fitted, words, k)
     return calibration_error(stated, shown) if len(stated) else None
 
@@ -93,7 +93,7 @@ def top_error(judged: Iterable[JudgedQuery], fitted: PairRelevance, words: Words
 def calibration_error(chances: FloatArray, right: BoolArray, bins: int = 15) -> float:
     """Expected calibration error: how far stated probabilities are from observed frequencies, on average, 0 to 1.
 
-    Probabilities are put into bins of equal width; each bin counts by how many fall into it (Naeini et al. 2015).
+    Probabilities are put into bins of equal width; each bin is weighted by how many fall into it (Naeini et al. 2015).
     """
     chances, truth = np.asarray(chances).ravel(), np.asarray(right, dtype=np.float64).ravel()
     place = np.minimum((chances * bins).astype(np.int64), bins - 1)
@@ -122,8 +122,8 @@ def balanced_accuracy(best: FloatArray, present: BoolArray, line: float) -> floa
 def best_line(judged: Sequence[JudgedQuery], fitted: PairRelevance, words: Words) -> float:
     """The lowest of the lines with the best balanced accuracy, averaged over the kinds of query.
 
-    Small collections are drawn from the images whose truth is known, so that many things are present in some of them
-    only. 0.5 if nothing is both present and absent.
+    Small collections are drawn from the images whose truth is known, so that many things are present in only some of
+    them. The line is 0.5 if no kind of query has things both present and absent.
     """
     rng = np.random.default_rng(0)
     drawn = [_drawn(query, rng) for query in judged for _ in range(DRAWS)]
@@ -136,7 +136,7 @@ def best_line(judged: Sequence[JudgedQuery], fitted: PairRelevance, words: Words
 
 
 def _drawn(query: JudgedQuery, rng: np.random.Generator) -> JudgedQuery:
-    """A query with some of its images."""
+    """The query with a random sample of its images."""
     count = len(query.cosines)
     places = np.sort(rng.choice(count, min(COLLECTION, count), replace=False))
     return replace(query, cosines=query.cosines[places], shown=query.shown[places])
@@ -161,8 +161,8 @@ def _kinds(judged: Iterable[JudgedQuery]) -> Iterator[QueryKind]:
 def _logistic(rows: Float64Array, truth: Float64Array, weights: Float64Array, steps: int = 100) -> Float64Array:
     """Weights [features] and bias of a logistic regression, by Newton's method.
 
-    Features are brought to zero mean and unit variance, so that any range converges; a tiny pull towards zero keeps
-    perfectly separable pairs finite, and the weight of a feature that never changes at zero.
+    Features are brought to zero mean and unit variance, so that any range converges; a tiny pull towards zero keeps the
+    weights finite if pairs are perfectly separable, and that of a constant feature at zero.
     """
     middle, spread = rows.mean(axis=0), rows.std(axis=0)
     spread[spread < 1e-9] = 1.0

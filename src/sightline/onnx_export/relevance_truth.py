@@ -1,11 +1,11 @@
-"""Queries with what is known of every image: it shows what is asked for, it does not, or nobody can tell.
+"""Queries, and what is known about every image: it shows what is asked for, it does not, or nobody can tell.
 
 Truth comes from captions and labels. People do not mention every chair, so one word of one caption proves little:
 
-- a noun is shown if at least two captions of an image say so, and not shown if none does nor leaves it open;
-- a phrase (`brown dog`) is shown if two captions say so, and not shown if the noun is not, or has another colour;
+- a noun is shown if at least two captions of an image say so, and not shown if no caption says so or leaves it open;
+- a phrase (`brown dog`) is shown if two captions say so, and not shown if the noun is not shown, or has another colour;
 - a scene (`a dog on a beach`) is shown by the image whose caption has these words, and by others that show both nouns;
-  not by those that do not show one of them;
+  not by images that do not show one of the nouns;
 - a sentence is shown by the image that it was written for, and not by images with several captions that share few of
   its words;
 - a name is shown by the images that are labelled with it, and not by those with another label.
@@ -42,9 +42,9 @@ _ADJECTIVES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "age": {"young": ("old", "older", "elderly"), "old": ("young", "little")},
 }
-"""Adjectives by kind, and those that say that another does not hold."""
-_ENOUGH = 3  # captions, for what none of them says to count
-_SHARED = 0.5  # of the words of a sentence: an image whose captions have as many may show it too
+"""Adjectives by kind, each with the adjectives that rule it out."""
+_ENOUGH = 3  # captions needed for what none of them mentions to count as not shown
+_SHARED = 0.5  # share of a sentence's words: an image whose captions have that many may show it too
 _BETWEEN = 4  # words between two nouns of a scene
 _NEAR = 3  # words between an adjective and its noun, as in "brown and white dog"
 
@@ -68,7 +68,7 @@ class Captions:
         self.described = (self.count >= _ENOUGH) & np.array(
             [record.label is None for record in records], dtype=np.bool_
         )
-        """Images [images] with enough captions to conclude from what none of them mentions."""
+        """Which images [images] have enough captions to conclude something from what none of them mentions."""
         self._texts = [text for own in texts for text in own]
         self._image = np.repeat(np.arange(self.images), self.count)
         self._with: dict[str, list[int]] = defaultdict(list)
@@ -100,7 +100,7 @@ class Captions:
         return self._per_image(found)
 
     def shared(self, words: Sequence[str]) -> Int64Array:
-        """How many of these words the captions of each image have."""
+        """How many of these words occur in the captions of each image."""
         total = np.zeros(self.images, dtype=np.int64)
         for stem in {_stem(word) for word in words}:
             total += self._per_image(self._with_stem.get(stem, ())) > 0
@@ -129,7 +129,7 @@ class Noun:
 
     @cached_property
     def terms(self) -> tuple[str, ...]:
-        """Every word or phrase that says so."""
+        """Every word or phrase that implies the noun."""
         return (self.text, self.many, *self.shows)
 
     @property
@@ -138,7 +138,7 @@ class Noun:
         return self.plural or f"{self.text}s"
 
     def truth(self, captions: Captions) -> Int8Array:
-        """Whether each image [images] shows it."""
+        """Whether each image [images] shows the noun."""
         said, open_ = captions.mentions(self.terms), captions.mentions((*self.unsure, *self.other))
         truth = np.full(captions.images, UNKNOWN, dtype=np.int8)
         truth[(said == 0) & (open_ == 0) & captions.described] = NOT_SHOWN
@@ -159,13 +159,13 @@ def _noun(text: str, words: Mapping[str, Any]) -> Noun:
 
 
 def noun_queries(captions: Captions) -> Iterator[TruthQuery]:
-    """Every noun of the list, shown by an image or not."""
+    """A query for every noun of the list, whether or not an image shows it."""
     for noun in nouns():
         yield TruthQuery(noun.text, "noun", noun.truth(captions))
 
 
 def phrase_queries(captions: Captions) -> Iterator[TruthQuery]:
-    """Every adjective with every noun of which at least one image shows both."""
+    """A query for every adjective and noun that at least one image shows together."""
     for noun in nouns():
         shown = noun.truth(captions)
         for kind in noun.adjectives:
@@ -206,9 +206,9 @@ def scene_queries(captions: Captions, seed: int) -> Iterator[TruthQuery]:
 def sentence_queries(
     records: Sequence[Record], captions: Captions, seed: int, lang: str = "en", asked: int | None = None
 ) -> Iterator[TruthQuery]:
-    """One caption of every image, or of the first `asked` images, in random order.
+    """One caption of every image, or of the first `asked` images, as a query, in random order.
 
-    Images with few captions are judged only if all have few.
+    Images with few captions are judged only if all images have few.
     """
     rng = np.random.default_rng(seed)
     judged = captions.described if captions.described.any() else captions.count > 0
@@ -229,7 +229,7 @@ def sentence_queries(
 
 
 def name_queries(records: Sequence[Record], captions: Captions) -> Iterator[TruthQuery]:
-    """Every label that can be distinguished from the labels and captions of the other images."""
+    """A query for every label that can be distinguished from the labels and captions of the other images."""
     vague = frozenset(_read("names.toml")["vague"])
     labels = [record.label for record in records]
     for name in dict.fromkeys(label for label in labels if label is not None and label not in vague):
@@ -253,10 +253,10 @@ def truth_queries(
     lang: str = "en",
     asked: int | None = None,
 ) -> list[TruthQuery]:
-    """Queries of every kind that records give, with at least one image of which the truth is known.
+    """Queries of every kind that the records allow, each with at least one image whose truth is known.
 
-    sentences, scenes: how many captions, and parts of captions, are asked for at most. asked: the captions are those of
-        the first so many records.
+    sentences, scenes: the largest number of captions, and of parts of captions, to use as queries. asked: use captions
+        only of the first `asked` records.
     """
     captions = Captions(records, lang)
     phrases = [*phrase_queries(captions), *islice(scene_queries(captions, seed), scenes)]

@@ -20,7 +20,7 @@ def image_samples(images: Float32Array | None) -> list[Sample]:
 def caption_samples(
     records: Sequence[Record], languages: Sequence[str], tokenizer: Tokenizer, count: int = 1024
 ) -> list[Sample]:
-    """Tokens of some captions, the first of a record in each language, evenly spaced over the records."""
+    """Tokens of some captions, evenly spaced over the records: the first caption of a record in each language."""
     captions = [some[0] for record in records for lang, some in record.captions.items() if some and lang in languages]
     chosen = np.linspace(0, len(captions), min(count, len(captions)), endpoint=False, dtype=np.int64)
     tokens = (tokenizer([captions[place]]) for place in chosen)

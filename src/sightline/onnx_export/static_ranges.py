@@ -37,7 +37,8 @@ def sample_images(records: Sequence[Record], preprocess: ImageInput, count: int 
 class _Seen:
     """The range of a value in the samples.
 
-    least, greatest: of every channel in every sample, [samples, channels]. rows: some complete rows, [rows, channels].
+    least, greatest: the extremes of every channel in every sample, [samples, channels]. rows: some complete rows,
+    [rows, channels].
     """
 
     least: Floats
@@ -49,7 +50,7 @@ def fix_ranges(model: onnx.ModelProto, samples: Iterable[Sample], leave: Collect
     """Quantise products of `model` with constant matrices to integer products, in place, where that is safe.
 
     samples: about a hundred typical inputs of the graph, one item each.
-    leave: names of products to leave unchanged; so are those with a relative error above 6 % in any checked row.
+    leave: names of products to leave unchanged, as are those with a relative error above 6 % in any checked row.
 
     A channel whose values are a hundred times those of others would use up all of the 256 steps, so channels are first
     equalised: each is divided by a factor, and its row of the matrix multiplied by it (SmoothQuant, Xiao et al. 2023).
@@ -94,8 +95,8 @@ def _seen(of_samples: list[tuple[Floats, Floats, Floats]]) -> _Seen:
 class _Plan:
     """How the products that read one value are quantised.
 
-    divisor: [channels], equalises channels. scale, zero: of the activations. matrices: quantised matrices. steps: the
-    scale of each matrix, by column.
+    divisor: [channels], equalises channels. scale, zero: those of the activations. matrices: quantised matrices. steps:
+    the scale of each matrix, by column.
     """
 
     divisor: Floats
@@ -176,7 +177,7 @@ class _Rewriting:
     def _alike(
         self, source: str, nodes: list[onnx.NodeProto], divisor: Floats, prefix: str
     ) -> tuple[str, list[onnx.NodeProto]]:
-        """The value with its channels divided; done in the preceding normalisation, if nothing else reads that."""
+        """The value with its channels divided: by the preceding normalisation, if nothing else reads its output."""
         maker = self._made.get(source)
         outputs = {output.name for output in self._graph.output}
         if maker is not None and maker.op_type == "LayerNormalization" and source not in outputs:

@@ -36,7 +36,7 @@ def read_npz_folder(path: Path, report: OnProblem) -> Iterator[Found]:
 
 
 def found_in_npz(name: str, data: bytes) -> Found:
-    """Read the bytes of an `.npz`. Pickled arrays, such as class names in some files, are ignored."""
+    """Read an `.npz` from its bytes. Pickled arrays, such as class names in some files, are ignored."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             wanted = {"features", "norm_bb", "conf", "x", "feat", "bbox", "image_w", "image_h"}
@@ -74,7 +74,7 @@ def read_precomputed(path: Path, report: OnProblem) -> Iterator[Found]:
 
     Features are [images, regions, dim], or [images, dim] with one vector per image. Captions are one per line, five
     for each image, in the order of the images; if there are as many features as captions, each image occurs five
-    times. Names come from `train_ids.txt` if it exists, and are otherwise made of the split and the index.
+    times. Names come from `train_ids.txt` if it exists, and are otherwise made from the split and the index.
     """
     for file in entries_of(path):
         if file.name.endswith(_IMAGES):
@@ -82,7 +82,7 @@ def read_precomputed(path: Path, report: OnProblem) -> Iterator[Found]:
 
 
 def is_precomputed(path: Path) -> bool:
-    """Whether a folder has the layout of VSE++ or SCAN, by its files."""
+    """Whether a folder has the layout of VSE++ or SCAN, judging by its files."""
     return any(file.name.endswith(_IMAGES) for file in entries_of(path))
 
 

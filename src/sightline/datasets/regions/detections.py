@@ -1,4 +1,4 @@
-"""The detections in one image, as a reader yields them, and the choice of which to keep."""
+"""The detections in one image, as a reader yields them, and the rule for which to keep."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.floating[Any]]
 class Found:
     """The regions of an image.
 
-    name: the name of the image in the features: a file name, or a number.
+    name: the image's name in the features, a file name or a number.
     features: [n, dim]. boxes: [n, 4], left, top, right and bottom relative to the image size; None if they
     were not published. confidence: [n], the detector's confidence; None if unknown.
     captions, split: as in `Record`, if the features come with captions.

@@ -21,8 +21,8 @@ _BOTTOM_UP_FIELDS = 6
 def read_regions(path: str | Path, on_problem: OnProblem | None = None) -> Iterator[Found]:
     """Yield the regions of all images at `path`, image by image.
 
-    on_problem: called for each broken row, which is then skipped; by default the first one raises `DataError`. So does,
-    at once, a path that is missing or not recognised.
+    on_problem: called for each broken row, which is then skipped; by default the first one raises `DataError`. A path
+    that is missing or not recognised raises it at once.
     """
     place = Path(path)
     if not place.exists():

@@ -1,4 +1,4 @@
-"""Features in UNITER's databases: an LMDB with an `.npz` per image, or its arrays packed by msgpack."""
+"""Features in UNITER's databases: an LMDB with an `.npz` per image, or its arrays packed with msgpack."""
 
 import json
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def read_uniter(path: Path, report: OnProblem) -> Iterator[Found]:
 
 
 def _names(transaction: Any) -> Iterator[bytes]:
-    """The images that the database lists, otherwise its keys."""
+    """The names of the images that the database lists or, without a list, its keys."""
     listed = transaction.get(_KEYS)
     if listed is None:
         yield from (key for key in transaction.cursor().iternext(values=False) if key != _KEYS)

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Names:
-    """Records by the names of images.
+    """Finds records by image name.
 
     The name of an image is that of its file, without folders and suffix. If no record has that name, the record whose
     name ends in the same number is used, if there is only one: both 9 and coco_train2014_000000000009 match
@@ -26,7 +26,7 @@ class Names:
         self._by_number = _unique((number, record) for number, record in numbered if number is not None)
 
     def find(self, name: str) -> Record | None:
-        """The record for the name of an image in the features."""
+        """The record for an image's name in the features; None if there is none."""
         return self._by_name.get(key_of(name)) or self._by_number.get(_number(name))
 
 
@@ -36,7 +36,7 @@ def _number(name: str) -> int | None:
 
 
 def _unique(pairs: Iterable[tuple[T, Record]]) -> dict[T | None, Record]:
-    """Records with a unique name."""
+    """The records whose name is unique, by name."""
     listed = list(pairs)
     counts = Counter(name for name, _ in listed)
     return {name: record for name, record in listed if counts[name] == 1}

@@ -1,6 +1,7 @@
 """Resuming an interrupted store from its complete part.
 
-Beside the files of a store, its folder has `begun.json`: the source of the store, and the shape of its regions.
+Besides the files of a store, the folder of an unfinished one has `begun.json`: the source of the store, and the shape
+of its regions.
 """
 
 import json
@@ -27,13 +28,13 @@ def building_of(out: Path) -> Path:
 
 
 def begin(building: Path, made_of: str, spec: StoreSpec) -> None:
-    """Record the source and the shape of a store's regions."""
+    """Write down the source of a store and the shape of its regions."""
     told = {"made_of": made_of, "spec": settings.plain(replace(spec, images=0, regions=0))}
     (building / BEGUN_FILE).write_text(json.dumps(told) + "\n", encoding="utf-8")
 
 
 def names_in(out: Path, made_of: str) -> frozenset[str]:
-    """The images of an interrupted store, which need not be processed again."""
+    """The names of the images already in an interrupted store, which need not be processed again."""
     found = whole_part(building_of(out), made_of)
     return frozenset() if found is None else frozenset(line["image"] for line in found[1])
 
@@ -41,7 +42,7 @@ def names_in(out: Path, made_of: str) -> frozenset[str]:
 def whole_part(building: Path, made_of: str) -> tuple[StoreSpec, Lines] | None:
     """Truncate an interrupted store to its complete part and return that; None if there is none.
 
-    Files are written one after another, each in blocks: an image is complete if all files contain all of it.
+    Files are written one after another, each in blocks, so an image is complete only if all files contain all of it.
     """
     if not (building / BEGUN_FILE).is_file():
         return None

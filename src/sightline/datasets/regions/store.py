@@ -1,8 +1,9 @@
 """A store of region features: memory-mapped, independent of the format they were published in.
 
-A folder with `regions.json` (its contents), `features.bin` [regions, dim], `boxes.bin` [regions, 4] in float32, if
-there are boxes, and `images.jsonl`: a line per image with its name, its regions (the first and the number), its
-captions and its split. A store is a data set like any other: you can train on it, evaluate on it and index it.
+A folder with `regions.json` (a description of its contents), `features.bin` [regions, dim], `boxes.bin` [regions, 4] in
+float32, if there are boxes, and `images.jsonl`: a line per image with its name, its regions (index of the first, and
+count), its captions and its split. A store is a data set like any other: you can train on it, evaluate on it and index
+it.
 """
 
 from collections.abc import Iterator
@@ -115,7 +116,7 @@ def read_region_store(path: Path, images: Path | None, report: OnProblem) -> Ite
 
 @lru_cache(maxsize=16)
 def _opened(folder: Path, *_: int) -> RegionStore:
-    """An open store, cached by the modification time of its file."""
+    """An open store, cached by the modification time and inode of its spec file."""
     return RegionStore.open(folder)
 
 

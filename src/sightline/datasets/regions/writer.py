@@ -24,7 +24,7 @@ WriteProgress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Counts for a new store: `captioned` of its images have captions; `lacking` records have no regions."""
+    """The outcome of writing a store: how many images have captions, and the records `lacking` regions."""
 
     spec: StoreSpec
     captioned: int
@@ -45,8 +45,8 @@ def write_regions(
 
     captions: records whose captions and splits are copied to the images of the same name; see `Names`.
     keep: selects the regions of an image; by default all.
-    on_problem: called for each image that does not match the others, which is then skipped; by default the first one
-        raises `DataError`.
+    on_problem: called for each image that cannot be added, which is then skipped; by default the first one raises
+        `DataError`.
     made_of: the source of `found`. If given, an interrupted store is kept, and the next call with the same value
         resumes it, skipping the images that it has (see `names_in`).
     progress: called with the number of images written so far.
@@ -87,7 +87,7 @@ def write_regions(
 
 
 def _finish(folder: Path, spec: StoreSpec | None) -> StoreSpec:
-    """Write the spec of the store, as its last file."""
+    """Write the store's spec, after all its other files."""
     if spec is None:
         raise DataError("there are no regions to write", "Check that it is the right file and complete.")
     if not spec.boxes:
@@ -117,7 +117,7 @@ class _Writer:
         self._passed_over = set(self._seen)
 
     def add(self, found: Found) -> None:
-        """Add an image, whose regions must have the shape of those before; skip one that an earlier run wrote."""
+        """Add an image, whose regions must have the same shape as earlier ones; skip it if an earlier run wrote it."""
         if found.name in self._passed_over:
             self._passed_over.remove(found.name)
             return

@@ -1,4 +1,4 @@
-"""Run the quick case of every speed benchmark, and print their ratios with the targets.
+"""Run the quick case of every speed benchmark, and print the ratios with their targets.
 
     python -m benchmarks.bench
 

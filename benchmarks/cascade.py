@@ -1,10 +1,10 @@
-"""Which cascade has the highest recall in the same time: embed -> late@K -> match@k, or embed -> match@k alone.
+"""Find the cascade with the highest recall in the same time: embed -> late@K -> match@k, or embed -> match@k alone.
 
     python -m benchmarks.cascade --work runs/cascade                  measure; continues an interrupted run
     python -m benchmarks.cascade --write bundles/default              write the chosen cascade into a bundle
 
 Needs SIGHTLINE_DATA. The gallery consists of Flickr8k's test images and distractors from COCO, indexed once under
---work. Every cascade of the grid searches for the same captions; its ranks and times are saved under --work.
+--work. Every cascade in the grid is measured on the same captions; its ranks and times are saved under --work.
 """
 
 import argparse
@@ -35,7 +35,7 @@ EQUAL = 1.02  # times that differ by less are considered equal
 
 
 def gallery(asked: Sequence[Record], others: Sequence[Record], model: Bundle, work: Path) -> Path:
-    """Index the images of records in a folder; returns the collection's path."""
+    """Index the images of the records in a folder; returns the collection's path."""
     for kind, records in (("asked", asked), ("others", others)):
         (work / "images" / kind).mkdir(parents=True, exist_ok=True)
         for number, record in enumerate(records):
@@ -58,7 +58,7 @@ def measure(collection: Collection, model: Bundle, captions: Sequence[str], late
 
 
 def rows(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The recall and time of each cascade, compared with matching alone, and with the default."""
+    """The recall and time of each cascade, compared with matching alone and with the default."""
     ranks = {(one["late"], one["rerank"]): np.array(one["ranks"]) for one in found}
     usual, made = ranks[0, Defaults().rerank], []
     for one in found:
@@ -72,7 +72,7 @@ def rows(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def gain(before: Ranks, after: Ranks) -> dict[str, float]:
-    """The gain in the sum of recalls from before to after, with its 95 % interval from resampling captions."""
+    """The gain in the sum of recalls of `after` over `before`, with its 95 % interval from resampling captions."""
     found = paired_gain((before, after, np.arange(len(before))))
     return {name: round(number, 3) for name, number in dataclasses.asdict(found).items()}
 
@@ -80,8 +80,8 @@ def gain(before: Ranks, after: Ranks) -> dict[str, float]:
 def chosen(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
     """The cascade to use in a bundle: late and rerank.
 
-    Of those that take no longer than the default, the best on the first half of the images is chosen if it is better
-    on the second half too, with an interval above zero.
+    Of the cascades that take no longer than the default, the best on the first half of the images is chosen, if it is
+    also better on the second half, with an interval above zero.
     """
     (usual,) = [row for row in rows if (row["late"], row["rerank"]) == (0, Defaults().rerank)]
     quick = [row for row in rows if row["ms"] <= EQUAL * usual["ms"]]

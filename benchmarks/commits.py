@@ -1,9 +1,9 @@
-"""Compare the speed of indexing and search with another commit: both checkouts run in turns on this machine.
+"""Compare the speed of indexing and search with that of another commit; both checkouts take turns on this machine.
 
     python -m benchmarks.commits ba4ded0
 
-Each indexes the same synthetic photos with the other commit's bundled model, then answers the same queries as a server,
-without and with reranking. Text in images is not read. Prints the ratio of the medians, this checkout over the other:
+Each checkout indexes the same synthetic photos with the other commit's bundled model, then serves the same queries,
+with and without reranking. Text in images is not read. Prints the ratio of the medians, this checkout over the other:
 1.05 is 5 % slower.
 """
 
@@ -32,7 +32,7 @@ RERANKS = (0, 20)
 
 
 def photos(folder: Path, count: int) -> None:
-    """Photos of 12 megapixels, each different."""
+    """Write distinct photos of 12 megapixels."""
     folder.mkdir()
     noise = np.random.default_rng(0)
     for number in range(count):
@@ -41,14 +41,14 @@ def photos(folder: Path, count: int) -> None:
 
 
 def command(checkout: Path, *arguments: str | Path) -> list[str]:
-    """The command line of a checkout's own Sightline; text in images, which not every commit reads, is left alone."""
+    """The command line of a checkout's own Sightline, without reading text in images, which some commits cannot do."""
     reads_text = (checkout / "src" / "sightline" / "media" / "ocr.py").exists()
     arguments = (*arguments, "--no-text") if reads_text else arguments
     return ["env", f"PYTHONPATH={checkout / 'src'}", sys.executable, "-P", "-m", "sightline", *map(str, arguments)]
 
 
 def index(checkout: Path, folder: Path, model: Path) -> float:
-    """Seconds that indexing takes, from the start of the command to its exit."""
+    """How many seconds indexing takes, from the start of the command to its exit."""
     with tempfile.TemporaryDirectory() as at:
         began = time.perf_counter()
         subprocess.run(
@@ -60,13 +60,13 @@ def index(checkout: Path, folder: Path, model: Path) -> float:
 
 @contextmanager
 def serving(checkout: Path, at: Path, model: Path) -> Iterator[http.client.HTTPConnection]:
-    """A connection to a server of a checkout."""
+    """Run a checkout's server, and yield a connection to it."""
     with started(command(checkout, "serve", "--at", at, "--port", "0", "--model", model)) as server:
         yield http.client.HTTPConnection("127.0.0.1", server.port)
 
 
 def search_next(connection: http.client.HTTPConnection, texts: Iterator[str], rerank: int) -> float:
-    """Seconds to answer the next query."""
+    """How many seconds the server takes to answer the next query."""
     text = next(texts)
     began = time.perf_counter()
     connection.request("GET", f"/v1/search?q={quote(text)}&k=20&rerank={rerank}&duplicates=show")

@@ -1,4 +1,4 @@
-"""Made documents whose text is known: receipts, code, charts, signs and letters; turned, noisy and compressed."""
+"""Synthetic documents with known text: receipts, code, charts, signs and letters; rotated, noisy and compressed."""
 
 import re
 import textwrap
@@ -24,7 +24,7 @@ _WORDS: dict[str, list[str]] = {name: words.split() for name, words in _LISTS.it
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A made document: its kind, picture, text and five of its words to find it by."""
+    """A synthetic document: its kind, image, text, a query of five of its words, and its JPEG quality."""
 
     kind: str
     image: Image.Image
@@ -34,7 +34,7 @@ class Document:
 
 
 def make_documents(count: int, seed: int) -> list[Document]:
-    """Documents of all kinds in turn, the same for the same seed."""
+    """Make documents, cycling through all kinds; the same seed gives the same documents."""
     rng = np.random.default_rng(seed)
     kinds = [list(_KINDS)[place % len(_KINDS)] for place in range(count)]
     texts = [_KINDS[kind](rng) for kind in kinds]
@@ -48,7 +48,7 @@ def make_documents(count: int, seed: int) -> list[Document]:
 
 
 def _query(words: Sequence[str], others: Sequence[set[str]], rng: np.random.Generator) -> str:
-    """Five words of a document, of which every other document lacks at least one."""
+    """Five words of a document, such that every other document lacks at least one of them."""
     while True:
         chosen = _some(rng, words, 5)
         if not any(set(chosen) <= other for other in others):
@@ -154,7 +154,7 @@ def _drawn_chart(lines: Sequence[str], rng: np.random.Generator) -> Image.Image:
 
 
 def _drawn_sign(lines: Sequence[str], rng: np.random.Generator) -> Image.Image:
-    """A sign before a photo."""
+    """A sign in front of a photo."""
     behind = sorted(PICTURES.glob("*.jpg"))
     with Image.open(behind[int(rng.integers(len(behind)))]) as photo:
         image = photo.convert("RGB").resize((900, 650))
@@ -175,7 +175,7 @@ def _drawn_sign(lines: Sequence[str], rng: np.random.Generator) -> Image.Image:
 
 
 def _worn(image: Image.Image, kind: str, rng: np.random.Generator) -> Image.Image:
-    """Turn a document a little, and add what a scanner or a camera adds: shadow, blur and noise."""
+    """Rotate a document slightly, and add the shadow, blur and noise of a scanner or a camera."""
     if kind in ("receipt", "letter"):
         image = image.rotate(
             float(rng.uniform(-5, 5)), Image.Resampling.BICUBIC, expand=True, fillcolor=(150, 140, 130)

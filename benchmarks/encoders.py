@@ -1,9 +1,10 @@
-"""Encoding photos or texts with Sightline and its alternatives, each in its usual way, with all cores.
+"""Encode photos or texts with Sightline or an alternative, each in its usual way, with all cores.
 
     python -m benchmarks.encoders TASK
 
-`encoding.py` starts this process for each task: for every line on stdin it encodes everything once, and prints the
-seconds and its peak memory. So several can be loaded at once and timed in turns, each with its own memory.
+`encoding.py` starts this process for each task: for every line on stdin, it encodes everything once, and prints the
+seconds taken and its peak memory. This way, several tasks can be loaded at once and timed in turns, each with its own
+memory.
 """
 
 import json
@@ -30,10 +31,10 @@ Vectors = npt.NDArray[np.float32]
 Run = Callable[[], Vectors]
 
 TEXT_TOWER = {"hidden_size": 384, "intermediate_size": 1536, "num_hidden_layers": 6, "num_attention_heads": 12}
-"""The shape of the bundled model's text tower, and of MiniLM's."""
+"""The shape of the bundled model's text tower, which is that of MiniLM."""
 IMAGE_TOWER = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
 IMAGE_TOWER |= {"image_size": 224, "patch_size": 16, "projection_dim": 512}
-"""The shape of the bundled model's image tower, and of CLIP ViT-B/16's."""
+"""The shape of the bundled model's image tower, which is that of CLIP ViT-B/16."""
 BATCH: dict[Kind, int] = {"images": 4, "texts": 32}  # Sightline's batch sizes, as in indexing
 PEER_BATCH: dict[Kind, int] = {"images": 8, "texts": 32}
 
@@ -42,8 +43,8 @@ PEER_BATCH: dict[Kind, int] = {"images": 8, "texts": 32}
 class Task:
     """What to encode, and with which engine.
 
-    items: a folder of photos, or a file with one text per line. bundle: the model, or for the alternatives its
-    tokenizer. shape: of an alternative's tower, which has random weights.
+    items: a folder of photos, or a file with one text per line. bundle: the model; the alternatives use only its
+    tokenizer. shape: the shape of an alternative's tower, which has random weights.
     """
 
     engine: Engine
@@ -77,7 +78,7 @@ class Task:
 
 
 def ready(task: Task) -> Run:
-    """Load what a task needs; each call then encodes all items, and returns embeddings [items, dim]."""
+    """Load what a task needs, and return a function that encodes all items to embeddings [items, dim]."""
     return {"sightline": _sightline, "sentence-transformers": _peer, "transformers": _loop}[task.engine](task)
 
 
@@ -101,7 +102,7 @@ def _sightline(task: Task) -> Run:
 
 
 def _peer(task: Task) -> Run:
-    """A sentence-transformers model with the tower."""
+    """A sentence-transformers model that wraps the tower."""
     from PIL import Image
     from sentence_transformers import SentenceTransformer
     from transformers import CLIPImageProcessor

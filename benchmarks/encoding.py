@@ -1,11 +1,11 @@
-"""Photos and texts encoded per second, compared with sentence-transformers and a plain transformers loop.
+"""Measure photos and texts encoded per second, compared with sentence-transformers and a plain transformers loop.
 
     python -m benchmarks.encoding
 
 For the alternatives: `pip install 'sightline-search[train,bench]'`. A photo is read from its file, decoded, resized and
-encoded. Each runs in its own process with all cores, in turns over the same photos; medians are reported. The
-alternatives have towers of the bundled model's shape with random weights, in float32 in torch. Then the stages of a
-photo are timed on one core, for ordinary photos and for 12 megapixels.
+encoded. Each engine runs in its own process with all cores; they take turns over the same photos, and medians are
+reported. The alternatives have towers of the bundled model's shape with random weights, in float32 in torch. Then the
+stages of encoding a photo are timed on one core, for ordinary photos and for photos of 12 megapixels.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ LARGE = (4000, 3000)
 
 
 class Worker:
-    """A process that runs a task each time it is called, and returns the seconds."""
+    """A process that runs a task each time it is called, and returns how many seconds it took."""
 
     def __init__(self, task: Task) -> None:
         self.peak_mb = 0.0
@@ -82,7 +82,7 @@ def measure(kind: Kind, items: Path, count: int, bundle: Path, rounds: int) -> l
 
 
 def stages(photos: Sequence[Path], bundle: Bundle) -> dict[str, float]:
-    """Milliseconds of each stage of a photo, on one core."""
+    """How many milliseconds each stage of encoding a photo takes, on one core."""
     wanted, spent = require_pixels(bundle.preprocess), []
     for photo in photos:
         clock = [time.perf_counter()]
@@ -100,7 +100,7 @@ def stages(photos: Sequence[Path], bundle: Bundle) -> dict[str, float]:
 
 
 def ratios(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Sightline's speed relative to the others, and the model's fraction of the time of a photo."""
+    """Sightline's speed relative to the others, and the fraction of the time per photo that the model takes."""
     rates = {(row["of"], row["way"]): row["per_second"] for row in rows if "per_second" in row}
     found = {
         f"{kind} a second, times {way}": rates[kind, OURS] / rate for (kind, way), rate in rates.items() if way != OURS

@@ -1,11 +1,12 @@
-"""The time of an answer from end to end: as a command (cold), and from a running server (warm), stage by stage.
+"""Measure the time of a search from end to end: as a command (cold), and on a running server (warm), by stage.
 
     python -m benchmarks.end_to_end
 
 Needs the extras `serve` and `train`. The baseline is what you would write instead, plain_search.py: a text tower of the
-bundled one's shape in float32 in torch, and a NumPy dot product over as many vectors. It is started for each answer,
-like the command, or kept running, like the server. It does not match, so Sightline is measured with and without
-matching 20. All take turns; no query is repeated. `http` is the server's time besides the stages of a search.
+bundled model's shape, in float32 in torch, and a NumPy dot product over the same number of vectors. It is started for
+each query, like the command, or kept running, like the server. It has no matcher, so Sightline is measured both with
+and without matching 20 candidates. All take turns; no query is repeated. `http` is the time that the server spends
+outside the stages of a search.
 """
 
 import http.client
@@ -40,7 +41,7 @@ STAGES = ("encode", "retrieve", "interact", "match", "http")
 
 
 def make_plain(folder: Path, bundle: Bundle, items: int) -> None:
-    """Write the inputs of the plain script: a tower with random weights, and random vectors."""
+    """Write what plain_search.py reads: a tower with random weights, and random vectors."""
     task = Task("transformers", "texts", "", str(bundle.folder), TOWER)
     task.tokenizer().save_pretrained(folder)
     task.tower().save_pretrained(folder)
@@ -57,7 +58,7 @@ def command(at: Path, model: str, text: str, rerank: int) -> list[str]:
 
 
 def cold(at: Path, plain: Path, model: str, texts: Iterator[str], runs: int) -> list[dict[str, Any]]:
-    """Seconds from starting the command to the answer, each in its own process."""
+    """How many seconds each command takes from start to answer, every search in its own process."""
 
     def started(words: Callable[[str], list[str]]) -> None:
         subprocess.run(words(next(texts)), check=True, capture_output=True)
@@ -69,7 +70,7 @@ def cold(at: Path, plain: Path, model: str, texts: Iterator[str], runs: int) -> 
 
 
 def answer(connection: http.client.HTTPConnection, text: str, rerank: int) -> dict[str, float]:
-    """Milliseconds of each stage of an answer, as reported by the server, and of everything else."""
+    """Time in milliseconds that each stage of a request took, as reported by the server, and everything else."""
     began = time.perf_counter()
     connection.request("GET", f"/v1/search?q={quote(text)}&k={K}&rerank={rerank}&duplicates=show")
     response = connection.getresponse()
@@ -82,7 +83,7 @@ def answer(connection: http.client.HTTPConnection, text: str, rerank: int) -> di
 
 
 def warm(server: Server, plain: Path, texts: Iterator[str], rounds: int) -> list[dict[str, Any]]:
-    """Milliseconds of a server's answers, by stage, and of the running plain script."""
+    """Time in milliseconds of requests to the server, by stage, and of searches by the running plain script."""
     connection, opened = http.client.HTTPConnection("127.0.0.1", server.port), PlainSearch(plain)
     stages: dict[str, list[dict[str, float]]] = {name: [] for name in SIGHTLINE.values()}
 
@@ -96,7 +97,7 @@ def warm(server: Server, plain: Path, texts: Iterator[str], rounds: int) -> list
     for way, seconds in in_turns(ways, rounds).items():
         row: dict[str, Any] = {"start": "warm", "way": way, **percentiles([1000 * one for one in seconds])}
         if way in stages:
-            parts = stages[way][1:]  # without the warm-up
+            parts = stages[way][1:]  # leave out the warm-up
             row["stages_ms"] = {stage: median(part.get(stage, 0.0) for part in parts) for stage in STAGES}
         rows.append(row)
     connection.close()
@@ -104,7 +105,7 @@ def warm(server: Server, plain: Path, texts: Iterator[str], rounds: int) -> list
 
 
 def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """The seconds of a command, and the ratios of command and server to the plain script."""
+    """How many seconds a command takes, and the times of command and server relative to the plain script."""
     seconds = {row["way"]: row["p50_seconds"] for row in rows if row["start"] == "cold"}
     ms = {row["way"]: row["p50_ms"] for row in rows if row["start"] == "warm"}
     bare, matched = SIGHTLINE[0], SIGHTLINE[K]

@@ -1,10 +1,10 @@
-"""The time of an evaluation: ranking compared with a bare matrix product, and Table 4 of paper 1.
+"""Measure the time of an evaluation: ranking compared with a bare matrix product, and Table 4 of paper 1.
 
     python -m benchmarks.evaluation
 
-Ranking uses random embeddings, 5,000 images x 25,000 captions: CPU seconds of all ranks in both directions, and their
-ratio to the product of the same embeddings in the same blocks. Table 4 is calculated from the rates of
-`sightline.evaluate` on some photos; gpu.py measures it on a GPU.
+Ranking is measured on random embeddings of 5,000 images and 25,000 captions: the CPU seconds for all ranks in both
+directions, and their ratio to those for the product of the same embeddings in the same blocks. Table 4 is calculated
+from the rates of `sightline.evaluate` on some photos; gpu.py measures it on a GPU.
 """
 
 import dataclasses
@@ -26,13 +26,13 @@ PAPER = {
     1_000: {"embed": 5.0, "rerank 20": 5 * 60.0, "match all": 2 * 3600.0},
     5_000: {"embed": 30.0, "rerank 20": 25 * 60.0, "match all": 50 * 3600.0},
 }
-"""Seconds on a V100: Table 4 of paper 1, its BE, COOP and CE."""
+"""Seconds on a V100, from Table 4 of paper 1: its BE, COOP and CE, by number of images."""
 RERANK = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Images, captions and pairs per second, and how many of each were measured."""
+    """How many images, captions and pairs are processed per second, and how many of each were measured."""
 
     images: float
     captions: float
@@ -40,10 +40,10 @@ class Rates:
     measured_on: dict[str, int]
 
     def seconds(self, images: int, ranking: float) -> dict[str, float]:
-        """Seconds of each system for this many images with five captions each; ranking: seconds to rank by embedding.
+        """How long each system takes for this many images with five captions each, in seconds.
 
-        Reranking matches 20 for every caption and every image (a pair in both is counted twice); "match all" matches
-        every pair.
+        ranking: the seconds that ranking by embedding takes. Reranking matches 20 candidates for every caption and
+        every image (a pair that occurs in both directions is counted twice); "match all" matches every pair.
         """
         captions = 5 * images
         encoding = images / self.images + captions / self.captions
@@ -77,7 +77,7 @@ def table4(rates: Rates, ranking: float) -> list[dict[str, Any]]:
 
 
 def measure_ranking(dim: int) -> dict[str, Any]:
-    """CPU seconds of ranking and of the bare product: the best of three."""
+    """The CPU seconds that ranking takes, and those of the bare product: the best of three runs."""
     rng = np.random.default_rng(0)
     texts, images = samples.units(rng, CAPTIONS, dim), samples.units(rng, IMAGES, dim)
     image_of = np.repeat(np.arange(IMAGES), CAPTIONS // IMAGES)

@@ -1,4 +1,4 @@
-"""The speed of a bundle on a GPU: one query, matching, encoding images, a complete search, and an evaluation.
+"""Measure the speed of a bundle on a GPU: one query, matching, encoding images, a complete search, an evaluation.
 
     python -m benchmarks.gpu             writes benchmarks/results/gpu.json
     python -m benchmarks.gpu --device cpu --vectors 1000 --images 8 --batches 4    only shows that it runs
@@ -24,7 +24,7 @@ from sightline.media import blank
 from sightline.registry.loader import locate
 
 RERANK, TEXT = 20, "two children and a small dog are running on a beach"
-PHOTOS = 32  # different photos; an evaluation repeats them under other names
+PHOTOS = 32  # distinct photos; an evaluation repeats them under other names
 Rows = Iterator[dict[str, Any]]
 
 
@@ -78,13 +78,13 @@ class Bench:
             yield {"what": "evaluate", "images": size, "seconds": sum(parts.values()), "parts": parts}
 
     def _pairs(self) -> Arrays:
-        """One text with twenty images."""
+        """Matcher inputs for one text with twenty images."""
         found = {"text_states": self.text.states, "text_mask": self.text.mask}
         found |= {"image_states": self.image.states, "image_mask": self.image.mask}
         return {name: np.repeat(part, RERANK, 0) for name, part in found.items() if part is not None}
 
     def _median(self, run: Callable[[], object]) -> float:
-        """The median of a call, in milliseconds."""
+        """The median time of a call, in milliseconds."""
         return float(np.median(times(run, self.calls, self.device)))
 
 

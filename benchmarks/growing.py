@@ -1,10 +1,10 @@
-"""How the time of each stage grows with its data: three sizes each, and the fitted exponent.
+"""Measure how the time of each stage grows with its data: at three sizes each, with the fitted exponent.
 
     python -m benchmarks.growing
 
-An exponent of 1 is linear time, 0 is constant time. Collections are synthetic (see samples.py). Images are indexed
-without running the model after the first batch: its time per image is constant, and would hide how the rest grows.
-Ranking compares every caption with every image, so its data are pairs. The best of a few rounds counts.
+An exponent of 1 means linear time, 0 constant time. Collections are synthetic (see samples.py). When images are
+indexed, the model runs only on the first batch: its time per image is constant, and would hide how the rest grows.
+Ranking compares every caption with every image, so its size is the number of pairs. The best of a few rounds counts.
 """
 
 import shutil
@@ -28,11 +28,11 @@ from sightline.stores.local import LocalStore
 MATCHED, INTERACTED, ITEMS = (25, 50, 100), (100, 200, 400), 2_000
 TEST_SETS = (500, 1_000, 2_000)
 Timed = tuple[str, str, float, float]
-"""A stage, the kind of its data, their sizes, and seconds."""
+"""A stage, what its data consist of, their size, and the seconds taken."""
 
 
 def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
-    """The exponent of time as a power of size: the slope of the least-squares line through the logarithms."""
+    """The exponent if time is a power of size: the slope of the least-squares line through the logarithms."""
     if len(sizes) != len(seconds) or len(set(sizes)) < 2 or min(*sizes, *seconds) <= 0:
         raise ValueError(f"no growth can be fitted to sizes {list(sizes)} and times {list(seconds)}")
     x, y = np.log(sizes), np.log(seconds)
@@ -41,7 +41,7 @@ def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
 
 
 def indexing(bundle: Bundle, sizes: Sequence[int], folder: Path) -> Iterator[Timed]:
-    """Index images; then index again with nothing changed."""
+    """Time indexing images, then indexing them again with nothing changed."""
     repeating: Any = samples.Repeating(bundle, np.repeat(blank(bundle.preprocess), 32, axis=0))
     for count in sizes:
         images, at = folder / f"images-{count}", folder / f"indexed-{count}"
@@ -53,7 +53,7 @@ def indexing(bundle: Bundle, sizes: Sequence[int], folder: Path) -> Iterator[Tim
 
 
 def searching(bundle: Bundle, photos: Encoded, sizes: Sequence[int], text: str, folder: Path) -> Iterator[Timed]:
-    """Open a collection of embeddings, retrieve from it, and compact it after deleting a tenth."""
+    """Time opening a collection of embeddings, retrieving from it, and compacting it after deleting a tenth."""
     for count in sizes:
         at = folder / f"bare-{count}" / ".sightline"
         samples.make_collection(at, bundle, photos, count, bare=True)
@@ -69,7 +69,7 @@ def searching(bundle: Bundle, photos: Encoded, sizes: Sequence[int], text: str, 
 
 
 def reranking(bundle: Bundle, photos: Encoded, text: str, folder: Path) -> Iterator[Timed]:
-    """Rescore candidates by matching, and by late interaction."""
+    """Time rescoring candidates by matching, and by late interaction."""
     at = folder / "whole" / ".sightline"
     samples.make_collection(at, bundle, photos, ITEMS)
     stages = {"match": ("rerank", MATCHED), "interact": ("late", INTERACTED)}
@@ -82,7 +82,7 @@ def reranking(bundle: Bundle, photos: Encoded, text: str, folder: Path) -> Itera
 
 
 def ranking(dim: int = 512) -> Iterator[Timed]:
-    """Rank all captions and images of a test set by their embeddings."""
+    """Time ranking all captions and images of a test set by their embeddings."""
     rng = np.random.default_rng(0)
     for images in TEST_SETS:
         captions, image_of = 5 * images, np.repeat(np.arange(images), 5)

@@ -1,10 +1,10 @@
-"""The speed of indexing a folder: with all cores, with one, and with a plain loop of transformers and torch.
+"""Measure the speed of indexing a folder: with all cores, with one core, and with a plain transformers loop in torch.
 
     python -m benchmarks.indexing --photos 64
 
-The loop runs an image tower of the bundled model's shape in float32 in torch, with pixels from Pillow, in batches of
-eight: what you would write yourself. Each runs in its own process, in turns, twice (once with --quick); the best time
-counts, without loading the model.
+The loop is what you would write yourself: an image tower of the bundled model's shape, in float32 in torch, with pixels
+from Pillow, in batches of eight. Each runs in its own process, in turns, twice (once with --quick). The best time
+counts, not including the time to load the model.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def loop(folder: Path, model: str) -> dict[str, float]:
 
 
 def indexed(folder: Path, model: str) -> dict[str, float]:
-    """Index the folder into a new collection; returns the seconds, and the peak memory of this process."""
+    """Index the folder into a new collection; returns the seconds taken, and the peak memory of this process."""
     bundle = Bundle.open(locate(model), threads=1)
     bundle.prepare("image")
     with tempfile.TemporaryDirectory() as at:
@@ -40,7 +40,7 @@ def indexed(folder: Path, model: str) -> dict[str, float]:
 
 
 def in_a_process(way: str, folder: Path, model: str, cores: int) -> dict[str, float]:
-    """Run one way in its own process, on this many cores."""
+    """Run one of the alternatives in its own process, on this many cores."""
     command = [sys.executable, "-m", "benchmarks.indexing", "--way", way, "--folder", str(folder), "--model", model]
     chosen = sorted(os.sched_getaffinity(0))[:cores]
     environment = {**os.environ, "OMP_NUM_THREADS": str(cores)}
@@ -51,7 +51,7 @@ def in_a_process(way: str, folder: Path, model: str, cores: int) -> dict[str, fl
 
 
 def best_of(rounds: int, folder: Path, model: str, cores: int) -> dict[str, Any]:
-    """The fastest run of each way."""
+    """The fastest run of each alternative."""
     ways: dict[str, Any] = {}
     for _ in range(rounds):
         for label, way, threads in (("loop", "loop", cores), ("one core", "index", 1), ("index", "index", cores)):

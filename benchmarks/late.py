@@ -1,4 +1,4 @@
-"""The time of late interaction over a few hundred candidates, with random fragments.
+"""Measure the time of late interaction over a few hundred candidates, with random fragments.
 
 python -m benchmarks.late
 """
@@ -50,7 +50,7 @@ def einsum(words: Any, fragments: Any) -> Vectors:
 
 
 def over_candidates(count: int, rounds: int, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Milliseconds for some candidates of 10,000 items, from the memory map, compared with plain NumPy."""
+    """Time in milliseconds to score some of 10,000 items, read from a memory map, compared with plain NumPy."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         store = filled(Path(folder), 10_000, rng)

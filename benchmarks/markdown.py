@@ -9,7 +9,7 @@ MISSING = "–"
 
 
 def fill(template: Path, values: Mapping[str, str]) -> str:
-    """Replace every `{{name}}` of a template; a name without a value, or an unused value, is an error."""
+    """Replace every `{{name}}` in a template; a name without a value, or an unused value, is an error."""
     text = template.read_text(encoding="utf-8")
     wanted = set(re.findall(r"\{\{(.+?)\}\}", text))
     if wanted != set(values):
@@ -27,7 +27,7 @@ def replace_block(page: str, name: str, block: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
-    """A table whose first `words` columns are text, and the others numbers."""
+    """A Markdown table whose first `words` columns are text, and whose other columns are numbers."""
     rule = ["---"] * words + ["---:"] * (len(heads) - words)
     return "\n".join("| " + " | ".join(row) + " |" for row in [heads, rule, *rows])
 
@@ -43,7 +43,7 @@ def signed(value: float) -> str:
 
 
 def machine_of(result: Mapping[str, Any]) -> str:
-    """The GPU that a result was measured on, otherwise the CPU's cores."""
+    """The machine that a result was measured on: its GPU, if one was used, or its CPU cores."""
     machine = result["machine"]
     return machine.get("gpu") or f"{machine['cores']} cores, {machine['processor']}"
 
@@ -51,7 +51,7 @@ def machine_of(result: Mapping[str, Any]) -> str:
 def sources(results: Iterable[Mapping[str, Any]], where: str) -> str:
     """The line below a table: its source file or folder, the machines, the commits and the scripts.
 
-    where: path below benchmarks/results, whose files have the complete commands.
+    where: the path below benchmarks/results; the files there have the complete commands.
     """
     found = list(results)
     origins = " and ".join(dict.fromkeys(f"{machine_of(one)} at commit {one['commit'][:7]}" for one in found))

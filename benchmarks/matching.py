@@ -1,12 +1,12 @@
-"""Pairs scored per second by the matcher, compared with a sentence-transformers CrossEncoder of the same shape.
+"""Measure pairs scored per second by the matcher, compared with a sentence-transformers CrossEncoder of its shape.
 
     python -m benchmarks.matching
 
-For the alternative: `pip install 'sightline-search[bench]'`. Sightline is measured as a stage of a search: read the
-stored states of the candidates, and match each with the query. The CrossEncoder is a BERT with random weights, in
-float32 in torch, of the bundled matcher's shape. It reads as many positions: the same words, and one token for each
-part of the image that the matcher reads. Its time includes tokenizing, which it always has to do. Both use all cores
-and take turns in one process; medians are reported.
+For the alternative: `pip install 'sightline-search[bench]'`. Sightline is measured as a stage of a search, which reads
+the stored states of the candidates and matches each with the query. The CrossEncoder is a BERT of the bundled matcher's
+shape with random weights, in float32 in torch. It reads the same number of positions: the same words, and one token for
+each part of the image that the matcher reads. Its time includes tokenizing, which it always has to do. Both use all
+cores and take turns in one process; medians are reported.
 """
 
 import tempfile
@@ -38,11 +38,11 @@ class Peer:
         config = BertConfig(vocab_size=len(self.tokenizer), num_labels=1, **SHAPE)
         BertForSequenceClassification(config).save_pretrained(folder)
         self.model = CrossEncoder(str(folder), device="cpu")
-        mark = self.positions("dog", "dog") - self.positions("dog") - 1  # after the second text
+        mark = self.positions("dog", "dog") - self.positions("dog") - 1  # the special tokens after the second text
         self.image = " ".join(["dog"] * (fragments - mark))
 
     def positions(self, *texts: str) -> int:
-        """The number of tokens it reads of one or two texts."""
+        """The number of tokens it reads for one or two texts."""
         return len(self.tokenizer(*texts)["input_ids"])
 
     def score(self, text: str, pairs: int) -> None:
@@ -51,7 +51,7 @@ class Peer:
 
 
 def measure(collection: Collection, bundle: Bundle, peer: Peer | None, text: str, rounds: int) -> list[dict[str, Any]]:
-    """Pairs per second for one caption with 20 and 100 images, for both."""
+    """Pairs per second of both, for one caption with 20 and with 100 images."""
     rows = []
     for pairs in PAIRS:
 

@@ -1,9 +1,9 @@
-"""Find made documents by five of their words, among photos, by looks, by their text and by both.
+"""Search for synthetic documents among photos by five of their words: by appearance, by their text, and by both.
 
     python -m benchmarks.ocr
 
-Photos are searched by their names, to see whether text hurts searches for what pictures show. Each rule of fusion is
-measured; `searches` is the one in use.
+The photos are searched for by their names, to see whether text hurts searches for what images show. Every fusion rule
+is measured; `searches` is the one in use.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from sightline.demo import PICTURES
 from sightline.retrieval.options import SearchOptions
 
 _RESULTS = 20
-_RANK_CONSTANT = 60  # of Cormack et al., 2009
+_RANK_CONSTANT = 60  # as in Cormack et al., 2009
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def measured(folder: Path, count: int, seed: int) -> dict[str, Any]:
-    """Make documents and photos in a folder, index them and read their text, and search for all of them."""
+    """Put documents and photos into a folder, index them and read their text, and search for all of them."""
     queries: dict[str, str] = {}
     kinds: dict[str, str] = {}
     for number, document in enumerate(make_documents(count, seed)):
@@ -76,7 +76,7 @@ def measured(folder: Path, count: int, seed: int) -> dict[str, Any]:
 
 
 def _milliseconds(collection: Collection, queries: Sequence[str]) -> float:
-    """The median CPU time of a search by embedding and, if it was read, text."""
+    """The median CPU time of a search by embedding and, if text has been read, by text."""
     times = []
     collection.search(queries[0], rerank=0)
     for query in queries:
@@ -87,7 +87,7 @@ def _milliseconds(collection: Collection, queries: Sequence[str]) -> float:
 
 
 def _found_first(collection: Collection, wanted: Mapping[str, str]) -> dict[str, set[str]]:
-    """By each rule, the names of the files that are the first result of their query."""
+    """For each rule, the names of the files that are the first result for their own query."""
     assert collection.picture_text
     found: dict[str, set[str]] = {"by looks": set(), "by text": set(), "reciprocal rank": set(), "searches": set()}
     for name, query in wanted.items():
@@ -106,7 +106,7 @@ def _counts(found: Mapping[str, set[str]]) -> dict[str, int]:
 
 
 def _added(*rankings: Sequence[int]) -> list[int]:
-    """Reciprocal rank fusion."""
+    """Combine rankings by reciprocal rank fusion."""
     scores: dict[int, float] = {}
     for ids in rankings:
         for place, id in enumerate(ids):

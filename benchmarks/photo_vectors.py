@@ -1,4 +1,4 @@
-"""Any number of vectors around those of photos, captions as queries, and the exact answers."""
+"""Any number of vectors around the embeddings of photos, with captions as queries, and the exact answers."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ def real(file: Path, model: str, photos: int) -> Real:
 
 
 def around(real: Real, count: int, seed: int = 0) -> Iterator[Vectors]:
-    """Vectors between two images each, in blocks, with noise of the images' covariance at half their spread."""
+    """Yield blocks of vectors, each between two images, with noise of the images' covariance at half their spread."""
     rng = np.random.default_rng(seed)
     images, dim = real.images, real.images.shape[1]
     spread = np.cov(images.T) + 1e-6 * np.eye(dim)
@@ -63,7 +63,7 @@ def blocks(vectors: Halves) -> Iterator[Vectors]:
 
 
 def truth(vectors: Halves, queries: Vectors) -> Ids:
-    """The TOP nearest rows [queries, TOP] by exact comparison in float32, block by block."""
+    """The TOP nearest rows for each query [queries, TOP], by exact comparison in float32, block by block."""
     rows, scores = np.full((len(queries), TOP), -1), np.full((len(queries), TOP), -np.inf, dtype=np.float32)
     for number, some in enumerate(blocks(vectors)):
         here = np.broadcast_to(np.arange(len(some)) + number * BLOCK, (len(queries), len(some)))

@@ -2,8 +2,9 @@
 
     PGPASSWORD=… python -m benchmarks.postgres postgresql://USER@HOST:PORT/DATABASE --sizes 10000 50000
 
-Vectors lie around the embeddings of photos, queries are the embeddings of their captions; see `photo_vectors`. With
---made-up, they lie around random ones. The schemas `sightline_bench_SIZE` are created, and deleted at the end.
+Vectors are drawn around the embeddings of photos; queries are the embeddings of their captions. See photo_vectors.py.
+With --made-up, random vectors replace those embeddings. The schemas `sightline_bench_SIZE` are created, and deleted at
+the end.
 """
 
 import argparse
@@ -52,7 +53,7 @@ def main() -> None:
 
 
 def made_up() -> Real:
-    """Random vectors in place of the embeddings of photos, in 50 groups, and queries near some of them."""
+    """Random vectors in 50 groups, in place of the embeddings of photos, and queries near some of them."""
     rng = np.random.default_rng(SEED)
     groups = rng.standard_normal((50, DIM), dtype=np.float32)
     images = unit(groups[rng.integers(0, 50, 1_000)] + rng.standard_normal((1_000, DIM), dtype=np.float32))
@@ -113,7 +114,7 @@ def one_in_many(store: PostgresStore) -> PostgresStore:
 
 
 def searched(store: PostgresStore, queries: Vectors) -> tuple[Neighbors, float]:
-    """The results of all queries, and the median of their milliseconds, one after another."""
+    """Run all queries one after another; returns their results, and the median time in milliseconds."""
     store.search(queries[:3], TOP)
     results, seconds = [], []
     for query in queries:
@@ -125,7 +126,7 @@ def searched(store: PostgresStore, queries: Vectors) -> tuple[Neighbors, float]:
 
 
 def recall(right: Neighbors, found: Neighbors, k: int) -> float:
-    """The mean share of the k nearest that were found."""
+    """The fraction of the k nearest items that were found, averaged over queries."""
     shares = [len(np.intersect1d(a[:k], b[:k])) / k for a, b in zip(right.ids, found.ids, strict=True)]
     return round(float(np.mean(shares)), 4)
 

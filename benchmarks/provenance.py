@@ -1,4 +1,4 @@
-"""Result files: their provenance, and reading and writing them."""
+"""Read and write result files, with their provenance."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def command() -> str:
 
 
 def _commit() -> str:
-    """The commit of the checkout, or from the environment if there is no git history."""
+    """The commit of the checkout, taken from the environment if there is no git history."""
     if "SIGHTLINE_COMMIT" in os.environ:
         return os.environ["SIGHTLINE_COMMIT"]
     found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)

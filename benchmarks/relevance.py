@@ -1,9 +1,9 @@
-"""Fit the relevance of a bundle, and measure it on data that it was not fitted on.
+"""Fit the relevance of a bundle, and evaluate it on data that it was not fitted on.
 
     python -m benchmarks.relevance --write
 
 Needs the shards of SETS in SIGHTLINE_DATA; missing sets are skipped. Images are encoded once: --embeddings names a
-folder with a file SET.npz for each set, `keys` [n] of its records and their `embeddings` [n, dim].
+folder with a file SET.npz for each set, with the `keys` [n] of its records and their `embeddings` [n, dim].
 --write stores the fitted relevance in the bundle's spec, which must have words (see `export`).
 `python -m replication.results_page` shows the results.
 """
@@ -41,11 +41,11 @@ from sightline.onnx_export.relevance_truth import SHOWN, Captions, noun_queries,
 
 FITTED = ("flickr8k-val", "coco-val", "names-val", "web-val")
 MORE = ("coco-distractors", "coco72k-000", "coco72k-001")
-"""Images in a collection of 10,000."""
+"""Sets that fill up a collection of 10,000 images."""
 
 SETS = (*FITTED, "flickr8k-test", *MORE)
 SMALL, DRAWS = 300, 5
-COMMON, ENOUGH = 60, 3  # nouns of the sample collection, and the minimum number of its photos that show each
+COMMON, ENOUGH = 60, 3  # nouns in the sample collection, and the minimum number of its photos that show each
 BINS = 10
 ABSENT = (
     *("an X-ray", "a receipt", "a penguin", "a whale", "a volcano", "a submarine", "a microscope", "a violin"),
@@ -110,7 +110,7 @@ class Lab:
 
 
 def load(name: str, folder: Path, bundle: Bundle, cache: Path, cached: bool) -> Images | None:
-    """The images of a set, encoded or from the cache; None if there are none. cached: only those in the cache."""
+    """The images of a set, encoded or from the cache; None if there are none. cached: use only those in the cache."""
     if not (folder / f"{name}.tar").is_file():
         return None
     records = read_all([folder / f"{name}.tar"])
@@ -131,9 +131,9 @@ def load(name: str, folder: Path, bundle: Bundle, cache: Path, cached: bool) -> 
 
 
 def measured(lab: Lab, fitted: PairRelevance, images: Images, others: Sequence[Images] = ()) -> dict[str, Any]:
-    """Figures by kind of query: over galleries of SMALL images or, with others, over half of the images and those.
+    """Figures by kind of query: over galleries of SMALL images or, with `others`, over half of the images and `others`.
 
-    What only images outside of a gallery show is absent from it.
+    What is shown only by images outside a gallery counts as absent from it.
     """
     rng, count = np.random.default_rng(1), len(images.records)
     if others:
@@ -173,7 +173,7 @@ def _figures(lab: Lab, fitted: PairRelevance, judged: list[JudgedQuery]) -> dict
 
 
 def collection_of_300(lab: Lab, fitted: PairRelevance, images: Images) -> dict[str, Any]:
-    """The common nouns for which nothing was found, and the absent things with a match."""
+    """The common nouns for which nothing was found, and the absent things for which something was."""
     captions = Captions(images.records)
     shown = {query.text: int((query.truth == SHOWN).sum()) for query in noun_queries(captions)}
     common = [noun for noun, count in sorted(shown.items(), key=lambda one: -one[1]) if count >= ENOUGH][:COMMON]

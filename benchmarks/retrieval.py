@@ -1,12 +1,13 @@
-"""Sightline's retrieval compared with FAISS and usearch at equal recall, by the number of vectors.
+"""Compare Sightline's retrieval with FAISS and usearch at equal recall, by the number of vectors.
 
     python -m benchmarks.retrieval --work FOLDER
 
 Vectors are drawn around the embeddings of photos. Queries are captions, because texts and images are embedded in
 different regions, and an index that works for image queries may fail for texts. Recall is relative to an exact search
 in float32. Every index is searched in its own process, one query at a time, with one core and with two. Search effort
-is tuned on every other query and measured on the rest. Results are saved in the work folder, and an interrupted run
-continues; 10,000,000 vectors take 11 GB of it. It is deleted at the end unless --keep is given.
+is tuned on every other query, and the index is measured on the rest. Results are saved in the work folder, so that an
+interrupted run can continue; 10,000,000 vectors take 11 GB there. The folder is deleted at the end unless --keep is
+given.
 """
 
 import argparse
@@ -30,7 +31,7 @@ SIZES, QUICK_SIZES = [10_000, 100_000, 1_000_000, 10_000_000], [10_000, 100_000]
 
 
 def rows(case: Case, keep: bool) -> list[dict[str, Any]]:
-    """The results of every kind of index with this many vectors, or why it was skipped."""
+    """The result of every kind of index for a case, or why it was skipped."""
     found = []
     for kind in KINDS:
         row: dict[str, Any] = {"items": case.size, "way": kind.name}
@@ -50,7 +51,7 @@ def rows(case: Case, keep: bool) -> list[dict[str, Any]]:
 
 
 def once(case: Case, step: str, kind: Kind, cores: int, name: str) -> Any:
-    """The result of a step, run in a process with this many cores unless it was run before."""
+    """The result of a step, which is run in a process with this many cores unless it was run before."""
     if not case.note(name).exists():
         words = [str(case.work), str(case.size), step, kind.key, str(cores), name]
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(cores))

@@ -1,4 +1,4 @@
-"""Data for benchmarks: photos of Flickr8k's test set if SIGHTLINE_DATA has it, otherwise synthetic; and collections."""
+"""Data for benchmarks: collections, and photos from Flickr8k's test set if SIGHTLINE_DATA has it, or synthetic ones."""
 
 import dataclasses
 import io
@@ -23,13 +23,13 @@ BATCH = 5_000  # items added to a collection at a time
 
 
 def data() -> str:
-    """The name of the photos that `records` returns."""
+    """The name of the data set that `records` returns photos from."""
     exists = Path(os.environ.get("SIGHTLINE_DATA", "nowhere"), f"{SHARD}.tar").is_file()
     return SHARD if exists else MADE_UP
 
 
 def records(count: int, distinct: int | None = None) -> list[Record]:
-    """`count` captioned photos, each with its own key; repeated if there are fewer, or after `distinct`."""
+    """`count` captioned photos, each with its own key; repeated after `distinct`, or if there are not enough."""
     if data() == MADE_UP:
         found = made_up(min(count, distinct or count))
     else:
@@ -105,7 +105,7 @@ def units(rng: np.random.Generator, *shape: int) -> npt.NDArray[np.float32]:
 
 
 def encode(bundle: Bundle, records: list[Record]) -> Encoded:
-    """The photos of records, encoded."""
+    """Encode the photos of records."""
     pixels = [loaded.pixels for loaded in load_pixels([record.image for record in records], bundle.preprocess)]
     parts = [bundle.encode_images(one[None]) for one in pixels if one is not None]
     return Encoded(
@@ -117,7 +117,7 @@ def encode(bundle: Bundle, records: list[Record]) -> Encoded:
 
 
 def around(photos: Encoded, count: int, rng: np.random.Generator, bare: bool) -> Encoded:
-    """Items between two photos each, with noise; they have the fragments and states of the first, unless `bare`."""
+    """Items between two photos each, with noise and, unless `bare`, the fragments and states of the first photo."""
     first, second = rng.integers(0, len(photos), (2, count))
     share = rng.uniform(0.5, 1.0, (count, 1)).astype(np.float32)
     vectors = share * photos.embedding[first] + (1 - share) * photos.embedding[second]
@@ -129,7 +129,7 @@ def around(photos: Encoded, count: int, rng: np.random.Generator, bare: bool) ->
 
 
 def shape_of(photos: Encoded, bare: bool = False) -> Shape:
-    """The shape of a store for such items."""
+    """The shape of a store for items made from these photos."""
     widths = (0, 0) if bare else tuple(0 if p is None else p.shape[-1] for p in (photos.fragments, photos.states))
     return Shape(photos.embedding.shape[1], *widths)
 

@@ -1,14 +1,14 @@
-"""Measurements for docs/scale.md beyond other benchmarks: the time of one core per query, and the size of an item.
+"""Measure what docs/scale.md needs beyond other benchmarks: one core's time per query, and the size of an item.
 
     python -m benchmarks.scale
 
-Stores of embeddings around those of photos are searched by one thread for embeddings of captions, in wall-clock time
-and in CPU time, because machines are shared.
+One thread searches stores of embeddings, drawn around those of photos, for the embeddings of captions. Both wall-clock
+time and CPU time are measured, because machines are shared.
 """
 
 import os
 
-os.environ["OMP_NUM_THREADS"] = "1"  # before numpy and faiss read it
+os.environ["OMP_NUM_THREADS"] = "1"  # must be set before numpy and faiss read it
 
 import tempfile
 import time
@@ -28,7 +28,7 @@ K = 20
 
 
 def service_times(photos: Encoded, queries: Any, items: int) -> dict[str, Any]:
-    """Milliseconds of one core for each query over this many items, after a warm-up."""
+    """Time in milliseconds that one core takes per query over this many items, after a warm-up."""
     rng, wall, cpu = np.random.default_rng(0), [], []
     with tempfile.TemporaryDirectory(prefix="sightline-scale-") as folder:
         store = LocalStore.open(Path(folder), samples.shape_of(photos, bare=True), write=True)
@@ -46,7 +46,7 @@ def service_times(photos: Encoded, queries: Any, items: int) -> dict[str, Any]:
 
 
 def collection(bundle: Bundle, photos: Encoded, items: int) -> dict[str, Any]:
-    """The seconds to write this many items with fragments and states, and their size in bytes."""
+    """How long it takes to write this many items with fragments and states, and their size in bytes."""
     with tempfile.TemporaryDirectory(prefix="sightline-scale-") as folder:
         at = Path(folder) / "photos" / ".sightline"
         seconds = samples.make_collection(at, bundle, photos, items)

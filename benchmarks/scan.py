@@ -1,10 +1,10 @@
-"""The time of an exact search on a GPU, compared with reading the vectors once, and with plain torch.
+"""Measure the time of an exact search on a GPU, compared with reading the vectors once, and with plain torch.
 
     python -m benchmarks.scan --gpu                   writes benchmarks/results/scan-gpu.json
 
-Needs torch and Triton. Times include copies from and to CPU memory. Vectors are synthetic: a few thousand directions
-with others scattered around them; queries are near the same directions. The first answers of every batch must equal
-those of an exact comparison in float64.
+Needs torch and Triton. Times include copies from and to CPU memory. Vectors are synthetic, scattered around a few
+thousand directions; queries are near the same directions. The first results of every batch must equal those of an
+exact comparison in float64.
 """
 
 import time
@@ -22,7 +22,7 @@ from sightline.kernels.scan import Dtype, Scan
 from sightline.kernels.scan_plain import every_score
 
 SIZES = {"cuda": [10_000, 100_000, 1_000_000, 10_000_000], "cpu": [1_000]}
-SIZE = 1_000_000  # vectors in the targets
+SIZE = 1_000_000  # the number of vectors that the targets are set for
 BATCHES = 1, 8, 64
 K, CHECKED, CENTRES = 20, 4, 4096
 units = partial(torch.nn.functional.normalize, dim=-1)
@@ -45,7 +45,7 @@ def made_up(count: int, dim: int, device: str) -> tuple[Tensor, Any]:
 
 
 def times(run: Callable[[], object], calls: int, device: str) -> list[float]:
-    """Milliseconds of each call, until it ends on the device; without three warm-up calls."""
+    """Time of each call in milliseconds, until it ends on the device; three warm-up calls are not counted."""
     took: list[float] = []
     for number in range(-3, calls):
         began = time.perf_counter()
@@ -60,7 +60,7 @@ def times(run: Callable[[], object], calls: int, device: str) -> list[float]:
 
 
 def measured_bandwidth(device: str) -> float:
-    """Bytes per second of a sum over much more than fits in caches."""
+    """Bytes per second of a sum over far more data than fits in caches."""
     array = torch.ones((1 << 30) if device == "cuda" else (1 << 22), device=device)
     return array.nbytes / (min(times(lambda: array.sum(), 20, device)) / 1000)
 
@@ -83,21 +83,21 @@ def searches(vectors: Tensor, queries: Any, bandwidth: float, calls: int) -> Ite
             row["times_as_quick"] = plain[batch]["p50_ms"] / row["p50_ms"]
             yield row | {"is_right": is_right(scan, vectors, queries[:batch])}
         for given, some in (("anew", (rows, rows.copy())), ("again", (rows,))):
-            turns = cycle(some)  # a new filter is sent to the device again
+            turns = cycle(some)  # every new filter has to be sent to the device
             row = {"vectors": len(vectors), "dtype": dtype, "batch": 1, "k": K, "filter": 0.1, "given": given}
             row |= measured(lambda scan=scan, turns=turns: scan.search(queries[:1], K, next(turns)))  # type: ignore[misc]
             yield row | {"is_right": is_right(scan, vectors, queries[:1], rows)}
 
 
 def plain_search(vectors: Tensor, queries: Any) -> object:
-    """A search in its simplest form in torch: every product in float16, and the highest of them."""
+    """The simplest search in torch: compute every product in float16, and take the highest."""
     asked = torch.from_numpy(queries).to(vectors.device).half()
     found = torch.topk(asked @ vectors.T, min(K, len(vectors)))
     return found.values.cpu(), found.indices.cpu()
 
 
 def is_right(scan: Scan, vectors: Tensor, queries: Any, allowed: Any = None) -> bool:
-    """Whether the first few answers equal those of an exact comparison, rows and cosines."""
+    """Whether the first few results equal those of an exact comparison, in rows and cosines."""
     mask = torch.zeros(len(vectors), dtype=torch.bool)
     mask[slice(None) if allowed is None else torch.from_numpy(allowed)] = True
     scores, rows = scan.search(queries, K, allowed)

@@ -1,13 +1,12 @@
-"""The server under load from many clients, and the gain of encoding waiting queries in one batch.
+"""Measure the server under load from many clients, and the gain from encoding waiting queries in one batch.
 
     python -m benchmarks.serve
 
 Serves a synthetic collection (see samples.py) and sends queries over one connection per client, each with one request
 in flight; clients share the machine with the server. Queries are synthetic, of 2 to 15 words, none repeated. The gain
-of
-batching is measured in short blocks that alternate between: waiting queries in one batch (as the server does), each
-alone on as many threads, and one at a time. Then come the long runs: without reranking, with it, and both at once.
-`make results` writes them to docs/serve.md.
+from batching is measured in short blocks that alternate between three ways to encode: waiting queries in one batch (as
+the server does), each query alone on as many threads, and one query at a time. Then come the long runs: without
+reranking, with it, and both at once. `make results` writes them to docs/serve.md.
 """
 
 import argparse
@@ -45,7 +44,7 @@ WAYS: dict[str, dict[str, int]] = {TOGETHER: {}, ALONE: {"batch": 1}, ONE: {"bat
 
 
 def queries(seed: int) -> Iterator[str]:
-    """Yield distinct queries of 2 to 15 words without end."""
+    """Yield distinct queries of 2 to 15 words, endlessly."""
     chosen, asked = random.Random(seed), set()
     while True:
         text = " ".join(chosen.choices(samples.WORDS, k=chosen.randint(2, 15)))
@@ -56,7 +55,7 @@ def queries(seed: int) -> Iterator[str]:
 
 @dataclass
 class Load:
-    """The answers that clients got, failures, and the server's resource use, each with its time."""
+    """The responses that clients received, failures, and the server's resource use, each with its time."""
 
     seconds: float
     warm_up: float
@@ -101,7 +100,7 @@ class Server:
     pid: int
 
     def usage(self) -> tuple[float, float]:
-        """CPU seconds so far, and bytes in use, including pages of the collection's files."""
+        """CPU seconds so far, and bytes of memory in use, including pages of the collection's files."""
         ticks = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE")
@@ -163,7 +162,7 @@ async def watch(server: Server, load: Load) -> None:
 async def put_under_load(
     server: Server, texts: Iterator[str], seconds: float, clients: dict[int, int], warm_up: float = WARM_UP
 ) -> list[Load]:
-    """Send queries for `seconds`; clients: the number of clients by rerank depth. Returns a load for each depth."""
+    """Send queries for `seconds`; clients: the number of clients by rerank depth. Returns the load at each depth."""
     loads = [Load(seconds, warm_up) for _ in clients]
     groups = zip(clients.items(), loads, strict=True)
     asking = [client(server, texts, rerank, load) for (rerank, count), load in groups for _ in range(count)]
@@ -172,7 +171,7 @@ async def put_under_load(
 
 
 def in_turns(at: Path, model: str, clients: int, blocks: int, seconds: float) -> list[dict[str, Any]]:
-    """Run blocks of load on a server of each kind, in turns."""
+    """Put each kind of server under load, in alternating blocks."""
     texts, rows = queries(0), []
     with ExitStack() as stack:
         servers = {way: stack.enter_context(running(at, model, changes)) for way, changes in WAYS.items()}
@@ -185,7 +184,7 @@ def in_turns(at: Path, model: str, clients: int, blocks: int, seconds: float) ->
 
 
 def gains(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """The gain in answers per second from batching: the median over the blocks, and its spread."""
+    """The gain in responses per second from batching: the median over the blocks, and its spread."""
     rates = {way: np.array([row["queries_per_second"] for row in rows if row["way"] == way]) for way in WAYS}
     ratios = {way: rates[TOGETHER] / rates[way] for way in (ALONE, ONE)}
     return {
@@ -206,7 +205,7 @@ def long_runs(at: Path, model: str, clients: int, seconds: float, reranks: list[
             run = {"rerank": rerank, "clients": count, "other_clients": clients - count, "seconds": seconds}
             row = {**run, **load.row()}
             if count < clients:
-                del row["server_cpu_ms_per_query"]  # cannot be attributed
+                del row["server_cpu_ms_per_query"]  # cannot be attributed to one of the two loads
             print(row, flush=True)
             yield row
 

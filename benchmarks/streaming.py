@@ -1,8 +1,8 @@
-"""The memory of training on streamed data: one epoch over made-up shards of different sizes, each in its own process.
+"""Measure the memory of training on streamed data: an epoch over synthetic shards of each size, in its own process.
 
     python -m benchmarks.streaming
 
-Images of 16 x 16 pixels and a tiny model, so that memory is what the data and torch itself take.
+Images have 16 x 16 pixels and the model is tiny, so that nearly all memory is used by the data and by torch itself.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def _image(colour: tuple[int, ...]) -> bytes:
 
 
 def recipe(shards: Path, records: int) -> dict[str, Any]:
-    """One epoch over the first shards; it has as many steps as it has whole batches."""
+    """A recipe for one epoch over the first shards, with one step per whole batch."""
     return {
         "name": f"stream-{records}",
         "model": {
@@ -71,7 +71,7 @@ def recipe(shards: Path, records: int) -> dict[str, Any]:
 
 
 def measure(shards: Path, records: int) -> dict[str, Any]:
-    """Train in this process, and measure it."""
+    """Train in this process, and measure its memory."""
     import sightline
 
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""Common parts of speed benchmarks: their options, alternatives timed in turns, and the result file."""
+"""Common parts of speed benchmarks: command-line options, timing alternatives in turns, and the result file."""
 
 import argparse
 import time
@@ -27,10 +27,10 @@ def numbers(text: str) -> list[int]:
 
 
 def in_turns(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each alternative in each of `rounds` rounds, in turns so that noise affects all equally.
+    """The seconds that each alternative takes in each of `rounds` rounds, in turns so that noise affects all equally.
 
-    An alternative may return the seconds that count; otherwise the whole call counts. Every other round runs in reverse
-    order; a warm-up round does not count.
+    An alternative may return the seconds to count; otherwise the whole call counts. Every other round runs in reverse
+    order; a warm-up round is not counted.
     """
     names = list(ways)
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -44,12 +44,12 @@ def in_turns(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str,
 
 
 def best(run: Callable[[], object], rounds: int) -> float:
-    """The minimum seconds of a few calls, after a warm-up."""
+    """The time of the fastest of a few calls, in seconds, after a warm-up."""
     return min(in_turns({"": run}, rounds)[""])
 
 
 def seconds_of(run: Callable[[], object]) -> float:
-    """Seconds of one call."""
+    """How many seconds one call takes."""
     began = time.perf_counter()
     run()
     return time.perf_counter() - began

@@ -1,12 +1,12 @@
-"""Steps per second and memory of training, with a batch encoded at once and in chunks.
+"""Measure steps per second and memory of training, with each batch encoded at once or in chunks.
 
     python -m benchmarks.training           a small model, on the CPU
     python -m benchmarks.training --gpu     one of the bundled model's shape, on a GPU (writes training-gpu.json)
 
 A step is what the trainer does with a batch: encode texts and images, compute the contrastive loss of all pairs,
-backpropagate, update. Chunks (`optimizer.chunk`) give the same gradients at the cost of a second forward pass of all
-chunks but the last, so about three quarters of the steps per second are expected. Inputs are random. Each way runs in
-its own process, in turns; memory is what the steps add to the peak of the process, or of torch's allocations on a GPU.
+backpropagate, update. Chunks (`optimizer.chunk`) give the same gradients at the cost of a second forward pass over all
+chunks but the last, so about three quarters of the steps per second are expected. Inputs are random. Both take turns,
+each in its own process. Memory is what the steps add to the peak of the process or, on a GPU, of torch's allocations.
 """
 
 import argparse
@@ -45,7 +45,7 @@ WAYS = {"at once": False, "in chunks": True}
 
 
 def run(case: Case, batch: int, chunked: bool, steps: int, device: str) -> dict[str, float]:
-    """Median seconds of a step, and the megabytes that steps use beyond the model and the batch."""
+    """The median seconds per step, and the megabytes that steps use beyond the model and the batch."""
     import torch
 
     from sightline.losses import Contrastive
@@ -92,7 +92,7 @@ def _model(case: Case) -> Any:
 
 
 def in_processes(device: str, batch: int, steps: int, rounds: int) -> dict[str, list[dict[str, float]]]:
-    """Both ways, each time in its own process; one that does not fit in memory is skipped."""
+    """Run both with and without chunks, each time in its own process; a run that does not fit in memory is skipped."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in WAYS}
     for number in range(rounds):
         for name in WAYS if number % 2 else reversed(WAYS):
@@ -104,7 +104,7 @@ def in_processes(device: str, batch: int, steps: int, rounds: int) -> dict[str, 
 
 
 def summary(case: Case, batch: int, found: dict[str, list[dict[str, float]]]) -> tuple[list[Any], dict[str, float]]:
-    """Rows, and the cost of chunks in steps per second and their gain in memory."""
+    """The result rows, the cost of chunks in steps per second, and their gain in memory."""
     rows = []
     for name in WAYS:
         row: dict[str, Any] = {"model": case.name, "batch": batch, "encoded": name}

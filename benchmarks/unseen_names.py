@@ -1,10 +1,10 @@
-"""Zero-shot accuracy on names that no training image had: train without a tenth of the names, then ask for them.
+"""Measure zero-shot accuracy on unseen names: train without a tenth of the names, then test on those.
 
     python -m benchmarks.unseen_names recipes/default-embed.toml --epochs 3
 
-Trains by the recipe with its source of names cut: every tenth name, in alphabetical order, is left out. The result
+Trains with the recipe, but leaves out every tenth name, in alphabetical order, from its source of names. The result
 compares names-val images of the left-out names with the others, and with a run that saw all names. Needs a GPU,
-SIGHTLINE_DATA and what the recipe needs.
+SIGHTLINE_DATA and whatever the recipe needs.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def left_out(shard: str) -> tuple[str, ...]:
 
 
 def shortened(recipe: Recipe, skip_labels: tuple[str, ...], epochs: float) -> Recipe:
-    """The recipe for fewer epochs, without some names and without validation."""
+    """The recipe with fewer epochs, without some names and without validation."""
     names = {SOURCE: skip_labels}
     sources = tuple(replace(one, skip_labels=names.get(one.name, ())) for one in recipe.data.sources)
     data = replace(recipe.data, sources=sources, val=())
@@ -45,7 +45,7 @@ def shortened(recipe: Recipe, skip_labels: tuple[str, ...], epochs: float) -> Re
 
 
 def measure(folder: Path, records: list[Record], labels: Collection[str]) -> dict[str, Any]:
-    """Top 1 and top 5 on images of the given labels and on the others, among all labels."""
+    """Top 1 and top 5 among all labels, for images of the given labels and for the others."""
     retriever, tokenizer = checkpoint.load(folder)
     found = evaluate_names(TorchModel(retriever.to(distributed.device()), tokenizer, folder.name), records, data=TEST)
     unseen = np.array([label in labels for label in labels_of(records)])

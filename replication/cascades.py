@@ -1,7 +1,7 @@
-"""Measure many cascades of one test set: everything is encoded once, and every pair scored once, on the device.
+"""Measure many cascades on one test set: everything is encoded once, and every pair scored once, on the device.
 
-`sightline eval` measures one cascade at a time and fits any machine; a table of a paper has dozens of rows that differ
-only in k, in the fusion, or in the gallery. Ranks and intervals are still computed by `sightline.evaluation`.
+`sightline eval` measures one cascade at a time and runs on any machine, but a table in a paper has dozens of rows that
+differ only in k, in the fusion, or in the gallery. Ranks and intervals are still computed by `sightline.evaluation`.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class Half:
 
 
 class Cascades:
-    """A test set, encoded by one model for `embed` and by the same or another for `match`."""
+    """A test set, encoded by one model for `embed` and by the same or another model for `match`."""
 
     def __init__(
         self, embedder: TorchModel, matcher: TorchModel | None, records: Any, others: Any, data: str, lang: str = "en"
@@ -62,7 +62,7 @@ class Cascades:
     def rerank(
         self, k: int, fusion: FusionRule = "ce", weight: float = 0.5, distractors: int = 0, most: int = 50
     ) -> Evaluation:
-        """Rerank the top k of the `most` best by embedding; every pair is matched once."""
+        """Rerank the top k of the `most` best items by embedding; every pair is matched only once."""
         image_of = self.questions.image_of
         texts, asked = np.arange(len(image_of)), query_images(image_of)
         images, count = self._gallery(distractors)
@@ -102,7 +102,7 @@ class Cascades:
 
     @torch.inference_mode()
     def _match(self, text: Ids, image: Ids, batch: int = 4096) -> Scores:
-        """Logits of pairs by index, short texts first to keep padding low."""
+        """The logits of pairs, given by index; short texts come first, to keep padding low."""
         words, seen = self.texts, self.images
         if self.matcher is None or words.states is None or seen.states is None:
             raise ValueError("no matcher was given")

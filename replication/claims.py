@@ -2,15 +2,17 @@
 
 claims.toml holds the claims and the paper's own numbers. A claim compares systems of one table:
 
-- `better` above `worse`, each a name or a list: every pair must hold, so "best" is compared with each of the others;
-- `pairs = [["A", "B"], …]`: A above B, and so on: a claim with several comparisons counts once;
-- `metric` may be a list: the claim must hold in each;
-- with `on_par`, `better` and `worse` differ by no more than that in either direction;
+- `better` above `worse`, each a name or a list: the claim must hold for every pair, so "best" means better than each of
+  the others;
+- `pairs = [["A", "B"], …]`: A above B, and so on; a claim with several comparisons counts once;
+- `metric` may be a list: the claim must hold in each metric;
+- with `on_par`, `better` and `worse` may differ by no more than that value in either direction;
 - `better = ["BE half / BE"]` with `at_least = 85` compares a percentage with a constant.
 
-A comparison is decided by its 95 % interval: held if all of it is on the claim's side, not held if all of it is on the
-other side, undecided otherwise. A claim holds if all its comparisons hold, and fails if one fails. It is not testable
-if its `premise`, the id of another claim, does not hold here, or if `not_testable` gives a reason.
+A comparison is decided by its 95 % interval: it holds if the whole interval is on the claim's side, fails if the whole
+interval is on the other side, and is undecided otherwise. A claim holds if all its comparisons hold, and fails if one
+fails. It is not testable if its `premise`, the id of another claim, does not hold here, or if `not_testable` gives a
+reason.
 """
 
 import tomllib
@@ -31,7 +33,7 @@ CLAIMS = Path(__file__).with_name("claims.toml")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on a claim; gain: of the comparison least in favour of it; reported: the paper's gain."""
+    """The verdict on a claim; gain: that of the comparison least in its favour; reported: the gain in the paper."""
 
     claim: Mapping[str, Any]
     verdict: str
@@ -75,7 +77,7 @@ def _judged(claim: Mapping[str, Any], paper: Mapping[str, Any], systems: Systems
 
 
 def decide(gain: Estimate, on_par: float = 0.0) -> str:
-    """Whether a gain is above zero or, with `on_par`, within that of zero on both sides, by its interval."""
+    """Decide, by its interval, whether a gain is above zero or, with `on_par`, within that distance of zero."""
     if gain.interval is None:
         return UNDECIDED
     low, high = gain.interval
@@ -89,7 +91,7 @@ def decide(gain: Estimate, on_par: float = 0.0) -> str:
 
 
 def tally(verdicts: Iterable[Verdict]) -> list[int]:
-    """The number of claims tested, of these held, not held and undecided, and of those that are not testable."""
+    """The numbers of claims that were tested, held, did not hold, are undecided, and are not testable."""
     counts = Counter(one.verdict for one in verdicts)
     found = [counts[verdict] for verdict in (HELD, NOT_HELD, UNDECIDED)]
     return [sum(found), *found, counts[NOT_TESTABLE]]
@@ -100,7 +102,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _gain(systems: Systems, better: str, worse: str | float, metric: str) -> Estimate:
-    """The gain of `better` over a system or, for a percentage (`A / B`), over a system or a constant."""
+    """The gain of a system over another or, if `better` is a percentage (`A / B`), over a system or a constant."""
     if not isinstance(worse, str):
         share = _percent(systems, better, metric)
         return share.minus(Estimate(dict.fromkeys(share.by_seed, worse), dict.fromkeys(share.by_seed, (worse, worse))))
@@ -115,7 +117,7 @@ def _percent(systems: Systems, pair: str, metric: str) -> Estimate:
 
 
 def _reported(paper: Mapping[str, Any], better: str, worse: Any, metric: str) -> float | None:
-    """The paper's own gain, in the sum of its reported recalls, or in one of six recalls."""
+    """The paper's own gain in the sum of its reported recalls, or in one of the six recalls."""
     rows = paper.get("reported", {})
     if better not in rows or worse not in rows:
         return None

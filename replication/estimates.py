@@ -1,4 +1,4 @@
-"""Numbers measured with one or several seeds, and the differences between them, each with a 95 % interval."""
+"""Numbers measured with one or more seeds, and differences between such numbers, each with a 95 % interval."""
 
 import math
 import statistics
@@ -14,7 +14,7 @@ _NORMAL = 1.96
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number by seed, with its bootstrap interval by seed if there is one. Without seeds, it was not measured."""
+    """A number for each seed, with its bootstrap interval if there is one. Without seeds, it was not measured."""
 
     by_seed: Mapping[int, float]
     intervals: Mapping[int, Interval] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Estimate:
 
     @property
     def deviation(self) -> float | None:
-        """Standard deviation over seeds; None with a single seed."""
+        """The standard deviation over seeds; None with a single seed."""
         return statistics.stdev(self.by_seed.values()) if len(self.by_seed) > 1 else None
 
     @property
@@ -40,20 +40,20 @@ class Estimate:
         return self.mean - half, self.mean + half
 
     def minus(self, other: "Estimate") -> "Estimate":
-        """The difference for every seed that both have; bootstrap intervals are combined for the worst case."""
+        """The difference for every seed that both have; bootstrap intervals are combined assuming the worst case."""
         return self._with(other, lambda own, rival: own - rival)
 
     def percent_of(self, other: "Estimate") -> "Estimate":
-        """The ratio of positive numbers in percent, computed in the same way."""
+        """The ratio of positive numbers in percent, computed in the same way as `minus`."""
         return self._with(other, lambda own, rival: 100 * own / rival if rival else math.inf)
 
     def times(self, factor: float) -> "Estimate":
-        """Scaled by a positive factor."""
+        """The estimate multiplied by a positive factor."""
         scaled = {seed: (low * factor, high * factor) for seed, (low, high) in self.intervals.items()}
         return Estimate({seed: value * factor for seed, value in self.by_seed.items()}, scaled)
 
     def _with(self, other: "Estimate", combine: Callable[[float, float], float]) -> "Estimate":
-        """Combine seed by seed; `combine` increases with the first and decreases with the second."""
+        """Combine seed by seed; `combine` must increase with its first argument and decrease with its second."""
         seeds = sorted(self.by_seed.keys() & other.by_seed.keys())
         values = {seed: combine(self.by_seed[seed], other.by_seed[seed]) for seed in seeds}
         intervals = {}

@@ -1,8 +1,9 @@
 """Recalls of special queries: those similar to many wrong answers, and those similar to few (paper 2, Table 4).
 
-The average similarity of a query is that of its embedding with all wrong items of the other modality. Queries with the
-highest average are the hardest: many answers are close. Those with the lowest are the most infrequent: hardly anything
-is similar to them. (The paper says of both that their average is high, which cannot be meant for the infrequent ones.)
+The average similarity of a query is that between its embedding and all wrong items of the other modality. Queries with
+the highest average are the hardest, because many wrong answers are close. Those with the lowest are the most
+infrequent: hardly anything is similar to them. (The paper says that the average is high for both, which cannot be right
+for the infrequent ones.)
 """
 
 import numpy as np
@@ -12,17 +13,17 @@ from sightline.evaluation.metrics import CUTOFFS, Ranks, query_images, recall
 from sightline.evaluation.result import Evaluation
 
 Recalls = dict[str, dict[str, dict[str, float]]]
-"""By kind ("hardest", "infrequent"), by percentage ("5%") and by cut-off ("R@1")."""
+"""Recalls by kind ("hardest", "infrequent"), by percentage ("5%") and by cutoff ("R@1")."""
 PERCENT = (5, 10, 20)
 
 
 def average_similarities(
     texts: FloatArray, images: FloatArray, image_of: Int64Array
 ) -> tuple[Float64Array, Float64Array]:
-    """Average similarity of each caption with other images, and of each query image with other images' captions.
+    """The average similarity of each caption to other images, and of each query image to other images' captions.
 
     texts: [captions, dim]; images: [images, dim]; image_of: [captions], as in `metrics`. Since similarities are dot
-    products, each average is one product with a sum of vectors.
+    products, each average is a single product with a sum of vectors.
     """
     texts, images = np.asarray(texts, dtype=np.float64), np.asarray(images, dtype=np.float64)
     known, asked = image_of >= 0, query_images(image_of)
@@ -36,10 +37,10 @@ def average_similarities(
 
 
 def special_recalls(evaluation: Evaluation, of_texts: Float64Array, of_images: Float64Array) -> dict[str, Recalls]:
-    """R@K of the hardest and the most infrequent 5, 10 and 20 % of queries, in both directions.
+    """R@K for the hardest and the most infrequent 5, 10 and 20 % of queries, in both directions.
 
     of_texts: [captions], of_images: [query images], in the order of `Evaluation.ranks`. To compare two models, use the
-    averages of one of them for both, so that the queries are the same.
+    averages from one of them for both, so that the same queries are selected.
     """
     to_image, _, to_text, _ = evaluation.ranks()
     return {"text_to_image": _recalls(to_image, of_texts), "image_to_text": _recalls(to_text, of_images)}

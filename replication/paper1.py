@@ -6,10 +6,10 @@
     python -m replication.paper1 --part table6                 trained on COCO; also figure3, figure4
     python -m replication.paper1 --part languages              Tables 2 and 7
 
-The joint pre-training (recipes/pretrain.toml) comes first, once. --features chooses what all models see of an image: a
-lower layer of CLIP (the default), its last layer, or DINOv2; give the others an --out of their own, such as
-benchmarks/results/paper1-clip. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same command
-continues an interrupted run.
+The joint pre-training (recipes/pretrain.toml) runs first, once. --features chooses the image features that all models
+read: a lower layer of CLIP (the default), its last layer, or DINOv2. For features other than the default, give a
+different --out, such as benchmarks/results/paper1-clip. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a
+GPU. The same command continues an interrupted run.
 """
 
 import os
@@ -41,7 +41,7 @@ _SMALL_BERT = ("{ model_type = 'bert', vocab_size = 24000, max_position_embeddin
                "intermediate_size = 1536, num_hidden_layers = 12, num_attention_heads = 12 }")  # fmt: skip
 MULTILINGUAL = [f"model.transformer={{ config = {_SMALL_BERT} }}", _ALL,
                 f"model.text_input={{ max_length = 60, languages = {list(LANGUAGES)} }}"]  # fmt: skip
-"""The pre-training of the languages: words are learned from the captions, as no multilingual encoder is at hand."""
+"""Changes for multilingual pre-training: words are learned from the captions, as there is no multilingual encoder."""
 VARIANTS: dict[str, list[str]] = {
     "full": [], "half": [], "coco": _COCO, "1k": ["data.limit=1000"], "3k": ["data.limit=3000"],
     "english": [], "languages": [_ALL],
@@ -60,7 +60,7 @@ _BRIEF = ["schedule.steps=2", "data.batch_size=4", "data.val=[]", "validation.ev
 
 
 class Bench:
-    """The folder of models, what they see of images, and the test set."""
+    """The folder of models, the image features that they read, and the test set."""
 
     def __init__(self, arguments: Namespace) -> None:
         self.features, self.changes = arguments.features, list(arguments.changes)
@@ -72,14 +72,14 @@ class Bench:
         self.distractors = read_all([f"{data}/coco-distractors.tar", f"{data}/coco-val.tar"])
 
     def pretrained(self, multilingual: bool) -> Path:
-        """The folder of the pre-trained model, trained if it is not there."""
+        """The folder of the pre-trained model, which is trained if it does not exist."""
         out = self.work / f"pretrain-{self.features}{'-languages' if multilingual else ''}"
         more = MULTILINGUAL if multilingual else []
         train_once("pretrain", [*FEATURES[self.features], *more, *self.brief, *self.changes], out)
         return out / "best"
 
     def trained(self, run: str, variant: str, seed: int) -> tuple[TorchModel, dict[str, Any]]:
-        """Train a recipe's variant, or open the result of an earlier call; returns its cost too."""
+        """Train a variant of a recipe, or open the result of an earlier call; also returns its cost."""
         start = self.pretrained(variant in ("english", "languages"))
         start = halved(start) if variant == "half" else start
         out = self.work / f"{run}-{self.features}-{variant}-{seed}"
@@ -88,7 +88,7 @@ class Bench:
         return TorchModel.open(out / "best", name=out.name), cost
 
     def cascades(self, embedder: TorchModel, matcher: TorchModel | None, lang: str, enlarged: bool) -> Cascades:
-        """The test set in a language, encoded by these models, perhaps with distractors."""
+        """The test set in a language, encoded by these models; with distractors if `enlarged`."""
         others = self.distractors if enlarged else []
         return Cascades(embedder, matcher, self.records, others, f"flickr8k-{self.split}", lang)
 
@@ -106,7 +106,7 @@ def halved(folder: Path) -> Path:
 
 
 def measured(bench: Bench, models: dict[str, TorchModel], lang: str, whole: bool) -> Iterator[tuple[str, Evaluation]]:
-    """Every system of the trained models; whole: with all of Tables 5, 8 and 9, not only k = 20."""
+    """Evaluate every system made of the trained models; whole: all of Tables 5, 8 and 9, not only k = 20."""
 
     def reranked(cascades: Cascades) -> Iterator[Evaluation]:
         yield cascades.rerank(20)
@@ -135,7 +135,7 @@ def measured(bench: Bench, models: dict[str, TorchModel], lang: str, whole: bool
 
 
 def result_of(bench: Bench, runs: Sequence[str], variant: str, seed: int) -> dict[str, Any]:
-    """Train what a variant needs, measure it, and build its result file."""
+    """Train the models that a variant needs, measure them, and build the result file."""
     trained = {run: bench.trained(run, variant, seed) for run in runs}
     models = {run: model for run, (model, _) in trained.items()}
     spoken = LANGUAGES if variant in ("english", "languages") else ("en",)

@@ -4,10 +4,10 @@
     python -m replication.paper2 --part table3a --seeds 0,1,2   also table3b, figure6, bigru
 
 Every run takes the same steps over the same data, and keeps the checkpoint that is best on val. `base-neighbours` is
-the base model with the neighbour batches that the others have. A file has the recalls, the gains over all existing runs
-of its seed, the recalls of the hardest and most infrequent queries (Table 4), and the losses of initial and enhanced
-embeddings (Figure 7). Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same command continues an
-interrupted run, and adds the gains over runs trained since.
+the base model trained on neighbour batches, like the others. A result file has the recalls, the gains over all existing
+runs with the same seed, the recalls of the hardest and most infrequent queries (Table 4), and the losses of initial and
+enhanced embeddings (Figure 7). Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same command
+continues an interrupted run, and adds the gains over runs trained since.
 """
 
 import json
@@ -38,7 +38,7 @@ SIDES = ("texts", "images")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A model of the paper: its recipe, the changes to it, and an offset of the seed."""
+    """A model of the paper: its recipe, changes to the recipe, and an offset added to the seed."""
 
     recipe: str
     changes: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ RUNS: dict[str, Run] = {
     "bigru": Run("hrem-bigru"),
 }
 ENSEMBLES = {"full": ("fusion", "standalone"), "base-twice": ("base", "base-again")}
-"""Pairs of trained runs that are ensembled: the paper's, and two models without relations for comparison."""
+"""Pairs of trained runs to ensemble: the paper's and, for comparison, two models without relations."""
 PARTS = {
     "table1": ("plain", "base", "base-neighbours", "base-twice", "fusion", "standalone", "full"),
     "table3a": ("base", "fusion", "no-fragments", "no-visual", "no-textual", "intra", "inter"),
@@ -105,16 +105,16 @@ class Bench:
         return self.work / f"{name}-{seed}"
 
     def exists(self, name: str, seed: int) -> bool:
-        """Whether a run, or both runs of an ensemble, are trained."""
+        """Whether a run, or both runs of an ensemble, have been trained."""
         return all((self.folder(part, seed) / NOTE).exists() for part in ENSEMBLES.get(name, (name,)))
 
     def trained(self, name: str, seed: int) -> dict[str, Any]:
-        """Train a run unless it is trained already; returns its cost."""
+        """Train a run unless it has already been trained; returns its cost."""
         run, out = RUNS[name], self.folder(name, seed)
         return train_once(run.recipe, [*run.changes, f"seed={seed + run.more_seed}", _EVERY, *self.changes], out)
 
     def encoded(self, name: str, seed: int) -> Measured:
-        """The test set's embeddings by a run, encoded once; an ensemble's cosine is the mean of both."""
+        """The test set as embedded by a run, encoded only once; an ensemble's cosine is the mean of its two runs'."""
         if name in ENSEMBLES:
             first, second = (self.encoded(part, seed) for part in ENSEMBLES[name])
             joined = {side: np.concatenate([first.arrays[side], second.arrays[side]], 1) / 2**0.5 for side in SIDES}
@@ -135,7 +135,7 @@ class Bench:
         return ranked(self.questions, ranks, f"hrem-{name}-{seed}", self.data)
 
     def special(self, name: str, seed: int) -> dict[str, Any] | None:
-        """Recalls of special queries for a run and for the base model, whose averages select them; None without it."""
+        """Recalls of special queries, which the base model selects, for a run and that model; None if it is missing."""
         if not self.exists("base", seed):
             return None
         base = self.encoded("base", seed).arrays
@@ -156,7 +156,7 @@ def curve(log: Path) -> list[dict[str, float]]:
 
 
 def result_of(bench: Bench, name: str, seed: int) -> dict[str, Any]:
-    """Train what a run needs, measure it, and build its result file."""
+    """Train whatever a run needs, measure the run, and build its result file."""
     parts = ENSEMBLES.get(name, (name,))
     cost = {part: bench.trained(part, seed) for part in parts}
     found = bench.measured(name, seed)

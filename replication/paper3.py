@@ -6,11 +6,11 @@
     python -m replication.paper3 --part table6 --seeds 0,1,2 --variant kl         fewer fragments; Figure 3
     python -m replication.paper3 --part table8 --seeds 0,1,2 --variant kl         a cross-encoder as teacher (C-F)
 
-A run trains its teacher first; all are trained until val no longer rises. Variants: `paper` has triplets and equation 6
-as printed; `kl` has triplets and the usual distillation; `contrastive` a contrastive loss and the usual distillation;
-`printed` a contrastive loss and equation 6 as printed. One fragment is the model F, as in the paper. C is paper 1's CE:
---cross names its checkpoint. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same command
-continues an interrupted run.
+A run trains its teacher first; all are trained until the score on val stops rising. Variants: `paper` has triplets and
+equation 6 as printed; `kl` has triplets and the usual distillation; `contrastive` has a contrastive loss and the usual
+distillation; `printed` has a contrastive loss and equation 6 as printed. With one fragment, the model is F, as in the
+paper. C is paper 1's CE: --cross names its checkpoint. Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a
+GPU. The same command continues an interrupted run.
 """
 
 import os
@@ -39,10 +39,10 @@ Kind = Literal["fast", "late", "shrink-fast", "shrink-late"]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A model of the paper: its recipe, the changes to its model, and the run that is its teacher.
+    """A model of the paper: its recipe, the changes to the recipe's model, and the run that is its teacher.
 
-    codes, fragments: the number of codes of each side, and of fragments that each side is scored by (1 is one vector).
-    temperatures: of the teacher and the student, in place of the variant's.
+    codes, fragments: per side, the number of codes, and of fragments used for scoring (1 means a single vector).
+    temperatures: those of the teacher and the student, instead of the variant's.
     """
 
     recipe: str
@@ -55,7 +55,7 @@ class Run:
 
     @property
     def by_embedding(self) -> bool:
-        """Whether it scores by one vector per item."""
+        """Whether the model scores by one vector per item."""
         return self.kind.endswith("fast")
 
 
@@ -90,7 +90,7 @@ RUNS: dict[str, Run] = {
         for student in (0.04, 0.08, 0.16)
     },
 }
-"""By the paper's names; L8 is the base model of the first 8 fragments, B-L8 the same shrunk from the base model."""
+"""Runs by the paper's names; L8 is the base model with the first 8 fragments, B-L8 the same, shrunk from the base."""
 PARTS = {
     "temperatures": tuple(name for name in RUNS if "@" in name),
     "table1": ("F", "B", "I16", "I32", "I64"),
@@ -100,12 +100,12 @@ PARTS = {
 }
 VARIANTS = {"paper": ("triplet", "printed"), "kl": ("triplet", "all"), "contrastive": ("contrastive", "all"),
             "printed": ("contrastive", "printed")}  # fmt: skip
-"""The loss of models without a teacher, and equation 6 as printed or over all pairs."""
+"""For each variant, the loss of models without a teacher, and equation 6 as printed or over all pairs."""
 _PLATEAU = ("schedule.epochs=60", "validation.every=92", "validation.patience=6")  # 92 steps are two epochs
 
 
 def loss_of(run: Run, variant: str) -> str:
-    """The changes to the loss of a run's recipe; empty for the recipe's own."""
+    """The changes to the loss in a run's recipe; empty to keep the recipe's own loss."""
     loss, distillation = VARIANTS[variant]
     on = "fragments" if run.kind.endswith("late") else "embedding"
     if run.teacher:
@@ -120,19 +120,19 @@ def loss_of(run: Run, variant: str) -> str:
 
 
 def temperatures(run: Run, variant: str) -> tuple[float, float]:
-    """The temperatures of a teacher's scores, and of its student's."""
+    """The temperature for the teacher's scores, and that for the student's."""
     loss, distillation = VARIANTS[variant]
     printed = (2.0 if run.fragments == 1 else 12.0), 12.0
     if distillation == "printed":
         return printed
     student = 0.08 if run.fragments == 1 else of_a_sum(run.fragments)
     if run.teacher == "C":
-        return 1.0, student  # of logits
+        return 1.0, student  # C's scores are logits
     return (1 / printed[0], 1 / printed[1]) if loss == "triplet" else (of_a_sum(32), student)
 
 
 def of_a_sum(fragments: int) -> float:
-    """The temperature of a sum of cosines: 0.05 for each of them, and captions have about ten words."""
+    """The temperature for a sum of cosines: 0.05 for each cosine, up to ten, because captions have about ten words."""
     return 0.05 * min(fragments, 10)
 
 
@@ -149,11 +149,11 @@ class Bench:
         return self.work / f"{self.label(name)}-{seed}"
 
     def file(self, name: str, seed: int) -> Path:
-        """The file of a run's ranks."""
+        """The file with a run's ranks."""
         return self.folder(name, seed) / f"{self.data}.npz"
 
     def label(self, name: str) -> str:
-        """The name of a run with its variant: the first in which it and its teachers are trained in the same way."""
+        """A run's name and variant; of variants that train it and its teachers in the same way, the first is named."""
         chain = [name]
         while chain[-1] in RUNS and RUNS[chain[-1]].teacher in RUNS:
             chain.append(RUNS[chain[-1]].teacher)
@@ -161,12 +161,12 @@ class Bench:
         return f"{name}-{next(variant for variant, same in losses.items() if same == losses[self.variant])}"
 
     def system(self, name: str) -> str:
-        """The name of a run in claims and tables: with the variant, unless that is the paper's."""
+        """The name of a run in claims and tables, followed by its variant unless that is `paper`."""
         run, _, variant = self.label(name).rpartition("-")
         return run if variant == "paper" else f"{run} {variant}"
 
     def trained(self, name: str, seed: int) -> dict[str, Any]:
-        """Train a run, and its teacher before it, unless they are trained already; returns the cost."""
+        """Train a run, after its teacher, unless they have already been trained; returns the cost."""
         run, out = RUNS[name], self.folder(name, seed)
         if run.teacher in RUNS:
             self.trained(run.teacher, seed)
@@ -176,19 +176,19 @@ class Bench:
         """The changes to the recipe of a run."""
         losses = filter(None, [loss_of(run, self.variant)])
         teacher = [f'teacher.model="{self.folder(run.teacher, seed) / "best"}"'] if run.teacher in RUNS else []
-        if run.teacher == "C":  # it matches every text with every image: one text for each
+        if run.teacher == "C":  # C matches every text with every image, so each image gets only one text
             teacher = [f'teacher.model="{self.cross.format(seed=seed)}"', 'teacher.by="match"', 'data.draw="unique"']
         return [*losses, *run.model, *teacher, f"seed={seed}", *_PLATEAU, *self.changes]
 
     def measured(self, name: str, seed: int) -> Evaluation:
-        """The evaluation of a trained run on the test set, by the scores it was trained for."""
+        """The evaluation of a trained run on the test set, by the kind of score it was trained for."""
         found = self.kept(name, seed).arrays
         stage = "embed" if RUNS[name].by_embedding else "late@all"
         ranks = found["to_image"], found["to_text"]
         return ranked(self.questions, ranks, f"{self.label(name)}-{seed}", self.data, stage)
 
     def kept(self, name: str, seed: int) -> Measured:
-        """The test-set ranks of a trained run, computed once: by one vector per item, or by late interaction."""
+        """The test-set ranks of a trained run, by one vector per item or by late interaction; computed only once."""
 
         def rank() -> Measured:
             model, by_embedding = TorchModel.open(self.folder(name, seed) / "best"), RUNS[name].by_embedding
@@ -216,7 +216,7 @@ def rank_by_fragments(texts: Encodings, images: Encodings, image_of: Any) -> tup
 
 
 def result_of(bench: Bench, name: str, seed: int) -> dict[str, Any]:
-    """Train what a run needs, measure it, and build its result file."""
+    """Train whatever a run needs, measure the run, and build its result file."""
     cost, run = bench.trained(name, seed), RUNS[name]
     found = bench.measured(name, seed)
     others = [other for other in RUNS if other != name and bench.file(other, seed).exists()]

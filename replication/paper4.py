@@ -3,12 +3,12 @@
     python -m replication.paper4 --part table5 --seeds 0,1,2     Tables 2 and 5
     python -m replication.paper4 --part languages                mR by language
 
-Runs are fine-tuned on Flickr8k and measured on its test images: alone, among all splits (Table 2), and among COCO's
-images too; scores are plain dot products (equations 5 and 6). All, also the one without pre-training, begin with
-MiniLM's six layers in both transformers, or with --start scratch with random weights. --matcher CHECKPOINT reranks the
-gallery of all splits, for example with paper 1's CE. --translate COMMAND measures other languages through a translator
-(Table 6). Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same command continues an interrupted
-run, and adds the gains over runs trained since.
+Runs are fine-tuned on Flickr8k and measured on its test images: alone, among all splits (Table 2), and also among
+COCO's images; scores are plain dot products (equations 5 and 6). All runs, even the one without pre-training, start
+from MiniLM's six layers in both transformers or, with --start scratch, from random weights. --matcher CHECKPOINT
+reranks the gallery of all splits, for example with paper 1's CE. --translate COMMAND measures other languages through a
+translator (Table 6). Needs SIGHTLINE_DATA, SIGHTLINE_PRETRAINED and preferably a GPU. The same command continues an
+interrupted run, and adds the gains over runs trained since.
 """
 
 import os
@@ -47,7 +47,7 @@ RUNS: dict[str, list[str] | None] = {
     "mlm-mrm": _plain(*_WORDS, *_REGIONS),
     "vmlm-smrm": [],
 }
-"""The changes to the pre-training of each run, all of which have CMR; `none` is not pre-trained."""
+"""The changes to each run's pre-training, which always includes CMR; `none` is not pre-trained."""
 
 DATA = {**{name: ["flickr8k", "coco"] for name in RUNS}, "languages": ["flickr8k"]}
 
@@ -73,7 +73,7 @@ class Bench:
         return self.work / f"{name}-{self.start}-{seed}"
 
     def trained(self, name: str, seed: int) -> list[dict[str, Any]]:
-        """Train a run, pre-training first, unless it is trained already; returns the cost of each."""
+        """Pre-train and train a run, unless that has already been done; returns the cost of each."""
         if name == "languages":
             return [self._train("languages", [], self.folder(name, seed), seed)]
         changes = RUNS[name]
@@ -104,7 +104,7 @@ class Galleries:
         self.others = read_all([f"{data}/coco-{part}.tar" for part in ("train-*", "val", "distractors")])
 
     def measured(self, model: TorchModel) -> dict[str, Evaluation]:
-        """Measure by dot product in each gallery."""
+        """Evaluate a model in each gallery, ranking by dot product."""
         sources = [record.image for record in (*self.splits, *self.others)]
         shared = SharedImages(model, sources, Needs(), _BATCH)
         options: dict[str, Any] = {"data": "flickr8k", "batch_size": _BATCH, "shared": shared}
@@ -115,19 +115,19 @@ class Galleries:
         }
 
     def reranked(self, model: TorchModel, matcher: TorchModel) -> dict[str, Any]:
-        """Rerank the best 20 and 50 among the images of all splits by another model (Table 2)."""
+        """Rerank the best 20 and 50 among the images of all splits with another model (Table 2)."""
         others = [record for record in self.splits if record.split != "test"]
         cascades = Cascades(model, matcher, self.test, others, "flickr8k")
         return {str(k): cascades.rerank(k, distractors=len(others)).to_json() for k in (20, 50)}
 
     def in_languages(self, model: TorchModel, languages: Sequence[str], translate: str = "") -> dict[str, Any]:
-        """Measure on the test set in several languages, directly or through a translator."""
+        """Evaluate a model on the test set in several languages, directly or through a translator."""
         options: dict[str, Any] = {"translate": command_translator(translate)} if translate else {}
         return evaluate_languages(model, self.test, languages, data="flickr8k", batch_size=_BATCH, **options).to_json()
 
 
 def kept(bench: Bench, galleries: Galleries, name: str, seed: int) -> Measured:
-    """The measurements of a trained run, made once; arrays are its ranks on the test set alone."""
+    """The measurements of a trained run, made only once; the arrays are its ranks on the test set alone."""
 
     def measure() -> Measured:
         model, about = bench.opened(name, seed), provenance(seed, DATA[name])
@@ -147,7 +147,7 @@ def by_itself(galleries: Galleries, found: Measured) -> Evaluation:
 
 
 def result_of(bench: Bench, galleries: Galleries, name: str, seed: int, translate: str, matcher: str) -> dict[str, Any]:
-    """Train what a run needs, measure it, and build its result file."""
+    """Train whatever a run needs, measure the run, and build its result file."""
     costs = bench.trained(name, seed)
     found = kept(bench, galleries, name, seed)
     result = {"experiment": "paper4", "run": name, "start": bench.start, **found.about, "training": costs}

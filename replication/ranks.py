@@ -1,4 +1,4 @@
-"""Encoding a test set, making an evaluation from ranks, and the gain of one evaluation over another."""
+"""Encode a test set, make an evaluation from ranks, and compute the gain of one evaluation over another."""
 
 from sightline.evaluation import Evaluation
 from sightline.evaluation.encodings import Encodings, Needs, encode_images, encode_texts
@@ -31,7 +31,7 @@ def ranked(
 
 
 def gain(before: Evaluation, after: Evaluation) -> dict[str, float]:
-    """The gain in rSum from before to after, with the 95 % interval of resampling images with all their captions."""
+    """The gain in rSum of `after` over `before`, with its 95 % interval from resampling images with their captions."""
     texts, caption_of, images, image = before.ranks()
     other_texts, _, other_images, _ = after.ranks()
     found = paired_gain((texts, other_texts, caption_of), (images, other_images, image))

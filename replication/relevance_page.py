@@ -1,4 +1,4 @@
-"""The part of docs/results.md on relevance: tables, and a plot of stated against observed probabilities."""
+"""The part of docs/results.md on relevance: tables, and a plot of observed against stated probabilities."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,7 +60,7 @@ def _collection(found: Mapping[str, Any] | None) -> str:
 
 
 def _points(figures: Mapping[str, Any] | None) -> str:
-    """The error for all queries, and for those with an answer in the collection."""
+    """The calibration error for all queries, and for those with an answer in the collection."""
     if figures is None:
         return MISSING
     both = (figures["error"], figures["error_of_present"])
@@ -88,7 +88,7 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
 
 
 def _pooled(result: Mapping[str, Any], kind: str, least: int = 20) -> tuple[list[float], list[float]]:
-    """Mean stated and observed probability of each bin over all tests; bins with few pairs are left out."""
+    """The mean stated and observed probability in each bin, over all tests; bins with few pairs are left out."""
     bins: dict[int, list[list[float]]] = {}
     for test in result["tests"]:
         for one in test["kinds"].get(kind, {}).get("bins", ()):

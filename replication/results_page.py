@@ -1,4 +1,4 @@
-"""Write docs/results.md from its template, results.md, and the files of benchmarks/results.
+"""Write docs/results.md from its template, results.md, and the files in benchmarks/results.
 
 python -m replication.results_page
 """
@@ -66,7 +66,7 @@ def _sources(results: Path, paper: str) -> str:
 
 
 def _recalls(systems: Systems, names: Iterable[str], reported: Mapping[str, Sequence[float]]) -> str:
-    """Six recalls and rSum of each system, and the paper's rSum if it gives six recalls."""
+    """The six recalls and rSum of each system, and the paper's rSum if the paper gives all six recalls."""
     rows = []
     for name in names:
         theirs = number(sum(reported[name])) if len(reported.get(name, ())) == len(RECALLS) else MISSING
@@ -75,7 +75,7 @@ def _recalls(systems: Systems, names: Iterable[str], reported: Mapping[str, Sequ
 
 
 def _grid(systems: Systems, names: Iterable[str], columns: Mapping[str, str], head: str = "system") -> str:
-    """The rSum of each system, by the suffix of its name; columns: column heads by suffix."""
+    """The rSum of each system, in a column for each suffix of its name; columns: column headings by suffix."""
     rows = [
         [name, *(with_deviation(systems.estimate(f"{name} {suffix}".strip())) for suffix in columns)] for name in names
     ]
@@ -148,7 +148,7 @@ def _bundle(results: Path, bundle: Path) -> dict[str, str]:
 
 
 def _steps(results: Path) -> dict[str, str]:
-    """What each step towards the bundled model gained on the validation sets, and the names that training left out."""
+    """How much each step towards the bundled model gained on validation sets, and the names left out of training."""
     steps, unseen = read_result(results / "default" / "steps.json"), read_result(results / "unseen-names.json")
     sets = ["Flickr8k val", "COCO val", "web-val", "names-val top 1"]
     tables = {}

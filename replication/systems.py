@@ -17,19 +17,19 @@ RECALLS = tuple(f"{way} R@{k}" for way in WAYS for k in (1, 5, 10))
 
 @dataclass
 class Systems:
-    """Rows of results by system and seed, and intervals of the gain in rSum of one system over another."""
+    """Result rows by system and seed, and intervals of the gain in rSum of one system over another."""
 
     rows: dict[str, dict[int, Row]] = field(default_factory=dict)
     gains: dict[tuple[str, str], dict[int, Interval]] = field(default_factory=dict)
 
     def add(self, name: str, seed: int, row: Row) -> None:
-        """Add a row; files that disagree about a system are an error."""
+        """Add a row; raises an error if two files disagree about a system."""
         known = self.rows.setdefault(name, {}).setdefault(seed, row)
         if known.get("rSum") != row.get("rSum"):
             raise SystemExit(f"two result files disagree about {name}, seed {seed}: remove one of them")
 
     def estimate(self, name: str, metric: str = "rSum") -> Estimate:
-        """One number of a system, such as `rSum`, `mR` or `t2i R@1`; empty if it was not measured."""
+        """A metric of a system, such as `rSum`, `mR` or `t2i R@1`; empty if it was not measured."""
         rows = self.rows.get(name, {})
         bounds = {seed: value(row["ci95"], metric) for seed, row in rows.items() if "ci95" in row}
         return Estimate({seed: float(value(row, metric)) for seed, row in rows.items()},
@@ -69,11 +69,11 @@ def read_systems(results: Path, paper: str) -> Systems:
 
 
 def named_rows(content: Row) -> Iterator[tuple[str, Row]]:
-    """The systems of a result file, that of the file first.
+    """The systems in a result file, with the file's own system first.
 
-    Paper 1: the paper's names, with a suffix for anything but k = 20, the matcher alone and training on Flickr8k, such
-    as `SEP+COOP add 0.5`, `BE coco`, `BE enlarged` (a larger gallery). Others: the script's run names, with the variant
-    or start.
+    For paper 1, these have the paper's names, with a suffix for anything other than k = 20, the matcher alone and
+    training on Flickr8k, such as `SEP+COOP add 0.5`, `BE coco` or `BE enlarged` (a larger gallery). For other papers,
+    they have the script's run names, with the variant or start.
     """
     if "rows" in content:
         for row in content["rows"]:
@@ -83,7 +83,7 @@ def named_rows(content: Row) -> Iterator[tuple[str, Row]]:
         return
     yield name_of(content["run"], content), content.get("result") or content["test"]
     for which, name in (("base", "base"), ("run", content["run"])) if content.get("special") else ():
-        for kind in ("hardest", "infrequent"):  # fifths of the queries
+        for kind in ("hardest", "infrequent"):  # a fifth of the queries each
             ways = {way: content["special"][which][way][kind]["20%"] for way in WAYS.values()}
             yield f"{name} {kind} beside {content['run']}", ways
     if content.get("curve"):
@@ -93,7 +93,7 @@ def named_rows(content: Row) -> Iterator[tuple[str, Row]]:
 
 
 def _other_languages(content: Row) -> Iterator[tuple[str, Row]]:
-    """The means of each system over all languages but English."""
+    """The mean of each system over all languages but English."""
     others = [row for row in content["rows"] if row["lang"] != "en"]
     for name in dict.fromkeys(row["row"] for row in others):
         own = [row for row in others if row["row"] == name]

@@ -1,4 +1,4 @@
-"""Cached training runs and measurements: repeating a call continues where it stopped, and repeats no work."""
+"""Cached training runs and measurements: a repeated call continues where the last one stopped, and redoes no work."""
 
 import argparse
 import io
@@ -20,7 +20,7 @@ from sightline.training.trainer import train
 
 RECIPES = ROOT / "recipes"
 NOTE = "done"
-SAVE_EVERY = 2000  # steps lost at most; on a GPU about a minute, and saving takes a second
+SAVE_EVERY = 2000  # the most steps that can be lost; on a GPU about a minute's work, and saving takes a second
 
 
 class Measured(NamedTuple):
@@ -31,7 +31,7 @@ class Measured(NamedTuple):
 
 
 def train_once(recipe: str, changes: Sequence[str], out: Path) -> dict[str, Any]:
-    """Train by a recipe in a folder, or resume it, unless it is finished; returns the cost.
+    """Train with a recipe in a folder, resuming an unfinished run; does nothing if it is finished. Returns the cost.
 
     Only the checkpoint and the log of a run are kept, because dozens of runs share a disk.
     """
@@ -52,7 +52,7 @@ def train_once(recipe: str, changes: Sequence[str], out: Path) -> dict[str, Any]
 
 
 def _seconds_before(log: Path) -> float:
-    """The duration of the earlier parts of a run, from its log, whose clock restarts with every part."""
+    """How long the earlier parts of a run took, from its log, in which the clock restarts with every part."""
     lines = log.read_text().split("\n")[:-1] if log.exists() else []
     seconds = [json.loads(line)["seconds"] for line in lines]
     return float(sum(one for one, after in pairwise([*seconds, 0.0]) if after < one))
@@ -97,7 +97,7 @@ def write_results(
     names = parts[arguments.part] if arguments.part else arguments.runs.split(",")
     runs = [(int(seed), name) for seed in arguments.seeds.split(",") for name in names]
     longest, began = 0.0, time.perf_counter()
-    out = arguments.out / "val" if getattr(arguments, "split", "test") == "val" else arguments.out  # not for the page
+    out = arguments.out / "val" if getattr(arguments, "split", "test") == "val" else arguments.out  # not on the page
     for left, (seed, run) in zip(reversed(range(len(runs))), runs, strict=True):
         name, result = result_of(run, seed)
         write_result(out / f"{name}.json", result)

@@ -1,1 +1,1 @@
-"""Attacks on a server and on bundles; reports how many were tried and how many were survived."""
+"""Attack a server and bundles, and report how many attacks were tried and how many were survived."""

@@ -4,8 +4,9 @@
 
 Writes benchmarks/results/attack.json, from which `make results` generates the table in docs/security.md.
 
-Serves 40 synthetic images with the bundled model. Survived means: rejected or answered, the server's processes use
-less than 1.5 GB together, other clients' searches take at most four times as long as before, and the server stays up.
+Serves 40 synthetic images with the bundled model. An attack is survived if every request is rejected or answered, the
+server's processes use less than 1.5 GB in total, other clients' searches take at most four times as long as before, and
+the server stays up.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ def main() -> None:
 
 
 def collection(folder: Path) -> Path:
-    """Forty small images and one of 30 MB, indexed."""
+    """Index forty small images and one of 30 MB."""
     folder.mkdir()
     noise = np.random.default_rng(0)
     for number in range(40):
@@ -110,7 +111,7 @@ class Attacks:
         ]
 
     async def search(self) -> float:
-        """The duration of a search, in ms; infinite if it fails."""
+        """How long a search takes, in ms; infinite if it fails."""
         began = time.perf_counter()
         try:
             async with httpx.AsyncClient(base_url=self.address, timeout=60, verify=False) as client:
@@ -120,7 +121,7 @@ class Attacks:
         return 1000 * (time.perf_counter() - began) if answer.status_code == 200 else float("inf")
 
     async def measured(self, name: str, attack: Callable[[], Awaitable[tuple[int, int]]]) -> Row:
-        """Run an attack while another client searches; if a condition is violated, nothing counts as survived."""
+        """Run an attack while another client searches; if any condition is violated, none of it counts as survived."""
         usual = float(np.median([await self.search() for _ in range(20)]))
         peak, times = 0.0, []
         attacking = asyncio.ensure_future(attack())
@@ -189,7 +190,7 @@ class Attacks:
         return connection
 
     async def _ended(self, data: bytes) -> Row:
-        """Whether the server stops on request while it decodes slow images."""
+        """Check that the server stops on request while it is decoding slow images."""
         attacking = asyncio.ensure_future(self._uploads(data, 34))
         await asyncio.sleep(1)
         self.process.send_signal(signal.SIGTERM)
@@ -211,7 +212,7 @@ def memory(pid: int) -> float:
     for one in pids:
         try:
             total += int(Path(f"/proc/{one}/statm").read_text().split()[1]) * page
-        except OSError:  # has exited meanwhile
+        except OSError:  # the process has exited in the meantime
             continue
     return total
 

@@ -28,14 +28,14 @@ REFUSED: tuple[tuple[str, str, dict[str, str], bytes], ...] = (
 
 
 def bomb(side: int, mode: str = "RGBA") -> bytes:
-    """A PNG of one colour: kilobytes as a file, hundreds of megabytes decoded."""
+    """A PNG of one colour: kilobytes as a file, hundreds of megabytes when decoded."""
     file = io.BytesIO()
     Image.new(mode, (side, side)).save(file, "PNG", compress_level=9)
     return file.getvalue()
 
 
 def many_scans(scans: int, side: int = 6000) -> bytes:
-    """A progressive JPEG with its last scan repeated: a small file in which each scan is decoded over all pixels."""
+    """A progressive JPEG with its last scan repeated: a small file, but every scan is decoded over all pixels."""
     file = io.BytesIO()
     Image.new("RGB", (side, side), "teal").save(file, "JPEG", progressive=True, quality=20)
     data = file.getvalue()
@@ -80,4 +80,4 @@ BUNDLES: tuple[Callable[[Path], None], ...] = (
     _replaced("image.onnx", lambda path: path.symlink_to("/dev/zero")),
     lambda folder: os.truncate(folder / "match.onnx", 1000),
 )
-"""Modifications of a bundle, after which it must not open."""
+"""Modifications of a bundle after which it must fail to open."""

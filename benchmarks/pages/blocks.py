@@ -1,4 +1,4 @@
-"""Parts of pages in docs/ that are otherwise written by hand: each between its marks, such as `<!-- load -->`."""
+"""Generated parts of otherwise handwritten pages in docs/, each between its markers, such as `<!-- load -->`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ Result = Mapping[str, Any]
 
 
 def page(name: str, text: str) -> str:
-    """A page with its part generated from the result file."""
+    """The text of a page, with its generated part updated from the result file."""
     block, file, generate = BLOCKS[name]
     return replace_block(text, block, generate(read_result(RESULTS / file)))
 
@@ -28,7 +28,7 @@ def attacks(rows: Sequence[Result]) -> str:
 
 
 def _load(result: Result) -> str:
-    """Long runs of a server under load, and the gain of encoding waiting queries together."""
+    """Long runs of a server under load, and the gain from encoding waiting queries together."""
     form = "{median:.2f} times ({lowest:.2f} to {highest:.2f})"
     rows, runs = [], result["runs"]
     most = max(run["rerank"] for run in runs)
@@ -51,7 +51,7 @@ def _load(result: Result) -> str:
 
 
 def _ocr(result: Result) -> str:
-    """Documents and photos that were found first, by each rule."""
+    """How many documents and photos each rule ranked first."""
     documents, photos = result["documents"], result["photos"]
     rows = [
         [rule, f"{found} of {documents['count']}", f"{photos['found_first'].get(rule, MISSING)}"]
@@ -86,4 +86,4 @@ BLOCKS: dict[str, tuple[str, str, Callable[[Result], str]]] = {
     "pictures.md": ("ocr", "ocr.json", _ocr),
     "large-data.md": ("memory", "streaming.json", _memory),
 }
-"""By page: the name of its part, the result file, and what generates the part."""
+"""For each page, the name of its generated part, the result file, and the function that generates the part."""

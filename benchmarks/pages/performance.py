@@ -1,4 +1,4 @@
-"""docs/performance.md, from its template, performance.md, and the files of benchmarks/results."""
+"""Generate docs/performance.md from its template, performance.md, and the files in benchmarks/results."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,7 +52,7 @@ def _targets(results: Results) -> str:
 
 
 def _scan(rows: list[dict[str, Any]]) -> str:
-    """Exact searches; below 1 in the last column, plain torch is faster."""
+    """Exact searches; where the last column is below 1, plain torch is faster."""
     filtered = {(row["vectors"], row["dtype"], row["given"]): row["p50_ms"] for row in rows if "filter" in row}
     cells = []
     for row in rows:

@@ -7,7 +7,7 @@ from typing import Any
 Result = Mapping[str, Any]
 OURS, PEER = "#0072b2", "#b0b0b0"
 _STAGES = {"encode": "#0072b2", "retrieve": "#009e73", "match": "#e69f00", "http": "#cc79a7"}
-# Okabe and Ito: colours that colour-blind readers can distinguish. White background, for dark pages.
+# Okabe and Ito's colours, which colour-blind readers can distinguish. A white background, so that dark pages work too.
 _STYLE: dict[Any, Any] = {"svg.hashsalt": "sightline", "svg.fonttype": "none"}  # the same file every time
 _STYLE |= {"font.family": "sans-serif", "font.size": 10, "figure.facecolor": "white", "legend.frameon": False}
 _STYLE |= {f"axes.spines.{side}": False for side in ("top", "right", "left")}
@@ -40,7 +40,7 @@ def _figure(columns: int = 1, bars: int = 3) -> tuple[Any, Any]:
 
 
 def _bars(axes: Any, title: str, values: Mapping[str, float], form: str) -> None:
-    """One bar per value, the first on top, with its number beside it; Sightline's are coloured."""
+    """One bar per value, the first on top, with its number beside it; only Sightline's bars are coloured."""
     colours = [OURS if name.startswith("Sightline") else PEER for name in values]
     drawn = axes.barh(list(values), list(values.values()), color=colours, height=0.62)
     axes.bar_label(drawn, [form.format(value) for value in values.values()], padding=4)
@@ -85,7 +85,7 @@ def _end_to_end(result: Result) -> Any:
 
 
 def _stacked(axes: Any, rows: Sequence[Result]) -> None:
-    """Stacked bars of the stages; a single bar if stages are unknown."""
+    """Bars with the stages stacked; a plain bar where the stages are unknown."""
     for place, row in enumerate(rows):
         left = 0.0
         for stage, colour in _STAGES.items():
@@ -101,7 +101,7 @@ def _stacked(axes: Any, rows: Sequence[Result]) -> None:
 
 
 def _retrieval(result: Result) -> Any:
-    """Every index with Sightline's recall, at the largest number of vectors that an alternative was measured with."""
+    """Every index at Sightline's recall, for the largest number of vectors at which an alternative was measured."""
     asked = [row for row in result["rows"] if "cores" in row]
     peers = [row["items"] for row in asked if not row["way"].startswith("Sightline")]
     items = max(peers or [row["items"] for row in asked])
@@ -112,7 +112,7 @@ def _retrieval(result: Result) -> Any:
 
 
 def retrieval_ms(row: Result) -> float:
-    """The median milliseconds of a query, with all cores, at Sightline's recall."""
+    """The median time of a query in milliseconds, with all cores, at Sightline's recall."""
     most = max(row["cores"], key=int)
     return float(row["cores"][most]["finding as much as Sightline"]["p50_ms"])
 

@@ -15,12 +15,12 @@ from benchmarks.provenance import ROOT
 
 
 def with_demo(page: str, output: str) -> str:
-    """The page with the demo's output."""
+    """The page with the demo's output inserted."""
     return replace_block(page, "demo", f"```\n$ sightline demo\n{output.rstrip()}\n```")
 
 
 def with_plots(page: str, drawn: Mapping[str, str]) -> str:
-    """The page with the plots; drawn: descriptions of the plots, by file name."""
+    """The page with the plots inserted; drawn: descriptions of the plots, by file name."""
     folder = (Path("docs") / PLOTS).as_posix()
     return replace_block(
         page, "speed", "\n\n".join(f"{title}:\n\n![{title}]({folder}/{name})" for name, title in drawn.items())

@@ -1,4 +1,4 @@
-"""docs/scale.md, the estimate for a billion images, from its template, scale.md, and benchmarks/results."""
+"""Generate docs/scale.md, the estimate for a billion images, from its template, scale.md, and benchmarks/results."""
 
 import math
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from benchmarks.provenance import RESULTS, read_result
 TEMPLATE = Path(__file__).with_name("scale.md")
 IMAGES, SHARD = 1_000_000_000, 1_000_000
 LOAD = 0.5
-CORES, MEMORY_GB, IMAGE_BYTES = 64, 512, 1e5  # assumed: of a machine, and of an image file
-PRECISIONS = {"float32": (4, 0), "float16": (2, 0), "int8": (1, 4)}  # bytes of a number, and of each vector's scale
+CORES, MEMORY_GB, IMAGE_BYTES = 64, 512, 1e5  # assumed, for a machine and for an image file
+PRECISIONS = {"float32": (4, 0), "float16": (2, 0), "int8": (1, 4)}  # bytes per number, and per vector for its scale
 STORED = {"embedding": ("float16", "1 bit"), "fragments": ("int8",), "states": ("int8",)}
 
 
@@ -20,8 +20,8 @@ STORED = {"embedding": ("float16", "1 bit"), "fragments": ("int8",), "states": (
 class Measured:
     """The measured numbers that the page uses; see Measurements in scale.md.
 
-    pair_rate: photos indexed per second by two cores. scan_ms_small: a query over a tenth of a shard. store_bytes: per
-    item in a store of only embeddings.
+    pair_rate: photos indexed per second by two cores. scan_ms_small: the time of a query over a tenth of a shard.
+    store_bytes: bytes per item in a store that has only embeddings.
     """
 
     widths: dict[str, tuple[int, int]]
@@ -59,7 +59,7 @@ class Measured:
         )
 
     def bytes_of(self, part: str, precision: str) -> float:
-        """The bytes of one item: vectors x (numbers x bytes of a number + bytes of a scale)."""
+        """The bytes per item: vectors x (numbers x bytes per number + bytes per scale)."""
         count, width = self.widths[part]
         if precision == "1 bit":
             return count * width / 8
@@ -68,21 +68,21 @@ class Measured:
 
     @property
     def core_hours(self) -> float:
-        """The core hours to encode everything."""
+        """How many core hours it takes to encode everything."""
         return IMAGES / self.core_rate / 3600
 
     @property
     def query_core_seconds(self) -> float:
-        """The core seconds to scan every shard for one query."""
+        """How many core seconds it takes to scan every shard for one query."""
         return IMAGES / SHARD * self.scan_ms / 1000
 
     @property
     def memory_gb(self) -> float:
-        """The memory of embeddings and their signs, which a scan reads."""
+        """The memory for the embeddings and their signs, which a scan reads."""
         return IMAGES * sum(self.bytes_of("embedding", kind) for kind in STORED["embedding"]) / 1e9
 
     def machines(self, rate: float) -> tuple[int, int, int]:
-        """Cores for scanning, cores for matching, and machines for this many queries per second."""
+        """How many cores for scanning, cores for matching, and machines it takes for this many queries per second."""
         scan, match = (math.ceil(rate * seconds / LOAD) for seconds in (self.query_core_seconds, self.rerank_ms / 1000))
         return scan, match, math.ceil(max((scan + match) / CORES, self.memory_gb / (0.8 * MEMORY_GB)))
 

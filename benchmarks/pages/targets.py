@@ -1,4 +1,4 @@
-"""The targets of targets.toml, and whether a measurement meets them."""
+"""The targets in targets.toml, and whether measurements meet them."""
 
 import tomllib
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class Target:
         return self.at_most is not None and value <= self.at_most
 
     def value_in(self, ratios: Mapping[str, Mapping[str, float]]) -> float | None:
-        """The measured value, from the ratios of every experiment; None if it was not measured."""
+        """The measured value, looked up in the ratios of all experiments; None if it was not measured."""
         return ratios.get(self.experiment, {}).get(self.ratio)
 
 

@@ -1,4 +1,4 @@
-"""Nearest-neighbour indexes in their usual configuration: built in a folder, opened, and searched."""
+"""Build, open and search nearest-neighbour indexes in their usual configuration."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -17,18 +17,18 @@ from sightline.stores.local import LocalStore
 from sightline.stores.local_search import Effort
 
 LINKS, FILE = 16, "index"
-"""Links per vector on each layer of a graph but the lowest, which has twice as many; the file of FAISS and usearch."""
+"""Links per vector on each layer of a graph but the lowest, which has twice as many; the FAISS or usearch file."""
 MOST_EFFORT = 2_048
 
 
 class Index(Protocol):
-    """An open index. Effort is an integer: more effort gives a higher recall, and is slower."""
+    """An open index. Effort is an integer: more effort gives a higher recall, but takes longer."""
 
     def efforts(self) -> tuple[int, int] | None:
         """The minimum and maximum effort; None if the search is exhaustive."""
 
     def search(self, query: Vectors, effort: int | None = None) -> Ids:
-        """The ids of the TOP best for a query [dim]."""
+        """The ids of the TOP best items for a query [dim]."""
 
     def close(self) -> None:
         """Close files."""
@@ -38,8 +38,8 @@ class Index(Protocol):
 class Kind:
     """A kind of index. `build` makes it in a folder, from blocks of vectors; `care` is the build effort of a graph.
 
-    key: a short name for files. folder: where it is built, shared by kinds that differ only in searching. package: the
-    required package. up_to: with more vectors it is skipped, for the reason `why`.
+    key: a short name for files. folder: where it is built, shared by kinds that differ only in how they are searched.
+    package: the required package. up_to: with more vectors than this, the kind is skipped, for the reason `why`.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Kind:
 
 
 class Store:
-    """Sightline's local store; its effort is the number of candidates, None for the store's own choice."""
+    """Sightline's local store; its effort is the number of candidates, or None for the store's default."""
 
     def __init__(self, folder: Path, effort: Effort) -> None:
         self._folder, self._own, self._shape = folder, effort, Shape(vectors_of(folder).shape[1])
@@ -92,7 +92,7 @@ class Faiss:
         import faiss
 
         faiss.omp_set_num_threads(cores)
-        self._faiss: Any = faiss  # its stubs are incomplete
+        self._faiss: Any = faiss  # the type stubs of FAISS are incomplete
         self._index = self._faiss.read_index(str(folder / FILE))
 
     def efforts(self) -> tuple[int, int] | None:
@@ -152,7 +152,7 @@ def _faiss(parts: Iterator[Vectors], folder: Path, care: int, graph: bool) -> No
     first = next(parts)
     index: Any = faiss.IndexFlatIP(first.shape[1])
     if graph:
-        make: Any = faiss.IndexHNSWSQ  # its stubs are wrong
+        make: Any = faiss.IndexHNSWSQ  # the type stub of this class is wrong
         index = make(first.shape[1], faiss.ScalarQuantizer.QT_fp16, LINKS, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction = care
     for some in chain([first], parts):

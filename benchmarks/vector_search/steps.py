@@ -17,13 +17,13 @@ from benchmarks.provenance import write_whole
 from benchmarks.timing import percentiles
 from benchmarks.vector_search.indexes import OURS, Index, Kind, vectors_of
 
-LEAST_RECALL, ALL = 0.97, 0.999  # recall above ALL is not required of any index
+LEAST_RECALL, ALL = 0.97, 0.999  # no index has to reach a recall above ALL
 EQUAL, LEAST = "finding as much as Sightline", f"at a recall of {LEAST_RECALL}"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a run: photos and queries, the build effort of graphs, seconds per measurement, cores."""
+    """Settings of a run: the photos and queries, the build effort of graphs, seconds per measurement, and cores."""
 
     model: str
     photos: int
@@ -35,7 +35,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Case:
-    """A number of vectors, in a work folder."""
+    """A benchmark with a given number of vectors, in a work folder."""
 
     work: Path
     size: int
@@ -51,7 +51,7 @@ class Case:
         return real(self.work / "embeddings.npz", self.settings.model, self.settings.photos)
 
     def queries(self) -> Vectors:
-        """Captions [queries, dim], evenly spaced among all."""
+        """The embeddings of captions [queries, dim], taken at even intervals from all captions."""
         captions = self.real().captions
         evenly: Vectors = captions[np.linspace(0, len(captions) - 1, self.settings.queries).astype(int)]
         return evenly
@@ -70,7 +70,7 @@ class Case:
 
 
 def open_case(work: Path, size: int, settings: Settings | None = None) -> Case:
-    """A case in a work folder; a new folder records the settings, and one with other settings or files is rejected."""
+    """Open a case in a work folder; saves the settings in a new one, and rejects one with other settings or files."""
     file = work / "settings.json"
     if settings is None:
         return Case(work, size, Settings(**json.loads(file.read_text())))
@@ -91,7 +91,7 @@ def run_step(case: Case, step: str, kind: Kind, cores: int, name: str) -> None:
 
 
 def build(case: Case, kind: Kind) -> dict[str, float]:
-    """Build an index; returns the seconds, without those for making or reading vectors, and its size on disk."""
+    """Build an index; returns its size on disk, and the seconds taken, excluding those to make or read vectors."""
     begun, done = case.at / f"{kind.folder}-begun", case.at / kind.folder
     for left_behind in (begun, done):
         shutil.rmtree(left_behind, ignore_errors=True)
@@ -124,7 +124,7 @@ class Waiting:
 
 
 def search(case: Case, kind: Kind, cores: int) -> dict[str, Any]:
-    """The recall and time of an index, tuned on every other query for each target recall, measured on the rest."""
+    """Recall and time of an index at each target recall: tuned on every other query, and measured on the rest."""
     with closing(kind.open(case.at / kind.folder, cores)) as index:
         return measure_aims(case, kind, index, cores)
 
@@ -147,7 +147,7 @@ def measure_aims(case: Case, kind: Kind, index: Index, cores: int) -> dict[str, 
 
 
 def least_effort(index: Index, queries: Vectors, right: Ids, target: float) -> int:
-    """The minimum effort that reaches a recall, to within a sixteenth, or the maximum effort."""
+    """The minimum effort that reaches a recall, to within a sixteenth; the maximum effort if none does."""
     limits = index.efforts()
     assert limits is not None
 
@@ -164,9 +164,9 @@ def least_effort(index: Index, queries: Vectors, right: Ids, target: float) -> i
 
 
 def measure(queries: Vectors, seconds: float, one: Callable[[Vectors], Ids], right: Ids) -> dict[str, float]:
-    """Recall, and milliseconds per query over as many rounds as time permits.
+    """Recall, and milliseconds per query over as many rounds as the time permits.
 
-    The first round may take four times as long; after that it stops early, if it has run ten queries.
+    The first round may take up to four times `seconds`; beyond that it is stopped, if it has run ten queries.
     """
     one(queries[0])
     answers: list[Ids] = []

@@ -1,4 +1,4 @@
-"""Numbers derived from the rows of retrieval.py: ratios, growth, and the distance from the memory-bandwidth bound."""
+"""Numbers derived from the results of retrieval.py: ratios, growth, and how close they are to the bandwidth bound."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,15 +15,15 @@ from sightline.stores.local_search import Effort
 from sightline.stores.sign_codes import code_bytes
 
 PAPER_1_MS = 1_600.0
-"""The bi-encoder of paper 1 over a million images, on a CPU: its Table 3."""
-SLACK = 0.01  # of recall; differences below this count as equal
+"""Milliseconds per query of paper 1's bi-encoder over a million images, on a CPU (its Table 3)."""
+SLACK = 0.01  # differences in recall below this count as equal
 Row = Mapping[str, Any]
 
 
 def ratios(rows: Sequence[Row], cores: int, floors: Mapping[int, float]) -> dict[str, float]:
     """Sightline compared with each index at the largest size it was measured at, with all cores, and how each grows.
 
-    floors: by size, the minimum milliseconds of Sightline's search.
+    floors: by size, the minimum time of Sightline's search in milliseconds.
     """
     measured = {
         way.name: {row["items"]: row for row in rows if row["way"] == way.name and "cores" in row} for way in KINDS
@@ -57,12 +57,12 @@ def beside(ours: Row, other: Row, way: Kind, cores: int) -> dict[str, float]:
 
 
 def at(row: Row, aim: str, cores: int) -> Any:
-    """The measurement of a row at a target recall, if there is one."""
+    """A row's measurement at a target recall, if there is one."""
     return row["cores"][f"{cores}"].get(aim, {})
 
 
 def growth(measured: Mapping[str, Mapping[int, Row]], cores: int) -> dict[str, float]:
-    """The growth exponent of each index over all sizes; for Sightline, exhaustive at first, also over the last two."""
+    """Growth exponents over all sizes; for Sightline, whose search is exhaustive at first, also over the last two."""
     found = {}
     for name, rows in measured.items():
         took = {size: at(row, EQUAL, cores)["p50_ms"] for size, row in sorted(rows.items())}
@@ -76,7 +76,7 @@ def growth(measured: Mapping[str, Mapping[int, Row]], cores: int) -> dict[str, f
 
 
 def bytes_read(size: int, dim: int) -> float:
-    """Bytes that Sightline's search must read from memory."""
+    """How many bytes Sightline's search must read from memory."""
     effort, whole = Effort(), 2 * dim
     if effort.is_exact(size):
         return size * whole

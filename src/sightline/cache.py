@@ -1,4 +1,4 @@
-"""The user's folders: cache, which can be deleted at any time, and state, which should be kept."""
+"""The user's folders: the cache, which can be deleted at any time, and the state, which should be kept."""
 
 import json
 import os

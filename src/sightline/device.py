@@ -1,4 +1,4 @@
-"""Select the device for long jobs. Importing torch takes longer than most searches, so it is done only if needed."""
+"""Select the device for long jobs. Torch is imported only if needed, because that takes longer than most searches."""
 
 import importlib.util
 import os
@@ -13,13 +13,13 @@ Device = Literal["cpu", "gpu"]
 VARIABLE = "SIGHTLINE_DEVICE"
 DEVICES = ("auto", "cpu", "gpu")
 CAPTURING = threading.Lock()
-"""Held while a CUDA graph is captured, because starting a capture synchronises the device, which aborts any other."""
+"""Held while a CUDA graph is captured: starting another capture would synchronise the device and abort this one."""
 _DRIVER = Path("/dev/nvidiactl")  # exists if NVIDIA's driver is running
 
 
 @cache
 def has_gpu() -> bool:
-    """Whether long jobs, such as serving and indexing, run on a GPU.
+    """Whether long jobs, such as serving and indexing, will run on a GPU.
 
     With SIGHTLINE_DEVICE=auto, the default, they do if a GPU and torch are available; with `cpu`, never. With `gpu`, a
     missing GPU is an error.

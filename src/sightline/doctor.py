@@ -1,4 +1,4 @@
-"""Checks of an installation and a collection: what is wrong, and how to fix it."""
+"""Check an installation and a collection, and report what is wrong and how to fix it."""
 
 import os
 import platform
@@ -52,7 +52,7 @@ class Finding:
 def examine(at: Path | None = None) -> Iterator[Finding]:
     """Check the installation and a collection; yields each finding as soon as it is available.
 
-    at: the collection's folder; by default the nearest to the current folder, if there is one.
+    at: the collection's folder; by default that of the collection nearest to the current folder, if there is one.
     """
     checks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
         ("Python", _python),
@@ -110,7 +110,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _extras() -> Iterator[Finding]:
-    """Whether the packages of each extra are installed."""
+    """Whether the packages needed by each extra are installed."""
     try:
         requirements = _requirements()
     except metadata.PackageNotFoundError:
@@ -125,7 +125,7 @@ def _extras() -> Iterator[Finding]:
 
 
 def _requirements() -> dict[str, dict[str, str]]:
-    """The packages that Sightline requires, with their minimum versions, by extra; "" for those always required."""
+    """For each extra, the packages it requires and their minimum versions; those always required are under ""."""
     found: dict[str, dict[str, str]] = {"": {}}
     for line in metadata.requires("sightline-search") or ():
         name, oldest = re.match(r"([\w.-]+)(?:\[.*?\])?(?:>=([\w.]+))?", line).groups()  # type: ignore[union-attr]
@@ -135,7 +135,7 @@ def _requirements() -> dict[str, dict[str, str]]:
 
 
 def _problems(needed: Mapping[str, str]) -> list[str]:
-    """The packages among these that are missing or too old."""
+    """Which of these packages are missing or too old."""
     found = []
     for name, oldest in needed.items():
         try:
@@ -161,7 +161,7 @@ def _cpus() -> Iterator[Finding]:
 
 
 def _long_jobs() -> Iterator[Finding]:
-    """The device of servers, indexing runs and evaluations; a single search always uses the CPU."""
+    """Which device servers, indexing runs and evaluations use; a single search always uses the CPU."""
     from sightline.device import has_gpu
 
     if not has_gpu():
@@ -169,7 +169,7 @@ def _long_jobs() -> Iterator[Finding]:
         return
     import torch
 
-    torch.ones(2, device="cuda").sum().item()  # a torch built for other GPUs can be imported and fails only here
+    torch.ones(2, device="cuda").sum().item()  # torch built for other GPUs imports without error, and fails only here
     yield Finding("Long jobs", "good", f"GPU ({torch.cuda.get_device_name()}, torch {torch.__version__})")
 
 
@@ -184,7 +184,7 @@ def _onnxruntime() -> Iterator[Finding]:
 
 
 def _faiss() -> Iterator[Finding]:
-    """Search two vectors: a build for another CPU can be imported and fails only here."""
+    """Search two vectors: FAISS built for another CPU imports without error, and fails only here."""
     import faiss
     import numpy as np
 
@@ -199,7 +199,7 @@ def _faiss() -> Iterator[Finding]:
 
 
 def _model() -> Iterator[Finding]:
-    """Whether the bundled model exists, is unchanged, and can encode a text."""
+    """Whether the bundled model exists, is unmodified, and can encode a text."""
     from sightline.bundle import Bundle
     from sightline.bundle.spec import check_files, read_spec
     from sightline.registry.loader import locate
@@ -214,7 +214,7 @@ def _model() -> Iterator[Finding]:
 
 
 def _cache() -> Iterator[Finding]:
-    """Whether the cache folder is writable; without it everything works, but starts more slowly."""
+    """Whether the cache folder is writable; if not, everything works, but starts more slowly."""
     from sightline.cache import cache_folder
 
     folder = cache_folder()
@@ -296,7 +296,7 @@ def _index_again(collection: "Collection") -> str:
 
 
 def _lock(at: Path) -> Finding:
-    """Whether a process is writing to the collection, checked by briefly taking the lock."""
+    """Whether another process is writing to the collection, checked by briefly taking the lock."""
     from sightline.collection.locks import write_lock
 
     try:

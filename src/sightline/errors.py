@@ -26,7 +26,7 @@ class MediaError(SightlineError):
 
 
 class MissingDecoderError(MediaError):
-    """An image in a format that needs a package which is not installed."""
+    """An image in a format that needs a package that is not installed."""
 
 
 class DataError(SightlineError):
@@ -58,11 +58,11 @@ class CollectionError(SightlineError):
 
 
 class StoreError(SightlineError):
-    """A vector store that is missing, damaged, in use or of another shape, or vectors that do not fit it."""
+    """A vector store that is missing, damaged, in use or of the wrong shape, or vectors that do not fit the store."""
 
 
 class DamagedStoreError(StoreError):
-    """A local vector file was modified, truncated or deleted since it was written."""
+    """A local vector file that was modified, truncated or deleted after it was written."""
 
     def __init__(self, what: str, way_out: str = "Encode the affected items again: sightline index") -> None:
         super().__init__(what, way_out)
@@ -82,4 +82,4 @@ class OptionError(QueryError):
 
 
 class ServeError(SightlineError):
-    """A server that cannot start: its address is in use, not on this machine, or unsafe."""
+    """A server that cannot start, because its address is in use, not on this machine, or unsafe."""

@@ -83,7 +83,7 @@ def remove_drafts(folder: Path) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Sync the file names in a folder to disk."""
-    if os.name == "nt":  # folders cannot be opened there, and renaming is enough
+    if os.name == "nt":  # Windows cannot open folders, and does not need this after renaming
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -95,12 +95,12 @@ def sync_folder(folder: Path) -> None:
 class FolderLock:
     """An exclusive lock on a folder, held until it is closed or the process ends.
 
-    Both the folder and a lock file in it are locked: the file tells others who holds it, and the folder stays locked
-    if someone deletes the file.
+    Both the folder and a lock file in it are locked: the lock file says which process holds the lock, and the folder
+    stays locked if someone deletes the file.
     """
 
     def __init__(self, path: Path) -> None:
-        """Prepare to lock the folder of the lock file `path`, which is created if missing."""
+        """Prepare to lock the folder that contains `path`, the lock file, which is created if missing."""
         self.file = open_regular(path, os.O_RDWR | os.O_CREAT, 0o644)
         self._path = path
         self._folder = os.open(path.parent, os.O_RDONLY) if os.name != "nt" else -1
@@ -133,13 +133,13 @@ class FolderLock:
         if not self._is_current():
             os.close(self.file)
             self.file = open_regular(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        if self._folder >= 0:  # closing and opening releases the folder
+        if self._folder >= 0:  # closing the handle releases the lock on the folder
             os.close(self._folder)
             self._folder = os.open(self._path.parent, os.O_RDONLY)
 
 
 def _lock(handle: int, optional: bool = False) -> bool:
-    """Lock an open file; optional: treat file systems that cannot lock folders as success."""
+    """Lock an open file; optional: return True on file systems that cannot lock folders."""
     try:
         import fcntl
     except ImportError:

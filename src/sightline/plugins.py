@@ -1,4 +1,4 @@
-"""Code of one's own, named in a recipe or a command by its Python path, `my_module:MyLoss`."""
+"""User-defined code, named in a recipe or a command by its Python path, such as `my_module:MyLoss`."""
 
 import importlib
 import sys
@@ -8,11 +8,11 @@ from typing import Any
 from sightline.errors import SightlineError
 
 READER_PREFIX = "py:"
-"""Before the path of a reader, as in `py:my_module:read_photos:photos.db`."""
+"""The prefix of a user-defined reader's path, as in `py:my_module:read_photos:photos.db`."""
 
 
 def import_modules(names: Iterable[str]) -> None:
-    """Import modules by name, also from the current folder; `my_module:MyEncoder` makes its checkpoints readable."""
+    """Import modules by name, including from the current folder; `my_module:MyEncoder` also registers the encoder."""
     for name in names:
         if ":" in name:
             register_encoder(name)
@@ -21,7 +21,7 @@ def import_modules(names: Iterable[str]) -> None:
 
 
 def register_encoder(path: str) -> Any:
-    """Make an encoder of one's own known to transformers, which then opens its checkpoints; returns its class."""
+    """Register a user-defined encoder with transformers, which can then open its checkpoints; returns its class."""
     from transformers import AutoConfig, AutoModel, PreTrainedModel
 
     found: Any = find(path)
@@ -38,7 +38,7 @@ def register_encoder(path: str) -> Any:
 
 
 def find(path: str) -> Any:
-    """What a Python path such as `my_module:MyLoss` names.
+    """Look up the object that a Python path such as `my_module:MyLoss` names.
 
     >>> find("math:sqrt")(9.0)
     3.0

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def parse(kind: type[T], data: object, where: str, error: type[SightlineError]) -> T:
-    """Convert a mapping to a dataclass `kind`; raises `error`, with a message that begins with `where`, if invalid.
+    """Convert a mapping to the dataclass `kind`; if invalid, raises `error` with a message that begins with `where`.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Size:
@@ -58,7 +58,7 @@ def read(
 ) -> T:
     """Read a JSON file that describes `what`, checking its format number; raises `error` if it is invalid.
 
-    upgrade: converts an older format to the current one; it returns unknown formats unchanged.
+    upgrade: converts data in an older format to the current one; it returns unknown formats unchanged.
 
     A missing file raises `FileNotFoundError`, for the caller to handle.
     """

@@ -11,7 +11,7 @@ def closest(name: str, choices: Iterable[str], cutoff: float = 0.6) -> str | Non
 
 
 def did_you_mean(name: str, choices: Iterable[str], otherwise: str = "Choose from") -> str:
-    """A hint for an unknown name: the closest choice, or else all of them.
+    """A hint for an unknown name: the closest choice or, if none is similar, all of them.
 
     >>> did_you_mean("widht", ["width", "height"])
     'Did you mean "width"?'

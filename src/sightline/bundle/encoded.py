@@ -79,10 +79,10 @@ def _padded(values: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class CodeAttention:
-    """What each code of a model attends to in one text and in one image, as fractions of its total attention.
+    """What each code of a model attends to in a text and in an image, as fractions of the code's total attention.
 
-    to_tokens: [codes, tokens], for the codes of the text side; to_parts: [codes, rows, columns], for the codes of the
-    image side. The remainder, up to 1, goes to other codes and, in an image, to the class token.
+    to_tokens: [codes, tokens], for the codes of the text; to_parts: [codes, rows, columns], for the codes of the image.
+    The remainder, up to 1, goes to other codes and, in an image, to the class token.
     """
 
     to_tokens: Float32Array

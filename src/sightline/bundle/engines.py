@@ -23,9 +23,9 @@ class Engine(Protocol):
         ...
 
     def run(self, inputs: Arrays) -> Arrays:
-        """Run the graph: maps input names to arrays, and returns arrays by output name.
+        """Run the graph on arrays by input name; returns arrays by output name.
 
-        float16 is accepted for float32.
+        float16 inputs are accepted in place of float32.
         """
         ...
 
@@ -39,7 +39,7 @@ class OnnxRuntime:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
-        options.enable_mem_pattern = False  # texts differ in length, and a plan per length would waste memory
+        options.enable_mem_pattern = False  # texts differ in length, and one plan per length would waste memory
         # Spinning threads would take CPU time from whatever runs after the model.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
@@ -75,7 +75,7 @@ def load_engine(path: Path, device: Device, threads: int) -> Engine:
 def gpu_pair_matcher(
     engine: Engine, texts: Ragged, images: Ragged
 ) -> Callable[[Int64Array, Int64Array], Float32Array] | None:
-    """A matcher by index with all states in GPU memory; None if they do not fit or the engine does not run on a GPU."""
+    """A matcher by index, with all states in GPU memory; None if they do not fit, or if the engine is not on a GPU."""
     from sightline.kernels.graphs import TorchGraph
     from sightline.kernels.pairs import DevicePairs
 

@@ -1,4 +1,4 @@
-"""Verification of a bundle's files by their hashes, cached so that they are not read at every start."""
+"""Verify a bundle's files by their hashes; the result is cached, so that files are not read at every start."""
 
 import time
 from pathlib import Path
@@ -8,16 +8,16 @@ from sightline.cache import load_cached, save_cached
 
 Looks = list[int]
 
-_FILE = "verified-2"  # 2: also checked for external data
+_FILE = "verified-2"  # version 2: files are also checked for external data
 _SETTLED_NS = 2_000_000_000  # a file younger than this may change again without a new timestamp
-_MOST = 1_000  # files in the cache
+_MOST = 1_000  # maximum number of files in the cache
 
 
 def check_once(folder: Path, spec: BundleSpec) -> None:
     """Reject a bundle in which a file differs from the exported one.
 
-    A verified file is cached by its size, times and inode, and not read again while these are unchanged. They include
-    the ctime, which changes on every write even if the modification time is set back.
+    A verified file is remembered by its size, times and inode, and not read again while these are unchanged. The times
+    include the ctime, which changes on every write, even if the modification time is set back.
     """
     known = load_cached(_FILE)
     news = {}

@@ -1,4 +1,4 @@
-"""File names that identify the kind of model in a folder, and the name of a model in results."""
+"""File names that show what kind of model a folder contains, and the name of a model in results."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ SPEC_FILE = "sightline.json"
 CHECKPOINT_FILE = "retriever.json"
 PUBLISHED_FILE = "config.json"
 OPEN_CLIP_FILE = "open_clip_config.json"
-MODULES_FILE = "modules.json"  # of sentence-transformers
+MODULES_FILE = "modules.json"  # in models of sentence-transformers
 BEST_FOLDER = "best"
 HUB_PREFIX = "hf:"
 

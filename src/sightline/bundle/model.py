@@ -1,4 +1,4 @@
-"""The `Model` protocol: the interface of a bundle, checkpoint or published model for search and evaluation."""
+"""The `Model` protocol: what search and evaluation need of a bundle, checkpoint or published model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ from sightline.media import ImageInput
 Ability = Literal["embed", "fragments", "match"]
 Graph = Literal["image", "text", "match"]
 PairMatcher = Callable[[Int64Array, Int64Array], Float32Array]
-"""Computes logits [pairs] of text i with image i, given their indices [pairs]."""
+"""Computes logits [pairs] for pairs of texts and images, given their indices [pairs]."""
 
 DEFAULT_WEIGHT = 0.5
-"""Weight of the cosine in a fusion if neither the user nor the model sets one."""
+"""The weight of the cosine in a fusion, if neither the user nor the model sets one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The older kind of relevance: the probability that an item is the one that was meant, among all items.
+    """The older kind of relevance: the probability that an item, among all items, is the one that was meant.
 
-    sigmoid(scale x score + bias), fitted on held-out pairs, for the scores of one stage.
+    It is sigmoid(scale x score + bias), fitted on held-out pairs, for the scores of one stage.
 
     error: the expected calibration error, 0 to 1, on pairs that were not used for fitting.
-    items: the size of the gallery it was fitted on. In a larger one, more items score high by chance.
+    items: the size of the gallery it was fitted on. In a larger gallery, more items score high by chance.
     """
 
     scale: float
@@ -63,27 +63,27 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in results."""
+        """The model's name in results."""
         ...
 
     @property
     def sha256(self) -> str:
-        """Identifies the model; vectors of different models are not comparable."""
+        """A hash that identifies the model; vectors of different models are not comparable."""
         ...
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """Those of `embed`, `fragments` and `match` that it supports; without `embed` it can only match."""
+        """Which of `embed`, `fragments` and `match` the model supports; without `embed` it can only match."""
         ...
 
     @property
     def preprocess(self) -> ImageInput:
-        """How its images are resized and normalised; or the regions that it reads instead of pixels."""
+        """How to resize and normalise images for the model, or the regions that it reads instead of pixels."""
         ...
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of its texts."""
+        """The model's tokenizer."""
         ...
 
     def encode_images(self, pixels: Float32Array) -> Encoded:
@@ -91,7 +91,7 @@ class Model(Protocol):
         ...
 
     def encode_texts(self, texts: Sequence[str]) -> Encoded:
-        """Encode a batch of texts; texts above the length limit are cut, and marked in `truncated`."""
+        """Encode a batch of texts; those that exceed the length limit are cut, and marked in `truncated`."""
         ...
 
     def match(
@@ -103,12 +103,12 @@ class Model(Protocol):
     def word_cosines(
         self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
     ) -> Float32Array | None:
-        """Cosines [batch, words, n] by which its matcher relates words to parts of an image; None if it does not."""
+        """Cosines [batch, words, n] by which the matcher relates words to parts of an image; None if it uses none."""
         return None
 
     @property
     def defaults(self) -> Defaults:
-        """The stages and the fusion of a search that does not set them."""
+        """The stages and the fusion for searches that do not set them."""
         return Defaults()
 
     @property
@@ -118,27 +118,27 @@ class Model(Protocol):
 
     @property
     def calibration(self) -> Mapping[str, Calibration]:
-        """The relevance of older bundles, by stage ("embed", "match"): maps scores to probabilities."""
+        """The older kind of relevance, by stage ("embed", "match"): maps scores to probabilities."""
         return {}
 
     @property
     def words(self) -> Words:
-        """The words it was trained on, most frequent first; empty if unknown."""
+        """The words that the model was trained on, most frequent first; empty if unknown."""
         return Words()
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The languages it reads."""
+        """The languages that the model understands."""
         return ("en",)
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of an image's first fragments; None if they form no grid."""
+        """The rows and columns of the grid that an image's first fragments form; None if they do not form one."""
         return None
 
     @property
     def device(self) -> Device:
-        """The device it runs on."""
+        """The device that the model runs on."""
         return "cpu"
 
     @property
@@ -164,7 +164,7 @@ class Model(Protocol):
         return
 
     def pair_matcher(self, texts: Ragged, images: Ragged) -> PairMatcher:
-        """A function that matches texts and images by their indices, given the states of all of them."""
+        """A function that matches texts and images by their indices; texts, images: the states of all of them."""
         return lambda text, image: self.match(*texts.padded(text), *images.padded(image))
 
 

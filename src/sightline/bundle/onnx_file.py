@@ -1,4 +1,4 @@
-"""Detection of external data in an ONNX file, read from its protobuf encoding without the `onnx` package."""
+"""Detect external data in an ONNX file from its protobuf encoding, without the `onnx` package."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from sightline.errors import BundleError
 
 _Fields = dict[int, str]
 
-# The fields of each message of onnx.proto that lead to a tensor, by number.
+# For each message in onnx.proto, the fields that lead to a tensor, by number.
 _MESSAGES: dict[str, _Fields] = {
     "model": {7: "graph", 20: "training", 25: "function"},
     "training": {1: "graph", 2: "graph"},
@@ -18,11 +18,11 @@ _MESSAGES: dict[str, _Fields] = {
     "tensor": {},
 }
 _EXTERNAL_DATA, _DATA_LOCATION = 13, 14
-_FIXED = {1: 8, 5: 4}  # bytes of the fixed-size wire types
+_FIXED = {1: 8, 5: 4}  # sizes in bytes of the fixed-size wire types
 
 
 def check_self_contained(path: Path) -> None:
-    """Reject an ONNX file that stores tensors in other files, which are not verified."""
+    """Reject an ONNX file that stores tensors in other files, because those are not verified."""
     try:
         external = _has_external_data(path.read_bytes())
     except (ValueError, IndexError) as error:
@@ -34,7 +34,7 @@ def check_self_contained(path: Path) -> None:
 
 
 def _has_external_data(data: bytes) -> bool:
-    """Walk over all messages that lead to tensors; raises `ValueError` or `IndexError` for a broken encoding."""
+    """Walk all messages that lead to tensors; raises `ValueError` or `IndexError` if the encoding is broken."""
     to_visit = [("model", 0, len(data))]
     while to_visit:
         message, at, end = to_visit.pop()

@@ -1,4 +1,4 @@
-"""Rows of many items of different lengths, concatenated without padding, in half precision.
+"""The rows of items of different lengths, concatenated without padding, in half precision.
 
 25,000 captions padded to 64 tokens of 384 numbers would take 2.4 GB in float32; their real tokens take a tenth of that
 here. Arithmetic is done in float32 on the few items in use, never in half precision.
@@ -36,12 +36,12 @@ class Ragged:
         return self.rows[where].astype(np.float32), lengths
 
     def padded(self, items: Int64Array) -> tuple[Float32Array, BoolArray]:
-        """Pad these items to a batch: float32 [items, longest, dim], zero where the mask is false."""
+        """Pad these items into a batch, float32 [items, longest, dim], which is zero where the mask is false."""
         starts, lengths = self.starts[items], self.lengths[items]
         mask = np.arange(lengths.max(initial=1)) < lengths[:, None]
         stacked = np.zeros((*mask.shape, self.rows.shape[1]), dtype=np.float32)
         for own, start, length in zip(stacked, starts.tolist(), lengths.tolist(), strict=True):
-            own[:length] = self.rows[start : start + length]  # whole items: many times faster than row by row
+            own[:length] = self.rows[start : start + length]  # many times faster than copying row by row
         return stacked, mask
 
 

@@ -1,4 +1,4 @@
-"""The relevance of a pair: the probability that an image shows what a text asks for, independent of other items."""
+"""The relevance of a pair: the probability that an image shows what a text asks for, regardless of other items."""
 
 import math
 import re
@@ -13,9 +13,9 @@ from sightline.errors import BundleError
 
 BIAS = "bias"
 FEATURES = ("cosine", "cosine_length", "length", "familiarity", "familiarity_length")
-"""The features of relevance: the cosine of a pair, the cosine times the length of the text, and its `features`."""
+"""The features of a pair: its cosine, the cosine times the length of the text, and the text's own `features`."""
 
-_LONGEST = 8  # words; longer texts have the same length feature
+_LONGEST = 8  # words; beyond this, the length feature does not grow
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class PairRelevance:
     """relevance = sigmoid(sum of weight x feature + bias), fitted on held-out pairs of texts and images.
 
     weights: the weight of each feature by its name (see `features`), and "bias".
-    line: the relevance at which a result counts as a match, unless the user sets another.
+    line: the minimum relevance for a result to count as a match, unless the user sets another.
     data: the names of the data it was fitted on.
     error: by kind of query, the calibration error among the top ten, 0 to 1, on data that was not used for fitting.
     """
@@ -41,7 +41,7 @@ class PairRelevance:
             raise BundleError("relevance: weights must be finite, and the line from 0 to 1", "Export the model again.")
 
     def of(self, text: str, cosines: FloatArray, words: Words) -> Float64Array:
-        """The relevance of images with these cosines to a text; words: those that the model was trained on.
+        """The relevance to a text of images with these cosines; words: those that the model was trained on.
 
         >>> fitted = PairRelevance({"cosine": 10.0, "bias": -5.0})
         >>> fitted.of("a dog", np.array([0.5]), Words()).tolist()
@@ -55,7 +55,7 @@ class PairRelevance:
 
 
 def feature_rows(text: str, cosines: FloatArray, words: Words) -> Float64Array:
-    """The features [n, features] of images with these cosines [n] to a text, in the order of FEATURES."""
+    """The features [n, features] of a text paired with images of these cosines [n], in the order of FEATURES."""
     own, cosine = features(text, words), np.asarray(cosines, dtype=np.float64)
     columns = {"cosine": cosine, "cosine_length": cosine * own["length"]}
     return np.stack([columns.get(name, np.full(len(cosine), own.get(name, 0.0))) for name in FEATURES], axis=1)
@@ -64,9 +64,9 @@ def feature_rows(text: str, cosines: FloatArray, words: Words) -> Float64Array:
 def features(text: str, words: Words) -> dict[str, float]:
     """The features of a text besides the cosine, by name.
 
-    length: 0 for a text of one word to 1 for eight or more, logarithmic. Articles, prepositions and the like, and the
-        words photo, picture and image, do not count: "dog" and "a photo of a dog" are equally long.
-    familiarity: of its least frequent word, 0 to 1. A model is overconfident about words that it has rarely read.
+    length: from 0 for one word to 1 for eight or more, on a logarithmic scale. Articles, prepositions and the like, and
+        the words photo, picture and image, do not count: "dog" and "a photo of a dog" are equally long.
+    familiarity: that of its least frequent word, 0 to 1. A model is overconfident about words it has rarely seen.
     familiarity_length: the product of both.
     """
     counted = [word for word in re.findall(r"\w+", text.lower()) if word not in FUNCTION_WORDS]

@@ -1,4 +1,4 @@
-"""Running a bundle: encodes texts and images as arrays, and loads each graph when it is first needed."""
+"""Run a bundle: encode texts and images as arrays, loading each graph when it is first needed."""
 
 import contextlib
 import threading
@@ -23,7 +23,7 @@ from sightline.errors import BundleError, ModelError
 from sightline.media import ImageInput, split_padding
 from sightline.parallel import usable_cpus
 
-_GPU_CALLS = 2  # one computes while the next is prepared
+_GPU_CALLS = 2  # one is computed while the next is prepared
 
 
 class Bundle(Model):
@@ -54,27 +54,27 @@ class Bundle(Model):
 
     @property
     def name(self) -> str:
-        """The name in results."""
+        """The bundle's name in results."""
         return self.spec.name
 
     @cached_property
     def sha256(self) -> str:
-        """Identifies the model, by the hashes of its files and the preprocessing of its inputs."""
+        """A hash that identifies the model, from the hashes of its files and the preprocessing of its inputs."""
         return identity(self.spec)
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """Those of `embed`, `fragments` and `match` that it supports."""
+        """Which of `embed`, `fragments` and `match` the model supports."""
         return frozenset(self.spec.abilities)
 
     @property
     def preprocess(self) -> ImageInput:
-        """How its images are resized and normalised; or the regions that it reads instead of pixels."""
+        """How to resize and normalise images for the model, or the regions that it reads instead of pixels."""
         return self.spec.image.input
 
     @property
     def defaults(self) -> Defaults:
-        """The stages and the fusion of a search that does not set them."""
+        """The stages and the fusion for searches that do not set them."""
         return self.spec.defaults
 
     @property
@@ -84,32 +84,32 @@ class Bundle(Model):
 
     @property
     def calibration(self) -> Mapping[str, Calibration]:
-        """The relevance of older bundles, by stage."""
+        """The older kind of relevance, by stage."""
         return {} if isinstance(self.spec.relevance, PairRelevance) else self.spec.relevance
 
     @cached_property
     def words(self) -> Words:
-        """The words it was trained on, most frequent first."""
+        """The words that the model was trained on, most frequent first."""
         return Words(self.spec.words.split())
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The languages it reads."""
+        """The languages that the model understands."""
         return self.spec.text.languages
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of an image's first fragments; None if they form no grid."""
+        """The rows and columns of the grid that an image's first fragments form; None if they do not form one."""
         return self.spec.image.grid
 
     @property
     def device(self) -> Device:
-        """The device it runs on."""
+        """The device that the bundle runs on."""
         return self._device
 
     @property
     def folder(self) -> Path:
-        """The folder it was opened from."""
+        """The folder that the bundle was opened from."""
         return self._folder
 
     @property
@@ -119,25 +119,25 @@ class Bundle(Model):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of its texts."""
+        """The model's tokenizer."""
         text = self.spec.text
         return Tokenizer.open(self.folder / text.tokenizer, text.max_length, text.pad_id)
 
     def prefer_gpu(self) -> "Bundle":
         """The same bundle for a long job: on the GPU, if there is one and torch is installed.
 
-        A single search stays on the CPU: it finishes before torch is imported.
+        A single search stays on the CPU, where it finishes before torch would even be imported.
         """
         return Bundle(self.folder, self.spec, self.threads, preferred_device())
 
     def with_threads(self, threads: int) -> "Bundle":
-        """The same bundle with this number of CPU threads per call; itself if nothing changes."""
+        """The same bundle with this number of CPU threads per call; returns itself if nothing changes."""
         return self if threads == self.threads else Bundle(self.folder, self.spec, threads, self.device)
 
     def prepare(self, *graphs: Graph, wait: bool = False) -> None:
-        """Load graphs in the background, each in its own thread, or wait for them; a call waits for the graph it needs.
+        """Load graphs in the background, each in its own thread, or load them now if `wait` is set.
 
-        An error in a graph is raised by the first call that needs it.
+        A call waits for the graph it needs. An error in a graph is raised by the first call that needs it.
         """
         for graph in graphs:
             if wait:
@@ -161,12 +161,12 @@ class Bundle(Model):
         return Encoded(out["embedding"], mask, out.get("fragments"), out.get("states"))
 
     def encode_texts(self, texts: Sequence[str]) -> Encoded:
-        """Encode a batch of texts; texts above the length limit are cut, and marked in `truncated`.
+        """Encode a batch of texts; those that exceed the length limit are cut, and marked in `truncated`.
 
-        The graph never sees padding: texts with equally many tokens are run together. Padding costs as much time as
-        words, and it changes results slightly: sums over more numbers are rounded differently, and if the next layer
-        quantises its inputs, some are rounded to another step. Without padding, an int8 model encodes a text to the
-        same numbers, bit for bit, in a batch and alone.
+        The graph never sees padding: texts with the same number of tokens are run together. Padding costs as much time
+        as words, and it changes results slightly: sums over more numbers are rounded differently, and if the next layer
+        quantises its inputs, some of them are rounded to another step. Without padding, an int8 model encodes a text to
+        the same numbers, bit for bit, in a batch as on its own.
         """
         tokens = self.tokenizer(texts)
         return _by_length(tokens.mask, lambda places, length: self._encode_alike(tokens, places, length))
@@ -181,11 +181,11 @@ class Bundle(Model):
     def word_cosines(
         self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
     ) -> Float32Array | None:
-        """Cosines [batch, words, n] by which its matcher relates words to parts of an image; None if it does not."""
+        """Cosines [batch, words, n] by which the matcher relates words to parts of an image; None if it uses none."""
         return self._matched(text_states, text_mask, image_states, image_mask).get("word_cosines")
 
     def pair_matcher(self, texts: Ragged, images: Ragged) -> PairMatcher:
-        """Match texts and images by their indices; on a GPU, the states of all are sent there once."""
+        """Match texts and images by their indices; if the bundle is on a GPU, all states are copied there once."""
         sent = gpu_pair_matcher(self.engine("match"), texts, images) if self.device == "gpu" else None
         return sent or super().pair_matcher(texts, images)
 
@@ -236,7 +236,7 @@ class Bundle(Model):
 
 
 def _by_length(mask: BoolArray, encode: Callable[[Int64Array, int], Encoded]) -> Encoded:
-    """Encode items of equal length together: calls `encode` with their indices and that length; mask: [batch, n]."""
+    """Encode items of equal length together, by calling `encode` with their indices and length; mask: [batch, n]."""
     lengths = mask.sum(axis=1)
     # Not np.unique: its first call imports numpy.ma, which takes longer than encoding a text.
     alike = {length: np.flatnonzero(lengths == length) for length in sorted(set(lengths.tolist()))}

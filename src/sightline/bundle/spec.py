@@ -24,8 +24,8 @@ FORMAT = 2
 class ImageSpec:
     """The input of the image graph, and the grid that its fragments form (rows, columns).
 
-    preprocess: how images are resized and normalised; or
-    regions: the regions that the graph reads instead of pixels. Exactly one of the two is set.
+    preprocess: how images are resized and normalised.
+    regions: the regions that the graph reads instead of pixels. Exactly one of these two is set.
     """
 
     preprocess: Preprocess | None = None
@@ -45,7 +45,7 @@ class ImageSpec:
 
 @dataclass(frozen=True, slots=True)
 class TextSpec:
-    """The input of the text graph. `tokenizer` is a file of the bundle."""
+    """The input of the text graph. `tokenizer` is the name of a file in the bundle."""
 
     max_length: int
     tokenizer: str = "tokenizer.json"
@@ -57,8 +57,8 @@ class TextSpec:
 class BundleSpec:
     """The contents of `sightline.json`.
 
-    files: sha256 of every other file of the bundle, by name.
-    defaults: the stages and the fusion of a search that does not set them; benchmarks/cascade.py chooses the stages.
+    files: sha256 of every other file in the bundle, by name.
+    defaults: the stages and the fusion for searches that do not set them; benchmarks/cascade.py chooses the stages.
     relevance: the fitted probability that an image shows what a text asks for; in older bundles, a mapping of scores to
         probabilities, by stage ("embed", "match").
     words: the words of the training captions, most frequent first, separated by spaces.
@@ -97,7 +97,7 @@ def read_spec(folder: Path) -> BundleSpec:
 
 
 def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
-    """Upgrade format 1: `fusion` and `usual` are now `defaults`, and `calibration` is `relevance`."""
+    """Upgrade from format 1, in which `defaults` was `fusion` and `usual`, and `relevance` was `calibration`."""
     fusion, usual = data.get("fusion", {}), data.get("usual", {})
     if data.get("format") != 1 or not isinstance(fusion, dict) or not isinstance(usual, dict):
         return data
@@ -107,7 +107,7 @@ def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_spec(folder: Path, spec: BundleSpec) -> None:
-    """Write `sightline.json` as the last file, so that a half-written folder is never mistaken for a bundle."""
+    """Write `sightline.json`, after all other files, so that a half-written folder is never mistaken for a bundle."""
     text = json.dumps(settings.plain(spec), indent=2, ensure_ascii=False) + "\n"
     (folder / SPEC_FILE).write_text(text, encoding="utf-8")
 
@@ -139,7 +139,7 @@ def check_files(folder: Path, spec: BundleSpec) -> None:
 
 
 def check_file(folder: Path, name: str, expected: str) -> None:
-    """Reject a file of a bundle that is missing or whose sha256 differs from the spec."""
+    """Reject a file of a bundle if it is missing, or if its sha256 differs from that in the spec."""
     try:
         found = sha256(folder / name)
     except OSError as error:
@@ -157,7 +157,7 @@ def check_file(folder: Path, name: str, expected: str) -> None:
 
 
 def identity(spec: BundleSpec) -> str:
-    """A hash of everything that determines a bundle's vectors, and so not of its name and results."""
+    """A hash of everything that determines a bundle's vectors, which excludes its name and results."""
     decides = {"files": spec.files, "image": spec.image, "text": spec.text}
     return hashlib.sha256(json.dumps(settings.plain(decides), sort_keys=True).encode()).hexdigest()
 

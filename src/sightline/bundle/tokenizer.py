@@ -1,4 +1,4 @@
-"""Texts to token ids: one implementation for training, search and evaluation."""
+"""Convert texts to token ids; training, search and evaluation all use this implementation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class TokenBatch:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of a text: its position, and the rows of the text's encoding that are its tokens."""
+    """A word in a text: its position, and the rows of the text's encoding that belong to its tokens."""
 
     start: int
     end: int
@@ -61,14 +61,14 @@ class Tokenizer:
         return TokenBatch(ids, mask, truncated)
 
     def word_numbers(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-        """The number of each token's word in its text, [batch, n] as of the same call; -1 for tokens of no word."""
+        """For each token of the texts [batch, n], the index of its word in the text; -1 for tokens outside words."""
         numbers = [[-1 if word is None else word for word in one.word_ids] for one in self._encoded(texts)]
         longest = max(map(len, numbers))
         return np.array([row + [-1] * (longest - len(row)) for row in numbers], dtype=np.int64)
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of its tokens."""
+        """The number of tokens in the vocabulary."""
         return int(self._backend.get_vocab_size())
 
     def id_of(self, token: str) -> int | None:
@@ -98,7 +98,7 @@ class Tokenizer:
         return sum(len(part.rows) for part in self.words(word)) == 1
 
     def save(self, path: Path) -> None:
-        """Write `tokenizer.json`, without the length limit, which is part of the spec."""
+        """Write `tokenizer.json` without the length limit, because that is part of the spec."""
         self._backend.no_truncation()
         try:
             self._backend.save(str(path))

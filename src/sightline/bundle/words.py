@@ -1,4 +1,4 @@
-"""The words that a model was trained on, and how familiar the words of a text are to it."""
+"""The words that a model was trained on, and how familiar a text's words are to the model."""
 
 import math
 import re
@@ -70,5 +70,5 @@ def most_frequent(captions: Iterable[str], least: int = 4) -> list[str]:
 
 
 def words_in(text: str) -> list[str]:
-    """The words of a text in lower case, without numbers and punctuation."""
+    """The words of a text in lower case; numbers and punctuation are left out."""
     return [match.group().lower() for match in _WORD.finditer(text)]

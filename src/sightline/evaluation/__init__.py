@@ -1,4 +1,4 @@
-"""Evaluation of retrieval: recalls, ranks, confidence intervals and the field's protocols. NumPy only, no torch."""
+"""Evaluate retrieval: recalls, ranks, confidence intervals and the usual protocols, with NumPy and without torch."""
 
 from sightline.evaluation.evaluator import evaluate as evaluate
 from sightline.evaluation.languages import Languages as Languages

@@ -1,4 +1,4 @@
-"""Two models on the same queries: paired differences, and the queries that one of them won or lost."""
+"""Compare two models on the same queries: paired differences, and the queries that one of them won or lost."""
 
 import csv
 from collections.abc import Iterator
@@ -19,47 +19,47 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A query, as two models answered it."""
+    """The results of two models, a and b, for the same query."""
 
     a: RankedQuery
     b: RankedQuery
 
     @property
     def gain(self) -> float:
-        """How much better b ranks the right answer: the difference of reciprocal ranks, -1 to 1."""
+        """How much better b ranks the right answer than a: the difference of reciprocal ranks, -1 to 1."""
         return 1 / self.b.rank - 1 / self.a.rank
 
     @property
     def outcome(self) -> str:
-        """`won` if only b has the right answer first, `lost` if only a has."""
+        """`won` if only b ranks the right answer first, `lost` if only a does, otherwise empty."""
         first = (self.a.rank == 1, self.b.rank == 1)
         return {(False, True): "won", (True, False): "lost"}.get(first, "")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Evaluations of two models on the same queries, both with `top` results."""
+    """Evaluations of two models on the same queries, both of which kept their `top` results."""
 
     a: Evaluation
     b: Evaluation
 
     @cached_property
     def gains(self) -> dict[str, dict[str, Difference]]:
-        """How much higher the recalls of b are, with paired 95 % intervals."""
+        """How much higher the recalls of b are than those of a, with paired 95 % intervals."""
         return self.a.gain_of(self.b, seed=self.a.seed)
 
     @cached_property
     def changes(self) -> list[Change]:
-        """Every query: those that b ranks best compared with a first."""
+        """All queries, sorted by how much better b ranks the right answer than a."""
         both = zip(ranked_queries(self.a), ranked_queries(self.b), strict=True)
         return sorted((Change(a, b) for a, b in both), key=lambda change: -change.gain)
 
     def count(self, direction: str, outcome: str) -> int:
-        """The number of queries that b won or lost."""
+        """The number of queries in a direction that b won, or that b lost."""
         return sum(one.a.direction == direction and one.outcome == outcome for one in self.changes)
 
     def to_json(self) -> dict[str, Any]:
-        """The results of both, the differences, and the numbers of queries won and lost."""
+        """The results of both models, the differences, and the numbers of queries won and lost."""
         differences = {
             way: {name: {"value": d.value, "ci95": [d.low, d.high]} for name, d in gains.items()}
             for way, gains in self.gains.items()
@@ -68,7 +68,7 @@ class Comparison:
         return {"a": self.a.to_json(), "b": self.b.to_json(), "differences": differences, "first": outcomes}
 
     def write_csv(self, path: Path) -> None:
-        """Write a line for every query, those that b won first."""
+        """Write a line for every query, in the order of `changes`."""
         with path.open("w", encoding="utf-8", newline="") as file:
             table = csv.writer(file)
             table.writerow(["direction", "query", "text", "rank_a", "rank_b", "outcome", "first_a", "first_b"])
@@ -80,7 +80,7 @@ class Comparison:
             yield [one.a.direction, one.a.query, one.a.text, shown(one.a.rank), shown(one.b.rank), one.outcome, *firsts]
 
     def table(self) -> "Table":
-        """A row for each recall: of both, and the difference with its 95 % interval; a star if it excludes zero."""
+        """A row for each recall: both values, and the difference with its 95 % interval, starred if significant."""
         a, b = self.a, self.b
         notes = [
             f"{a.captions:,} captions, {a.images:,} images; differences with paired 95 % intervals, * excludes zero"
@@ -100,7 +100,7 @@ class Comparison:
 
 
 def described(gain: Difference) -> str:
-    """A difference with its interval.
+    """Format a difference with its interval, and a star if it is significant.
 
     >>> described(Difference(1.5, 0.25, 3.0))
     '+1.5 (+0.2 to +3.0) *'

@@ -1,4 +1,4 @@
-"""Encoding all images and captions of a test set, batch by batch; only what later stages need is kept."""
+"""Encode all images and captions of a test set, batch by batch, keeping only what later stages need."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,15 +17,15 @@ from sightline.errors import EvaluationError, MediaError, ModelError
 from sightline.media import ImageSource, load_pixels, stack_inputs
 
 Progress = Callable[[str, int, int], None]
-"""Called with the name of a part of the work (a key of `seconds`), the amount done, and the total."""
+"""Called with the name of the part in progress (a key of `seconds`), the number of items done, and the total."""
 
 _AT_ONCE: dict[Device, int] = {"cpu": 32, "gpu": 256}
-_LEAST_AHEAD = 32  # images decoded while others are encoded
+_LEAST_AHEAD = 32  # minimum number of images decoded ahead, while others are encoded
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What to keep of an item besides its embedding: fragments for late interaction, states for matching."""
+    """What to keep besides the embedding of each item: fragments for late interaction, states for matching."""
 
     fragments: bool = False
     states: bool = False
@@ -35,7 +35,7 @@ class Needs:
 class Encodings:
     """Encoded items: embedding float32 [items, dim]; fragments and states without padding, if needed.
 
-    names: [items], for messages.
+    names: [items], for error messages.
     """
 
     names: npt.NDArray[np.object_]
@@ -47,7 +47,7 @@ class Encodings:
         return len(self.embedding)
 
     def beside(self, other: "Encodings") -> "Encodings":
-        """The same items encoded by two models: the dot product of two items is the mean over both models."""
+        """Combine the embeddings of two models, so that each dot product is the mean of the two models' own."""
         self._check_same(other)
         joined = np.concatenate([self.embedding, other.embedding], axis=1) / np.sqrt(2)
         return Encodings(self.names, joined.astype(np.float32), None, None)
@@ -62,7 +62,7 @@ class Encodings:
             raise EvaluationError("one model could read images that the other could not", "Repair or remove them.")
 
     def taken(self, items: Int64Array) -> "Encodings":
-        """The items in this order; fragments and states are shared, not copied."""
+        """Some of the items, in this order; fragments and states are shared, not copied."""
         return Encodings(
             self.names[items],
             self.embedding[items],
@@ -116,7 +116,7 @@ def encode_images(
 class SharedImages:
     """Images encoded once for several evaluations of the same records.
 
-    Images are told apart by identity, because names need not be unique.
+    Images are identified by object, not by name, because names need not be unique.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class SharedImages:
         batch_size: int,
         progress: Progress | None = None,
     ) -> None:
-        self._sources = tuple(sources)  # kept, so that their ids stay theirs
+        self._sources = tuple(sources)  # kept alive, so that Python does not reuse their ids
         problems: list[Problem] = []
         self._encodings, readable = encode_images(model, self._sources, needs, batch_size, progress, problems.append)
         self._row = {id(self._sources[place]): row for row, place in enumerate(readable)}
@@ -137,7 +137,7 @@ class SharedImages:
     def taken(
         self, sources: Sequence[ImageSource], on_problem: OnProblem | None = None
     ) -> tuple[Encodings, Int64Array]:
-        """The result of `encode_images` for some of the images; calls `on_problem` as it does."""
+        """Return what `encode_images` would for some of the images; `on_problem` is called in the same way."""
         for source in sources:
             if id(source) in self._problem:
                 if on_problem:
@@ -152,7 +152,7 @@ class SharedImages:
 def encode_texts(
     model: Model, texts: Sequence[str], needs: Needs, batch_size: int, progress: Progress | None = None
 ) -> tuple[Encodings, int]:
-    """Encode all texts, in order, and count those above the model's length limit.
+    """Encode all texts, in order, and count those that exceed the model's length limit.
 
     Texts of similar length share a batch, which keeps padding low.
     """

@@ -1,4 +1,4 @@
-"""Evaluating a model on captioned images: encode everything, rank by stages, compute recalls."""
+"""Evaluate a model on captioned images: encode everything, rank it stage by stage, compute recalls."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.stages import Plan, Score, resolve
 
 PARTS = ("encode_images", "encode_texts", "rank", "late", "match")
-"""The parts of an evaluation that `seconds` reports."""
+"""The parts of an evaluation whose times `seconds` reports."""
 
 
 def evaluation_plan(
@@ -43,7 +43,7 @@ def evaluation_plan(
     weight: float | None = None,
     matcher: Model | None = None,
 ) -> Plan:
-    """The stages of an evaluation: those requested, with the model's fusion and weight as defaults."""
+    """The requested stages of an evaluation; fusion and weight default to those of the model."""
     return resolve(SearchOptions(late=late or 0, rerank=rerank or 0, fusion=fusion, weight=weight), model, matcher)
 
 
@@ -71,7 +71,7 @@ def evaluate(
 ) -> Evaluation:
     """Measure how well `model` finds images by caption and captions by image; see `sightline.evaluate`.
 
-    shared: the images, if they are already encoded. top: how many results of every query to keep in `folds`.
+    shared: the images, if they are already encoded. top: how many results to keep per query, in `folds`.
 
     Invalid options and data are rejected before the first image is opened.
     """
@@ -100,7 +100,7 @@ def evaluate(
     with clock("encode_texts"):
         captions = questions.captions if translate is None else translated(questions.captions, lang, translate)
         texts, truncated = encode_texts(model, captions, needs, batch_size, progress)
-    other = partner or matcher  # never both: with a partner, nothing is reranked
+    other = partner or matcher  # never both: with a partner, there is no reranking
     if other is not None:
         with clock("encode_images"):
             own = Needs(states=matcher is not None)
@@ -135,7 +135,7 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """Ranks of all captions, and of the images that are queries; the best images and captions of each."""
+    """The ranks of all captions and of the query images, and the best images and captions for each of them."""
 
     to_image: Ranks
     to_text: Ranks
@@ -147,8 +147,8 @@ class _Ranked:
 class Ranker:
     """The encoded test set, ready to rank one gallery after another.
 
-    texts: all captions. images: the readable images. readable: [images], their indices, counting the query images first
-    and then the distractors.
+    texts: all captions. images: the readable images. readable: [images], their indices among the query images followed
+    by the distractors.
     """
 
     model: Model
@@ -165,8 +165,8 @@ class Ranker:
     def ranks(self, gallery: Int64Array) -> FoldRanks:
         """Rank the captions and images of a gallery (indices of the query images, ascending).
 
-        An unreadable image cannot be found: it and its captions have infinite ranks. Images that are not queries are
-        not ranked: their captions are wrong answers to every image.
+        An unreadable image cannot be found: the ranks of the image and its captions are infinite. Images that are not
+        queries are not ranked: their captions are wrong answers to every image.
         """
         captions = np.flatnonzero(np.isin(self.questions.image_of, gallery))
         caption_of = self.questions.image_of[captions]
@@ -213,7 +213,7 @@ class Ranker:
     def _best(
         self, queries: Encodings, gallery: Encodings, asked: Int64Array, scores: Mapping[str, Score]
     ) -> Candidates:
-        """The top candidates of these queries, after all stages."""
+        """The top candidates for these queries after all stages."""
         with self.clock("rank"):
             longest = max(self.plan.longest, self.top)
             found = candidates_from_embeddings(queries.embedding[asked], gallery.embedding, longest)

@@ -1,4 +1,4 @@
-"""One model on one test set in several languages: mR by language, and its mean (papers 1 and 4)."""
+"""Evaluate a model on a test set in several languages: mR by language, and the mean (papers 1 and 4)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,25 +16,25 @@ from sightline.evaluation.test_set import Questions
 
 @dataclass(frozen=True, slots=True)
 class Languages(Recalls):
-    """An evaluation in each of several languages. The combined numbers are means over the languages.
+    """The evaluations in each of several languages. The combined numbers are means over the languages.
 
-    A language that has captions for only some of the images is evaluated on those: galleries then differ, as
-    `images` of each evaluation shows.
+    If a language has captions for only some of the images, it is evaluated on those. Galleries then differ in size,
+    which is in `images` of each evaluation.
     """
 
     evaluations: Mapping[str, Evaluation]
 
     def parts(self) -> list[tuple[dict[str, float], dict[str, float]]]:
-        """The summaries of each language."""
+        """The recall summaries of each language."""
         return [(found.text_to_image, found.image_to_text) for found in self.evaluations.values()]
 
     @property
     def unreadable(self) -> tuple[Problem, ...]:
-        """The unreadable images, each once."""
+        """The unreadable images, without repetition."""
         return tuple(dict.fromkeys(one for found in self.evaluations.values() for one in found.unreadable))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the means under the names of a single result, mR by language, and every full result."""
+        """Return the means, named as in a single result, the mR of each language, and every full result."""
         results = {lang: found.to_json() for lang, found in self.evaluations.items()}
         first = next(iter(results.values()))
         return {
@@ -66,7 +66,7 @@ def evaluate_languages(
         raise EvaluationError(f"languages {list(languages)}", "Give at least one, each once.")
     asks = protocol_named(options.get("protocol", "karpathy")).asks
     for lang in languages:
-        Questions.of(records, lang, distractors, skip_missing_language=True, asks=asks)  # fails before the long work
+        Questions.of(records, lang, distractors, skip_missing_language=True, asks=asks)  # fail before the long work
     sources = [record.image for record in (*records, *distractors)]
     needs = Needs(fragments=bool(late), states=bool(rerank) and options.get("matcher") is None)
     batch_size = usual_batch(model) if batch_size is None else batch_size

@@ -1,15 +1,16 @@
 """Recall and rank as pure functions: R@1, R@5, R@10, medR, rSum and mR.
 
-The rules where codebases differ, and so do their results:
+Codebases differ in the following rules, and so do their results:
 
-- `image_of` [captions] is the image of every caption. An image may have any number of captions; one with none is a
-  distractor: in the gallery, but never a query. -1 means that a caption's image is not in the gallery: it is a
-  query that cannot be answered, and in the gallery of captions a wrong answer to every image.
+- `image_of` [captions] is the index of each caption's image. An image may have any number of captions; an image
+  without captions is a distractor: it is in the gallery, but never a query. -1 means that a caption's image is not in
+  the gallery: as a query, such a caption cannot be answered; in the gallery of captions, it is a wrong answer to every
+  image.
 - Ranks start at 1 and are infinite for items that are never found. Ties count against the model: the rank is one more
   than the number of wrong items that score at least as high as the right one, so a model that gives everything the same
   score finds nothing.
 - Image to text is any-hit: the rank of the image's best caption, not counting the image's other captions.
-- Only the order of scores matters: adding a constant to all of them changes nothing.
+- Only the order of the scores matters: adding a constant to all of them changes nothing.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ Ranks = Float64Array
 CUTOFFS = (1, 5, 10)
 RECALLS = tuple(f"R@{k}" for k in CUTOFFS)
 DIRECTIONS = {"text_to_image": "text to image", "image_to_text": "image to text"}
-"""The fields of results, and what they are called in tables."""
+"""The directions as fields of results, and their names in tables."""
 
 
 def text_to_image_ranks(scores: FloatArray, image_of: Int64Array) -> Ranks:
@@ -60,7 +61,7 @@ def query_images(image_of: Int64Array) -> Int64Array:
 
 
 def recall(ranks: Ranks, k: int) -> float:
-    """Percentage of queries with a right answer among the first k."""
+    """Percentage of queries with a right answer among the first k results."""
     _refuse_none(ranks)
     return 100.0 * float(np.count_nonzero(ranks <= k)) / len(ranks)
 

@@ -30,7 +30,7 @@ PROMPTS = (
     "this is a {}",
     "an image of a {}",
 )
-"""Prompt templates for a label. A label is embedded as the mean over all of them; the matcher reads the first."""
+"""Prompt templates for a label. Its embedding is the mean over all of them; the matcher reads only the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +58,17 @@ class NamesEvaluation:
 
     @property
     def top5(self) -> float:
-        """Percentage of images whose own label is among the first five."""
+        """Percentage of images whose own label is among the top five."""
         return recall(self.ranks, 5)
 
     @property
     def ci95(self) -> dict[str, tuple[float, float]]:
-        """95 % confidence intervals of both (Wilson 1927)."""
+        """95 % confidence intervals of top 1 and top 5 (Wilson 1927)."""
         return {name: wilson(value / 100, len(self.ranks)) for name, value in self.names.items()}
 
     @property
     def names(self) -> dict[str, float]:
-        """Both percentages by name."""
+        """The top-1 and top-5 percentages by name."""
         return {"top1": self.top1, "top5": self.top5}
 
     def to_json(self) -> dict[str, Any]:
@@ -102,9 +102,9 @@ def evaluate_names(
     progress: Progress | None = None,
     shared: SharedImages | None = None,
 ) -> NamesEvaluation:
-    """Measure how often `model` ranks the label of an image first among all labels of `records`.
+    """Measure how often `model` ranks an image's own label first among all labels of `records`.
 
-    A record's label is its `label`, or the folder that the image is in.
+    A record's label is its `label` or, if it has none, the name of the folder that the image is in.
 
     data: the name of the data set in the result.
     prompts: sentences with {} in place of the label.
@@ -161,7 +161,7 @@ def evaluate_names(
 
 
 def labels_of(records: Sequence[Record]) -> list[str]:
-    """Return the label of every record: its own, or the name of its image's folder."""
+    """Return the label of every record: its `label`, or else the name of its image's folder."""
     found = [record.label or PurePosixPath(record.key).parent.name.replace("_", " ").strip() for record in records]
     lacking = [record.key for record, label in zip(records, found, strict=True) if not label]
     if not records:

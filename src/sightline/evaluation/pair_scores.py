@@ -1,4 +1,4 @@
-"""Late interaction and match scores of pairs in a test set, by index, for the later stages of an evaluation."""
+"""Late-interaction and match scores of pairs in a test set, by index, for the later stages of an evaluation."""
 
 from dataclasses import dataclass, field
 
@@ -18,9 +18,9 @@ _TEXTS_AT_ONCE = 2048
 
 @dataclass(slots=True)
 class PairScores:
-    """Scores text i with image i, with a cache: a pair needed in both directions is scored once.
+    """Scores pairs of a text and an image, with a cache: a pair needed in both directions is scored once.
 
-    score: computes the scores [pairs] from the indices of texts [pairs] and images [pairs].
+    score: computes scores [pairs] from the indices of the texts [pairs] and of the images [pairs].
     """
 
     score: PairMatcher
@@ -28,7 +28,7 @@ class PairScores:
     _values: Float32Array = field(default_factory=lambda: np.empty(0, dtype=np.float32))
 
     def __call__(self, texts: Int64Array, images: Int64Array) -> Float32Array:
-        """Scores [pairs] of text i with image i."""
+        """The score of each pair, text i with image i: [pairs]."""
         keys = (texts << 32) + images
         wanted = np.unique(keys)
         new = wanted[~np.isin(wanted, self._keys, assume_unique=True)]
@@ -40,11 +40,11 @@ class PairScores:
         return self._values[np.searchsorted(self._keys, keys)]
 
     def of_texts(self, texts: Int64Array) -> Score:
-        """Score the images [texts, k] of each of these texts."""
+        """A function that scores candidate images [texts, k], k for each of these texts."""
         return lambda images: self(np.repeat(texts, images.shape[1]), images.ravel()).reshape(images.shape)
 
     def of_images(self, images: Int64Array) -> Score:
-        """Score the texts [images, k] of each of these images."""
+        """A function that scores candidate texts [images, k], k for each of these images."""
         return lambda texts: self(texts.ravel(), np.repeat(images, texts.shape[1])).reshape(texts.shape)
 
 

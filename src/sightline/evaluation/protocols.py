@@ -1,9 +1,9 @@
-"""Evaluation protocols: the galleries behind published results.
+"""Evaluation protocols: the galleries that published results were measured on.
 
 A recall means little without its gallery: R@1 among 1,000 images is a far easier task than among 5,000. Papers 1 to 4
 report Flickr30k over its 1,000 test images (`karpathy`), and COCO both over all 5,000 (`coco-5k`) and as the mean of
-five folds of 1,000 (`coco-1k`). Paper 4 also searches for the test images among those of all splits (`full`): there the
-captions of train and val are in the gallery of captions too, as in its Table 2.
+five folds of 1,000 (`coco-1k`). Paper 4 also searches for the test images among those of all splits (`full`); the
+captions of train and val are then in the gallery of captions too, as in its Table 2.
 
 Distractors are added to every gallery as images only. If their captions were in the gallery of captions, a caption
 that happens to describe a query image would count as wrong; and the purpose of a larger gallery, as in section 6 of
@@ -20,9 +20,10 @@ from sightline.errors import EvaluationError
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """How to divide the images of a split into galleries: `folds` of equal size, of `images` in total if given.
+    """How to divide the images of a split into galleries: `folds` of equal size.
 
-    asks: the split with the queries, if the others only enlarge the gallery; None for all images.
+    images: the number of images required in total, if given.
+    asks: the split with the queries, if other splits only enlarge the gallery; None if all images are queries.
     """
 
     name: str
@@ -31,7 +32,7 @@ class Protocol:
     asks: str | None = None
 
     def galleries(self, images: int) -> list[Int64Array]:
-        """Yield the image indices of every gallery; each has consecutive images, as in the published splits."""
+        """The image indices of every gallery; the images of each are consecutive, as in the published splits."""
         if self.images is not None and images != self.images:
             raise EvaluationError(
                 f"protocol {self.name} is for {self.images:,} images; these are {images:,}",

@@ -1,4 +1,4 @@
-"""Files of ranks: a CSV table, or TREC run and qrels files, which ranx, pytrec_eval and trec_eval read."""
+"""Write ranks to files: a CSV table, or TREC run and qrels files, which ranx, pytrec_eval and trec_eval read."""
 
 import csv
 import math
@@ -15,16 +15,16 @@ from sightline.evaluation.result import Evaluation
 from sightline.evaluation.test_set import Questions
 
 TOP = 100
-"""Results of each query in a TREC run."""
+"""The number of results per query in a TREC run."""
 _TREC = (".run", ".trec")
 HEADER = ("direction", "query", "text", "rank", "first")
 
 
 @dataclass(frozen=True, slots=True)
 class RankedQuery:
-    """One query: its name, its text (of a caption), the rank of its first right answer, its results and answers.
+    """One query: its name, its text if it is a caption, the rank of its first right answer, results and right answers.
 
-    Captions are named by their image and a number, `beach.jpg#0`.
+    A caption is named after its image, with a number: `beach.jpg#0`.
     """
 
     direction: str
@@ -68,7 +68,7 @@ def _named(places: Int64Array, names: Sequence[str]) -> list[str]:
 
 
 def _in_rank(results: list[str], right: frozenset[str], rank: float) -> tuple[str, ...]:
-    """Put the first right answer at its rank: ties count against the model, and a list may have it before them."""
+    """Move the first right answer to its rank: ties count against the model, but `results` may list it before them."""
     if not math.isfinite(rank):
         return tuple(results)
     wrong = [place for place, name in enumerate(results) if name not in right]
@@ -82,15 +82,15 @@ def _in_rank(results: list[str], right: frozenset[str], rank: float) -> tuple[st
 
 
 def check_ranks_file(path: Path) -> None:
-    """Reject a file whose name does not tell its format."""
+    """Reject a file name whose suffix is not that of a known format."""
     if path.suffix.lower() not in (".csv", *_TREC):
         raise EvaluationError(f"{path}: unknown format of ranks", "Give a name that ends in .csv, .run or .trec.")
 
 
 def write_ranks(found: Evaluation, path: Path) -> list[Path]:
-    """Write the ranks of every query; the files written.
+    """Write the ranks of every query; returns the files written.
 
-    A `.csv` has a line for each query. A `.run` becomes, for either direction, a run and its qrels:
+    A `.csv` file has a line for each query. For a `.run` file, each direction gets a run and its qrels:
     NAME.text_to_image.run and NAME.text_to_image.qrels, NAME.image_to_text.run and NAME.image_to_text.qrels.
     """
     check_ranks_file(path)
@@ -113,7 +113,7 @@ def write_ranks(found: Evaluation, path: Path) -> list[Path]:
 
 
 def _run_lines(queries: Sequence[RankedQuery], model: str) -> Iterator[str]:
-    """`query Q0 document rank score tag`; scores only say the order: those of several stages are not comparable."""
+    """Lines `query Q0 document rank score tag`; scores only give the order, as stages' own are not comparable."""
     tag = _trec(model)
     for one in queries:
         for rank, name in enumerate(one.results, start=1):
@@ -127,10 +127,10 @@ def _qrels_lines(queries: Sequence[RankedQuery]) -> Iterator[str]:
 
 
 def _trec(name: str) -> str:
-    """A name without white space, which separates the columns of TREC files."""
+    """A name without white space, because white space separates the columns of TREC files."""
     return quote(name, safe="/#:,;()[]{}@+&='!~*$") or "_"
 
 
 def shown(rank: float) -> str:
-    """A rank in a table; an unreadable image has none."""
+    """A rank as shown in tables; empty for an unreadable image, which has none."""
     return str(int(rank)) if np.isfinite(rank) else ""

@@ -15,8 +15,9 @@ from sightline.errors import EvaluationError
 from sightline.evaluation.metrics import Ranks, check_image_of, query_images
 from sightline.retrieval.candidates import Candidates
 
-# Two float32 products of the same unit vectors, summed in another order, differ by up to 1e-6. Scores closer than this
-# are ties, which count against the model: otherwise rounding would decide between an image and its copy.
+# Two float32 dot products of the same unit vectors, summed in a different order, differ by up to 1e-6. Scores that
+# differ by less than TIE are ties, which count against the model; otherwise rounding would decide between an image and
+# its copy.
 TIE = 2e-6
 
 CHUNK = 1024
@@ -27,7 +28,7 @@ _STRIP = 64  # rows counted at a time
 def ranks_from_embeddings(
     texts: FloatArray, images: FloatArray, image_of: Int64Array, *, chunk: int = CHUNK
 ) -> tuple[Ranks, Ranks]:
-    """Ranks in both directions by the rules of `metrics`: of all captions, and of `query_images(image_of)`.
+    """Ranks in both directions by the rules of `metrics`: those of all captions, and of `query_images(image_of)`.
 
     texts: [captions, dim], images: [images, dim], compared by dot product. At most `chunk` by 8 `chunk` scores are
     held at once.
@@ -51,7 +52,7 @@ def top_k_from_embeddings(
 ) -> tuple[Int64Array, Float32Array]:
     """Find the k best gallery items for every query: indices and scores [queries, k], best first.
 
-    Ties are ordered by index, so that the result is deterministic. A gallery smaller than k is returned completely.
+    Ties are ordered by index, so that the result is deterministic. A gallery smaller than k is returned in full.
     """
     if k < 1:
         raise EvaluationError(f"the best {k} of a gallery", "Ask for at least one.")
@@ -62,7 +63,7 @@ def top_k_from_embeddings(
     for rows, columns, block in _blocks(queries, gallery, chunk):
         found, values = _best_columns(block, min(k, block.shape[1]))
         if columns.start:
-            # A stable sort with the earlier columns first: ties stay ordered by index.
+            # The sort is stable, and earlier columns come first, so ties stay ordered by index.
             held = slice(0, min(k, columns.start))
             found = np.hstack([indices[rows, held], found + columns.start])
             values = np.hstack([scores[rows, held], values])
@@ -78,7 +79,7 @@ def candidates_from_embeddings(queries: FloatArray, gallery: FloatArray, k: int)
 
 
 def ranks_after_stages(found: Candidates, right: BoolArray, otherwise: Ranks) -> Ranks:
-    """Rank [queries] of the best correct candidate; if a list has none, the rank in the first stage.
+    """Rank [queries] of the best correct candidate or, for a query without one, the rank in the first stage.
 
     right: [queries, k], which candidates are correct; they do not count against each other. otherwise: [queries],
     ranks over the whole gallery in the first stage. Ties with wrong candidates count against the model.
@@ -114,7 +115,7 @@ def _blocks(texts: Float32Array, images: Float32Array, chunk: int) -> Iterator[t
 
 
 def _right_scores(texts: Float32Array, images: Float32Array, image_of: Int64Array) -> Float32Array:
-    """Score of every caption with its own image; infinite, so that nothing reaches it, if its image is missing."""
+    """Score of every caption with its own image; infinite if the image is missing, so that no score reaches it."""
     right = np.full(len(texts), np.inf, dtype=np.float32)
     for start in range(0, len(texts), CHUNK):
         known = start + np.flatnonzero(image_of[start : start + CHUNK] >= 0)
@@ -123,7 +124,7 @@ def _right_scores(texts: Float32Array, images: Float32Array, image_of: Int64Arra
 
 
 def _hide_right(scores: Float32Array, own: Int64Array) -> None:
-    """Mask each text's own image (its column in this block), so that only wrong pairs are counted."""
+    """Mask each text's own image, whose column in this block is `own`, so that only wrong pairs are counted."""
     rows = np.flatnonzero((own >= 0) & (own < scores.shape[1]))
     scores[rows, own[rows]] = -np.inf
 

@@ -1,4 +1,4 @@
-"""Reports of evaluations: one as a table for the terminal, several as a Markdown table."""
+"""Evaluation reports: a table for the terminal for one result, a Markdown table for several."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ def table(found: Evaluation | Languages | NamesEvaluation) -> "Table":
 
 
 def empty_table(title: str, headings: Sequence[str], caption: str | None = None) -> "Table":
-    """A table without rows, whose columns are numbers except for those without a heading."""
+    """A table without rows; columns with a heading are for numbers, the others for text."""
     from rich.table import Table
 
     shown = Table(title=title, caption=caption, caption_justify="left")
@@ -33,7 +33,7 @@ def empty_table(title: str, headings: Sequence[str], caption: str | None = None)
 
 
 def _both_directions(result: Mapping[str, Any]) -> "Table":
-    """A row per direction; each recall with half the width of its 95 % interval."""
+    """A row per direction, with each recall ± half the width of its 95 % interval."""
     title = f"{result['model']} on {_task_words(result)}: {_stages(result)}"
     shown = empty_table(title, ("", *RECALLS, "medR"), _notes(result))
     for direction, words in DIRECTIONS.items():
@@ -45,7 +45,7 @@ def _both_directions(result: Mapping[str, Any]) -> "Table":
 
 
 def _languages(found: Languages) -> "Table":
-    """A row for each language, and their mean."""
+    """A row for each language, and one for their mean."""
     first = next(iter(found.evaluations.values()))
     data = f"{first.data or 'unnamed data'} ({'translated, ' if first.translated_by else ''}{first.protocol})"
     title = f"{first.model} on {data}: {', '.join(first.stages)}"
@@ -64,13 +64,13 @@ def _languages(found: Languages) -> "Table":
 
 
 def _half_widths(ci95: Mapping[str, Any]) -> list[float]:
-    """Half of each interval, in the order of the columns of languages."""
+    """Half the width of each interval, in the order of the columns of the languages table."""
     ends = [*(ci95[way][name] for way in DIRECTIONS for name in RECALLS), ci95["mR"]]
     return [(high - low) / 2 for low, high in ends]
 
 
 def _names(found: NamesEvaluation) -> "Table":
-    """Both percentages with their 95 % intervals."""
+    """The top-1 and top-5 percentages with their 95 % intervals."""
     title = f"{found.model} on {found.data or 'unnamed data'}: {', '.join(found.stages)}"
     caption = f"{len(found.ranks):,} images, {len(found.labels):,} labels, {len(found.prompts)} prompts"
     shown = empty_table(title, [name.replace("top", "top ") for name in found.names], caption)
@@ -82,8 +82,8 @@ def _names(found: NamesEvaluation) -> "Table":
 def compare(results: Sequence[Mapping[str, Any]]) -> str:
     """Compare several results (the JSON of `Evaluation.to_json`) in a Markdown table, in the order given.
 
-    The best number of each column is bold among the rows with the same data, language, protocol and gallery; other rows
-    are not comparable. A missing number is an error, not a blank cell.
+    Only rows with the same data, language, protocol and gallery are comparable; among these, the best number in each
+    column is bold. A missing number is an error, not a blank cell.
     """
     if not results:
         raise EvaluationError("no results to compare", "Give at least one result file of `sightline eval --json`.")

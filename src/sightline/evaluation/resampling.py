@@ -2,10 +2,10 @@
 
 The captions of one image are similar, and so are their ranks: five captions are not five independent trials. Resampling
 single captions would therefore give intervals that are too narrow. Instead, whole images are drawn, each with all its
-captions (the cluster bootstrap), and both directions use the same draw, so that sums over both are right as well.
+captions (the cluster bootstrap). Both directions use the same draws, so that intervals of sums over both are right too.
 
-A draw of n images with replacement is a row of counts, and a resampled recall is a product of counts with per-image
-sums: a thousand resamples are one matrix product.
+A draw of n images with replacement is a row of counts, and a resampled recall is the product of these counts with
+per-image sums: a thousand resamples are one matrix product.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _BLOCK = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much higher a recall of the second system is, in percentage points, with its 95 % interval."""
+    """How much higher the recall of the second system is than that of the first, in points, with its 95 % interval."""
 
     value: float
     low: float
@@ -65,7 +65,7 @@ def bootstrap_both(
 
     caption_of: [captions], the image of each caption; query_of: [image queries], the image of each query.
 
-    A recall of 0 or 100 % is the same in every resample: its interval is Wilson's, with as many trials as images.
+    A recall of 0 or 100 % is the same in every resample, so its interval is Wilson's, with one trial per image.
     """
     members = _clusters(np.concatenate([caption_of, query_of]), len(text_to_image) + len(image_to_text))
     captions, queries = np.split(members, [len(text_to_image)])
@@ -85,7 +85,7 @@ def bootstrap_both(
 
 
 def _not_without_width(intervals: dict[str, Interval], hits: Float64Array, images: int) -> dict[str, Interval]:
-    """Use Wilson's interval where all or none of the queries hit; hits: those at each cutoff, and the queries."""
+    """Use Wilson's interval where all or none of the queries hit; hits: the hits at each cutoff, then all queries."""
     shares = hits[:-1] / hits[-1]
     return {
         name: wilson(float(share), images) if share in (0, 1) else interval
@@ -96,10 +96,10 @@ def _not_without_width(intervals: dict[str, Interval], hits: Float64Array, image
 def paired_difference(
     ranks_a: Ranks, ranks_b: Ranks, clusters: Int64Array | None = None, *, seed: int, resamples: int = RESAMPLES
 ) -> dict[str, Difference]:
-    """How much higher the recalls of system b are than those of a on the same queries in the same order.
+    """How much higher the recalls of system b are than those of a, on the same queries in the same order.
 
-    Both are resampled with the same draws, so that what makes a draw easy or hard for both cancels out: the difference
-    of two systems may be significant even if their own intervals overlap.
+    Both are resampled with the same draws, so that whatever makes a draw easy or hard for both cancels out: the
+    difference between two systems may be significant even if their own intervals overlap.
     """
     if len(ranks_a) != len(ranks_b):
         raise EvaluationError(f"{len(ranks_a)} and {len(ranks_b)} ranks", "Compare two systems on the same queries.")
@@ -115,9 +115,9 @@ def paired_difference(
 
 
 def paired_gain(*directions: tuple[Ranks, Ranks, Int64Array], seed: int = 0) -> Difference:
-    """How much higher the sum of all recalls of system b is, over one or both directions resampled by the same draws.
+    """How much higher the sum of system b's recalls is than that of a; both directions are resampled by the same draws.
 
-    directions: the ranks of system a, those of system b for the same queries, and the image of each query.
+    directions: for each, the ranks of system a, those of system b for the same queries, and the image of each query.
     """
     clusters = _clusters(np.concatenate([images for *_, images in directions]), sum(len(a) for a, *_ in directions))
     ends = np.cumsum([len(a) for a, *_ in directions])[:-1]
@@ -146,14 +146,14 @@ def _clusters(clusters: Int64Array | None, queries: int) -> Int64Array:
 
 
 def _sums(ranks: Ranks, members: Int64Array, count: int | None = None) -> Float64Array:
-    """Hits at each cutoff, and number of queries, of each cluster: [clusters, cutoffs + 1]."""
+    """The hits at each cutoff and the number of queries in each cluster: [clusters, cutoffs + 1]."""
     length = count or int(members.max()) + 1
     weights = [*((ranks <= k).astype(np.float64) for k in CUTOFFS), np.ones(len(ranks))]
     return np.stack([np.bincount(members, weight, length) for weight in weights], axis=1)
 
 
 def _resampled(sums: Float64Array, seed: int, resamples: int = RESAMPLES) -> Float64Array:
-    """Sum [clusters, columns] over draws of as many clusters with replacement: [resamples, columns]."""
+    """Draw as many clusters as there are, with replacement, and add up their rows of `sums`: [resamples, columns]."""
     clusters = len(sums)
     random = np.random.default_rng(seed)
     single = sums.astype(np.float32)

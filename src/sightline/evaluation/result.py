@@ -18,12 +18,12 @@ from sightline.evaluation.test_set import Questions
 
 @dataclass(frozen=True, slots=True)
 class FoldRanks:
-    """Ranks of one gallery's queries, and the image that each belongs to (an index into the records).
+    """The ranks of one gallery's queries, and the image that each query belongs to (an index into the records).
 
     text_to_image: [captions] with caption_of [captions]; image_to_text: [images] with image [images].
-    best_images: [captions, top], the best images of each caption, indices into the records and then the distractors;
-    best_captions: [images, top]. Both have -1 after the last result, and are empty unless `top` results were asked for.
-    caption: [captions], the index of each among all captions.
+    best_images: [captions, top], the best images for each caption, as indices into the records followed by the
+    distractors; best_captions: [images, top]. Both are filled with -1 after the last result, and are empty unless `top`
+    results were requested. caption: [captions], the index of each among all captions.
     """
 
     text_to_image: Ranks
@@ -36,13 +36,13 @@ class FoldRanks:
 
 
 class Recalls(ABC):
-    """The recalls of both directions: a mean over folds or languages."""
+    """The recalls in both directions, as means over folds or languages."""
 
     __slots__ = ()
 
     @abstractmethod
     def parts(self) -> list[tuple[dict[str, float], dict[str, float]]]:
-        """The summaries to average: of text to image, and of image to text."""
+        """The summaries to average, in pairs: text to image, and image to text."""
 
     @property
     def text_to_image(self) -> dict[str, float]:
@@ -95,7 +95,7 @@ class Evaluation(Recalls):
     distractor_captions: int = 0
     """Captions that are in the gallery of captions but never queries (protocol `full`)."""
     translated_by: str | None = None
-    """The translator of the captions into the model's language, if any."""
+    """The translator that translated the captions into the model's language, if any."""
     unreadable: tuple[Problem, ...] = ()
     """The unreadable images, each with the reason."""
     questions: Questions | None = field(default=None, repr=False)
@@ -103,26 +103,26 @@ class Evaluation(Recalls):
 
     @property
     def images(self) -> int:
-        """The number of images with captions, which are the queries."""
+        """The number of images with captions, which are the image queries."""
         return sum(len(fold.image_to_text) for fold in self.folds)
 
     @property
     def captions(self) -> int:
-        """The number of captions, which are the queries."""
+        """The number of captions that are queries."""
         return sum(len(fold.text_to_image) for fold in self.folds)
 
     def parts(self) -> list[tuple[dict[str, float], dict[str, float]]]:
-        """The summaries of each fold."""
+        """The recall summaries of each fold."""
         return [(summary(fold.text_to_image), summary(fold.image_to_text)) for fold in self.folds]
 
     @property
     def ci95(self) -> dict[str, dict[str, Interval] | Interval]:
-        """95 % intervals from resampling images, with their captions; the queries of several folds are pooled."""
+        """95 % intervals from resampling images with their captions; the queries of several folds are pooled."""
         text_to_image, caption_of, image_to_text, image = self.ranks()
         return bootstrap_both(text_to_image, caption_of, image_to_text, image, seed=self.seed)
 
     def ranks(self) -> tuple[Ranks, Int64Array, Ranks, Int64Array]:
-        """Ranks of all captions and the image of each, ranks of all images and their indices, in record order."""
+        """The ranks of all captions, the image of each, the ranks of all images, and their indices, in record order."""
         return (
             np.concatenate([fold.text_to_image for fold in self.folds]),
             np.concatenate([fold.caption_of for fold in self.folds]),
@@ -131,7 +131,7 @@ class Evaluation(Recalls):
         )
 
     def gain_of(self, other: "Evaluation", *, seed: int = 0) -> dict[str, dict[str, Difference]]:
-        """How much higher the recalls of `other` are on the same queries, with paired 95 % intervals."""
+        """How much higher the recalls of `other` are than these, on the same queries, with paired 95 % intervals."""
         if (self.fingerprint, self.protocol) != (other.fingerprint, other.protocol):
             raise EvaluationError(
                 f"{self.model} and {other.model} were not asked the same queries",
@@ -169,7 +169,7 @@ class Evaluation(Recalls):
 
 
 def _text(words: str) -> str:
-    """Replace what UTF-8 cannot encode, such as bytes in the name of an image."""
+    """Replace characters that UTF-8 cannot encode, such as undecodable bytes in an image's name."""
     return words.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -14,16 +14,16 @@ from sightline.errors import DataError, EvaluationError
 from sightline.media import ImageSource
 
 Translator = Callable[[Sequence[str], str], Sequence[str]]
-"""Translates texts from a language: returns as many texts, in the same order."""
+"""Translates texts from a given language; returns one translation per text, in the same order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Questions:
     """The images used as queries, with all their captions in one language, and distractor images.
 
-    image_of: [captions], index into `images`. skipped: the number of records left out because they lack the language.
-    asked: how many of the images are queries: the first ones. The others and their captions only enlarge the galleries.
-    keys: of the images, then of the distractors.
+    image_of: [captions], the index in `images` of each caption's image. skipped: the number of records left out because
+    they have no captions in the language. asked: how many of the images, from the first on, are queries; the others and
+    their captions only enlarge the galleries. keys: those of the images, then those of the distractors.
     """
 
     images: tuple[ImageSource, ...]
@@ -45,9 +45,9 @@ class Questions:
     ) -> "Questions":
         """Collect records; one without captions in `lang` is rejected, or skipped with `skip_missing_language`.
 
-        Distractors contribute only images (see `protocols`), and none may be among the records: it would tie with
-        itself. `asks` names the split with the queries: records of other splits only enlarge the galleries with their
-        captions or, without captions in `lang`, as distractors.
+        Distractors contribute only images (see `protocols`). None may be among the records, because it would tie with
+        itself. `asks` names the split with the queries: records of other splits only enlarge the galleries, together
+        with their captions or, if they have none in `lang`, as distractors.
         """
         wanted = _of_split(records, asks) if asks is not None else records
         asked = [record for record in wanted if record.captions.get(lang)] if skip_missing_language else wanted
@@ -73,14 +73,14 @@ class Questions:
         )
 
     def caption_names(self) -> list[str]:
-        """The name of every caption in files: the key of its image, and its number among those of the image."""
+        """The name of every caption in files: the key of its image, and its number among the image's captions."""
         first = np.searchsorted(self.image_of, self.image_of)
         numbers = np.arange(len(first)) - first
         return [f"{self.keys[image]}#{number}" for image, number in zip(self.image_of, numbers, strict=True)]
 
 
 def _of_split(records: Sequence[Record], split: str) -> list[Record]:
-    """The records of a split; an error if there are none, or no others."""
+    """The records of a split; raises an error if there are none, or if there are no others."""
     found = [record for record in records if record.split == split]
     if not 0 < len(found) < len(records):
         raise DataError(

@@ -1,4 +1,4 @@
-"""Explaining a result: the similarity of each word of a query, or each code of a model, to each part of the image."""
+"""Explain a result: how similar each word of a query, or each code of a model, is to each part of the image."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -20,7 +20,7 @@ _PARTS: tuple[Part, ...] = ("fragments", "states")
 
 @dataclass(frozen=True, slots=True)
 class WordMatch:
-    """A word of a query, its position, and its cosine with each part of the image [rows, columns].
+    """A word in a query, its position, and its cosine with each part of the image [rows, columns].
 
     score: the highest cosine.
     """
@@ -66,7 +66,7 @@ class Explanation:
 def explain_image(text: str, image: ImageSource, model: Model, encoded: Encoded | None = None) -> Explanation:
     """Compare the words of a text with the parts of an image.
 
-    encoded: the image, if it is stored; see `stored_image`.
+    encoded: the encoded image, if a store has it; see `stored_image`.
     """
     check_readable(text)
     preprocess = require_pixels(model.preprocess)
@@ -78,7 +78,7 @@ def explain_image(text: str, image: ImageSource, model: Model, encoded: Encoded 
 
 
 def stored_image(store: Store, id: int) -> Encoded:
-    """The parts of an image that a store has kept."""
+    """The encoding of an image's parts, as kept in a store."""
     ids = np.array([id], dtype=np.int64)
     kept = {part: store.fetch(ids, part) for part in _PARTS if getattr(store.shape, part)}
     mask = next((one.mask for one in kept.values()), np.zeros((1, 0), dtype=np.bool_))
@@ -89,8 +89,8 @@ def stored_image(store: Store, id: int) -> Encoded:
 def explain(text: str, encoded: Encoded, model: Model, image: Encoded) -> list[WordMatch]:
     """Compare the words of an encoded text with the parts of an encoded image.
 
-    Cosines are those by which the matcher relates words to parts, or else those of late interaction. Parts beyond the
-    model's grid are ignored. For a word of several tokens, the cosine with each part is the highest of its tokens.
+    The cosines are those by which the matcher relates words to parts or, if it uses none, those of late interaction.
+    Parts outside the model's grid are ignored. The cosine of a word with a part is the highest among the word's tokens.
     """
     found = _cosines(encoded, model, image)
     if found is None or model.grid is None:
@@ -136,7 +136,7 @@ class HasCodes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CodesExplained:
-    """What each code attends to, as fractions of its total attention.
+    """What each code attends to, as fractions of the code's total attention.
 
     to_words: [codes, words], for the text's codes; to_parts: [codes, rows, columns], for the image's. The remainder, up
     to 1, goes to other codes and to special tokens. box: see `seen_box`.
@@ -167,7 +167,7 @@ class CodesExplained:
 
 
 def explain_codes(text: str, image: ImageSource, model: Model) -> CodesExplained:
-    """Compute what a model's codes attend to in a text and in an image. A word gets the attention of all its tokens."""
+    """Compute what a model's codes attend to in a text and an image; attention to a word is the sum over its tokens."""
     if not isinstance(model, HasCodes):
         raise ModelError(
             f"{model.name} does not tell what its codes attend to", "Give the checkpoint that it was exported from."
@@ -183,7 +183,7 @@ def explain_codes(text: str, image: ImageSource, model: Model) -> CodesExplained
 
 
 def seen_box(preprocess: Preprocess, width: int, height: int) -> Box:
-    """The box of an image that the model sees: left, top, right and bottom, relative to its width and height.
+    """The box that the model sees: left, top, right and bottom, as fractions of the image's width and height.
 
     If the model crops, the box lies inside the image; if it pads, the image lies inside the box.
 

@@ -1,7 +1,7 @@
 """Heat maps: an image for every word of a query, or every code of a model, bright where the word or code matches.
 
-Some parts resemble every word, so half of what all words have in common is subtracted from each. The server's page
-draws the same heat (page/heatmap.js, which describes the effect).
+Some parts of an image match every word, so half of what all words have in common is subtracted from each. The server's
+page draws the same heat maps (see page/heatmap.js, which describes the effect).
 """
 
 from collections.abc import Sequence
@@ -22,23 +22,23 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 _COMMON = 0.5  # fraction of what all words have in common that is subtracted
 _FAINTEST = 0.35  # brightness of the weakest word
 _GREY = 0.8  # fraction of the image's colour that is removed: an orange suit must not look warm
-_AT = (0.0, 0.3, 0.65, 1.0)  # heat, and its red, green, blue and opacity
+_AT = (0.0, 0.3, 0.65, 1.0)  # heat levels; _RAMP has the red, green, blue and opacity of each
 _RAMP = np.array([(10, 8, 18, 0.58), (92, 22, 48, 0.52), (232, 88, 30, 0.46), (255, 218, 100, 0.5)])
-_WARM = np.array([232, 88, 30])  # on white
+_WARM = np.array([232, 88, 30])  # the warmest colour on a white background
 
 _SIDE = 300  # the longer side of an image
 _NARROWEST = 120  # minimum width for a label below an image
 _GAP = 20
 _LABEL = 40  # height of a label
 _HEADING = 52
-_ACROSS = 5  # images in a row, at most
+_ACROSS = 5  # maximum images in a row
 _BAND = 24  # height of a row of cells
 _NUMBER = 60  # width of the number after a row
 _PAPER, _INK, _PALE = (255, 255, 255), (28, 28, 34), (128, 128, 138)
 
 
 def check_suffix(path: Path) -> None:
-    """Reject an output file whose suffix is not an image format, before the work."""
+    """Reject an output file whose suffix is not that of an image format, before any work is done."""
     if path.suffix.lower() not in SUFFIXES:
         raise QueryError(f"{path}: unknown image format", f"End its name with {', '.join(SUFFIXES)}.")
 
@@ -72,7 +72,7 @@ def panels(source: ImageSource, words: Sequence[WordMatch], box: Box) -> list[Im
 
 
 def sheet(title: str, images: Sequence[Image.Image], labels: Sequence[tuple[str, str]]) -> Image.Image:
-    """Images of one size on a white background, in rows, below a title; under each its label, and a number in grey."""
+    """Images of one size in rows on a white background, below a title; under each, its label and a number in grey."""
     width, height = max(_NARROWEST, images[0].width), images[0].height
     across = min(_ACROSS, len(images))
     down = -(-len(images) // across)
@@ -91,9 +91,9 @@ def sheet(title: str, images: Sequence[Image.Image], labels: Sequence[tuple[str,
 
 
 def bands(title: str, heads: Sequence[str], rows: Float32Array, labels: Sequence[tuple[str, str]]) -> Image.Image:
-    """Rows of cells [n, heads] on a white background, warmer for higher numbers, below a title and column heads.
+    """Rows of cells [n, heads] on a white background, warmer for higher numbers, below a title and column headings.
 
-    Each row has its label before it, and a number in grey after it.
+    Each row starts with its label and ends with a number in grey.
     """
     widths = [round(_font(15).getlength(head)) + _GAP for head in heads]
     margin = 2 * _GAP + round(max(_font(15).getlength(label) for label, _ in labels))
@@ -112,7 +112,7 @@ def bands(title: str, heads: Sequence[str], rows: Float32Array, labels: Sequence
 
 
 def heat(words: Sequence[WordMatch], word: WordMatch, box: Box, width: int, height: int) -> Float32Array:
-    """The match of one of the words at each pixel of an image: [height, width], 0 to 1.
+    """How well one of the words matches each pixel of an image: [height, width], 0 to 1.
 
     The median of the word's grid is zero heat; its maximum is the word's full heat, which is less for words that score
     below the best one. Outside the box that the model saw, heat is zero.
@@ -143,7 +143,7 @@ def lit(image: Image.Image, warm: Float32Array) -> Image.Image:
 
 
 def spline_weights(places: Float64Array, count: int) -> Float64Array:
-    """Catmull-Rom interpolation weights of `count` points at positions [n]: [n, count]."""
+    """Catmull-Rom weights to interpolate `count` points at the positions `places` [n]: [n, count]."""
     whole = np.floor(places).astype(np.int64)
     t = places - whole
     near = 1 + (3 * t**3 - 5 * t**2) / 2, (t + 4 * t**2 - 3 * t**3) / 2

@@ -8,7 +8,7 @@ from sightline.errors import MediaError
 from sightline.media.file_types import IMAGE_SUFFIXES
 
 SHARD_SUFFIX = ".tar"
-_FAULTS = (tarfile.TarError, OSError, EOFError, ValueError)  # everything that a damaged archive may raise
+_FAULTS = (tarfile.TarError, OSError, EOFError, ValueError)  # what `tarfile` may raise for a damaged archive
 
 
 class ArchiveMember(NamedTuple):
@@ -28,20 +28,20 @@ class StrictMember(tarfile.TarInfo):
         try:
             return super().fromtarfile(tar)
         except tarfile.HeaderError as error:
-            if isinstance(error, tarfile.EOFHeaderError):  # type: ignore[attr-defined]  # the end as it should be
+            if isinstance(error, tarfile.EOFHeaderError):  # type: ignore[attr-defined]  # the regular end of an archive
                 raise
             raise tarfile.ReadError(f"{error} at byte {tar.offset}") from error
 
 
 def images_in(file: BinaryIO, name: str) -> Iterator[ArchiveMember]:
-    """Every image of an archive, recognised by its suffix, in order; reads only headers.
+    """Every image in an archive, in order, recognised by its suffix; reads only the headers.
 
-    name: the archive's name in messages. A damaged or truncated archive raises a `MediaError` at the damaged part.
+    name: the archive's name in errors. A damaged or truncated archive raises a `MediaError` at the damaged part.
     """
     try:
         with tarfile.open(fileobj=file, mode="r:", tarinfo=StrictMember) as tar:
             while (member := tar.next()) is not None:
-                # tarfile keeps every member it has read, which is too much for a long archive.
+                # tarfile keeps every member it has read, which takes too much memory for a long archive.
                 tar.members.clear()  # type: ignore[attr-defined]
                 if member.size < 0:
                     raise tarfile.ReadError(f"{member.name!r} claims {member.size} bytes")
@@ -52,7 +52,7 @@ def images_in(file: BinaryIO, name: str) -> Iterator[ArchiveMember]:
 
 
 def _below(name: str) -> str:
-    """The name of a member as a path inside the archive, even if it begins with `/` or contains `..`."""
+    """A member's name as a path inside the archive, even if the name begins with `/` or contains `..`."""
     names = [part for part in name.split("/") if part not in ("", ".")]
     return "/".join("_" if part == ".." else part for part in names)
 

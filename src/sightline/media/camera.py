@@ -1,10 +1,10 @@
-"""Camera data of a photo: camera, lens and exposure."""
+"""The camera, lens and exposure of a photo, from its EXIF data."""
 
 from typing import Any
 
 from PIL import ExifTags, Image
 
-_LONGEST = 80  # maximum characters
+_LONGEST = 80  # maximum length of a value, in characters
 
 
 def camera_facts(exif: Image.Exif) -> dict[str, str]:

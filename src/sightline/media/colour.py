@@ -6,16 +6,16 @@ from PIL import ExifTags, Image
 
 _WHITE = (255, 255, 255, 255)
 _USUAL_RANGES = (1, 255, 65535)
-_STRIP = 1 << 20  # pixels blended with white at once
+_STRIP = 1 << 20  # pixels blended with white at a time
 _REUSABLE = ("JPEG", "PNG", "WEBP", "BMP")  # formats whose metadata is entirely in `info`
 
 
 def to_rgb(image: Image.Image, *, may_reuse: bool = False) -> Image.Image:
-    """Convert to RGB, blending transparent parts with white, as a page or a screen would show them.
+    """Convert to RGB, compositing transparent areas onto white, as a web page would show them.
 
     The result has no metadata, so that no caller rotates it again.
 
-    may_reuse: whether the image itself may be returned, without its metadata; copying doubles the memory.
+    may_reuse: whether the image itself may be returned, stripped of its metadata; a copy would double the memory.
     """
     if may_reuse and image.mode == "RGB" and image.format in _REUSABLE and not image.has_transparency_data:
         rgb = image
@@ -32,7 +32,7 @@ def to_rgb(image: Image.Image, *, may_reuse: bool = False) -> Image.Image:
 
 
 def _over_white(image: Image.Image) -> Image.Image:
-    """Blend an image with white, a strip at a time, because processing it whole would take several copies."""
+    """Composite an image onto white, a strip at a time: doing it all at once would need several full-size copies."""
     straight = image.convert("LA") if image.mode == "La" else image
     rgb = Image.new("RGB", image.size)
     step = max(1, _STRIP // image.width)
@@ -55,9 +55,9 @@ def _from_lab(image: Image.Image) -> Image.Image:
 
 
 def _from_deep_gray(image: Image.Image) -> Image.Image:
-    """Convert gray of more than 8 bits [height, width]; Pillow's own conversion would clip values above 255 to white.
+    """Convert a grey image of more than 8 bits [height, width]; Pillow itself would clip values above 255 to white.
 
-    A transparent gray level becomes white.
+    A grey level that is marked as transparent becomes white.
     """
     values = np.asarray(image)
     gray = (values >> (_bits(image) - 8)).astype(np.uint8) if image.mode.startswith("I;16") else _scaled(values)
@@ -68,7 +68,7 @@ def _from_deep_gray(image: Image.Image) -> Image.Image:
 
 
 def _bits(image: Image.Image) -> int:
-    """The number of bits in use: scanners write 12-bit TIFF files, which Pillow widens to 16 bits without scaling."""
+    """The number of bits in use; 12-bit TIFF files, as scanners write them, are read as 16 bits without scaling."""
     bits: int = getattr(image, "tag_v2", {}).get(ExifTags.Base.BitsPerSample, (16,))[0]
     return bits
 

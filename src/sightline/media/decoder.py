@@ -1,4 +1,4 @@
-"""One process that decodes images, with limits on memory and time; it is killed if it exceeds them."""
+"""A process that decodes images within limits on memory and time, and is killed if it exceeds them."""
 
 import json
 import os
@@ -14,21 +14,21 @@ from sightline.errors import MediaError
 from sightline.media.decoder_process import write_message
 
 LOOK_SECONDS = 0.05
-"""How often a waiting thread looks whether its request was cancelled."""
+"""How often a waiting thread checks whether its request was cancelled."""
 
 _GRACE_SECONDS = 10.0  # time for a process to start, and to exit before it is killed
 _READ_BYTES = 2**20
 _LARGEST_ANSWER = 512 * 2**20
 _COMMAND = (sys.executable, "-P", "-m", "sightline.media.decoder_process")  # -P: never import from the current folder
 _ENVIRONMENT = {
-    "MALLOC_MMAP_THRESHOLD_": "131072",  # glibc returns the memory of an image as soon as it is freed
+    "MALLOC_MMAP_THRESHOLD_": "131072",  # makes glibc return an image's memory to the system as soon as it is freed
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
 }
 
 
 class DecoderProcess:
-    """One process, restarted after it has exited. Used by one thread at a time."""
+    """A decoder process, restarted if it has exited. Only one thread may use it at a time."""
 
     def __init__(self, check: Callable[[], None] = lambda: None) -> None:
         """Prepare a process; `check` is called often while waiting for it, and ends the request by raising an error."""
@@ -38,7 +38,7 @@ class DecoderProcess:
         self._is_closed = False
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Start the process, unless it is running."""
+        """Start the process if it is not already running."""
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the decoders were closed")
@@ -47,7 +47,7 @@ class DecoderProcess:
                     _COMMAND,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,  # image libraries print warnings about files
+                    stderr=subprocess.DEVNULL,  # discard the warnings that image libraries print
                     env={**os.environ, **_ENVIRONMENT},
                     start_new_session=True,  # only the server handles Ctrl-C
                 )
@@ -114,5 +114,5 @@ def _read_answer(file: int, seconds: float, check: Callable[[], None]) -> tuple[
 def _close(stream: Any) -> None:
     try:
         stream.close()
-    except OSError:  # unwritten data is lost with the process
+    except OSError:  # data that was not yet written is lost along with the process
         return

@@ -28,16 +28,16 @@ from sightline.media.raw import preview
 from sightline.media.video import frame_at, read_moments
 
 _PLAIN_MODES = ("1", "L", "RGB", "CMYK", "YCbCr")
-_HEADROOM = 2**30  # address space besides the images
-_TEXT_HEADROOM = 3 * 2**30  # the same with the models that read text
-_TEXT_SIDE = 1080  # the short side, in pixels, that large photos keep to have their text read
+_HEADROOM = 2**30  # address space in addition to that for the images
+_TEXT_HEADROOM = 3 * 2**30  # the same, when the OCR models are loaded
+_TEXT_SIDE = 1080  # pixels; large photos may be shrunk to this on the short side before their text is read
 _NICE = 10
 
 
 def main() -> None:
     """Handle requests until the end of the input."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # keep output of libraries out of the responses
+    os.dup2(2, 1)  # keep what libraries print out of the responses
     for limit in (signal.SIGALRM, signal.SIGPROF):
         signal.signal(limit, signal.SIG_DFL)  # kills the process, even inside a library
     os.nice(_NICE)
@@ -72,9 +72,9 @@ def write_message(stream: IO[bytes], header: dict[str, Any], data: bytes) -> Non
 def estimated_bytes(header: ImageHeader, at_least: int | None) -> int:
     """An upper bound on the memory needed to decode an image, from its header.
 
-    A JPEG is decoded at down to 1/8 of its size, as long as its short side keeps `at_least` pixels; a progressive JPEG
-    keeps all coefficients in memory. Other formats are decoded at full size and copied, more than once if they have
-    transparency or more than eight bits per channel.
+    A JPEG can be decoded at as little as 1/8 of its size, as long as its short side keeps `at_least` pixels; decoding a
+    progressive JPEG takes memory for all its coefficients. Other formats are decoded at full size and copied, more than
+    once if they have transparency or more than eight bits per channel.
     """
     width, height = header.size
     pixels = width * height
@@ -113,7 +113,7 @@ def _answer(header: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]
 
 
 def _moments(header: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """The facts of the video at a path, its moments, and their pixels."""
+    """Read the video at the requested path: its properties, its moments, and their pixels."""
     facts, moments = read_moments(
         Path(header["path"]),
         header["name"],
@@ -126,7 +126,7 @@ def _moments(header: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _frame(header: dict[str, Any]) -> bytes:
-    """A frame of the video at a path, as a JPEG."""
+    """A frame of the video at the requested path, as a JPEG."""
     image = frame_at(Path(header["path"]), header["name"], header["at"], max_pixels=header["max_pixels"])
     return image_to_jpeg(image, header["name"], header["quality"], header["side"])
 
@@ -141,7 +141,7 @@ def _at_least(header: dict[str, Any]) -> int | None:
 
 
 def _done(header: dict[str, Any], source: ImageBytes) -> tuple[dict[str, Any], bytes]:
-    """Process an image: as model input, as a JPEG of the same or a smaller size, or its text."""
+    """Convert an image as requested: to model input, to a JPEG of the same or a smaller size, or to its text."""
     if header["task"] == "pixels":
         pixels = to_pixels(source, _preprocess(header), header["max_pixels"])
         return {"shape": pixels.shape}, np.ascontiguousarray(pixels).tobytes()

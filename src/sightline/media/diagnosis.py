@@ -1,4 +1,4 @@
-"""Turn errors of image decoders into messages that say what is wrong and how to fix it."""
+"""Turn image decoders' errors into messages that say what is wrong and how to fix it."""
 
 from PIL import Image
 
@@ -9,7 +9,7 @@ from sightline.media.limits import too_many_pixels
 COPY_AGAIN = "Copy or download it again from where it came from."
 CONVERT = "Save it as JPEG or PNG, or leave it out."
 
-# Messages of decoders that run out of bytes.
+# Parts of the messages that decoders raise when a file ends too early.
 _RAN_OUT = (
     "truncated",
     "incomplete",
@@ -68,7 +68,7 @@ def is_cut_off(kind: str, data: bytes) -> bool:
 
 
 def _jpeg_lacks_its_end(data: bytes) -> bool:
-    """Look for the end marker after the headers, because a thumbnail in them has its own."""
+    """Look for the end marker only after the headers, because a thumbnail in the headers has its own."""
     at = 2
     while at + 4 <= len(data) and data[at] == 0xFF:
         marker = data[at + 1]

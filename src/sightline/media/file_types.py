@@ -1,7 +1,7 @@
 """Detect the type of a file from its first bytes, not its name.
 
-Deciding here, instead of letting Pillow try all its decoders, keeps untrusted data away from unneeded decoders (one of
-them runs PostScript), and lets an error say what a file that is not an image really is.
+Pillow would try all its decoders. Choosing one here keeps untrusted data away from the others (one of them runs
+PostScript), and if a file is not an image, the error can say what it really is.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ _TEXT_PROBE = 512
 
 @dataclass(frozen=True, slots=True)
 class FileType:
-    """A type of file.
+    """A file type.
 
-    says: its name in messages. decoder: its name in Pillow; None if it cannot be opened. plugin: the module of the
-    decoder. content_type: its MIME type, if browsers show it.
+    says: its name in messages. decoder: its name in Pillow; None if it cannot be opened. plugin: the Pillow module
+    that decodes it. content_type: its MIME type, if browsers can display it.
     """
 
     says: str
@@ -129,7 +129,7 @@ def _text_or_nothing(head: bytes) -> FileType:
             return FileType("an SVG drawing" if b"<svg" in start else says)
     if start.startswith((b"{", b"[")):
         return FileType("JSON")
-    # The data may end inside a character, so its last three bytes may not decode.
+    # The data may be cut inside a character, so up to three bytes at its end may not decode.
     text = head.decode("utf-8", "ignore")
     is_text = len(head) - len(text.encode()) <= 3 and all(char.isprintable() or char.isspace() for char in text)
     return FileType("plain text" if is_text else "no known kind of file")

@@ -1,7 +1,8 @@
 """The true size of an image that may have been decoded at a reduced size.
 
-A JPEG of 449 pixels decoded at half size has 225, of which the last is half outside the image. Treating 225 as the
-whole stretches it by 0.25 %, and cropping may round differently. So the original size is kept with the pixels.
+A JPEG 449 pixels wide, decoded at half size, is 225 pixels wide, and half of the last pixel is outside the image.
+Treating all 225 pixels as the image would stretch it by 0.25 %, and a crop might be rounded differently. So the
+original size is kept with the pixels.
 """
 
 from dataclasses import dataclass, field, replace
@@ -26,9 +27,9 @@ _MIRRORS_DOWN = {3, 4, 7, 8}
 
 @dataclass(frozen=True, slots=True)
 class FramedImage:
-    """Pixels, the (width, height) of the image at full size, and the box of the pixels that the image fills.
+    """Pixels, the full (width, height) of the image, and the box within the pixels that the image fills.
 
-    exif: its EXIF data; empty if missing or unreadable.
+    exif: the image's EXIF data; empty if missing or unreadable.
     """
 
     image: Image.Image
@@ -38,11 +39,11 @@ class FramedImage:
 
     @classmethod
     def whole(cls, image: Image.Image) -> Self:
-        """Frame an image at its full size."""
+        """Frame an image that was decoded at full size."""
         return cls(image, image.size, (0, 0, *image.size))
 
     def upright(self, orientation: int) -> "FramedImage":
-        """Rotate or mirror the pixels and the box by an EXIF orientation."""
+        """Rotate or mirror the pixels and the box as an EXIF orientation says."""
         if orientation not in _TURNS:
             return self
         image = self.image.transpose(_TURNS[orientation])
@@ -55,12 +56,12 @@ class FramedImage:
         return replace(self, image=image, sides=sides, box=(left, top, left + width, top + height))
 
     def part(self, wanted: Box) -> Box:
-        """Convert a box in full-size pixels to these pixels."""
+        """Convert a box from full-size coordinates to the coordinates of these pixels."""
         left, top, right, bottom = self.box
         across, down = (right - left) / self.sides[0], (bottom - top) / self.sides[1]
         return (
             left + wanted[0] * across,
             top + wanted[1] * down,
-            min(right, left + wanted[2] * across),  # division may have rounded up beyond the image
+            min(right, left + wanted[2] * across),  # the division may have been rounded up, beyond the image
             min(bottom, top + wanted[3] * down),
         )

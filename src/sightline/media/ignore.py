@@ -1,4 +1,4 @@
-"""Files and folders to ignore: folders of other programs, and those that `.sightlineignore` lists."""
+"""Files and folders to ignore: those of other programs, and those listed in `.sightlineignore`."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 from sightline.files import read_regular
 
 IGNORE_FILE = ".sightlineignore"
-"""The name of a file with rules as in `.gitignore`, for its folder and all subfolders."""
+"""The name of a file with rules like those in `.gitignore`, which apply to its folder and all subfolders."""
 
 DEFAULT_RULES = """
 @eaDir/
@@ -22,15 +22,15 @@ __MACOSX/
 [Tt]humbs/
 [Tt]humbnails/
 """.replace("#", "\\#")
-"""Thumbnails and deleted files of other programs. A rule such as `!Thumbs/` includes a folder again."""
+"""Rules for other programs' thumbnails and deleted files. A rule such as `!Thumbs/` includes a folder again."""
 
-_LARGEST = 1 << 16  # bytes in a rule file
-_LONGEST = 500  # characters in a rule
+_LARGEST = 1 << 16  # maximum bytes in a rule file
+_LONGEST = 500  # maximum characters in a rule
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A pattern for paths relative to the folder of its file; `negated` includes a path again."""
+    """A pattern for paths relative to the folder of its rule file; if `negated`, matching paths are included again."""
 
     pattern: re.Pattern[str]
     negated: bool
@@ -39,21 +39,21 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRules:
-    """The rules that apply in a folder; its own come after those of its parents, and override them.
+    """The rules that apply in a folder: those of its parents, then its own, which override them.
 
-    rules: each with the folder that its paths are relative to.
+    rules: each with the folder that its pattern is relative to.
     """
 
     rules: tuple[tuple[str, Rule], ...] = ()
 
     @classmethod
     def default(cls, folder: Path) -> "IgnoreRules":
-        """The rules for folders of other programs, and those in `folder`."""
+        """The default rules, followed by those in the rule file of `folder`."""
         own = tuple((os.fspath(folder), rule) for rule in parse_rules(DEFAULT_RULES))
         return cls(own).entered(folder)
 
     def entered(self, folder: Path) -> "IgnoreRules":
-        """The rules inside a folder, including those of its own file."""
+        """The rules inside a subfolder, including those of its own rule file."""
         try:
             text = read_regular(folder / IGNORE_FILE, _LARGEST).decode("utf-8", "replace")
         except (OSError, ValueError):
@@ -61,7 +61,7 @@ class IgnoreRules:
         return IgnoreRules((*self.rules, *((os.fspath(folder), rule) for rule in parse_rules(text))))
 
     def ignores(self, path: str, is_folder: bool) -> bool:
-        """Whether to ignore a path, which must be inside the folders of all rules."""
+        """Whether to ignore a path, which must be inside the folder of every rule."""
         for folder, rule in reversed(self.rules):
             if rule.folders_only and not is_folder:
                 continue

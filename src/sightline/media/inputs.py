@@ -1,4 +1,4 @@
-"""Inputs of image models: pixels, or regions found by a detector."""
+"""Inputs for image models: pixels, or regions found by a detector."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -14,7 +14,7 @@ from sightline.media.regions import RegionConfig, to_regions
 from sightline.media.source import ImageSource, PreparedImage
 
 ImageInput: TypeAlias = Preprocess | RegionConfig
-"""How a model expects its images."""
+"""The form in which a model expects its images."""
 
 
 def to_input(source: ImageSource, wanted: ImageInput, max_pixels: int = MAX_PIXELS) -> Float32Array:
@@ -27,7 +27,7 @@ def to_input(source: ImageSource, wanted: ImageInput, max_pixels: int = MAX_PIXE
 
 
 def stack_inputs(images: Sequence[Float32Array]) -> Float32Array:
-    """Stack inputs: pixels [batch, 3, size, size], or regions [batch, maximum number, width], padded with NaN.
+    """Stack inputs: pixels [batch, 3, size, size], or regions [batch, most regions, width], padded with NaN.
 
     >>> one, two = np.zeros((1, 3), dtype=np.float32), np.ones((2, 3), dtype=np.float32)
     >>> stack_inputs([one, two])[:, :, 0].tolist()

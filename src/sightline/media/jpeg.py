@@ -1,4 +1,4 @@
-"""Images as JPEG files, at their own size or as thumbnails."""
+"""Convert images to JPEG, at full size or as thumbnails."""
 
 import io
 
@@ -10,12 +10,12 @@ from sightline.media.source import ImageSource
 
 
 def to_jpeg(source: ImageSource, quality: int, side: int | None = None, max_pixels: int = MAX_PIXELS) -> bytes:
-    """The bytes of a JPEG of an image. side: the most pixels of its longer side."""
+    """Encode an image as JPEG bytes. side: the maximum length of the longer side, in pixels."""
     return image_to_jpeg(open_image(source, at_least=side, max_pixels=max_pixels), source.name, quality, side)
 
 
 def image_to_jpeg(image: Image.Image, name: str, quality: int, side: int | None = None) -> bytes:
-    """The bytes of a JPEG of an open image, which is scaled in place."""
+    """Encode an open image as JPEG bytes; the image itself is scaled in place."""
     if side is not None:
         image.thumbnail((side, side), Image.Resampling.LANCZOS)
     made = io.BytesIO()

@@ -15,10 +15,10 @@ from PIL import Image
 from sightline.errors import MediaError
 
 MAX_SCANS = 100
-"""Maximum number of scans of a progressive JPEG. Typical files have about ten; each takes as long as a whole image."""
+"""Maximum number of scans in a progressive JPEG. Files usually have about ten; each takes as long as a whole image."""
 
 _START_OF_SCAN, _END_OF_IMAGE = 0xDA, 0xD9
-_NEXT_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")  # inside a scan, 0xff is only followed by the excluded bytes
+_NEXT_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")  # inside a scan, only the excluded bytes follow 0xff
 _BYTES = {"1": 1, "L": 1, "P": 1, "LA": 4, "I;16": 2, "I;16B": 2, "I;16L": 2, "I;16N": 2}
 _one_at_a_time = threading.RLock()
 
@@ -44,7 +44,7 @@ def check_scans(name: str, data: bytes) -> None:
 
 
 def _scans(data: bytes) -> int:
-    """The number of scans of the first image in a JPEG file, counted up to just above the limit."""
+    """The number of scans of the first image in a JPEG file; counting stops just above the limit."""
     count, at = 0, 2
     while count <= MAX_SCANS and (found := _NEXT_MARKER.search(data, at)):
         marker, at = data[found.start() + 1], found.end()
@@ -69,16 +69,16 @@ def pillow_would_warn(size: tuple[int, int]) -> bool:
 
 @contextmanager
 def warnings_ignored() -> Iterator[None]:
-    """Ignore warnings in all threads, because Python has one list of filters; used for rare images, one at a time."""
+    """Suppress warnings in all threads, as Python's filters are global; only for images that need it, one at a time."""
     with _one_at_a_time, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def gif_size(data: bytes) -> tuple[int, int]:
-    """The size of a GIF's canvas including its first frame, which may extend beyond it.
+    """The size of a GIF's canvas, enlarged to include the first frame, which may extend beyond the canvas.
 
-    Pillow computes it while opening the file, and would warn before the caller can read the size.
+    Pillow computes this size only while opening the file, and would warn about it before the caller can check it.
     """
     width, height = (int.from_bytes(data[at : at + 2], "little") for at in (6, 8))
     at = 13

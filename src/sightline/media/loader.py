@@ -34,7 +34,7 @@ def load_pixels(
     """Load every source, in order; an unreadable image yields its error and does not stop the rest.
 
     Threads suffice because decoding and resampling release the GIL. At most `ahead` sources are loaded in advance, so
-    memory does not grow with their number. Closing the iterator early drops those not started.
+    memory does not grow with their number. Closing the iterator early cancels those that have not been started.
     """
     if ahead < 1 or (workers is not None and workers < 1):
         raise ValueError(f"workers={workers}, ahead={ahead}: at least one image must be under way")

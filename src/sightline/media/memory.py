@@ -1,4 +1,4 @@
-"""A memory budget for all threads that decode images: large images wait for each other, small ones do not."""
+"""A memory budget shared by all threads that decode images: only large images have to wait for each other."""
 
 import ctypes
 import threading
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cache
 
 DECODING_BYTES = 1 << 30
-"""Memory for all images being decoded at the same time; a larger one is decoded alone."""
+"""Maximum memory for images decoded at the same time; an image that needs more is decoded alone."""
 
 _LARGE = 64 << 20
 
@@ -23,7 +23,7 @@ class ByteBudget:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Release what this thread reserves in the block when it ends; nested scopes have no effect."""
+        """Release, at the end of the block, what this thread reserved in it; nested scopes have no effect."""
         if getattr(self._own, "reserved", None) is not None:
             yield
             return
@@ -40,7 +40,7 @@ class ByteBudget:
                     self._freed.notify_all()
 
     def reserve(self, amount: int) -> None:
-        """Wait until this many bytes are available in total; must be called in a scope."""
+        """Wait until this thread can have `amount` bytes reserved in total; must be called in a scope."""
         more = min(amount, self.total) - self._own.reserved
         if more <= 0:
             return
@@ -64,7 +64,7 @@ def _trim() -> Callable[[int], int] | None:
 
 
 def _return_free_memory() -> None:
-    """Return the memory of large images to the system; otherwise every thread keeps the memory of its largest image."""
+    """Return freed memory to the system; otherwise every thread would keep as much as its largest image needed."""
     trim = _trim()
     if trim is not None:
         trim(0)

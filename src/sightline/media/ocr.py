@@ -1,4 +1,4 @@
-"""Read the text in an image, with the models that the package `rapidocr-onnxruntime` contains."""
+"""Read the text in an image, with the models in the package `rapidocr-onnxruntime`."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -11,8 +11,8 @@ from PIL import Image
 from sightline.errors import MissingDecoderError
 
 INSTALL = "pip install 'sightline-search[ocr]'"
-_LONGEST_SIDE = 1920  # pixels; letters of larger images are large enough when it is shrunk
-_DETECTED_SIDE = 960  # lines are found at this size, and read at full size
+_LONGEST_SIDE = 1920  # pixels; larger images are shrunk, and their letters usually remain large enough
+_DETECTED_SIDE = 960  # pixels; lines are detected at this size, but recognised at full size
 _LEAST_SCORE = 0.6
 _DIGITS = 4
 
@@ -20,7 +20,7 @@ Corners = tuple[tuple[float, float], ...]
 
 
 class TextLine(NamedTuple):
-    """A line of text, and its four corners, clockwise from the top left, as fractions of width and height."""
+    """A line of text, and its four corners, clockwise from the top left, as fractions of the image's sides."""
 
     text: str
     corners: Corners
@@ -58,10 +58,10 @@ def _share(place: float, side: int) -> float:
 
 @cache
 def _reader() -> Any:
-    """The detector and recogniser; they use one thread, because they run beside searches."""
+    """The detector and recogniser; they use a single thread, because searches run at the same time."""
     try:
         from rapidocr_onnxruntime import RapidOCR
-    except ImportError as error:  # opencv-python also raises it on machines without a screen
+    except ImportError as error:  # opencv-python also raises it on machines without a display
         way_out = INSTALL if not is_installed() else "pip install --force-reinstall opencv-python-headless"
         raise MissingDecoderError("text in images", f"cannot be read: {error}", way_out) from error
     return RapidOCR(
@@ -69,5 +69,5 @@ def _reader() -> Any:
         inter_op_num_threads=1,
         det_limit_side_len=_DETECTED_SIDE,
         det_limit_type="max",
-        use_cls=False,  # letters upside down are rare, and turned photos are turned back before
+        use_cls=False,  # upside-down text is rare, and rotated photos have already been turned upright
     )

@@ -82,7 +82,7 @@ def read_exif(source: ImageSource) -> Image.Exif:
 
 
 def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> FramedImage:
-    """Open an image like `open_image`; also returns its full size and the box that it fills."""
+    """Open an image like `open_image`; also returns its full size, and the box within the pixels that it fills."""
     if at_least is not None and at_least < 1:
         raise ValueError(f"at_least={at_least}: give a number of pixels, or None for full size")
     original = _bytes_of(source)
@@ -93,7 +93,7 @@ def open_framed(source: ImageSource, at_least: int | None, max_pixels: int) -> F
             try:
                 framed = _decode(source.name, decoder, data, at_least, max_pixels)
             except Warning:
-                # Pillow warns about odd metadata in valid images, even if the application turns warnings into errors.
+                # Pillow warns about odd metadata in valid images, which the application may turn into errors.
                 with warnings_ignored():
                     framed = _decode(source.name, decoder, data, at_least, max_pixels)
             return framed if data is original else replace(framed, exif=camera_exif(original, framed.exif))
@@ -112,7 +112,7 @@ def _bytes_of(source: ImageSource) -> bytes:
 
 
 def _pillow_bytes(name: str, data: bytes, max_pixels: int) -> tuple[bytes, FileType]:
-    """The bytes that Pillow decodes, and their type: of a RAW photo, its preview."""
+    """The bytes for Pillow to decode, and their type: for a RAW photo, its preview; otherwise the file itself."""
     kind = detect_type(data)
     if kind is RAW:
         data = preview(name, data, max_pixels)
@@ -166,7 +166,7 @@ def _quiet_if_huge(size: tuple[int, int]) -> AbstractContextManager[None]:
 
 
 def _exif(image: Image.Image) -> Image.Exif:
-    """EXIF data of a loaded image, because PNG may have it at the end and Pillow rotates TIFF; empty if broken."""
+    """The EXIF data of a loaded image; empty if broken. PNG may store it at the end, and Pillow rotates TIFF itself."""
     try:
         return image.getexif()
     except Warning:

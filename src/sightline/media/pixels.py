@@ -19,9 +19,9 @@ Resize = Literal["squash", "crop", "pad"]
 Interpolation = Literal["bicubic", "bilinear"]
 Colour = tuple[float, float, float]
 
-_TINY = 16  # pixels; an image with a shorter side counts as an icon
-_COARSE = 32  # cells per side whose colours are compared
-_SAME_COLOUR = 6  # maximum difference in gray levels between cells of a single-colour image
+_TINY = 16  # pixels; an image with a side shorter than this counts as an icon
+_COARSE = 32  # cells per side of the grid whose colours are compared
+_SAME_COLOUR = 6  # maximum difference, in grey levels, between cells of an image of one colour
 _FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 _RULES = ("squash", "crop", "pad")
 _LARGEST_SIZE = 8192
@@ -77,7 +77,7 @@ def fit(image: Image.Image, preprocess: Preprocess) -> npt.NDArray[np.uint8]:
     """Resize an image to the model's square: uint8 [size, size, 3].
 
     `crop` equals CLIP's Resize and CenterCrop, with their rounding, but resamples only the part that is kept: a
-    panorama a thousand times as wide as high costs no more than a square.
+    panorama a thousand times as wide as it is high costs no more than a square.
     """
     return _fit(FramedImage.whole(image if image.mode == "RGB" else image.convert("RGB")), preprocess)
 
@@ -141,8 +141,8 @@ def to_pixels(source: ImageSource, preprocess: Preprocess, max_pixels: int = MAX
     """Open, resize and normalise one image: float32 [3, size, size]; raises a `MediaError` if it cannot be opened.
 
     A JPEG is decoded at a reduced size if that leaves at least twice `size` on its short side. Every resize rule then
-    still shrinks it to half or less, so that the rule's own filter determines the result and not the decoder's coarser
-    one: it stays within a few gray levels of full decoding, at a third of the time.
+    still shrinks it to half or less, so that the rule's own filter determines the result, not the decoder's coarser
+    one: the result stays within a few grey levels of that of full decoding, and takes a third of the time.
     """
     with decoding.scope():
         return framed_to_pixels(open_for_model(source, preprocess, max_pixels), preprocess)
@@ -159,7 +159,7 @@ def framed_to_pixels(framed: FramedImage, preprocess: Preprocess) -> npt.NDArray
 
 
 def is_blank(framed: FramedImage) -> bool:
-    """Whether an open image is blank: tiny, or of nearly the same colour everywhere."""
+    """Whether an open image is blank: tiny, or nearly the same colour everywhere."""
     if min(framed.sides) < _TINY:
         return True
     small = np.asarray(framed.image.resize((_COARSE, _COARSE), Image.Resampling.BOX, box=framed.box), dtype=np.int16)

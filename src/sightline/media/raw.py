@@ -1,4 +1,4 @@
-"""RAW photos: the preview that the camera put into the file, or else the photo itself at half size (extra `raw`)."""
+"""RAW photos: the preview that the camera embedded, or else the photo itself at half size (extra `raw`)."""
 
 import io
 from importlib.util import find_spec
@@ -11,9 +11,9 @@ from sightline.errors import MediaError, MissingDecoderError
 from sightline.media.limits import check_pixels
 
 INSTALL = "pip install 'sightline-search[raw]'"
-_SMALL = 512  # pixels; a preview whose longer side is shorter is no picture, unless the photo itself is that small
+_SMALL = 512  # pixels; a preview with a shorter long side is not used, unless it is at least half that of the photo
 _QUALITY = 92
-_ORIENTATIONS = {3: 3, 5: 8, 6: 6}  # of EXIF, by the codes of LibRaw
+_ORIENTATIONS = {3: 3, 5: 8, 6: 6}  # from LibRaw's orientation codes to those of EXIF
 
 
 def is_installed() -> bool:
@@ -22,7 +22,7 @@ def is_installed() -> bool:
 
 
 def preview(name: str, data: bytes, max_pixels: int) -> bytes:
-    """A RAW photo as a JPEG; its EXIF orientation is that of the photo."""
+    """A RAW photo as a JPEG with the same orientation in its EXIF data."""
     try:
         import rawpy
     except ImportError as error:
@@ -47,7 +47,7 @@ def camera_exif(data: bytes, preview: Image.Exif) -> Image.Exif:
     except Exception:  # parsers may raise any exception for malformed input
         exif = Image.Exif()
     details, time = preview.get_ifd(ExifTags.IFD.Exif), preview.get(ExifTags.Base.DateTime)
-    if ExifTags.Base.DateTimeOriginal not in details and time:  # LibRaw writes the time of the photo here
+    if ExifTags.Base.DateTimeOriginal not in details and time:  # LibRaw writes the photo's time to DateTime
         details[ExifTags.Base.DateTimeOriginal] = time
     return preview
 
@@ -74,7 +74,7 @@ def _embedded(rawpy: Any, raw: Any) -> bytes | None:
 
 
 def _developed(name: str, raw: Any, max_pixels: int) -> bytes:
-    """The photo itself, upright, with half its width and height."""
+    """Develop the photo itself, upright, at half its width and height."""
     check_pixels(name, (raw.sizes.raw_width, raw.sizes.raw_height), max_pixels)
     return _jpeg(Image.fromarray(np.asarray(raw.postprocess(half_size=True, use_camera_wb=True))), Image.Exif())
 

@@ -1,8 +1,8 @@
 """Regions of an image found by a detector, which some models read instead of pixels.
 
 Regions are stored as the bytes of one float32 NumPy array: [regions, dim + 4], the features and box of each region, or
-[regions, dim] without boxes. So everything that handles the bytes of images (sources, hashes, archives, collections)
-also handles regions.
+[regions, dim] without boxes. So all code that handles images as bytes (sources, hashes, archives, collections) works
+for regions too.
 """
 
 import io
@@ -19,13 +19,13 @@ from sightline.media.source import ImageSource
 
 Floats = npt.NDArray[np.floating[Any]]
 CORNERS = 4
-"""The numbers of a stored box: left, top, right and bottom, as fractions of the image's width and height."""
+"""How many numbers a stored box has: left, top, right and bottom, as fractions of the image's width and height."""
 BOX_DIMS = (0, 6, 7)
 
 
 @dataclass(frozen=True, slots=True)
 class RegionConfig:
-    """How a model expects the regions of an image: the dimension of their features, and the numbers per box.
+    """How a model expects the regions of an image: the dimension of their features, and how many numbers a box has.
 
     box_dim: 6 (left, top, right, bottom, width and height: Oscar), 7 (also the area: UNITER), or 0 to omit boxes, for
         features that were published without them.
@@ -42,7 +42,7 @@ class RegionConfig:
 
     @property
     def width(self) -> int:
-        """The numbers per region that the model reads: its features, then its box."""
+        """How many numbers the model reads per region: its features, then its box."""
         return self.feature_dim + self.box_dim
 
 

@@ -1,4 +1,4 @@
-"""Read images and archives at a URL, whole or in part: over HTTP, or from object storage with fsspec."""
+"""Read images and archives from a URL, whole or in part: over HTTP, or from object storage through fsspec."""
 
 import hashlib
 import http.client
@@ -13,12 +13,12 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 from sightline.errors import MediaError
 
 _TRIES = 3
-_PAUSE = 0.5  # seconds before the second try, doubled before the third
+_PAUSE = 0.5  # seconds before the second attempt, doubled before the third
 _PATIENCE = 30.0
 _AT_ONCE = 4 << 20
 _LARGEST = 1 << 30
 _PASSING = (429, 500, 502, 503, 504)  # temporary server errors
-_VERSIONS = ("ETag", "etag", "LastModified", "mtime", "created")  # names of this field in different storage systems
+_VERSIONS = ("ETag", "etag", "LastModified", "mtime", "created")  # what different storage systems call a file's version
 _Answer = TypeVar("_Answer")
 
 
@@ -52,7 +52,7 @@ class RemoteInfo(NamedTuple):
 
 
 def look(url: str) -> RemoteInfo:
-    """Request the size and version of the file at a URL."""
+    """Look up the size and version of the file at a URL."""
     return _patiently(url, lambda: _head(url) if _is_http(url) else _info(url))
 
 
@@ -64,7 +64,7 @@ def read_range(url: str, offset: int = 0, size: int | None = None) -> bytes:
 
 
 def open_url(url: str, size: int) -> BinaryIO:
-    """A seekable file that is fetched a few megabytes at a time."""
+    """Open the file at a URL as a seekable file that is fetched a few megabytes at a time."""
     return io.BufferedReader(_Ranges(url, size), _AT_ONCE)
 
 
@@ -143,7 +143,7 @@ def _cat(url: str, offset: int, size: int | None) -> bytes:
 
 
 def _storage(url: str) -> tuple[Any, str]:
-    """The fsspec file system of a URL, and the path in it."""
+    """The fsspec file system for a URL, and the path within it."""
     try:
         from fsspec.core import url_to_fs
 

@@ -24,14 +24,14 @@ def find_images(
 ) -> Iterator[Path]:
     """Every image under `folder`, recognised by its suffix, in sorted order.
 
-    suffixes: of the files to find, in lower case.
-    ignore: rules for what to leave out, in addition to rule files in subfolders; by default none.
-    other: called with every RAW photo and video whose suffix is not among them.
+    suffixes: the suffixes of files to find, in lower case.
+    ignore: rules for what to leave out, extended by rule files in subfolders; by default none.
+    other: called with every RAW photo and video whose suffix is not in `suffixes`.
 
     Hidden files and folders (a leading dot) are left out. Links to folders are followed, but each folder is visited
-    once, under the first of its names, so that loops end and nothing is listed twice. Unreadable subfolders and broken
-    links are passed to `problems`, or logged as warnings. If `folder` itself cannot be read, a `MediaError` is raised
-    at once.
+    only once, under the first path that leads to it, so that loops end and nothing is listed twice. Unreadable
+    subfolders and broken links are passed to `problems`, or logged as warnings. If `folder` itself cannot be read, a
+    `MediaError` is raised at once.
     """
     try:
         identity = _identity(folder)
@@ -76,7 +76,7 @@ def _walk(
 
 
 def _identity(folder: Path) -> _Identity:
-    """Device and inode of a folder, the same under all its names."""
+    """A folder's device and inode, which are the same for every path that leads to it."""
     stat = folder.stat()
     return stat.st_dev, stat.st_ino
 

@@ -9,17 +9,17 @@ import numpy.typing as npt
 GREY_SIZE = (32, 18)
 """Width and height of the grey frames that are compared."""
 
-_CHANGE = 16.0  # mean difference in grey levels from which a frame shows something new
-_SAME = 2.0  # difference below which two frames are the same, however far apart
-_WINDOW = 30.0  # seconds; what was in view longer ago counts as new
-_GAP = 2.0  # seconds between two chosen frames, at least
+_CHANGE = 16.0  # mean difference in grey levels at which a frame counts as showing something new
+_SAME = 2.0  # mean difference below which two frames count as the same, however far apart
+_WINDOW = 30.0  # seconds; something last seen longer ago than this counts as new
+_GAP = 2.0  # minimum seconds between two chosen frames
 
 
 def choose(times: Sequence[float], greys: npt.NDArray[Any], blank: Sequence[bool], most: int) -> list[int]:
-    """The places of at most `most` frames that differ from those chosen shortly before.
+    """Choose at most `most` frames that differ from those chosen shortly before; returns their indices.
 
-    times: seconds, ascending. greys: uint8 [n, …], one small grey frame each. blank: frames that show nothing; they are
-    chosen only if there is no other.
+    times: seconds, ascending. greys: uint8 [n, …], a small grey version of each frame. blank: whether each frame shows
+    nothing; the first frame is chosen if all are blank, and otherwise no blank one is.
 
     >>> dark, light = np.zeros((2, 2), np.uint8), np.full((2, 2), 200, np.uint8)
     >>> choose([0, 3, 6, 9], np.stack([dark, dark, light, light]), [False] * 4, 64)

@@ -103,7 +103,7 @@ class PreparedImage:
     pixels: npt.NDArray[np.float32] = field(repr=False)
 
     def read(self) -> bytes:
-        """Raise an error, because only the model input is left."""
+        """Raise an error, because only the model input has been kept."""
         raise MediaError(self.name, "has been decoded already")
 
 

@@ -1,16 +1,16 @@
-"""Tell the RAW files of cameras, most of which are TIFF files, from other TIFF files."""
+"""Tell RAW photos, most of which are stored as TIFF files, from other TIFF files."""
 
 import struct
 from collections.abc import Iterator
 
 _DNG_VERSION, _PHOTOMETRIC, _INNER = 50706, 262, 330
-_SENSOR = (32803, 34892)  # photometric interpretations: the pattern of a sensor, and linear RAW
+_SENSOR = (32803, 34892)  # photometric interpretations: a sensor's colour filter pattern, and linear RAW
 _SHORT, _LONG, _INNER_OFFSET = 3, 4, 13
 _MOST_DIRECTORIES, _MOST_TAGS = 32, 512
 
 
 def is_raw(data: bytes) -> bool:
-    """Whether a TIFF file, of which the beginning suffices, contains what a camera's sensor saw."""
+    """Whether a TIFF file contains a camera's sensor data; the beginning of the file is enough to tell."""
     if data[8:10] == b"CR":
         return True
     try:
@@ -18,12 +18,12 @@ def is_raw(data: bytes) -> bool:
             tag == _DNG_VERSION or (tag == _PHOTOMETRIC and values[:1] in [[one] for one in _SENSOR])
             for tag, values in _tags(data, "<" if data[:2] == b"II" else ">")
         )
-    except struct.error:  # cut short, or an offset that leads nowhere
+    except struct.error:  # the file is truncated, or an offset points outside it
         return False
 
 
 def _tags(data: bytes, order: str) -> Iterator[tuple[int, list[int]]]:
-    """The tags of all directories and their numbers; directories inside of others come after them."""
+    """The tags of all directories, each with its integer values; nested directories come after their parents."""
     waiting, seen = [struct.unpack_from(f"{order}I", data, 4)[0]], set[int]()
     while waiting and len(seen) < _MOST_DIRECTORIES:
         place = waiting.pop(0)
@@ -40,7 +40,7 @@ def _tags(data: bytes, order: str) -> Iterator[tuple[int, list[int]]]:
 
 
 def _numbers(data: bytes, order: str, at: int, kind: int, count: int) -> list[int]:
-    """The first whole numbers of a tag; empty for other kinds of values."""
+    """The first integer values of a tag; empty if its values are of another type."""
     if kind not in (_SHORT, _LONG, _INNER_OFFSET):
         return []
     form, size = ("H", 2) if kind == _SHORT else ("I", 4)

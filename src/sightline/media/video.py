@@ -1,4 +1,4 @@
-"""Videos: what is known of one, and the moments at which something new comes into view (extra `video`)."""
+"""Read a video's properties, and the moments at which something new comes into view (extra `video`)."""
 
 import re
 import time
@@ -26,12 +26,12 @@ from sightline.media.video_types import HEAD_BYTES, video_type
 INSTALL = "pip install 'sightline-search[video]'"
 MOST_MOMENTS = 64
 LARGEST_FILE = 64 << 30
-"""Bytes; larger files are refused."""
+"""Maximum size of a video file in bytes; larger files are refused."""
 
-_CANDIDATES = 240  # frames that are compared
-_SHORTEST_STEP = 1.0  # seconds between two of them, at least
-_SEEK_STEP = 5.0  # seconds between two of them from which it is faster to seek than to read on
-_SPARSE = 8.0  # seconds between key frames from which other frames are decoded as well
+_CANDIDATES = 240  # maximum number of frames to compare
+_SHORTEST_STEP = 1.0  # minimum seconds between two compared frames
+_SEEK_STEP = 5.0  # if compared frames are at least this many seconds apart, seeking is faster than reading on
+_SPARSE = 8.0  # if key frames are more than this many seconds apart, other frames are decoded as well
 _MOST_ERRORS = 50
 _BUFFER_BYTES = 1 << 18
 _OLDEST_YEAR = 1980  # cameras without a clock write 1904 or 1970
@@ -41,7 +41,7 @@ _PLACES = ("com.apple.quicktime.location.ISO6709", "location", "location-eng")
 
 @dataclass(frozen=True, slots=True)
 class VideoFacts:
-    """What is known of a video: pixels, upright; seconds; ISO 8601; degrees."""
+    """A video's width and height in pixels, upright, duration in seconds, time in ISO 8601 and place in degrees."""
 
     width: int
     height: int
@@ -52,7 +52,7 @@ class VideoFacts:
 
 
 class Moments(NamedTuple):
-    """Moments of a video: seconds from its beginning, whether each is blank, and pixels uint8 [n, size, size, 3]."""
+    """Moments of a video: their times in seconds, whether each is blank, and their pixels, uint8 [n, size, size, 3]."""
 
     seconds: list[float]
     blank: list[bool]
@@ -74,12 +74,12 @@ def is_installed() -> bool:
 def read_moments(
     path: Path, name: str, preprocess: Preprocess, *, max_pixels: int, cpu_seconds: float
 ) -> tuple[VideoFacts, Moments]:
-    """The facts of a video, and up to 64 moments, in order of time, at the size that a model wants.
+    """Read a video's properties, and up to 64 moments in order of time, at the size that a model expects.
 
-    cpu_seconds: after so much time, the frames decoded so far have to do.
+    cpu_seconds: when this much CPU time has been used, the moments are chosen from the frames decoded so far.
 
-    Key frames, which can be decoded by themselves, are compared first. Encoders put them where the scene changes. If a
-    video has few, other frames are decoded as well.
+    Key frames are compared first: they can be decoded on their own, and encoders put them where the scene changes. If
+    a video has few key frames, other frames are decoded as well.
     """
     with _opened(path, name, max_pixels) as video:
         deadline = time.process_time() + cpu_seconds
@@ -106,7 +106,7 @@ def read_moments(
 
 
 def frame_at(path: Path, name: str, seconds: float, *, max_pixels: int) -> Image.Image:
-    """The frame that a video shows at some second, upright."""
+    """The frame that a video shows at a given time in seconds, upright."""
     with _opened(path, name, max_pixels) as video:
         video.seek(seconds)
         last = None
@@ -119,7 +119,7 @@ def frame_at(path: Path, name: str, seconds: float, *, max_pixels: int) -> Image
 
 
 class _Video:
-    """An open video. last: the time of the last frame that was decoded."""
+    """An open video. last: the time of the latest frame decoded so far."""
 
     def __init__(self, container: Any, stream: Any, name: str, max_pixels: int) -> None:
         self._container, self._stream = container, stream
@@ -130,11 +130,11 @@ class _Video:
         whole = None if container.duration is None else container.duration / 1e6
         self.duration = max(0.0, own or whole or 0.0)
         self.last = 0.0
-        self._wanted = -1.0  # seconds; frames before are of no interest
+        self._wanted = -1.0  # seconds; frames before this time are not needed
         self._sides: tuple[int, int] | None = None
 
     def facts(self, duration: float) -> VideoFacts:
-        """The facts of the video, after a frame was decoded."""
+        """The properties of the video; its width and height are known only after a frame has been decoded."""
         width, height = self._sides or (0, 0)
         noted = {**self._stream.metadata, **self._container.metadata}
         taken = next(filter(None, (_taken(noted.get(key, "")) for key in _TIMES)), None)
@@ -142,7 +142,7 @@ class _Video:
         return VideoFacts(width, height, round(duration, 2), taken, latitude, longitude)
 
     def in_order(self, step: float, deadline: float, *, keys: bool) -> Iterator[Any]:
-        """Frames at least `step` seconds apart, from here to the end."""
+        """Yield frames at least `step` seconds apart, from the current position to the end."""
         for frame in self.frames(keys=keys):
             if self.seconds_of(frame) < self._wanted:
                 continue
@@ -152,7 +152,7 @@ class _Video:
                 return
 
     def sought(self, step: float, deadline: float) -> Iterator[Any]:
-        """The key frames before every `step` seconds of a long video."""
+        """Seek through a long video in steps of `step` seconds, and yield the key frame at or before each."""
         before = -1.0
         for seconds in np.arange(0.0, self.duration, step).tolist():
             self.seek(seconds)
@@ -164,7 +164,7 @@ class _Video:
                 return
 
     def frames(self, *, keys: bool) -> Iterator[Any]:
-        """Decoded frames; damaged parts are skipped, and so are key frames before the next that is wanted."""
+        """Decode frames; skips damaged parts and, with `keys`, key frames before the next one that is needed."""
         import av
 
         self._stream.codec_context.skip_frame = "NONKEY" if keys else "DEFAULT"
@@ -185,11 +185,11 @@ class _Video:
                     check_pixels(self._name, (frame.width, frame.height), self._max_pixels)
                     self.last = max(self.last, self.seconds_of(frame))
                     yield frame
-        except (av.FFmpegError, OSError, ValueError):  # cut short: what came before has to do
+        except (av.FFmpegError, OSError, ValueError):  # the video is truncated: use the frames before that
             return
 
     def seek(self, seconds: float) -> None:
-        """Go to the key frame at or before a time; where that is impossible, to the beginning."""
+        """Go to the key frame at or before a time or, if that is impossible, to the beginning."""
         import av
 
         try:
@@ -198,7 +198,7 @@ class _Video:
             self.rewind()
 
     def rewind(self) -> None:
-        """Go to the beginning, as far as the container can."""
+        """Go to the beginning, if the container can seek."""
         import av
 
         self._wanted = -1.0
@@ -258,7 +258,7 @@ def _candidate(video: _Video, frame: Any, preprocess: Preprocess) -> _Candidate:
 
 
 def _taken(noted: str) -> str | None:
-    """A recording time in ISO 8601; UTC, in which most cameras write it, becomes this machine's time.
+    """A recording time in ISO 8601. Most cameras write it in UTC, which is converted to this machine's time zone.
 
     >>> _taken("2023-08-01T14:30:00+0200"), _taken("1904-01-01T00:00:00.000000Z"), _taken("soon")
     ('2023-08-01T14:30:00+02:00', None, None)
@@ -275,7 +275,7 @@ def _taken(noted: str) -> str | None:
 
 
 def _place(noted: str) -> tuple[float, float] | None:
-    """Latitude and longitude in ISO 6709.
+    """Parse latitude and longitude from ISO 6709; None if invalid.
 
     >>> _place("+52.5000+013.2500+034.000/"), _place("north")
     ((52.5, 13.25), None)

@@ -1,19 +1,19 @@
 """Detect the container of a video from its first bytes.
 
-FFmpeg would guess it, and may take a file for a playlist that names other files or addresses.
+If FFmpeg were left to guess, it might treat a file as a playlist that refers to other files or addresses.
 """
 
 from typing import NamedTuple
 
 HEAD_BYTES = 4096
-"""How much of a file is looked at."""
+"""How many bytes at the beginning of a file are examined."""
 
 _MOV_BOXES = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")
 _TS_PACKET = 188
 
 
 class VideoType(NamedTuple):
-    """A container: its name in FFmpeg, and its MIME type for browsers."""
+    """A container format: its name in FFmpeg, and its MIME type for browsers."""
 
     demuxer: str
     content_type: str
@@ -29,13 +29,13 @@ _BEGINNINGS = (
 
 
 def video_type(head: bytes) -> VideoType | None:
-    r"""The container of the file that begins with these bytes; None if it is no known one.
+    r"""The container of the file that begins with these bytes; None if it is unknown.
 
     >>> video_type(b"\0\0\0\x18ftypqt  ")
     VideoType(demuxer='mov', content_type='video/mp4')
     """
     if head[4:8] in _MOV_BOXES:
-        return VideoType("mov", "video/mp4")  # browsers play QuickTime files too, but only under this name
+        return VideoType("mov", "video/mp4")  # browsers also play QuickTime files, but only with this MIME type
     if head.startswith(b"\x1a\x45\xdf\xa3"):
         return VideoType("matroska", "video/webm" if b"webm" in head[:64] else "video/x-matroska")
     if head[:4] == b"RIFF" and head[8:12] == b"AVI ":

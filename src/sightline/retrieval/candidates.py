@@ -1,4 +1,4 @@
-"""Candidates of a query, best first: the input and output of every stage."""
+"""The candidates for a query, best first: the input and output of every stage."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,17 +13,17 @@ from sightline.errors import EvaluationError
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The best items of one query [n] or of many [queries, n], best first.
+    """The best items for one query [n] or for many [queries, n], best first.
 
     Scores of different stages are not comparable: items scored by a later stage come before all others.
 
-    scores: by the last stage that scored the item. stages: [n], the name of that stage, by rank.
-    fit: the scores without the part from `beside`, which later stages cannot read.
+    scores: from the last stage that scored each item. stages: [n], the name of that stage, by rank.
+    fit: the scores without the contribution of `beside`, which later stages cannot read.
     embed: the cosine with the part of the query that later stages read.
-    beside: what the other part of a query of text and image adds to that cosine.
-    penalty: 0 or more: how much, in cosine, an item shows of what is not wanted.
-    folded: by id, the ids of items that show the same image. blank: the ids of images that show nothing.
-    moments: by the id of a video's moment, the seconds of its best moments, best first.
+    beside: what the other part of a query with both text and image adds to that cosine.
+    penalty: 0 or more: how much unwanted content an item shows, in units of cosine.
+    folded: for the id of an item, the ids of items that show the same image. blank: the ids of blank images.
+    moments: for the id of a moment, the times in seconds of its video's best moments, best first.
     """
 
     ids: Int64Array
@@ -49,9 +49,9 @@ class Candidates:
         return int(self.ids.shape[-1])
 
     def reranked(self, judged: FloatArray, stage: str, cosine_value: float = 0.0) -> "Candidates":
-        """Sort the first k by a stage's scores [..., k], highest first, and keep the rest behind them.
+        """Sort the first k candidates by a stage's scores [..., k], highest first; the rest stay behind them.
 
-        cosine_value: how many points of the stage's scores are worth 1.0 of cosine.
+        cosine_value: how many points of the stage's score correspond to a cosine of 1.0.
         """
         k = judged.shape[-1]
         if judged.shape != self.ids[..., :k].shape:
@@ -85,6 +85,6 @@ class Candidates:
 def _head(values: npt.NDArray[Any], order: Int64Array) -> npt.NDArray[Any]:
     """Reorder the first positions of each list."""
     k = order.shape[-1]
-    if values.ndim == 1:  # several times faster
+    if values.ndim == 1:  # several times faster than the general case
         return np.concatenate([values[order], values[k:]])
     return np.concatenate([np.take_along_axis(values[..., :k], order, axis=-1), values[..., k:]], axis=-1)

@@ -1,6 +1,6 @@
-"""The search cascade: embeddings rank everything, late interaction and then the matcher rescore the best.
+"""The search cascade: embeddings rank all items, then late interaction and the matcher rescore the best ones.
 
-Later stages read only what is stored of an item, so that no image is opened.
+Later stages read only what the store holds for each item, so no image is opened.
 """
 
 import time
@@ -26,8 +26,8 @@ from sightline.retrieval.stages import Plan, Score, Stage, resolve
 from sightline.stores.base import Store
 
 _AT_ONCE = 128
-_PROBE = 6  # items that a stage scores to measure its cost for the first time
-_LOGITS_PER_COSINE = 20.0  # default without a calibration
+_PROBE = 6  # items to score when a stage's cost is measured for the first time
+_LOGITS_PER_COSINE = 20.0  # default for a model without a calibration
 _PART = {"late": "interact", "match": "match"}
 
 
@@ -43,9 +43,9 @@ class _Limits(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Candidates, best first, the relevance of each, if known, and the milliseconds of each part of the work.
+    """Candidates, best first, the relevance of each, if known, and the time in milliseconds that each part took.
 
-    line: the relevance at which a candidate counts as a match; None if relevance is unknown, or of the older kind.
+    line: the minimum relevance for a candidate to count as a match; None if relevance is unknown, or of the older kind.
     """
 
     candidates: Candidates
@@ -56,11 +56,11 @@ class Ranking:
 
     @property
     def best_relevance(self) -> float | None:
-        """The highest relevance of a candidate; None if there is no candidate or relevance is unknown."""
+        """The highest relevance of any candidate; None if there are no candidates or relevance is unknown."""
         return None if self.relevances is None or not len(self.relevances) else float(self.relevances.max())
 
     def at_least(self, least: float | None) -> "Ranking":
-        """The candidates with at least this relevance; all for None."""
+        """The candidates with at least this relevance; all if it is None."""
         if least is None:
             return self
         if self.relevances is None:
@@ -155,7 +155,7 @@ class Cascade:
         items: int,
         watch: Stopwatch,
     ) -> Ranking:
-        """Candidates with their relevance; unknown for a query with an image, for which nothing was fitted.
+        """Add the relevance of candidates; it is unknown for a query with an image, as none was fitted for those.
 
         A blank image shows nothing, so its relevance is 0.
         """
@@ -171,7 +171,7 @@ class Cascade:
         return Ranking(candidates, found, watch.milliseconds, query.truncated, line)
 
     def _prepare(self, query: Query, plan: Plan) -> None:
-        """Let the model start loading everything that the query will need."""
+        """Have the model start loading everything that the query will need."""
         across = query.text if self.kind == "images" else query.image
         needs: dict[Graph, object] = {
             "text": query.text or query.without,
@@ -212,7 +212,7 @@ class Cascade:
             self._measured(stage, candidates.ids[:_PROBE])
 
     def _measured(self, stage: Stage, ids: Int64Array) -> FloatArray:
-        """Score items, and record the time."""
+        """Score items, and record how long it took."""
         began = self.clock()
         scores = stage.score(ids)
         self.costs.note(stage.name, len(ids), self.clock() - began)
@@ -237,7 +237,7 @@ class Cascade:
 
 
 def _cosine_value(plan: Plan) -> float:
-    """How many points of the last stage are worth 1.0 of cosine."""
+    """How many points of the matcher's score correspond to a cosine of 1.0."""
     embed, match = plan.calibration.get("embed"), plan.calibration.get("match")
     if embed and match and embed.scale > 0 and match.scale > 0:
         return embed.scale / match.scale

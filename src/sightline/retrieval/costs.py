@@ -1,4 +1,4 @@
-"""The time of a search: a stopwatch for its parts, and the measured cost of stages, to stay within a time limit."""
+"""Timing of searches: a stopwatch for their parts, and the measured cost of stages, to stay within a time limit."""
 
 import threading
 import time
@@ -13,16 +13,16 @@ from sightline.cache import load_cached, save_cached
 from sightline.retrieval.stages import StageName
 
 Timing = tuple[int, float]
-"""How many items a stage scored, and in how many seconds."""
+"""How many items a stage scored, and how many seconds it took."""
 
 _FILE = "costs"
 _KEPT = 25  # latest samples kept per stage
-_FEW = 5  # samples; until a stage has more, each is saved at once
-_SAVE_SECONDS = 10.0  # between two saves after that
+_FEW = 5  # samples; while a stage has no more than this, every new sample is saved at once
+_SAVE_SECONDS = 10.0  # minimum time between two saves after that
 
 
 class Cost(NamedTuple):
-    """The seconds that a stage takes: `fixed` per call plus `each` per item."""
+    """How long a stage takes, in seconds: `fixed` per call plus `each` per item."""
 
     fixed: float
     each: float
@@ -33,7 +33,7 @@ class Cost(NamedTuple):
 
 
 def fit(samples: list[Timing]) -> Cost:
-    """Fit a robust line through the samples, by medians.
+    """Fit a line through the samples by medians, so that outliers have little effect.
 
     >>> fit([(1, 0.03), (11, 0.13), (21, 0.23), (20, 9.0)])
     Cost(fixed=0.02, each=0.01)
@@ -70,8 +70,8 @@ class Costs:
     def affordable(self, stage: StageName, seconds: float) -> int | None:
         """How many items a stage can score in this time; None if it was never measured.
 
-        If all samples have that size, one more item is tried: only samples of different sizes separate the cost per
-        item from the fixed cost.
+        If every sample has exactly that many items, one more is tried: the cost per item can be told from the fixed
+        cost only with samples of different sizes.
         """
         with self._lock:
             samples = self._known().get(stage)
@@ -113,7 +113,7 @@ _MARGIN = 0.9  # fraction of the remaining time that may be planned
 
 @dataclass(slots=True)
 class Stopwatch:
-    """Adds up the seconds of each part of a job; 0 for a part that was not run."""
+    """Adds up the time that each part of a job takes; 0 for a part that was not run."""
 
     parts: tuple[str, ...]
     limit: float | None = None
@@ -127,7 +127,7 @@ class Stopwatch:
 
     @contextmanager
     def __call__(self, part: str) -> Iterator[None]:
-        """Add the time of a `with` block to a part."""
+        """Add the time spent in a `with` block to a part."""
         began = self.clock()
         try:
             yield
@@ -140,7 +140,7 @@ class Stopwatch:
         return {part: 1000 * spent for part, spent in self.seconds.items()}
 
     def left(self) -> float:
-        """Seconds of the limit that may still be planned; infinite without a limit."""
+        """How many seconds of the time limit may still be planned; infinite without a limit."""
         return float("inf") if self.limit is None else _MARGIN * (self.limit - (self.clock() - self._started))
 
 

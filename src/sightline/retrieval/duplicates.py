@@ -1,8 +1,9 @@
 """Near-duplicates: resized, recompressed or slightly edited copies, shown as one result.
 
-Embeddings alone do not suffice: a small image and its copy saved at half the quality have cosines down to 0.85, and so
-have two photos of dogs in snow. The states stored for the matcher do, because they are per patch: patch by patch,
-copies agree with a mean cosine of 0.8 to 0.95, and other images, however similar, with hardly 0.6.
+Embeddings alone are not enough to find them: the cosine of a small image and its copy saved at half the quality can be
+as low as 0.85, which is also that of two photos of dogs in snow. The states stored for the matcher are enough, because
+there is one per patch: patch by patch, copies have a mean cosine of 0.8 to 0.95, and other images, however similar,
+barely 0.6.
 """
 
 from collections.abc import Callable
@@ -20,10 +21,10 @@ IsSame = Callable[[int, Ids], BoolArray]
 """Given the index of one image and those of some others, returns which of the others are the same."""
 
 ALIKE = 0.75
-"""Mean patch cosine at which images count as the same, and embedding cosine at which patches are compared."""
+"""Minimum mean patch cosine for images to count as the same, and minimum embedding cosine to compare their patches."""
 
 IDENTICAL = 0.95
-"""Embedding cosine at which images count as the same if no patches are stored."""
+"""Minimum embedding cosine for images to count as the same if no patches are stored."""
 
 _AHEAD = 16  # images whose patches are read at once
 
@@ -31,10 +32,10 @@ _AHEAD = 16  # images whose patches are read at once
 def leaders(embeddings: Float32Array, least: float, is_same: IsSame | None = None) -> Ids:
     """For each of the images [n, dim], best first, the first image that it is a copy of, which may be itself.
 
-    least: the cosine at which two images may be the same. is_same: compares such images more closely.
+    least: the minimum cosine for two images to be the same. is_same: compares images above it more closely.
 
-    Images are compared with leaders only, not with followers, so that a chain of small changes, such as the frames of a
-    film, does not become one image.
+    Images are compared only with leaders, not with their copies, so that a chain of small changes, such as the frames
+    of a film, does not become one image.
 
     >>> leaders(np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32), 0.95).tolist()
     [0, 1, 0]
@@ -59,7 +60,7 @@ def leaders(embeddings: Float32Array, least: float, is_same: IsSame | None = Non
 class Patches:
     """Compares images of a store, by their index in `ids`, patch by patch.
 
-    kept: the patches of leaders, which are few. ahead: the patches of the images that are compared next.
+    kept: the patches of leaders, of which there are few. ahead: the patches of the images to be compared next.
     """
 
     store: Store
@@ -89,14 +90,15 @@ class Patches:
 
 
 def _agreement(one: Float32Array, other: Float32Array) -> float:
-    """The mean cosine of patches; computed without threads, whose overhead exceeds the gain at this size."""
+    """The mean cosine of patches; computed without threads, because at this size their overhead exceeds the gain."""
     return float((one * other).sum()) / max(1, len(one)) if one.shape == other.shape else 0.0
 
 
 def folded(candidates: Candidates, embeddings: Float32Array, store: Store, apart: BoolArray) -> Candidates:
-    """Keep only the best of images that look the same, with the ids of the others.
+    """Keep only the best of the images that look the same, with the ids of the others.
 
-    apart: which candidates [n] are no images, and stay: two videos are not the same because a moment of both is.
+    apart: which candidates [n] are not images; these are all kept, because two videos are not the same just because
+    they share a moment.
     """
     leading, images = np.arange(len(candidates)), np.flatnonzero(~apart)
     if store.shape.states:

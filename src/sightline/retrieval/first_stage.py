@@ -13,7 +13,7 @@ from sightline.retrieval.query import EncodedQuery
 from sightline.stores.base import Neighbors, Store
 
 Exists = Callable[[Sequence[int]], Container[int]]
-"""Given ids, returns those of items that still exist; an item may be deleted during a search."""
+"""Given ids, returns those whose items still exist; an item may be deleted during a search."""
 
 Blank = Callable[[Sequence[int]], set[int]]
 """Given ids, returns those of blank images, which are ranked last."""
@@ -21,10 +21,10 @@ Blank = Callable[[Sequence[int]], set[int]]
 _SAMPLED = 256  # items sampled to estimate what is typical of a collection
 
 MOST = 4_000
-"""At least this many items are looked at before a search may return too few distinct ones."""
+"""A search may return fewer distinct items than requested only after it has examined at least this many."""
 
 MORE = 4
-"""Factor by which the number of items looked at grows if they were not enough."""
+"""Factor by which the number of examined items grows while they are not enough."""
 
 
 def retrieve(
@@ -41,13 +41,13 @@ def retrieve(
 ) -> Candidates:
     """Find the n best items; with `fold`, the n best of which no two are the same image.
 
-    allowed: only these ids may be found. exists: drops items deleted since indexing. blank: finds blank images, to rank
-    last. moments: finds moments of videos, of which only the best of each video is kept. first: the store's results for
-    `query`, as many as are looked at first, if already known.
+    allowed: only these ids may be found. exists: drops items deleted since indexing. blank: finds blank images, which
+    are ranked last. moments: identifies moments of videos; only the best moment of each video is kept. first: the
+    store's results for `query`, if already known; as many as are examined first.
 
-    Unwanted content lowers an item's cosine by as much as the item shows more of it than is typical of the collection.
-    It never raises a score: once the n-th best score reaches the lowest cosine that was looked at, no item further down
-    can be better, and the result is exact.
+    If an item shows more unwanted content than is typical of the collection, its cosine is lowered by the difference.
+    Scores are never raised, so once the n-th best score reaches the lowest cosine examined, no item further down can be
+    better, and the result is exact.
     """
     unwanted = Unwanted.of(query, store, allowed)
     want = 2 * n if fold or unwanted or moments else n
@@ -76,9 +76,9 @@ def retrieve_together(
     blank: Blank | None = None,
     moments: Moments | None = None,
 ) -> list[Candidates]:
-    """Find for each of many queries what `retrieve` finds, reading each item only once.
+    """Find the same items as `retrieve` for many queries, reading each item only once.
 
-    Queries must not have unwanted content. exists: is called with the items of all queries at once.
+    Queries must not exclude unwanted content. exists: called with the items of all queries at once.
     """
     found = store.search(np.stack([query.vector for query in queries]), 2 * n if fold or moments else n)
     if exists is not None:
@@ -92,7 +92,7 @@ def retrieve_together(
 
 
 def blank_last(candidates: Candidates, blank: Blank | None) -> Candidates:
-    """Move blank images behind the others and record which they are."""
+    """Move blank images behind the others, and record which ones are blank."""
     if blank is None:
         return candidates
     marked = replace(candidates, blank=frozenset(blank(candidates.ids.tolist())))
@@ -138,14 +138,14 @@ def _judged(
 
 @dataclass(frozen=True, slots=True)
 class Unwanted:
-    """Unwanted content, vectors [m, dim], and the collection's median cosine [m] with each."""
+    """Unwanted content as vectors [m, dim], and the collection's median cosine with each of them, [m]."""
 
     vectors: Float32Array
     typical: Float32Array
 
     @staticmethod
     def of(query: EncodedQuery, store: Store, allowed: Int64Array | None) -> "Unwanted | None":
-        """A query's unwanted content, and what is typical of the items that may be found; None without any."""
+        """A query's unwanted content, and how much of it is typical of the items to search; None if it has none."""
         if not len(query.without):
             return None
         ids = np.intersect1d(allowed, store.ids()) if allowed is not None else store.ids()
@@ -156,7 +156,7 @@ class Unwanted:
         return Unwanted(query.without, np.median(cosines, axis=0))
 
     def shown_by(self, embeddings: Float32Array) -> Float64Array:
-        """How much more of it than is typical the items [n, dim] show, summed: [n]."""
+        """How much more unwanted content the items [n, dim] show than is typical, summed over all of it: [n]."""
         excess = np.maximum(0, embeddings @ self.vectors.T - self.typical)
         total: Float64Array = excess.sum(axis=1, dtype=np.float64)
         return total

@@ -1,4 +1,4 @@
-"""Fusion: combining the matcher's score and the cosine of the embeddings."""
+"""Combine the matcher's score and the cosine of the embeddings."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def fuse(rule: FusionRule, cosines: FloatArray, logits: FloatArray, weight: floa
     add: ADD(e, c) = weight e + (1 - weight) sigmoid(c), paper 1, equation 3.
     norm_add: the same after scaling e and sigmoid(c) each to 0..1 over the candidates of the query, paper 1,
         section 6; a list of equal scores becomes zeros.
-    logit_add: c + weight e, the logit plus a weight times the cosine.
+    logit_add: c + weight e, the logit plus the weighted cosine.
 
     Table 9 of paper 1 finds `ce` best and, of the sums, a weight of 0.1.
     """

@@ -19,15 +19,15 @@ from sightline.retrieval.query import EncodedQuery, ItemKind
 from sightline.stores.base import Store
 
 _AT_ONCE = 64  # items; their float32 fragments fit in the CPU cache
-_WORDS = 12  # typical words of a text, and so cosines in a late interaction score
+_WORDS = 12  # words in a typical text, and so the number of cosines in a late-interaction score
 
 
 @dataclass(frozen=True, slots=True)
 class LateScorer:
     """Scores items of a store by late interaction with a query.
 
-    across: the part of the query in the other modality than the items. kind: the modality of the items.
-    first: how many fragments of each side to use, the first ones; None for all.
+    across: the part of the query whose modality is not that of the items. kind: the modality of the items.
+    first: use only this many fragments of each side, counted from the first; None for all.
     """
 
     store: Store
@@ -45,11 +45,11 @@ class LateScorer:
 
     @property
     def cosine_value(self) -> int:
-        """How many points of a score are worth 1.0 of cosine: one per word."""
+        """How many points of a score correspond to a cosine of 1.0: one per word."""
         return len(self.vectors) if self.kind == "images" else _WORDS
 
     def scores(self, ids: Int64Array) -> Float32Array:
-        """Score some items [n], a few at a time: [n]."""
+        """Score items by their ids [n], a few at a time: [n]."""
         score = words_with_images if self.kind == "images" else patches_with_texts
         stored = (self.store.rows(few, "fragments", self.first) for few in _few_at_a_time(ids))
         return np.concatenate([np.empty(0, dtype=np.float32), *(score(self.vectors, rows) for rows in stored)])
@@ -66,7 +66,7 @@ def rank_all(
     blank: Blank | None = None,
     moments: Moments | None = None,
 ) -> Candidates:
-    """Find the n best of all items by late interaction instead of the first stage; for the options see `retrieve`.
+    """Find the n best of all items by late interaction instead of by embedding; for the options see `retrieve`.
 
     Fragments are read a few items at a time, by as many threads as there are CPUs. The result does not depend on the
     number of threads, and memory use is little more than one score per item.
@@ -92,7 +92,7 @@ def rank_all(
 
 
 def _judge_all(late: LateScorer, ids: Int64Array, query: EncodedQuery, unwanted: Unwanted | None) -> Float64Array:
-    """Score every item, in new threads: Ctrl-C, raised in the main thread, stops each after a few items."""
+    """Score every item in new threads, so that Ctrl-C, raised in the main thread, stops each after a few items."""
     pool = ThreadPoolExecutor(usable_cpus(), thread_name_prefix="sightline-late")
     try:
         parts = list(pool.map(lambda few: _judge(late, few, query, unwanted), _few_at_a_time(ids)))
@@ -102,7 +102,7 @@ def _judge_all(late: LateScorer, ids: Int64Array, query: EncodedQuery, unwanted:
 
 
 def _judge(late: LateScorer, ids: Int64Array, query: EncodedQuery, unwanted: Unwanted | None) -> Float64Array:
-    """The fit of some items, the part from the rest of the query, and the penalty for unwanted content: [3, n]."""
+    """The fit of items, the contribution of the rest of the query, and the penalty for unwanted content: [3, n]."""
     fit = late.scores(ids).astype(np.float64)
     beside, penalty = np.zeros(len(ids)), np.zeros(len(ids))
     if query.beside is not None or unwanted:

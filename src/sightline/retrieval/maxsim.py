@@ -9,10 +9,10 @@ from sightline.arrays import Float32Array, Int64Array
 from sightline.errors import ModelError
 from sightline.stores.base import QuantizedRows
 
-# OpenBLAS computes a product of up to this many multiplications in the calling thread. Beyond that, its threads wait
-# for one another by spinning: on a busy machine, a product of one millisecond then took two hundred.
+# OpenBLAS computes a product of up to this many multiplications in the calling thread. For larger ones it uses several
+# threads, which spin while they wait for one another: on a busy machine, a one-millisecond product took two hundred.
 _TILE = 2**18
-_LEAST = 8  # vectors in a tile
+_LEAST = 8  # minimum vectors in a tile
 
 
 def words_with_images(words: Float32Array, images: QuantizedRows) -> Float32Array:
@@ -32,7 +32,7 @@ def patches_with_texts(patches: Float32Array, texts: QuantizedRows) -> Float32Ar
 
 
 def _products(vectors: Float32Array, rows: QuantizedRows) -> Float32Array:
-    """The product of every vector [m, dim] with every stored one [n, dim], in tiles of stored ones: [m, n]."""
+    """The dot product of every vector [m, dim] with every stored row [n, dim], one tile of rows at a time: [m, n]."""
     count, dim = rows.values.shape
     tile = max(_LEAST, _TILE // (len(vectors) * dim))
     tiles = -(-count // tile)
@@ -46,7 +46,7 @@ def _products(vectors: Float32Array, rows: QuantizedRows) -> Float32Array:
 
 
 def _starts(lengths: Int64Array) -> Int64Array:
-    """The start of each of the consecutive segments of these lengths."""
+    """The start of each segment, for consecutive segments of these lengths."""
     starts: Int64Array = np.cumsum(lengths, dtype=np.int64) - lengths
     return starts
 

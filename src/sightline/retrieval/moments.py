@@ -1,4 +1,4 @@
-"""Moments of videos: many vectors, of which a search shows the best as one result."""
+"""Moments of videos: a video has many vectors, but a search shows it as one result, at its best moments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,23 +12,23 @@ from sightline.retrieval.query import EncodedQuery
 from sightline.stores.base import Store
 
 MOST_SHOWN = 5
-"""Moments that a result lists."""
+"""The maximum number of moments that a result lists."""
 
 
 class Moments(Protocol):
-    """Says which items are moments of which videos."""
+    """Looks up which items are moments of which videos."""
 
     def videos(self, ids: Sequence[int]) -> Mapping[int, int]:
-        """The video of each of these ids that is a moment; images are left out."""
+        """Maps the ids that are moments to their videos; ids of images are left out."""
         ...
 
     def of(self, videos: Sequence[int]) -> Mapping[int, Mapping[int, float]]:
-        """The moments of some videos: their ids, in order of time, and seconds."""
+        """For each of some videos, the ids of its moments, in order of time, and their seconds."""
         ...
 
 
 def best_of_each(ids: Int64Array, moments: Moments | None) -> tuple[Int64Array, BoolArray]:
-    """The positions of images and of the first moment of each video, and which of these are moments."""
+    """The positions of all images and of each video's first moment in `ids`, and which of these are moments."""
     if moments is None:
         return np.arange(len(ids)), np.zeros(len(ids), dtype=np.bool_)
     videos = moments.videos(ids.tolist())
@@ -42,9 +42,9 @@ def best_of_each(ids: Int64Array, moments: Moments | None) -> tuple[Int64Array, 
 def with_moments(
     candidates: Candidates, count: int, query: EncodedQuery, store: Store, moments: Moments | None
 ) -> Candidates:
-    """Add to the videos among the first `count` candidates the seconds of their best moments, best first.
+    """Add the times of their best moments, best first, to the videos among the first `count` candidates.
 
-    The moment that was ranked comes first, and the others by the cosine of their embeddings.
+    The moment that was ranked comes first; the others follow by the cosine of their embeddings.
     """
     videos = moments.videos(candidates.ids[:count].tolist()) if moments else {}
     if moments is None or not videos:

@@ -17,20 +17,20 @@ from sightline.retrieval.query import Query, check_readable
 class SearchOptions:
     """What to search for, and how. Invalid values are rejected at construction.
 
-    text, image: the query, as text, an image, or both. image_weight: with both, the weight of the image, 0 to 1; at 0
-        and 1 only one of them counts.
-    not_: descriptions of what results should not show; one or several.
+    text, image: the query, as text, an image, or both. image_weight: with both, the weight of the image, from 0 (only
+        the text counts) to 1 (only the image counts).
+    not_: one or several descriptions of what results should not show.
     where: a filter, such as `taken >= '2023-06-01' and path like 'holiday/%'`; see `catalog.where`.
     k: the number of results. start: skip this many results first.
     late: how many of the top candidates late interaction rescores; `all` ranks everything by it.
-    late_fragments: how many fragments of each side, the first ones, late interaction uses; None for all.
+    late_fragments: late interaction uses only this many fragments of each side, counted from the first; None for all.
     rerank: how many of the top candidates matching then rescores; 0 for none.
     fusion, weight: how the matcher's score and the cosine are combined; see `fusion.fuse`.
     min_relevance: hide results below this relevance, 0 to 1.
     budget_ms: the time limit of the search. `late` and `rerank` are then upper limits.
     duplicates: `fold` shows images that look the same as one result, `show` shows all.
 
-    For options left at None the model decides; see `stages.resolve`.
+    Options left at None default to what the model says; see `stages.resolve`.
     """
 
     text: str | None = None
@@ -78,7 +78,7 @@ class SearchOptions:
 
     @property
     def unwanted(self) -> tuple[str, ...]:
-        """What results should not show."""
+        """The descriptions of what results should not show."""
         return (self.not_,) if isinstance(self.not_, str) else tuple(self.not_)
 
     @property

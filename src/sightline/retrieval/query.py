@@ -17,7 +17,7 @@ ItemKind = Literal["images", "texts"]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A text, an image, or both, where `image_weight`, from 0 to 1, is the weight of the image.
+    """A text, an image, or both; with both, `image_weight`, from 0 to 1, is the weight of the image.
 
     without: texts that describe what a result should not show.
     """
@@ -38,11 +38,12 @@ class EncodedQuery:
 
     vector: [dim], unit length; the first stage compares every item with it.
     across: the part of the query whose modality differs from that of the items: the text for images, the image for
-        texts. Only that part can be matched with them. None if there is no such part.
-    beside: [dim], the other part of a query that has both, scaled by its weight relative to `across`; otherwise None.
-    without: [n, dim], unit length; the unwanted content. unwanted: [n], the same as text.
+        texts. Only this part can be matched with the items. None if there is no such part.
+    beside: [dim], the other part of a query with both text and image, scaled by its weight relative to `across`; None
+        if there is only one part.
+    without: [n, dim], unit length; the unwanted content. unwanted: [n], the same as texts.
     truncated: whether the text exceeds the model's length limit.
-    text: the text of the query; empty without any.
+    text: the text of the query; empty if there is none.
     """
 
     vector: Float32Array
@@ -55,7 +56,7 @@ class EncodedQuery:
 
 
 def check_readable(words: str) -> None:
-    """Reject bytes that are not UTF-8, which a shell may pass on."""
+    """Reject text with bytes that are not UTF-8, which a shell may pass on."""
     try:
         words.encode()
     except UnicodeEncodeError as error:
@@ -64,7 +65,7 @@ def check_readable(words: str) -> None:
 
 
 def encode(query: Query, model: Model, kind: ItemKind) -> EncodedQuery:
-    """Encode a query for items of a modality."""
+    """Encode a query for searching items of this kind."""
     words = None if query.text is None else model.encode_texts([query.text])
     image = None if query.image is None else model.encode_images(to_input(query.image, model.preprocess)[None])
     cut = words is not None and words.truncated is not None and bool(words.truncated[0])

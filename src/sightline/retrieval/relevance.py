@@ -1,4 +1,4 @@
-"""The relevance of results: of the pair of query and item or, in older bundles, relative to the whole gallery."""
+"""The relevance of results: that of the pair of query and item or, in older bundles, relative to the whole gallery."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,10 +15,10 @@ from sightline.stores.base import Store
 
 
 def relevance(scores: FloatArray, calibration: Calibration, items: int | None = None) -> Float64Array:
-    """The probability that each score's item is the one that was meant, among this many items.
+    """The probability, for each score, that its item is the one that was meant, among `items` items.
 
-    Among ten times as many items as the calibration was fitted on, ten times as many wrong ones score as high: the odds
-    are a tenth. `items` defaults to the number that it was fitted on.
+    Among ten times as many items as the calibration was fitted on, ten times as many wrong items score as high, so the
+    odds are a tenth. `items` defaults to the number that the calibration was fitted on.
 
     >>> fitted = Calibration(scale=1.0, bias=0.0, items=1001)
     >>> [round(float(relevance(np.array([0.0]), fitted, items)[0]), 2) for items in (101, 1001, 10001)]
@@ -35,7 +35,7 @@ def pair_relevances(
 ) -> Float64Array:
     """The probability that each candidate [n] shows what a text asks for, and nothing unwanted.
 
-    It depends on the pair alone: not on other items, other results, filters or stages.
+    It depends only on the pair, not on other items, other results, filters or stages.
     """
     chances = fitted.of(query.text, candidates.embed, words)
     if query.unwanted and len(candidates):
@@ -52,13 +52,13 @@ def gallery_relevances(
     calibrations: Mapping[str, Calibration],
     items: int | None = None,
 ) -> Float64Array | None:
-    """The probability of each result [n], best first, by the last stage that scored it; None without calibrations.
+    """The relevance of each result [n], best first, from the last stage that scored it; None without calibrations.
 
-    scores: [n], by that stage. embed: [n], by the first stage, used if a later stage has no calibration.
+    scores: [n], from that stage. embed: [n], from the first stage, used if a later stage has no calibration.
     items: the number of items in the gallery.
 
-    Stages differ in their confidence, so a result could appear more relevant than the one above it: each is therefore
-    limited to the relevance of the one above.
+    Stages differ in their confidence, so a result could appear more relevant than the one above it. The relevance of
+    each result is therefore limited to that of the one above.
     """
     if "embed" not in calibrations:
         return None

@@ -14,16 +14,16 @@ HitStage = Literal["embed", "late", "match", "text"]
 class Hit:
     """One result.
 
-    path: relative to `root`, the indexed folder or file of texts; as displayed, and as used by filters.
-    file: the exact path; for a text, that of the file of texts.
-    score: by the last stage that scored it, named in `stage`; only scores of one stage are comparable.
+    path: relative to `root`, the indexed folder or text file; as displayed, and as used by filters.
+    file: the exact path; for a text, that of the text file.
+    score: from the last stage that scored it, named in `stage`; only scores of the same stage are comparable.
     relevance: the probability that it is what was asked for; None if the model has no relevance.
-    text, line, key: for a text, its content, its line, and its id in the file.
+    text, line, key: for a text, its content, its line number, and its id in the file.
     copies: other files with exactly the same content. folded: files that show the same image, slightly changed.
-    width, height: in pixels. taken: when, in ISO 8601. duration: of a video, in seconds.
-    moments: of a video, the seconds of the moments that match best, best first.
-    quote: a line of text in the image that contains words of the query. If the text decided its rank, its stage is
-        `text` and its relevance unknown.
+    width, height: in pixels. taken: when it was taken, in ISO 8601. duration: that of a video, in seconds.
+    moments: the times, in seconds, of a video's best-matching moments, best first.
+    quote: a line of text in the image that contains words of the query. If this text determined the rank, the hit's
+        stage is `text` and its relevance is unknown.
     """
 
     rank: int
@@ -69,12 +69,12 @@ _HIT_FIELDS = tuple(one.name for one in fields(Hit))
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The answer to a query: its hits, best first, and how many milliseconds each part of the work took.
+    """The result of a query: its hits, best first, and how many milliseconds each part of the work took.
 
-    best_relevance: of the best item, even if `min_relevance` excluded it; None if unknown.
+    best_relevance: the relevance of the best item, even if `min_relevance` excluded it; None if unknown.
     truncated: whether the query's text exceeds the model's length limit.
-    line: the relevance at which a hit is a match. None if the relevance is unknown, or of the older kind: the
-        probability that a hit is the one that was meant.
+    line: the minimum relevance for a hit to count as a match. None if the relevance is unknown, or of the older kind,
+        the probability that a hit is the one that was meant.
     notice: one line about a query that the model cannot read. did_you_mean: the query with misspelt words replaced.
     """
 
@@ -90,12 +90,12 @@ class SearchResult:
 
     @property
     def matches(self) -> tuple[Hit, ...]:
-        """The hits that are likely to show what was asked for; all if relevance is unknown."""
+        """The hits that are likely to show what was asked for; all hits if relevance is unknown."""
         return tuple(hit for hit in self.hits if self._is_match(hit))
 
     @property
     def rest(self) -> tuple[Hit, ...]:
-        """The other hits."""
+        """The hits that are not matches."""
         return tuple(hit for hit in self.hits if not self._is_match(hit))
 
     @property

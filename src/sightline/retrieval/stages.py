@@ -1,4 +1,4 @@
-"""The stages of a search: what a stage does, which stages run, and the model's defaults."""
+"""The stages of a search: what a stage does, which stages run, and what the model's defaults are."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,15 +15,15 @@ from sightline.retrieval.options import SearchOptions
 
 StageName = Literal["late", "match"]
 Score = Callable[[Int64Array], FloatArray]
-"""Scores candidates, given their ids [..., k]: [..., k], higher is better."""
+"""Returns the scores [..., k] of candidates, given their ids [..., k]; higher is better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Rescores the first k candidates and sorts them by the new scores; the rest stays behind them.
+    """Rescores the first k candidates and sorts them by the new scores; the rest stay behind them.
 
     fusion: the rule and weight that combine the cosine with these scores, if any.
-    cosine_value: how many points of the scores are worth 1.0 of cosine.
+    cosine_value: how many points of these scores correspond to a cosine of 1.0.
 
     >>> import numpy as np
     >>> found = Candidates.of(np.array([7, 8, 9]), np.array([0.9, 0.8, 0.1]))
@@ -50,15 +50,15 @@ class Stage:
 
 
 MOST_RERANK = 100
-"""The most candidates to match if only the time is limited."""
+"""Maximum number of candidates to match if only the time is limited."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The number of results, the stages, their fusion and the time limit; see `SearchOptions`.
 
-    relevance: the probability that an image shows what a text asks for, if the model has it.
-    calibration: the mapping of these stages' scores to probabilities, in older bundles.
+    relevance: the model's estimate of the probability that an image shows what a text asks for, if it has one.
+    calibration: in older bundles, the mapping from the scores of these stages to probabilities.
     """
 
     k: int = 10
@@ -79,7 +79,7 @@ class Plan:
 
     @property
     def longest(self) -> int:
-        """The largest number of candidates that a later stage rescores; 0 without one."""
+        """The largest number of candidates that any later stage rescores; 0 if there is no later stage."""
         return max(self.late if self.late != "all" else 0, self.rerank)
 
     def stages(self, scores: Mapping[str, Score], cosine_values: Mapping[str, float] | None = None) -> Iterator[Stage]:
@@ -96,7 +96,7 @@ def resolve(options: SearchOptions, model: Model, matcher: Model | None = None) 
     """Fill in the model's defaults, and reject what the model cannot do.
 
     A search that sets neither `late` nor `rerank` runs the default stages that the model supports; one that sets only
-    `rerank` runs no late interaction. matcher: the model that matches, if it is another.
+    `rerank` runs no late interaction. matcher: the model to match with, if it is not `model`.
     """
     by_fragments = "embed" not in model.abilities and "fragments" in model.abilities
     if not by_fragments:
@@ -122,7 +122,7 @@ def resolve(options: SearchOptions, model: Model, matcher: Model | None = None) 
     check_fusion(fusion, weight)
     if matcher is not None and not rerank:
         raise OptionError("matcher", f"{matcher.name} has nothing to rerank", "Give rerank, or leave out matcher.")
-    fitted = (fusion, weight) == (defaults.fusion, defaults.weight)  # the calibration is for the matcher's own fusion
+    fitted = (fusion, weight) == (defaults.fusion, defaults.weight)  # the calibration is for the default fusion
     return Plan(
         k=options.k,
         late=late,

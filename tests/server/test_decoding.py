@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from server.samples import limits, picture
 from sightline.errors import MediaError
 from sightline.media import ImageBytes, to_pixels
 from sightline.server.decoders import DecoderPool
+from sightline.server.images import ImageContent
 from sightline.server.worker_pool import RequestCancelledError, WorkerPool
 
 

@@ -108,6 +108,37 @@ def calibrated(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return folder
 
 
+@pytest.fixture(scope="session")
+def german_text(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text graph for German, which is that of `tiny_bundle` with other word vectors, and its tokenizer: an add-on."""
+    import numpy as np
+    import onnx
+
+    import tiny
+
+    folder = tmp_path_factory.mktemp("german")
+    graph = onnx.load(tiny_bundle / "text.onnx")
+    for weights in graph.graph.initializer:
+        if weights.dims[:1] == [len(tiny.WORDS)]:
+            values = onnx.numpy_helper.to_array(weights)
+            weights.CopyFrom(onnx.numpy_helper.from_array(np.ascontiguousarray(values[::-1]), weights.name))
+    onnx.save(graph, folder / "text.onnx")
+    tiny.german_tokenizer().save(folder / "tokenizer.json")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def german_bundle(tiny_bundle: Path, german_text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny bundle with an add-on for German."""
+    import tiny
+    from sightline.bundle.add_languages import add_languages
+
+    folder = Path(shutil.copytree(tiny_bundle, tmp_path_factory.mktemp("bundles") / "german"))
+    files = german_text / "text.onnx", german_text / "tokenizer.json"
+    add_languages(folder, *files, ["de"], max_length=tiny.MAX_LENGTH)
+    return folder
+
+
 @pytest.fixture
 def bundle(tiny_bundle: Path) -> Iterator[Bundle]:
     return Bundle.open(tiny_bundle)

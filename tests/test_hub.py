@@ -52,7 +52,9 @@ class FakeApi:
                 data = file.read()
             blob = blobs / hashlib.sha256(data).hexdigest()
             blob.write_bytes(data)
-            (snapshot / one.path_in_repo).symlink_to(os.path.relpath(blob, snapshot))
+            place = snapshot / one.path_in_repo
+            place.parent.mkdir(exist_ok=True)
+            place.symlink_to(os.path.relpath(blob, place.parent))
         self.said.append(("commit", sorted(one.path_in_repo for one in operations), commit_message))
         return SimpleNamespace(repo_url=f"https://huggingface.co/{name}")
 
@@ -92,6 +94,15 @@ def test_a_bundle_keeps_its_own_card(tiny_bundle: Path, tmp_path: Path, monkeypa
     pushed = hub.download("me/mine")
     assert (pushed / "README.md").read_text() == "My own words."
     assert not (pushed / "notes.txt").exists()
+
+
+def test_languages_are_pushed_with_their_bundle(
+    german_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FakeApi(tmp_path / "hub", monkeypatch)
+    hub.push(german_bundle, "hf:me/mine")
+    assert sightline.load("hf:me/mine").for_language("de").languages == ("en", "de")
+    assert "- de\n" in (hub.download("me/mine") / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["me/mine", "hf:mine", "hf:me/mine/too", "hf:me/my bundle"])

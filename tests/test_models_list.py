@@ -95,6 +95,13 @@ def test_json_tells_everything(tmp_path: Path) -> None:
     assert told["results"] == [RESULT]
 
 
+def test_the_languages_of_an_add_on_are_listed(machine: Path, german_bundle: Path) -> None:
+    shutil.copytree(german_bundle, machine / "german")
+    plain, german = json.loads(run("models", "--json").stdout)["models"]
+    assert (plain["languages"], german["languages"]) == (["en"], ["en", "de"])
+    assert german["megabytes"] > plain["megabytes"]
+
+
 def test_known_models_are_listed_without_numbers_and_it_says_so() -> None:
     assert "measured none of these" in run("models").output
     known = json.loads(run("models", "--json").stdout)["known"]

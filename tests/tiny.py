@@ -2,12 +2,13 @@
 
 import dataclasses
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import tokenizers
 import torch
-from tokenizers import models, pre_tokenizers, processors
+from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from sightline.bundle import Tokenizer
 from sightline.media import Preprocess
@@ -168,9 +169,19 @@ REGION_MODELS: dict[str, Config] = {
 """Models that read regions instead of pixels."""
 
 
-def tokenizer() -> Tokenizer:
-    """A word-level tokenizer over `WORDS`, with [CLS] and [SEP]."""
-    backend = tokenizers.Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
+GERMAN = {"a": "ein", "dog": "hund", "cat": "katze", "child": "kind", "man": "mann", "on": "am", "beach": "strand"}
+
+
+def german_tokenizer() -> Tokenizer:
+    """The same tokenizer with some German words in the places of English ones, in lower case."""
+    return tokenizer([GERMAN.get(word, word) for word in WORDS])
+
+
+def tokenizer(words: Sequence[str] = WORDS) -> Tokenizer:
+    """A word-level tokenizer over some words, with [CLS] and [SEP]."""
+    backend = tokenizers.Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
+    if words is not WORDS:
+        backend.normalizer = normalizers.Lowercase()
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     backend.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]

@@ -1,9 +1,10 @@
 """Verify a bundle's files by their hashes; the result is cached, so that files are not read at every start."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from sightline.bundle.spec import BundleSpec, check_file
+from sightline.bundle.spec import check_file
 from sightline.cache import load_cached, save_cached
 
 Looks = list[int]
@@ -13,15 +14,15 @@ _SETTLED_NS = 2_000_000_000  # a file younger than this may change again without
 _MOST = 1_000  # maximum number of files in the cache
 
 
-def check_once(folder: Path, spec: BundleSpec) -> None:
-    """Reject a bundle in which a file differs from the exported one.
+def check_once(folder: Path, files: Mapping[str, str]) -> None:
+    """Reject a bundle in which a file differs from the exported one; files: the sha256 of each, by name.
 
     A verified file is remembered by its size, times and inode, and not read again while these are unchanged. The times
     include the ctime, which changes on every write, even if the modification time is set back.
     """
     known = load_cached(_FILE)
     news = {}
-    for name, expected in spec.files.items():
+    for name, expected in files.items():
         path = str((folder / name).absolute())
         looks = _looks(folder / name)
         if looks is None or known.get(path) != [expected, *looks]:

@@ -12,7 +12,7 @@ from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.bundle.words import Words
 from sightline.device import Device
-from sightline.errors import ModelError
+from sightline.errors import ModelError, OptionError
 from sightline.fusion_rules import FusionRule
 from sightline.media import ImageInput
 
@@ -20,6 +20,9 @@ Ability = Literal["embed", "fragments", "match"]
 Graph = Literal["image", "text", "match"]
 PairMatcher = Callable[[Int64Array, Int64Array], Float32Array]
 """Computes logits [pairs] for pairs of texts and images, given their indices [pairs]."""
+
+MANY_LANGUAGES = "mul"
+"""What a model that reads many languages, none of them named, has in `languages`."""
 
 DEFAULT_WEIGHT = 0.5
 """The weight of the cosine in a fusion, if neither the user nor the model sets one."""
@@ -128,8 +131,17 @@ class Model(Protocol):
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The languages that the model understands."""
+        """The languages that the model understands, its main one first; "mul" for many."""
         return ("en",)
+
+    def for_language(self, lang: str) -> "Model":
+        """The same model for texts in a language: an add-on may bring another text graph, relevance and word list.
+
+        Vectors stay comparable. A language that the model lacks is rejected.
+        """
+        if lang in self.languages or MANY_LANGUAGES in self.languages:
+            return self
+        raise unknown_language(self, lang)
 
     @property
     def grid(self) -> tuple[int, int] | None:
@@ -166,6 +178,15 @@ class Model(Protocol):
     def pair_matcher(self, texts: Ragged, images: Ragged) -> PairMatcher:
         """A function that matches texts and images by their indices; texts, images: the states of all of them."""
         return lambda text, image: self.match(*texts.padded(text), *images.padded(image))
+
+
+def unknown_language(model: Model, lang: str) -> OptionError:
+    """The error for a language that a model lacks."""
+    return OptionError(
+        "lang",
+        f"cannot be {lang!r}: {model.name} reads {', '.join(model.languages)}",
+        "Give one of these, or leave it out and the language is recognised.",
+    )
 
 
 _NOUNS: dict[Ability, str] = {"embed": "embeddings", "fragments": "fragments", "match": "matcher"}

@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from sightline.arrays import Arrays, BoolArray, Float32Array, FloatArray, Int64A
 from sightline.bundle.encoded import Encoded, stacked
 from sightline.bundle.engines import Engine, gpu_pair_matcher, load_engine
 from sightline.bundle.integrity import check_once
-from sightline.bundle.model import Ability, Calibration, Defaults, Graph, Model, PairMatcher
+from sightline.bundle.languages import FOLDER, LanguagesSpec, languages_of, read_languages, read_words
+from sightline.bundle.model import Ability, Calibration, Defaults, Graph, Model, PairMatcher, unknown_language
 from sightline.bundle.ragged import Ragged
 from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.spec import BundleSpec, identity, read_spec
@@ -40,6 +42,8 @@ class Bundle(Model):
         self._folder, self._device = folder, device
         self._engines: dict[Graph, Engine] = {}
         self._locks: dict[Graph, threading.Lock] = {graph: threading.Lock() for graph in ("image", "text", "match")}
+        self._opening = threading.Lock()
+        self._in_language: dict[str, Bundle] = {}
 
     @classmethod
     def open(cls, folder: str | Path, *, threads: int | None = None) -> "Bundle":
@@ -49,7 +53,7 @@ class Bundle(Model):
         """
         folder = Path(folder)
         spec = read_spec(folder)
-        check_once(folder, spec)
+        check_once(folder, spec.files)
         return cls(folder, spec, threads)
 
     @property
@@ -94,8 +98,36 @@ class Bundle(Model):
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The languages that the model understands."""
-        return self.spec.text.languages
+        """The languages that the model understands, with those of its add-on."""
+        return languages_of(self.spec.text.languages, self._add_on)
+
+    def for_language(self, lang: str) -> "Bundle":
+        """The same bundle with the text graph for a language: its own, or that of its add-on, loaded on first use."""
+        if lang in self.spec.text.languages:
+            return self
+        if self._add_on is None or lang not in self._add_on.text.languages:
+            raise unknown_language(self, lang)
+        with self._opening:
+            if lang not in self._in_language:
+                self._in_language[lang] = _InLanguage(self, self._tower, lang)
+            return self._in_language[lang]
+
+    @cached_property
+    def _add_on(self) -> LanguagesSpec | None:
+        return read_languages(self.folder, self.sha256)
+
+    @cached_property
+    def _tower(self) -> "Bundle":
+        """A bundle of which only the text graph is used: that of the add-on, shared by its languages."""
+        if self._add_on is None:
+            raise BundleError(f"{self.folder}: has no languages to add")
+        check_once(self.folder / FOLDER, self._add_on.files)
+        spec = replace(self.spec, text=self._add_on.text, relevance=self._add_on.relevance or {}, words="")
+        return Bundle(self.folder / FOLDER, spec, self.threads, self.device)
+
+    @cached_property
+    def _words_by_language(self) -> dict[str, Words]:
+        return {} if self._add_on is None else read_words(self.folder / FOLDER, self._add_on)
 
     @property
     def grid(self) -> tuple[int, int] | None:
@@ -233,6 +265,58 @@ class Bundle(Model):
 
     def _load(self, graph: Graph) -> Engine:
         return load_engine(self.folder / f"{graph}.onnx", self.device, self.threads)
+
+
+class _InLanguage(Bundle):
+    """A bundle that reads texts with the graph of its add-on; everything else is the bundle's own."""
+
+    def __init__(self, bundle: Bundle, tower: Bundle, lang: str) -> None:
+        super().__init__(bundle.folder, tower.spec, bundle.threads, bundle.device)
+        self._bundle, self._text_tower, self._lang = bundle, tower, lang
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of the bundle, because vectors stay comparable."""
+        return self._bundle.sha256
+
+    @cached_property
+    def words(self) -> Words:
+        """The words of the language that the add-on was trained on; empty if it has no list."""
+        return self._bundle._words_by_language.get(self._lang, Words())
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The add-on's tokenizer."""
+        return self._text_tower.tokenizer
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages of the bundle."""
+        return self._bundle.languages
+
+    def for_language(self, lang: str) -> Bundle:
+        """The bundle with the text graph for another language."""
+        return self._bundle.for_language(lang)
+
+    def prefer_gpu(self) -> Bundle:
+        """The same for a long job, on the GPU if there is one."""
+        return self._bundle.prefer_gpu().for_language(self._lang)
+
+    def with_threads(self, threads: int) -> Bundle:
+        """The same with this number of CPU threads per call."""
+        return self._bundle.with_threads(threads).for_language(self._lang)
+
+    def prepare(self, *graphs: Graph, wait: bool = False) -> None:
+        """Load graphs ahead of time."""
+        for graph in graphs:
+            self._owner(graph).prepare(graph, wait=wait)
+
+    def engine(self, graph: Graph) -> Engine:
+        """The engine of a graph: the add-on's for texts."""
+        return self._owner(graph).engine(graph)
+
+    def _owner(self, graph: Graph) -> Bundle:
+        return self._text_tower if graph == "text" else self._bundle
 
 
 def _by_length(mask: BoolArray, encode: Callable[[Int64Array, int], Encoded]) -> Encoded:

@@ -1,10 +1,12 @@
 """The Hugging Face hub: download a model, and upload a bundle."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sightline.bundle.languages import FOLDER, LANGUAGES_FILE, languages_of, read_languages
 from sightline.bundle.layout import HUB_PREFIX, SPEC_FILE
-from sightline.bundle.spec import BundleSpec, read_spec
+from sightline.bundle.spec import BundleSpec, identity, read_spec
 from sightline.errors import ModelError
 
 # Copies of the weights for other programs, which many models on the hub include.
@@ -46,14 +48,18 @@ def push(folder: str | Path, model: str, *, private: bool = False) -> str:
     """
     folder, name, library = Path(folder), check_pushable(model), _library()
     spec = read_spec(folder)
+    add_on = read_languages(folder, identity(spec))
+    files = [SPEC_FILE, *spec.files]
+    if add_on:
+        files += [f"{FOLDER}/{file}" for file in (LANGUAGES_FILE, *add_on.files)]
     api = library.HfApi()
     try:
         api.create_repo(name, private=private or None, exist_ok=True)
-        added: dict[str, Any] = {file: str(folder / file) for file in (SPEC_FILE, *spec.files)}
+        added: dict[str, Any] = {file: str(folder / file) for file in files}
         if (folder / _CARD).is_file():
             added[_CARD] = str(folder / _CARD)
         elif not api.file_exists(name, _CARD):
-            added[_CARD] = card(spec, name).encode()
+            added[_CARD] = card(spec, name, languages_of(spec.text.languages, add_on)).encode()
         operations = [library.CommitOperationAdd(file, content) for file, content in added.items()]
         found = api.create_commit(name, operations, commit_message=f"Upload the bundle {spec.name}")
     except Exception as error:
@@ -61,14 +67,14 @@ def push(folder: str | Path, model: str, *, private: bool = False) -> str:
     return str(found.repo_url)
 
 
-def card(spec: BundleSpec, name: str) -> str:
+def card(spec: BundleSpec, name: str, languages: Sequence[str]) -> str:
     """The model card that the hub shows for a bundle: how to use it, and what it can do."""
-    languages = "\n".join(f"- {language}" for language in spec.text.languages)
+    listed = "\n".join(f"- {language}" for language in languages)
     return f"""---
 library_name: sightline
 tags: [sightline, image-text-retrieval]
 language:
-{languages}
+{listed}
 ---
 # {spec.name}
 

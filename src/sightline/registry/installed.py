@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sightline.bundle.languages import FOLDER, LanguagesSpec, languages_of, read_languages
 from sightline.bundle.layout import HUB_PREFIX, SPEC_FILE
-from sightline.bundle.spec import BundleSpec, read_spec
+from sightline.bundle.spec import BundleSpec, identity, read_spec
 from sightline.errors import BundleError, ModelError
 from sightline.registry.loader import locate
 from sightline.registry.published import PublishedModel
@@ -26,11 +27,24 @@ class InstalledModel:
     model: str
     folder: Path
     spec: BundleSpec
+    add_on: LanguagesSpec | None = None
+
+    @classmethod
+    def read(cls, model: str, folder: Path) -> "InstalledModel":
+        """Read the specs of a bundle and of its language add-on."""
+        spec = read_spec(folder)
+        return cls(model, folder, spec, read_languages(folder, identity(spec)))
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages that it reads, with those of its add-on."""
+        return languages_of(self.spec.text.languages, self.add_on)
 
     @property
     def megabytes(self) -> float:
-        """The size of its files on disk."""
+        """The size of its files on disk, with those of its add-on."""
         files = [self.folder / name for name in self.spec.files]
+        files += [self.folder / FOLDER / name for name in (self.add_on.files if self.add_on else ())]
         return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
 
     def to_json(self) -> dict[str, Any]:
@@ -41,7 +55,7 @@ class InstalledModel:
             "folder": str(self.folder),
             "abilities": list(self.spec.abilities),
             "precision": self.spec.precision,
-            "languages": list(self.spec.text.languages),
+            "languages": list(self.languages),
             "megabytes": round(self.megabytes, 1),
             "results": [dict(result) for result in self.spec.results],
         }
@@ -58,7 +72,7 @@ def installed_models(on_problem: Callable[[BundleError], None] | None = None) ->
         if folder.resolve() in found:
             continue
         try:
-            found[folder.resolve()] = InstalledModel(model, folder, read_spec(folder))
+            found[folder.resolve()] = InstalledModel.read(model, folder)
         except BundleError as error:
             if on_problem:
                 on_problem(error)
@@ -99,7 +113,7 @@ def table(bundles: Sequence[InstalledModel]) -> "Table":
     shown.add_column("R@1, text to image / image to text")
     for bundle in bundles:
         spec = bundle.spec
-        words = (", ".join(spec.abilities), spec.precision, ", ".join(spec.text.languages), f"{bundle.megabytes:.0f}")
+        words = (", ".join(spec.abilities), spec.precision, ", ".join(bundle.languages), f"{bundle.megabytes:.0f}")
         shown.add_row(bundle.model, spec.name, *words, _best(spec.results))
     return shown
 

@@ -91,6 +91,23 @@ def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "tiny", make)
 
 
+@pytest.fixture(scope="session")
+def quick_bundle(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny bundle with a fast image graph, which reads smaller images; each graph has its own relevance."""
+    import tiny
+    from sightline.bundle.relevance import PairRelevance
+    from sightline.onnx_export.fast_image import add_fast_image
+
+    def make(folder: Path) -> None:
+        shutil.copytree(tiny_bundle, folder)
+        spec = Bundle.open(folder).spec
+        write_spec(folder, dataclasses.replace(spec, relevance=PairRelevance({"cosine": 2.0, "bias": 0.5}, line=0.1)))
+        graph = tiny.image_graph(tiny.FAST, tmp_path_factory.mktemp("graph"))
+        add_fast_image(folder, graph, tiny.FAST.preprocess, PairRelevance({"cosine": 1.0, "bias": -0.5}, line=0.1))
+
+    return made_once(tmp_path_factory, "quick", make)
+
+
 @pytest.fixture
 def traced(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exports of the tiny model copy the graphs of `tiny_bundle`, because tracing takes a while."""

@@ -95,6 +95,12 @@ DUAL = DualStreamConfig(
     fragment_dim=8,
     pool_to=2,
 )
+FAST = dataclasses.replace(
+    DUAL,
+    image=TowerConfig(config={**VISION, "image_size": 16, "num_hidden_layers": 2}),
+    preprocess=dataclasses.replace(PREPROCESS, size=16),
+)
+"""With a smaller image tower, whose graph can be the fast one of a bundle of `DUAL`."""
 SINGLE = SingleStreamConfig(
     transformer=TowerConfig(config=TEXT),
     image=TowerConfig(config=VISION),
@@ -202,6 +208,15 @@ def retriever(config: Config, seed: int = 0) -> Retriever:
             if parameter.ndim > 1:
                 parameter.mul_(4)
     return model
+
+
+def image_graph(config: Config, folder: Path) -> Path:
+    """The image graph of a model, alone in a folder."""
+    from sightline.onnx_export.exporter import _image_graph
+
+    with torch.inference_mode():
+        _image_graph(retriever(config, seed=1), folder)
+    return folder / "image.onnx"
 
 
 def copy_graphs(bundle: Path, patch: pytest.MonkeyPatch) -> None:

@@ -209,7 +209,8 @@ def _model() -> Iterator[Finding]:
     check_files(folder, spec)
     Bundle(folder, spec).encode_texts(["a photo"])
     size = sum((folder / name).stat().st_size for name in spec.files) / 1e6
-    says = f"{spec.name} ({', '.join(spec.abilities)}; {spec.precision}, {size:.0f} MB), all files intact"
+    fast = ", with a fast image graph" if spec.fast else ""
+    says = f"{spec.name} ({', '.join(spec.abilities)}; {spec.precision}, {size:.0f} MB{fast}), all files intact"
     yield Finding("Bundled model", "good", says)
 
 

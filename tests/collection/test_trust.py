@@ -146,7 +146,7 @@ def test_a_model_that_a_collection_names_is_not_loaded(
     from sightline.collection import locate
 
     loaded: list[str] = []
-    monkeypatch.setattr(locate, "is_model_at", lambda place, sha256: place != "default")
+    monkeypatch.setattr(locate, "model_at", lambda place, sha256: None if place == "default" else place)
     monkeypatch.setattr(locate, "load", loaded.append)
     change_manifest(brought, location=location)
     at = brought / ".sightline"

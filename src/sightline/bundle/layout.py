@@ -3,6 +3,8 @@
 from pathlib import Path
 
 SPEC_FILE = "sightline.json"
+IMAGE_FILE = "image.onnx"
+FAST_IMAGE_FILE = "image-fast.onnx"
 CHECKPOINT_FILE = "retriever.json"
 PUBLISHED_FILE = "config.json"
 OPEN_CLIP_FILE = "open_clip_config.json"

@@ -171,6 +171,15 @@ class Model(Protocol):
         """The same model with this number of CPU threads per call, if the engine supports that."""
         return self
 
+    @property
+    def fast_relevance(self) -> PairRelevance | None:
+        """The relevance of images that the model's fast image graph encoded; None if it was not fitted."""
+        return None
+
+    def fast_variant(self) -> "Model | None":
+        """The same model with a faster image graph whose vectors are in the same space; None if it has none."""
+        return None
+
     def prepare(self, *graphs: Graph, wait: bool = False) -> None:
         """Start loading these graphs in the background, or load them now if `wait` is set."""
         return

@@ -36,25 +36,31 @@ class Bundle(Model):
     (1, 16)
     """
 
-    def __init__(self, folder: Path, spec: BundleSpec, threads: int | None = None, device: Device = "cpu") -> None:
-        self.spec = spec
+    def __init__(
+        self, folder: Path, spec: BundleSpec, threads: int | None = None, device: Device = "cpu", *, fast: bool = False
+    ) -> None:
+        self.spec = spec.fast_variant() if fast else spec
         self.threads = threads or usable_cpus()
         self._folder, self._device = folder, device
+        self._whole, self._is_fast = spec, fast
         self._engines: dict[Graph, Engine] = {}
         self._locks: dict[Graph, threading.Lock] = {graph: threading.Lock() for graph in ("image", "text", "match")}
         self._opening = threading.Lock()
         self._in_language: dict[str, Bundle] = {}
 
     @classmethod
-    def open(cls, folder: str | Path, *, threads: int | None = None) -> "Bundle":
-        """Open a bundle's folder, after checking every file against its hash.
+    def open(cls, folder: str | Path, *, threads: int | None = None, fast: bool = False) -> "Bundle":
+        """Open a bundle's folder, after checking every file that it uses against its hash.
 
         A file that was checked before and has not changed since is not read again.
+
+        fast: open it with its fast image graph.
         """
         folder = Path(folder)
         spec = read_spec(folder)
-        check_once(folder, spec.files)
-        return cls(folder, spec, threads)
+        opened = cls(folder, spec, threads, fast=fast)
+        check_once(folder, opened.spec.without_fast().files)
+        return opened
 
     @property
     def name(self) -> str:
@@ -114,7 +120,7 @@ class Bundle(Model):
 
     @cached_property
     def _add_on(self) -> LanguagesSpec | None:
-        return read_languages(self.folder, self.sha256)
+        return read_languages(self.folder, identity(self._whole))
 
     @cached_property
     def _tower(self) -> "Bundle":
@@ -160,11 +166,27 @@ class Bundle(Model):
 
         A single search stays on the CPU, where it finishes before torch would even be imported.
         """
-        return Bundle(self.folder, self.spec, self.threads, preferred_device())
+        return self._changed(self.threads, preferred_device())
 
     def with_threads(self, threads: int) -> "Bundle":
         """The same bundle with this number of CPU threads per call; returns itself if nothing changes."""
-        return self if threads == self.threads else Bundle(self.folder, self.spec, threads, self.device)
+        return self if threads == self.threads else self._changed(threads, self.device)
+
+    def _changed(self, threads: int, device: Device) -> "Bundle":
+        return Bundle(self.folder, self._whole, threads, device, fast=self._is_fast)
+
+    def fast_variant(self) -> "Bundle | None":
+        """The same bundle with its fast image graph, after checking that file; None if it has none."""
+        if self.spec.fast is None:
+            return None
+        variant = Bundle(self.folder, self.spec, self.threads, self.device, fast=True)
+        check_once(self.folder, variant.spec.files)
+        return variant
+
+    @property
+    def fast_relevance(self) -> PairRelevance | None:
+        """The relevance of images that the fast image graph encoded."""
+        return None if self.spec.fast is None else self.spec.fast.relevance
 
     def prepare(self, *graphs: Graph, wait: bool = False) -> None:
         """Load graphs in the background, each in its own thread, or load them now if `wait` is set.
@@ -264,7 +286,8 @@ class Bundle(Model):
             self.engine(graph)
 
     def _load(self, graph: Graph) -> Engine:
-        return load_engine(self.folder / f"{graph}.onnx", self.device, self.threads)
+        name = self.spec.image_file if graph == "image" else f"{graph}.onnx"
+        return load_engine(self.folder / name, self.device, self.threads)
 
 
 class _InLanguage(Bundle):
@@ -297,6 +320,15 @@ class _InLanguage(Bundle):
     def for_language(self, lang: str) -> Bundle:
         """The bundle with the text graph for another language."""
         return self._bundle.for_language(lang)
+
+    @property
+    def fast_relevance(self) -> None:
+        """None: it is fitted for texts in the bundle's own languages."""
+
+    def fast_variant(self) -> Bundle | None:
+        """The same with the bundle's fast image graph; None if it has none."""
+        fast = self._bundle.fast_variant()
+        return None if fast is None else fast.for_language(self._lang)
 
     def prefer_gpu(self) -> Bundle:
         """The same for a long job, on the GPU if there is one."""

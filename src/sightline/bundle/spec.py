@@ -5,16 +5,17 @@ import json
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from sightline import settings
-from sightline.bundle.layout import SPEC_FILE
+from sightline.bundle.layout import FAST_IMAGE_FILE, IMAGE_FILE, SPEC_FILE
 from sightline.bundle.model import Ability, Calibration, Defaults
 from sightline.bundle.onnx_file import check_self_contained
 from sightline.bundle.relevance import PairRelevance
 from sightline.errors import BundleError
+from sightline.files import write_atomic
 from sightline.media import ImageInput, Preprocess, RegionConfig
 
 FORMAT = 2
@@ -54,6 +55,20 @@ class TextSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class FastSpec:
+    """A second image graph, `image-fast.onnx`: smaller, faster, and in the same space as the bundle's other graphs.
+
+    image: its input and grid. relevance: fitted for its vectors; None if it was not fitted.
+    provenance, results: as in a `BundleSpec`, of this graph.
+    """
+
+    image: ImageSpec
+    relevance: PairRelevance | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    results: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class BundleSpec:
     """The contents of `sightline.json`.
 
@@ -64,6 +79,7 @@ class BundleSpec:
     words: the words of the training captions, most frequent first, separated by spaces.
     provenance: recipe, data, seed, initial weights, licences.
     results: evaluation results, as `sightline eval` writes them.
+    fast: a second, faster image graph; None if the bundle has none.
     """
 
     format: int
@@ -80,6 +96,34 @@ class BundleSpec:
     words: str = ""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     results: tuple[Mapping[str, Any], ...] = ()
+    fast: FastSpec | None = None
+
+    @property
+    def image_file(self) -> str:
+        """The name of the image graph's file."""
+        return IMAGE_FILE if IMAGE_FILE in self.files else FAST_IMAGE_FILE
+
+    def without_fast(self) -> "BundleSpec":
+        """The same bundle without its fast image graph, if it has one."""
+        if self.fast is None:
+            return self
+        files = {name: hash for name, hash in self.files.items() if name != FAST_IMAGE_FILE}
+        return replace(self, files=files, fast=None)
+
+    def fast_variant(self) -> "BundleSpec":
+        """The bundle with its fast image graph instead of the other; raises an error if it has none."""
+        if self.fast is None:
+            raise BundleError(f"{self.name} has no fast image graph", "Leave out fast and --quick.")
+        return replace(
+            self,
+            name=f"{self.name}-fast",
+            image=self.fast.image,
+            files={name: hash for name, hash in self.files.items() if name != IMAGE_FILE},
+            relevance={} if self.fast.relevance is None else self.fast.relevance,
+            provenance=self.fast.provenance,
+            results=self.fast.results,
+            fast=None,
+        )
 
 
 def read_spec(folder: Path) -> BundleSpec:
@@ -109,7 +153,7 @@ def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
 def write_spec(folder: Path, spec: BundleSpec) -> None:
     """Write `sightline.json`, after all other files, so that a half-written folder is never mistaken for a bundle."""
     text = json.dumps(settings.plain(spec), indent=2, ensure_ascii=False) + "\n"
-    (folder / SPEC_FILE).write_text(text, encoding="utf-8")
+    write_atomic(folder / SPEC_FILE, text)
 
 
 def _check_names(folder: Path, spec: BundleSpec) -> None:
@@ -120,8 +164,8 @@ def _check_names(folder: Path, spec: BundleSpec) -> None:
             f"{folder}: the tokenizer {tokenizer!r} is not the plain name of a file",
             "Put the file into the bundle's folder, and name it without a path.",
         )
-    graphs = {"image.onnx", "text.onnx", *(["match.onnx"] if "match" in spec.abilities else [])}
-    expected = graphs | {tokenizer}
+    graphs = {IMAGE_FILE, "text.onnx", *(["match.onnx"] if "match" in spec.abilities else [])}
+    expected = graphs | {tokenizer} | ({FAST_IMAGE_FILE} if spec.fast else set())
     if set(spec.files) == expected:
         return
     missing, unknown = sorted(expected - set(spec.files)), sorted(set(spec.files) - expected)
@@ -157,8 +201,8 @@ def check_file(folder: Path, name: str, expected: str) -> None:
 
 
 def identity(spec: BundleSpec) -> str:
-    """A hash of everything that determines a bundle's vectors, which excludes its name and results."""
-    decides = {"files": spec.files, "image": spec.image, "text": spec.text}
+    """A hash of everything that determines a bundle's vectors, which excludes its name, results and fast graph."""
+    decides = {"files": spec.without_fast().files, "image": spec.image, "text": spec.text}
     return hashlib.sha256(json.dumps(settings.plain(decides), sort_keys=True).encode()).hexdigest()
 
 

@@ -11,7 +11,7 @@ from sightline.fusion_rules import FusionRule
 
 
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="default, a bundle or checkpoint folder, or hf:NAME.")],
+    a: Annotated[str, typer.Argument(metavar="A", help="default, fast, a bundle or checkpoint folder, or hf:NAME.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The model to compare with it.")],
     data: Annotated[list[str], typer.Argument(help="Captioned images: shards, JSONL, Karpathy, COCO, …")],
     lang: Annotated[str, typer.Option(help="Language of the captions.")] = "en",

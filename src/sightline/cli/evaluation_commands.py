@@ -66,7 +66,7 @@ def explain(
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="default, a bundle or checkpoint folder, or hf:NAME.")],
+    model: Annotated[str, typer.Argument(help="default, fast, a bundle or checkpoint folder, or hf:NAME.")],
     data: Annotated[list[str], typer.Argument(help="Captioned images: shards, JSONL, Karpathy, COCO, …")],
     names: Annotated[
         bool,

@@ -8,7 +8,7 @@ from sightline.bundle.spec import identity, read_spec
 from sightline.collection.manifest import DEFAULT_FOLDER, MANIFEST_FILE, Manifest, check_model, read_manifest
 from sightline.collection.trust import is_own
 from sightline.errors import CollectionError, SightlineError
-from sightline.registry.loader import load, locate
+from sightline.registry.loader import FAST, load, locate
 from sightline.stores.opening import is_store_url, remote_store
 
 
@@ -54,8 +54,8 @@ def model_for_collection(at: Path | str, manifest: Manifest, model: str | Path |
         given = load(model) if isinstance(model, str | Path) else model
         check_model(at, manifest, given)
         return given
-    if is_model_at("default", manifest.sha256):
-        return load("default")
+    if found := model_at("default", manifest.sha256):
+        return load(found)
     made_by = f"{manifest.model} ({manifest.sha256[:12]}…)"
     is_local = bool(manifest.location) and not manifest.location.startswith(HUB_PREFIX)
     if is_local and isinstance(at, Path) and not manifest.is_trusted:
@@ -63,8 +63,8 @@ def model_for_collection(at: Path | str, manifest: Manifest, model: str | Path |
             f"{at}: made by the model {made_by} at {manifest.location}, but not by you on this machine",
             "If you trust that model, name it: --model FOLDER",
         )
-    if is_local and is_model_at(manifest.location, manifest.sha256):
-        return load(manifest.location)
+    if is_local and (found := model_at(manifest.location, manifest.sha256)):
+        return load(found)
     raise CollectionError(
         f"{at}: made by the model {made_by}, which is not at {manifest.location or 'a known place'}",
         "Give its folder with --model FOLDER, or index again into another folder with --at.",
@@ -78,10 +78,17 @@ def model_for_indexing(at: Path, model: str | Path | Model | None = None) -> str
     return model_for_collection(at, read_manifest(at))
 
 
-def is_model_at(place: str, sha256: str) -> bool:
-    """Whether a folder contains the bundle with this hash; the bundle's files are checked when it is loaded."""
+def model_at(place: str, sha256: str) -> str | None:
+    """The name of the model with this hash: the bundle in a folder, or its fast variant; None if it is neither.
+
+    The bundle's files are checked when it is loaded.
+    """
     try:
         folder = locate(place)
-        return (folder / SPEC_FILE).is_file() and identity(read_spec(folder)) == sha256
+        spec = read_spec(folder) if (folder / SPEC_FILE).is_file() else None
     except SightlineError:
-        return False
+        return None
+    if spec is not None and identity(spec) == sha256:
+        return place
+    is_fast = spec is not None and spec.fast is not None and identity(spec.fast_variant()) == sha256
+    return f"{place}:{FAST}" if is_fast else None

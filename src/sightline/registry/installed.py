@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from sightline.bundle.languages import FOLDER, LanguagesSpec, languages_of, read
 from sightline.bundle.layout import HUB_PREFIX, SPEC_FILE
 from sightline.bundle.spec import BundleSpec, identity, read_spec
 from sightline.errors import BundleError, ModelError
-from sightline.registry.loader import locate
+from sightline.registry.loader import FAST, locate
 from sightline.registry.published import PublishedModel
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _HERE = ("*", "bundles/*", "runs/*/bundle")  # where a working folder keeps bund
 
 @dataclass(frozen=True, slots=True)
 class InstalledModel:
-    """A bundle on this machine. `model` is its name in commands: default, hf:NAME, or its folder."""
+    """A bundle on this machine, or its fast variant. `model` is its name in commands: default, hf:NAME, its folder."""
 
     model: str
     folder: Path
@@ -76,7 +76,15 @@ def installed_models(on_problem: Callable[[BundleError], None] | None = None) ->
         except BundleError as error:
             if on_problem:
                 on_problem(error)
-    return list(found.values())
+    return [one for bundle in found.values() for one in _variants(bundle)]
+
+
+def _variants(found: InstalledModel) -> Iterator[InstalledModel]:
+    """A bundle without its fast image graph, and then with it instead of the other, if it has one."""
+    yield replace(found, spec=found.spec.without_fast())
+    if found.spec.fast is not None:
+        name = FAST if found.model == "default" else f"{found.model}:{FAST}"
+        yield replace(found, model=name, spec=found.spec.fast_variant())
 
 
 def _places() -> Iterator[tuple[str, Path]]:

@@ -17,25 +17,30 @@ from sightline.bundle.layout import (
 from sightline.errors import ModelError, SightlineError
 from sightline.registry.hub import download
 
+FAST = "fast"
+"""The default model with its fast image graph; `FOLDER:fast` and `hf:NAME:fast` name that of another bundle."""
+
 _WEIGHTS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 
 
 def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
     """Open a model, ready to encode and match.
 
-    model: `default` (the one that ships with Sightline), a bundle's folder, the folder of a checkpoint or of a
-    published model such as CLIP (both need the extra `train`), or `hf:NAME` (any of these on the hub, downloaded
-    once).
+    model: `default` (the one that ships with Sightline), `fast` (the same with a smaller, faster image graph), a
+    bundle's folder, the folder of a checkpoint or of a published model such as CLIP (both need the extra `train`), or
+    `hf:NAME` (any of these on the hub, downloaded once). A bundle's folder or `hf:NAME` may end in `:fast`.
     prefer_gpu: run a bundle on the GPU, if there is one and torch is installed; worthwhile for jobs that take minutes.
 
     >>> model = load(tiny_bundle)
     >>> sorted(model.abilities)
     ['embed', 'fragments', 'match']
     """
-    folder = locate(model)
+    folder, is_fast = locate(model), without_fast(model) != model
     if (folder / SPEC_FILE).is_file():
-        opened = Bundle.open(folder)
+        opened = Bundle.open(folder, fast=is_fast)
         return opened.prefer_gpu() if prefer_gpu else opened
+    if is_fast:
+        raise ModelError(f"{model}: not a bundle, and only bundles have a fast image graph", "Leave out :fast.")
     if any((folder / name).is_file() for name in (CHECKPOINT_FILE, PUBLISHED_FILE, OPEN_CLIP_FILE)):
         return _under_torch(folder, str(model).removeprefix(HUB_PREFIX))
     raise ModelError(
@@ -47,6 +52,7 @@ def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
 
 def locate(model: str | Path) -> Path:
     """The folder of a model, given its name or folder as in `load`."""
+    model = without_fast(model)
     if model == "default":
         return _bundled()
     if str(model).startswith(HUB_PREFIX):
@@ -64,6 +70,18 @@ def locate(model: str | Path) -> Path:
     if (best / CHECKPOINT_FILE).is_file() and not (folder / SPEC_FILE).is_file():
         raise ModelError(f"{model}: a training run, not a model", f"Give its best checkpoint: {best}")
     return _clip_inside(folder)
+
+
+def without_fast(model: str | Path) -> str | Path:
+    """The name or folder of a model without what asks for its fast image graph.
+
+    >>> without_fast("fast"), without_fast("bundles/mine:fast"), without_fast("bundles/mine")
+    ('default', 'bundles/mine', 'bundles/mine')
+    """
+    if model == FAST:
+        return "default"
+    is_fast = str(model).endswith(f":{FAST}") and not Path(model).exists()
+    return str(model).removesuffix(f":{FAST}") if is_fast else model
 
 
 def _clip_inside(folder: Path) -> Path:

@@ -29,7 +29,7 @@ from sightline.collection.indexing.encode import IndexProgress
 from sightline.collection.indexing.readers import read_images, read_texts, vanished_file
 from sightline.collection.indexing.report import Report
 from sightline.collection.indexing.writer import EncodedBatch, Writer
-from sightline.collection.locate import is_model_at
+from sightline.collection.locate import model_at
 from sightline.errors import CollectionError, SightlineError
 from sightline.registry.loader import load, locate
 from sightline.retrieval.query import ItemKind
@@ -199,7 +199,8 @@ def encode_block(
 ) -> EncodedBatch:
     """Read files and encode new contents on a worker."""
     if sha256 not in _models:
-        _models[sha256] = load(_place_of(folder, sha256, packed)).with_threads(1)
+        place = str(_place_of(folder, sha256, packed))
+        _models[sha256] = load(model_at(place, sha256) or place).with_threads(1)
     model = _models[sha256]
     hashes = Hashes(known)
     is_texts = kind == "texts"
@@ -228,7 +229,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 def _place_of(folder: str, sha256: str, packed: list[Any]) -> Path:
     """The folder of the model on a worker: the same path as here if the model is there, or else a copy in the cache."""
     copy = cache_folder() / "models" / sha256
-    if is_model_at(folder, sha256):
+    if model_at(folder, sha256):
         return Path(folder)
     if not copy.is_dir():
         draft = copy.with_name(f"{sha256}.{os.getpid()}.new")

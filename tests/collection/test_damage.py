@@ -158,7 +158,7 @@ def test_a_collection_without_checksums_still_opens_and_gets_them(whole: Path, t
     assert answers(folder) == right
     assert json.loads((at / "vectors" / "head.json").read_text())["format"] == 2
     assert (at / "catalog.sum").exists()
-    assert len(list((at / "vectors").glob("*-sums.*"))) == 7
+    assert len(list((at / "vectors").glob("*-sums.*"))) == 8
 
 
 def test_a_negative_count_in_a_head_is_refused(whole: Path, tmp_path: Path) -> None:

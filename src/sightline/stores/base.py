@@ -152,6 +152,26 @@ class Store(Protocol):
 
 
 @runtime_checkable
+class RefinableStore(Store, Protocol):
+    """A store that records which items a fast image graph encoded, and can replace their vectors."""
+
+    def add(self, ids: Ids, encoded: Encoded, *, fast: bool = False) -> None:
+        """Add items. fast: record that the fast graph encoded them."""
+        ...
+
+    def replace(self, ids: Ids, encoded: Encoded) -> None:
+        """Replace the vectors of items, which then no longer count as encoded by the fast graph.
+
+        After a crash, an item has either its old vectors or its new ones. Unknown ids are an error.
+        """
+        ...
+
+    def fast_ids(self, among: Ids | None = None) -> Ids:
+        """The ids of all items that the fast graph encoded, or of those in `among`, in ascending order."""
+        ...
+
+
+@runtime_checkable
 class AnnotatedStore(Store, Protocol):
     """A store with a note for each item, so that machines without the catalog can search it."""
 

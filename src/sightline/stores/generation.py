@@ -13,15 +13,18 @@ from sightline.errors import DamagedStoreError
 from sightline.files import sync_folder
 from sightline.stores.base import Ids, PaddedVectors, Part, QuantizedRows, Shape
 from sightline.stores.columns import Column
-from sightline.stores.head import FORMAT, Head
+from sightline.stores.head import WITH_CHECKSUMS, WITH_FAST, Head
 from sightline.stores.packing import Packed, kept_parts, record_type, unpack
 from sightline.stores.sign_codes import code_bytes
+
+_FAST = "fast"  # a column that older versions do not have
 
 
 class Generation:
     """The columns of a store. A row has an id, an embedding, a code, and the end offset of its vectors of other parts.
 
-    A separate column lists the deleted rows. Everything is verified before it is read.
+    Separate columns list the deleted rows, and the rows that a fast graph encoded. Everything is verified before it is
+    read.
     """
 
     def __init__(self, folder: Path, head: Head, *, write: bool, new: bool = False) -> None:
@@ -33,12 +36,16 @@ class Generation:
         try:
             for name, dtype in layout.items():
                 path = folder / f"{name}.{head.generation}"
-                tail = None if head.tails is None else head.tails[name]
+                is_missing = name == _FAST and name not in head.counts  # in a store of an older version
+                if is_missing and not write:
+                    continue
+                tail = None if head.tails is None else head.tails.get(name)
                 count = head.counts.get(name, 0)
-                self._columns[name] = Column(path, dtype, count, write=write, new=new, tail=tail)
+                self._columns[name] = Column(path, dtype, count, write=write, new=new or is_missing, tail=tail)
             if write and head.tails is None and not new:
                 for column in self._columns.values():
-                    column.add_checksums()
+                    if column.tail is None:
+                        column.add_checksums()
         except BaseException:
             self.close()
             raise
@@ -46,7 +53,7 @@ class Generation:
     @classmethod
     def new(cls, folder: Path, shape: Shape, number: int) -> "Generation":
         """Create an empty generation, replacing an unfinished one."""
-        return cls(folder, Head(FORMAT, shape, number, {}), write=True, new=True)
+        return cls(folder, Head(WITH_CHECKSUMS, shape, number, {}), write=True, new=True)
 
     def embeddings(self, rows: Ids | slice) -> Float16Array:
         """Embeddings of all rows [all rows, dim]; only `rows` are verified, so the caller must read no others."""
@@ -64,10 +71,12 @@ class Generation:
     @property
     def deleted(self) -> Ids:
         """Deleted rows, in order of deletion."""
-        rows: Ids = self._columns["deleted"].view(slice(None))
-        if len(rows) and not 0 <= rows.min() <= rows.max() < self._columns["ids"].count:
-            raise DamagedStoreError(f"{self._columns['deleted'].path}: damaged: it lists rows that do not exist")
-        return rows
+        return self._listed("deleted")
+
+    @property
+    def fast(self) -> Ids:
+        """The rows that a fast graph encoded, in ascending order."""
+        return self._listed(_FAST) if _FAST in self._columns else np.zeros(0, dtype=np.int64)
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -79,12 +88,14 @@ class Generation:
         """Size of all records in bytes."""
         return sum(column.bytes for column in self._columns.values())
 
-    def append(self, packed: Packed) -> None:
-        """Append items as the next rows; adds none of them if a write fails."""
+    def append(self, packed: Packed, replaced: Ids | None = None) -> None:
+        """Append items as the next rows, and delete the rows that they replace; does neither if a write fails."""
         columns: dict[str, npt.NDArray[Any]] = {
             "ids": packed.ids,
             "embeddings": packed.embeddings,
             "codes": packed.codes,
+            _FAST: self._columns["ids"].count + np.flatnonzero(packed.is_fast),
+            **({} if replaced is None else {"deleted": replaced}),
             **packed.parts,
         }
         for name in packed.parts:
@@ -102,7 +113,8 @@ class Generation:
         for name in kept_parts(self.shape):
             places, lengths = self._places(rows)
             parts[name] = self._columns[name].take(places)
-        return Packed(self.ids[rows], self.embeddings(rows)[rows], self.codes(rows)[rows], lengths, parts)
+        is_fast = np.isin(rows, self.fast)
+        return Packed(self.ids[rows], self.embeddings(rows)[rows], self.codes(rows)[rows], lengths, parts, is_fast)
 
     def part(self, rows: Ids, part: Part) -> PaddedVectors:
         """Unpack one part of some rows, padded to the longest."""
@@ -129,7 +141,8 @@ class Generation:
         """The head that describes everything written so far."""
         counts = {name: column.count for name, column in self._columns.items()}
         tails = {name: column.tail for name, column in self._columns.items() if column.tail is not None}
-        return Head(FORMAT if tails else 1, self.shape, self.number, counts, tails or None)
+        format = WITH_FAST if counts.get(_FAST) else WITH_CHECKSUMS if tails else 1
+        return Head(format, self.shape, self.number, counts, tails or None)
 
     def damaged_rows(self) -> Ids:
         """Rows with a damaged embedding, code, fragment or state; reads every byte.
@@ -137,7 +150,7 @@ class Generation:
         Damage to any other column raises a `DamagedStoreError`, because no row can be read without it.
         """
         rows = [self._columns[name].damaged() for name in ("embeddings", "codes")]
-        for name in ("ids", "deleted", "ends"):
+        for name in ("ids", "deleted", _FAST, "ends"):
             if name in self._columns:
                 self._columns[name].view(slice(None))
         for name in kept_parts(self.shape):
@@ -155,6 +168,14 @@ class Generation:
         """Close the files."""
         for column in self._columns.values():
             column.close()
+
+    def _listed(self, name: str) -> Ids:
+        """The rows in a column that lists rows."""
+        column = self._columns[name]
+        rows: Ids = column.view(slice(None))
+        if len(rows) and not 0 <= rows.min() <= rows.max() < self._columns["ids"].count:
+            raise DamagedStoreError(f"{column.path}: damaged: it lists rows that do not exist")
+        return rows
 
     def _places(self, rows: Ids, first: int | None = None) -> tuple[Ids, Ids]:
         """Where the vectors of some rows are in the columns of parts, concatenated, and the number of vectors per row.
@@ -203,8 +224,8 @@ def next_number(folder: Path) -> int:
 def _check_counts(folder: Path, head: Head, layout: Mapping[str, npt.DTypeLike]) -> None:
     """Refuse a head with missing columns, or with columns of different lengths for the same rows."""
     rows = {head.counts.get(name, -1) for name in ("ids", "embeddings", "codes", "ends") if name in layout}
-    names = layout.keys() - (head.counts.keys() if head.tails is None else head.tails.keys() & head.counts.keys())
-    if len(rows) > 1 or names:
+    listed = head.counts.keys() if head.tails is None else head.tails.keys() & head.counts.keys()
+    if len(rows) > 1 or layout.keys() - listed - {_FAST}:
         raise DamagedStoreError(f"{folder}: damaged: its head does not list every file, or not of the same length")
 
 
@@ -216,6 +237,7 @@ def _layout(shape: Shape) -> dict[str, npt.DTypeLike]:
         "embeddings": np.dtype(("<f2", (shape.embedding,))),
         "codes": np.dtype(("u1", (code_bytes(shape.embedding),))),
         "deleted": np.dtype("<i8"),
+        _FAST: np.dtype("<i8"),
         **({"ends": np.dtype("<i8")} if parts else {}),
         **parts,
     }

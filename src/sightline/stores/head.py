@@ -12,8 +12,8 @@ from sightline.errors import DamagedStoreError, StoreError
 from sightline.files import read_regular, write_atomic
 from sightline.stores.base import Shape
 
-FORMAT = 2
-"""Format 1 had no checksums; it can be read, and is upgraded to format 2 on the next write."""
+WITH_CHECKSUMS, WITH_FAST = 2, 3
+"""Format 1 had no checksums; it can be read, and is upgraded on the next write. Format 3 has items of a fast graph."""
 
 HEAD_FILE = "head.json"
 _LARGEST = 1 << 20
@@ -46,9 +46,9 @@ def read_head(folder: Path) -> Head | None:
     except (OSError, ValueError, RecursionError) as error:
         raise DamagedStoreError(f"{path}: cannot be read: {error}") from error
     found = data.get("format") if isinstance(data, dict) else None
-    if not isinstance(found, int) or found not in (1, FORMAT):
+    if not isinstance(found, int) or not 1 <= found <= WITH_FAST:
         raise StoreError(
-            f"{path}: store format {found!r}, but this version of Sightline reads formats 1 to {FORMAT}",
+            f"{path}: store format {found!r}, but this version of Sightline reads formats 1 to {WITH_FAST}",
             f"Update Sightline. Or {_AGAIN[0].lower()}{_AGAIN[1:]}",
         )
     if found > 1 and data.pop("checksum", None) != _digest(data):

@@ -8,6 +8,7 @@
     fragments.0     int8 with a scale, one record per fragment
     states.0        int8 with a scale, one record per state
     deleted.0       deleted rows
+    fast.0          rows that a fast image graph encoded
     ids-sums.0 …    checksums of `ids.0` and the other files, one per block of 4096 bytes
 
 Files are append-only. `flush` syncs them and then replaces the head; after a crash, the last head determines the state.
@@ -104,19 +105,46 @@ class LocalStore:
     def __len__(self) -> int:
         return len(self._row_index)
 
-    def add(self, ids: Ids, encoded: Encoded) -> None:
+    def add(self, ids: Ids, encoded: Encoded, *, fast: bool = False) -> None:
         """Add items; raises an error and adds nothing if an id already exists.
 
         Embeddings are scaled to unit length and rounded to float16; fragments and states are quantised to int8.
+
+        fast: record that the fast graph encoded them.
         """
         self._check_writable()
-        packed = pack(ids, encoded, self.shape)
+        packed = pack(ids, encoded, self.shape, fast=fast)
         existing = packed.ids[self._row_index.find(packed.ids) >= 0]
         if len(existing):
             raise StoreError(f"{self._folder}: id {existing[0]} exists already", "Delete it first to replace it.")
         with disk_errors(self._folder):
             self._files.append(packed)
         self._row_index.append(packed.ids)
+
+    def replace(self, ids: Ids, encoded: Encoded) -> None:
+        """Replace the vectors of items, which then no longer count as encoded by the fast graph.
+
+        The next flush makes all of this valid at once. Unknown ids are an error.
+        """
+        self._check_writable()
+        packed, rows = pack(ids, encoded, self.shape), self._rows_with(ids, "embedding")
+        with disk_errors(self._folder):
+            self._files.append(packed, replaced=rows)
+        self._row_index.remove(rows)
+        self._row_index.append(packed.ids)
+
+    def fast_ids(self, among: Ids | None = None) -> Ids:
+        """The ids of all items that the fast graph encoded, or of those in `among`, in ascending order."""
+        self._check_open()
+        with remember_damage(self._folder):
+            rows = self._files.fast
+        if among is None:
+            return np.sort(self._row_index.row_ids[rows[self._row_index.is_live[rows]]])
+        own = self._row_index.find(checked_ids(among))
+        places = np.searchsorted(rows, own)
+        is_fast = (own >= 0) & (places < len(rows))
+        is_fast[is_fast] = rows[places[is_fast]] == own[is_fast]
+        return np.sort(self._row_index.row_ids[own[is_fast]])
 
     def delete(self, ids: Ids) -> None:
         """Delete items; unknown ids are ignored."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sightline.arrays import Float32Array, FloatArray
+from sightline.arrays import BoolArray, Float32Array, FloatArray
 from sightline.bundle.encoded import Encoded
 from sightline.errors import StoreError
 from sightline.stores.base import Ids, Part, Shape
@@ -19,7 +19,7 @@ class Packed(NamedTuple):
     """Packed items: ids [items], embeddings float16 [items, dim], codes uint8 [items, bytes], and their parts.
 
     lengths: [items], the number of vectors of each part per item. parts: for each stored part, the records
-    [all vectors of all items], concatenated without padding.
+    [all vectors of all items], concatenated without padding. is_fast: [items], whether the fast graph encoded them.
     """
 
     ids: Ids
@@ -27,10 +27,11 @@ class Packed(NamedTuple):
     codes: npt.NDArray[np.uint8]
     lengths: Ids
     parts: Mapping[str, Records]
+    is_fast: BoolArray
 
 
-def pack(ids: Ids, encoded: Encoded, shape: Shape) -> Packed:
-    """Check encoded items against the shape of a store, and pack them."""
+def pack(ids: Ids, encoded: Encoded, shape: Shape, *, fast: bool = False) -> Packed:
+    """Check encoded items against the shape of a store, and pack them. fast: whether the fast graph encoded them."""
     ids = checked_ids(ids)
     if len(ids) != len(encoded):
         raise StoreError(f"{len(ids)} ids for {len(encoded)} items")
@@ -41,7 +42,7 @@ def pack(ids: Ids, encoded: Encoded, shape: Shape) -> Packed:
         name: _records(getattr(encoded, name), encoded.mask, width, name) for name, width in kept_parts(shape).items()
     }
     lengths = encoded.mask.sum(axis=1, dtype=np.int64)
-    return Packed(ids, embeddings, sign_codes(embeddings), lengths, parts)
+    return Packed(ids, embeddings, sign_codes(embeddings), lengths, parts, np.full(len(ids), fast))
 
 
 def kept_parts(shape: Shape) -> dict[str, int]:

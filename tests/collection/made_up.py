@@ -57,6 +57,14 @@ def picture(seed: int, **options: Any) -> bytes:
     return file.getvalue()
 
 
+def scene(seed: int) -> bytes:
+    """The bytes of a picture that is not blank, another for each seed: large enough, and in several colours."""
+    colours = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(colours).resize((64, 48), Image.Resampling.NEAREST).save(file, "PNG")
+    return file.getvalue()
+
+
 def put(path: Path, data: bytes, mtime_ns: int = LONG_AGO) -> Path:
     """Write a file that looks as if it were old: only then its looks are trusted."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 def load(model: str | Path = "default", *, prefer_gpu: bool = False) -> Model:
     """Open a model, ready to encode and match.
 
-    model: `default` (the one that ships with Sightline), the folder of a bundle, of a checkpoint or of a published
-        model such as CLIP (the latter two need the extra `train`), or `hf:NAME` (any of these on the Hugging Face
-        hub, downloaded once).
+    model: `default` (the one that ships with Sightline), `fast` (the same with a smaller, faster image graph), the
+        folder of a bundle, of a checkpoint or of a published model such as CLIP (the latter two need the extra
+        `train`), or `hf:NAME` (any of these on the Hugging Face hub, downloaded once). A bundle's folder or
+        `hf:NAME` may end in `:fast`.
     prefer_gpu: run a bundle on the GPU, if there is one and torch is installed; worthwhile for jobs that take minutes.
 
     >>> import sightline
@@ -70,6 +71,8 @@ def index(
     retry: bool = False,
     workers: str | None = None,
     store: str | None = None,
+    quick: bool = False,
+    refine: bool = False,
 ) -> Report:
     """Index folders of images, or text files, into a collection; unchanged files are not read again.
 
@@ -86,6 +89,8 @@ def index(
     workers: `ray` or `ray://HOST:PORT` to read and encode on a Ray cluster.
     store: `milvus://HOST:PORT/NAME` or `postgresql://USER@HOST:PORT/DATABASE/NAME` to keep the vectors of a new
         collection on a server.
+    quick: encode new images with the model's fast image graph; they can be refined later.
+    refine: then encode the images of the fast graph again with the full one, newest first.
 
     Unreadable files are listed in the report and do not stop the run. Ctrl-C raises `IndexingInterrupted` with the
     report so far; finished work is kept, and the next run continues.
@@ -110,6 +115,8 @@ def index(
         retry=retry,
         workers=workers,
         store=store,
+        quick=quick,
+        refine=refine,
     )
 
 

@@ -34,7 +34,7 @@ def status(
 
 
 def _lines(found: "CollectionStatus") -> Iterator[str]:
-    from sightline.cli.formatting import printable, problem_lines
+    from sightline.cli.formatting import printable, problem_lines, refine_line
 
     copies = f", {found.copies:,} exact copies" if found.copies else ""
     size = f"{found.bytes / 1e6:.1f} MB"
@@ -46,6 +46,8 @@ def _lines(found: "CollectionStatus") -> Iterator[str]:
     if found.suffixes:
         counts = [f"{count:,} {suffix or 'without suffix'}" for suffix, count in found.suffixes.items()]
         yield f"Files: {', '.join(counts)}"
+    if found.to_refine:
+        yield refine_line(found.to_refine, found.at)
     if found.text is not None:
         failed = f", {found.text.failed:,} failed" if found.text.failed else ""
         yield f"Text: read in {found.text.read:,} images, {found.text.with_text:,} have some{failed}"

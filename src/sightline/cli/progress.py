@@ -129,7 +129,8 @@ class Pace:
 
     def hear(self, done: int, total: int) -> None:
         """Update the progress."""
-        self.began = self.clock() if self.began is None else self.began
+        is_new = self.began is None or done < self.done  # the next job of a command begins at 0 again
+        self.began = self.clock() if is_new else self.began
         self.done, self.total = done, total
 
     def is_due(self) -> bool:

@@ -27,7 +27,7 @@ def index(
         typer.Option(metavar="DIR", help="The collection, or the folder it is in. By default FOLDER/.sightline."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="default, a bundle or checkpoint folder, or hf:NAME.")
+        str | None, typer.Option(metavar="BUNDLE", help="default, fast, a bundle or checkpoint folder, or hf:NAME.")
     ] = None,
     prune: Annotated[
         bool, typer.Option("--prune", help="Remove missing files, even when a whole folder is missing.")
@@ -45,6 +45,13 @@ def index(
     workers: Annotated[
         str | None, typer.Option(metavar="ray|ray://HOST:PORT", help="Encode on a Ray cluster, not in this process.")
     ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Encode new images with the model's fast image graph.")
+    ] = False,
+    refine: Annotated[
+        bool,
+        typer.Option("--refine", help="Then encode images of the fast graph again with the full one, newest first."),
+    ] = False,
     text: Annotated[
         bool | None,
         typer.Option(
@@ -78,6 +85,8 @@ def index(
                 retry=retry,
                 workers=workers,
                 store=store,
+                quick=quick,
+                refine=refine,
             )
     except KeyboardInterrupt as interrupted:
         so_far = interrupted.report if isinstance(interrupted, IndexingInterrupted) else None
@@ -117,8 +126,10 @@ def _read_text(at: Path, is_asked: bool, retry: bool) -> None:
 def _finds_again(model: str) -> bool:
     """Whether searches can find the model themselves: the default, or a bundle, whose folder the collection stores."""
     from sightline.bundle.layout import SPEC_FILE
+    from sightline.registry.loader import without_fast
 
-    return model == "default" or (Path(model) / SPEC_FILE).is_file()
+    whole = without_fast(model)
+    return whole == "default" or (Path(whole) / SPEC_FILE).is_file()
 
 
 @contextmanager

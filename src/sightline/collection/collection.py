@@ -237,7 +237,8 @@ class Collection:
             self.check_model(model)
 
         def cascade() -> Cascade:
-            return Cascade(model or self.model, self.store, self.kind, self.costs)
+            fast = self.manifest.fast.relevance if self.manifest.fast else None
+            return Cascade(model or self.model, self.store, self.kind, self.costs, fast_relevance=fast)
 
         return CollectionSearch(self.catalog, self.kind, cascade, self.picture_text)
 
@@ -318,11 +319,18 @@ class Collection:
         """Every file that could not be read, with the reason."""
         return self.catalog.files("broken")
 
+    def to_refine(self) -> int:
+        """The number of items that the model's fast image graph encoded; a video is one item."""
+        return len(self.catalog.items_to_refine(self.store))
+
     def refresh(self) -> bool:
         """Load what was indexed since the collection was opened; False if nothing has changed."""
         with self._lock.write():
             self._timeline = None
-            return self.store.refresh()
+            has_changed = self.store.refresh()
+            if has_changed and isinstance(self.at, Path):
+                self.manifest = replace(self.manifest, fast=read_manifest(self.at).fast)
+            return has_changed
 
     def close(self) -> None:
         """Close the collection's files."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from sightline import settings
 from sightline.bundle.model import Model
+from sightline.bundle.relevance import PairRelevance
 from sightline.collection.trust import has_proof, proof_of
 from sightline.errors import CollectionError
 from sightline.files import read_regular, write_atomic
@@ -24,6 +25,14 @@ _WHERE = "Give the folder of a collection with --at, or make one first: sightlin
 
 
 @dataclass(frozen=True, slots=True)
+class FastGraph:
+    """The fast image graph that encoded some items: its hash, and the relevance that was fitted for its vectors."""
+
+    sha256: str
+    relevance: PairRelevance | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """The contents of `manifest.json`.
 
@@ -31,6 +40,7 @@ class Manifest:
     location: folder where the model was last found, if any.
     store, owner: for a collection whose vectors are on a server, the URL of their store, and an id that distinguishes
         the collection from others that might write there.
+    fast: the model's fast image graph, if it may have encoded some of the items.
     proof: shows that this user wrote the manifest; see `trust`.
     checksum: covers the other fields; empty in manifests written by older versions.
     """
@@ -43,6 +53,7 @@ class Manifest:
     location: str = ""
     store: str = ""
     owner: str = ""
+    fast: FastGraph | None = None
     proof: str = ""
     checksum: str = ""
 

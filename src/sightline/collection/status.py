@@ -28,6 +28,7 @@ class CollectionStatus:
     items, files: number of contents, and of files including copies. broken: files that could not be read, with reasons.
     text: how much text was read from images; None if none was. text_problems: images whose text could not be read.
     bytes: size of the collection on disk, without the indexed files.
+    to_refine: items that the model's fast image graph encoded, and that `sightline index --refine` encodes again.
     """
 
     at: str
@@ -43,6 +44,7 @@ class CollectionStatus:
     text_problems: list[FileProblem]
     bytes: int
     suffixes: dict[str, int] = field(default_factory=dict)
+    to_refine: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The status as `sightline status --json` prints it."""
@@ -54,6 +56,7 @@ class CollectionStatus:
             "items": self.items,
             "files": self.files,
             "copies": self.copies,
+            "to_refine": self.to_refine,
             "suffixes": self.suffixes,
             "bytes": self.bytes,
             "roots": [
@@ -94,6 +97,7 @@ def status(at: str | Path | None = None) -> CollectionStatus:
             text_problems=_text_problems(collection),
             bytes=_size(collection.at) if isinstance(collection.at, Path) else 0,
             suffixes=dict(_suffixes(collection).most_common()),
+            to_refine=collection.to_refine(),
         )
 
 

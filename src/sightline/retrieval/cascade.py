@@ -13,6 +13,7 @@ import numpy as np
 from sightline.arrays import Float32Array, Float64Array, FloatArray, Int64Array
 from sightline.bundle.encoded import Encoded
 from sightline.bundle.model import Graph, Model
+from sightline.bundle.relevance import PairRelevance
 from sightline.errors import ModelError, OptionError
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.costs import Costs, Stopwatch, search_stopwatch
@@ -23,7 +24,7 @@ from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import EncodedQuery, ItemKind, Query, encode, encode_together
 from sightline.retrieval.relevance import gallery_relevances, pair_relevances
 from sightline.retrieval.stages import Plan, Score, Stage, resolve
-from sightline.stores.base import Store
+from sightline.stores.base import RefinableStore, Store
 
 _AT_ONCE = 128
 _PROBE = 6  # items to score when a stage's cost is measured for the first time
@@ -46,6 +47,7 @@ class Ranking:
     """Candidates, best first, the relevance of each, if known, and the time in milliseconds that each part took.
 
     line: the minimum relevance for a candidate to count as a match; None if relevance is unknown, or of the older kind.
+    fast: the ids of the candidates that the model's fast image graph encoded.
     """
 
     candidates: Candidates
@@ -53,6 +55,7 @@ class Ranking:
     took_ms: dict[str, float]
     truncated: bool = False
     line: float | None = None
+    fast: frozenset[int] = frozenset()
 
     @property
     def best_relevance(self) -> float | None:
@@ -75,13 +78,17 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """The stages of a model over the items of a store. Thread-safe."""
+    """The stages of a model over the items of a store. Thread-safe.
+
+    fast_relevance: the relevance of items that the model's fast image graph encoded, if it was fitted.
+    """
 
     model: Model
     store: Store
     kind: ItemKind
     costs: Costs
     clock: Callable[[], float] = time.perf_counter
+    fast_relevance: PairRelevance | None = None
 
     def run(
         self,
@@ -157,18 +164,25 @@ class Cascade:
     ) -> Ranking:
         """Add the relevance of candidates; it is unknown for a query with an image, as none was fitted for those.
 
-        A blank image shows nothing, so its relevance is 0.
+        The relevance of an item is that of the image graph that encoded it. A blank image shows nothing, so its
+        relevance is 0.
         """
         found, line = None, None
+        fast = self.store.fast_ids(candidates.ids).tolist() if isinstance(self.store, RefinableStore) else []
         if plan.relevance is not None:
             if self.kind == "images" and query.across is not None and query.beside is None:
                 found = pair_relevances(query, candidates, plan.relevance, self.model.words, self.store)
+                if fast and self.fast_relevance is not None:
+                    own = np.flatnonzero(np.isin(candidates.ids, fast))
+                    found[own] = pair_relevances(
+                        query, candidates.taken(own), self.fast_relevance, self.model.words, self.store
+                    )
                 found[candidates.is_blank()] = 0.0
                 line = plan.relevance.line
         elif query.across is not None:
             embed = candidates.embed - candidates.penalty
             found = gallery_relevances(candidates.stages, candidates.fit, embed, plan.calibration, items)
-        return Ranking(candidates, found, watch.milliseconds, query.truncated, line)
+        return Ranking(candidates, found, watch.milliseconds, query.truncated, line, frozenset(fast))
 
     def _prepare(self, query: Query, plan: Plan) -> None:
         """Have the model start loading everything that the query will need."""

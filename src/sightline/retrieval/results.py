@@ -24,6 +24,7 @@ class Hit:
     moments: the times, in seconds, of a video's best-matching moments, best first.
     quote: a line of text in the image that contains words of the query. If this text determined the rank, the hit's
         stage is `text` and its relevance is unknown.
+    encoded_by: `fast` if the model's fast image graph encoded it; `sightline index --refine` encodes it again.
     """
 
     rank: int
@@ -45,6 +46,7 @@ class Hit:
     quote: str | None = None
     moments: tuple[float, ...] = ()
     duration: float | None = None
+    encoded_by: Literal["fast"] | None = None
 
     def __repr__(self) -> str:
         said = f"score={self.score:.3f}" if self.relevance is None else f"relevance={self.relevance:.2f}"

@@ -23,7 +23,7 @@ from sightline.collection.catalog.rows import FACTS, FILE, ROW, Row, from_facts,
 from sightline.collection.catalog.schema import CATALOG_FILE, connect
 from sightline.collection.catalog.where import compile_where
 from sightline.errors import CollectionError, QueryError
-from sightline.stores.base import Ids, Store
+from sightline.stores.base import Ids, RefinableStore, Store
 
 FROM = "FROM files f JOIN contents c ON c.id = f.content WHERE"
 """The tables that filters apply to."""
@@ -198,6 +198,12 @@ class Catalog:
         found = CatalogMoments(lambda: self.connection)
         return found if found.exist() else None
 
+    def items_to_refine(self, store: Store) -> Ids:
+        """The ids of the items that a fast image graph encoded, in ascending order; a video is one item."""
+        fast = store.fast_ids() if isinstance(store, RefinableStore) else np.zeros(0, dtype=np.int64)
+        moments = self.moments() if len(fast) else None
+        return fast if moments is None else moments.items_of(fast)
+
     def select(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Run a SELECT with a filter; raises a `QueryError` if the filter is too complex for SQLite."""
         try:
@@ -230,6 +236,13 @@ class Catalog:
             " parent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT id FROM contents WHERE hash = ?))"
         )
         return [int(self.connection.execute(query, from_facts(fact)).lastrowid or 0) for fact in facts]
+
+    def replace_contents(self, old: Sequence[int], facts: Sequence[Facts]) -> list[int]:
+        """Replace the moments of a video by others, which take over its files; returns the new ids, in order."""
+        self.connection.executemany("DELETE FROM contents WHERE id = ?", ((id,) for id in old))
+        new = self.add_contents(facts)
+        self.connection.execute("UPDATE files SET content = ? WHERE content = ?", (new[0], old[0]))
+        return new
 
     def write(self, found: PendingFile, content: int | None, reason: str = "", replaces: int | None = None) -> None:
         """Write the row of a file, as broken if it has no content; it replaces the row `replaces` or the file's own."""

@@ -69,6 +69,7 @@ def _hit(place: int, ranking: Ranking, items: Mapping[int, Item], asked_for: set
         taken=item.taken,
         moments=candidates.moments.get(int(candidates.ids[place]), ()),
         duration=item.duration,
+        encoded_by="fast" if int(candidates.ids[place]) in ranking.fast else None,
     )
 
 

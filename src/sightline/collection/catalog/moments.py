@@ -31,6 +31,11 @@ class CatalogMoments:
         query = "SELECT id, coalesce(parent, id) FROM contents WHERE moment IS NOT NULL AND id IN"
         return {row[0]: row[1] for row in self._each(query, ids)}
 
+    def items_of(self, ids: Ids) -> Ids:
+        """The ids of the items that these contents belong to, in ascending order: images, and the videos of moments."""
+        videos = self.videos(ids.tolist())
+        return np.unique(np.array([videos.get(id, id) for id in ids.tolist()], dtype=np.int64))
+
     def of(self, videos: Sequence[int]) -> dict[int, dict[int, float]]:
         """The moments of each of these videos, in chronological order: their ids and times in seconds."""
         found: dict[int, dict[int, float]] = {}

@@ -18,6 +18,7 @@ from sightline.collection.locks import Notify, write_lock
 from sightline.collection.manifest import (
     FORMAT,
     MANIFEST_FILE,
+    FastGraph,
     Manifest,
     check_kind,
     check_model,
@@ -48,12 +49,14 @@ def open_to_write(
     notify: Notify | None,
     store: str | None = None,
     verify: bool = False,
+    fast: Model | None = None,
 ) -> Iterator[tuple[Catalog, Store]]:
     """Open a collection for writing, creating or repairing it if necessary, and lock it until the block ends.
 
     named: the folders and files that the user asked to index.
     store: where to keep the vectors of a new collection, if not in its folder; for an existing one, its new URL.
     verify: check all vectors for damage, not only those that are read.
+    fast: the model's fast variant, if it will encode the new items.
     """
     try:
         at.mkdir(parents=True, exist_ok=True)
@@ -64,7 +67,7 @@ def open_to_write(
     with write_lock(at, wait=wait, notify=notify):
         remove_drafts(at)
         before = read_manifest(at) if (at / MANIFEST_FILE).exists() else None
-        manifest = _manifest(at, before, kind, model, store)
+        manifest = _manifest(at, before, kind, model, store, fast)
         with closing(_catalog(at, named, notify or _log.warning)) as catalog:
             if before is not None and not before.is_trusted:
                 roots = set(catalog.roots().values())
@@ -115,8 +118,34 @@ def _store(at: Path, manifest: Manifest, notify: Notify, verify: bool) -> Store:
     return store
 
 
-def _manifest(at: Path, before: Manifest | None, kind: ItemKind, model: Model, store: str | None) -> Manifest:
-    """The manifest to write; an existing one is checked against the model and the kind."""
+def forget_fast(at: Path) -> None:
+    """Record that the fast graph encoded no item of a collection; must be called while it is open for writing."""
+    write_manifest(at, replace(read_manifest(at), fast=None))
+
+
+def _manifest(
+    at: Path, before: Manifest | None, kind: ItemKind, model: Model, store: str | None, fast: Model | None
+) -> Manifest:
+    """The manifest to write; an existing one is checked against the model, the kind and the fast graph."""
+    manifest = _full_manifest(at, before, kind, model, store, fast)
+    if fast is None:
+        return manifest
+    if manifest.store:
+        raise CollectionError(
+            f"{at}: keeps its vectors on a server, which does not record what the fast graph encoded",
+            "Leave out --quick, or index into another folder with --at.",
+        )
+    if manifest.fast is not None and manifest.fast.sha256 != fast.sha256:
+        raise CollectionError(
+            f"{at}: has items of another fast graph ({manifest.fast.sha256[:12]}…) than {fast.name}'s",
+            f"Encode them with the full one first: sightline index --refine --at {at}",
+        )
+    return replace(manifest, fast=FastGraph(fast.sha256, fast.relevance))
+
+
+def _full_manifest(
+    at: Path, before: Manifest | None, kind: ItemKind, model: Model, store: str | None, fast: Model | None
+) -> Manifest:
     url = "" if store is None else remote_store(store).normalize_url(store)
     if before is not None:
         manifest = before
@@ -128,7 +157,7 @@ def _manifest(at: Path, before: Manifest | None, kind: ItemKind, model: Model, s
             )
         return replace(manifest, location=_location(model), store=url or trusted_store(at, manifest))
     owner = secrets.token_hex(16) if url else ""
-    return Manifest(FORMAT, kind, model.name, model.sha256, _shape(model, kind), _location(model), url, owner)
+    return Manifest(FORMAT, kind, model.name, model.sha256, _shape(fast or model, kind), _location(model), url, owner)
 
 
 def _location(model: Model) -> str:

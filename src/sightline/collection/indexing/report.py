@@ -28,6 +28,7 @@ class Report:
     truncated: new texts that exceed the model's input length.
     left_out: RAW photos and videos whose extra is not installed, counted by suffix.
     read: files that were read. encoded: contents that were new to the collection.
+    refined: items of the fast image graph that the full one encoded again. to_refine: those that are left.
     """
 
     at: Path
@@ -41,6 +42,8 @@ class Report:
     truncated: int = 0
     read: int = 0
     encoded: int = 0
+    refined: int = 0
+    to_refine: int = 0
     seconds: float = 0.0
     broken: list[FileProblem] = field(default_factory=list)
     skipped: list[FileProblem] = field(default_factory=list)
@@ -60,6 +63,7 @@ class Report:
             "moved": self.moved,
             "deleted": self.deleted,
             "unchanged": self.unchanged,
+            "refined": self.refined,
             "broken": len(self.broken),
             "skipped": len(self.skipped),
         }
@@ -68,7 +72,8 @@ class Report:
     def __str__(self) -> str:
         copies = f"; {self.duplicates:,} exact copies" if self.duplicates else ""
         pace = f"{self.seconds:.1f} s" + (f", {self.per_second:.1f} {self.kind}/s" if self.read else "")
-        return f"{self.counts or f'no {self.kind} found'}{copies}; {pace}"
+        left = f"; {self.to_refine:,} to refine" if self.to_refine else ""
+        return f"{self.counts or f'no {self.kind} found'}{copies}; {pace}{left}"
 
 
 class IndexingInterrupted(KeyboardInterrupt):

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from sightline.bundle.model import Model
 from sightline.collection.catalog.files import PendingFile
-from sightline.collection.indexing.create import open_to_write
+from sightline.collection.indexing.create import forget_fast, open_to_write
 from sightline.collection.indexing.encode import IndexProgress, encode
 from sightline.collection.indexing.readers import read_images, read_texts
+from sightline.collection.indexing.refine import Refiner
 from sightline.collection.indexing.regions import scan_regions
 from sightline.collection.indexing.report import IndexingInterrupted, Report
 from sightline.collection.indexing.scan import FolderScan, scan_images
@@ -21,9 +22,10 @@ from sightline.collection.indexing.writer import Writer
 from sightline.collection.locks import Notify
 from sightline.collection.manifest import read_manifest
 from sightline.datasets.regions.store import is_region_store
-from sightline.errors import CollectionError
+from sightline.errors import CollectionError, OptionError
 from sightline.registry.loader import load
-from sightline.stores.base import RemoteStore
+from sightline.retrieval.query import ItemKind
+from sightline.stores.base import RefinableStore, RemoteStore
 from sightline.stores.opening import is_store_url
 
 _Encoder = Callable[[Sequence[PendingFile], Writer, set[bytes], IndexProgress | None], None]
@@ -41,6 +43,8 @@ def index(
     retry: bool = False,
     workers: str | None = None,
     store: str | None = None,
+    quick: bool = False,
+    refine: bool = False,
 ) -> Report:
     """Index folders of images, or text files, into a collection; unchanged files are not read again.
 
@@ -56,6 +60,9 @@ def index(
     store: where to keep the vectors of a new collection, if not in its folder: `milvus://HOST:PORT/NAME` or
         `postgresql://USER@HOST:PORT/DATABASE/NAME`. The catalog stays in the folder, and other machines open the
         collection by this URL.
+    quick: encode new images with the model's fast image graph; `refine` can encode them again later.
+    refine: then encode the images of the fast graph again with the full one, newest first. Finished ones are kept if
+        this is interrupted.
 
     Unreadable files are listed in the report and do not stop the run. Ctrl-C raises `IndexingInterrupted` with the
     report so far. After that, or after a crash, the collection is consistent and the next run continues.
@@ -68,17 +75,23 @@ def index(
     at = location(at, places)
     kind = kind_of(places) if places else read_manifest(at).kind
     opened = (load(model) if isinstance(model, str | Path) else model).with_threads(1)  # one batch per thread
-    encoder = partial(_encode_here, opened) if workers is None else _encoder_on(workers, model, opened)
+    fast = _fast_variant(opened, kind) if quick else None
     report = Report(at, kind)
     began = time.perf_counter()
-    opening = open_to_write(at, kind, opened, named=places, wait=wait, notify=notify, store=store, verify=retry)
+    opening = open_to_write(
+        at, kind, opened, named=places, wait=wait, notify=notify, store=store, verify=retry, fast=fast
+    )
     with opening as (catalog, vectors):
         try:
-            _sync(Writer(catalog, vectors, report), places, encoder, progress, prune, retry)
+            writer = Writer(catalog, vectors, report, fast=quick)
+            _sync(writer, places, _encoder(workers, model, fast or opened), progress, prune, retry)
+            if refine and isinstance(vectors, RefinableStore):
+                _refine(Refiner(catalog, vectors, report), _encoder(workers, model, opened), progress, notify)
         except KeyboardInterrupt:
             raise IndexingInterrupted(report) from None
         finally:
             report.duplicates = catalog.copies()
+            report.to_refine = len(catalog.items_to_refine(vectors))
             report.seconds = time.perf_counter() - began
     return report
 
@@ -110,7 +123,28 @@ def _encode_here(
         encode(outcomes, len(work), writer, model, known, progress)
 
 
-def _encoder_on(workers: str, given: str | Path | Model, opened: Model) -> _Encoder:
+def _fast_variant(model: Model, kind: ItemKind) -> Model:
+    if kind != "images":
+        raise OptionError("quick", f"is for images, and these are {kind}", "Leave it out.")
+    found = model.fast_variant()
+    if found is None:
+        raise OptionError("quick", f"is unavailable: {model.name} has no fast image graph", "Leave it out.")
+    return found.with_threads(1)
+
+
+def _refine(refiner: Refiner, encoder: _Encoder, progress: IndexProgress | None, notify: Notify | None) -> None:
+    """Encode the items of the fast graph again."""
+    work = refiner.work()
+    if work and notify:
+        notify(f"Refining {len(work):,} images; search meanwhile. Ctrl-C ends it, and index --refine goes on.")
+    encoder(work, refiner, set(), progress)
+    if not len(refiner.store.fast_ids()):
+        forget_fast(refiner.report.at)
+
+
+def _encoder(workers: str | None, given: str | Path | Model, opened: Model) -> _Encoder:
+    if workers is None:
+        return partial(_encode_here, opened)
     from sightline.collection.remote.ray import check_workers, encode_on_ray, folder_of
 
     check_workers(workers)

@@ -16,10 +16,11 @@ from sightline.collection.catalog.rows import Row
 from sightline.collection.indexing.readers import Outcome
 from sightline.collection.indexing.report import FileProblem, Report
 from sightline.collection.remote.notes import build_notes
-from sightline.stores.base import AnnotatedStore, PictureKind, RemoteStore, Store
+from sightline.stores.base import AnnotatedStore, PictureKind, RefinableStore, RemoteStore, Store
 
 _NOT_ENCODED = "the model returned NaN or infinite numbers for it"
-_WORTH_COMPACTING = 4  # compact when deleted items exceed a quarter of the remaining ones
+WORTH_COMPACTING = 4
+"""Compact when deleted items exceed a quarter of the remaining ones."""
 
 
 @dataclass(slots=True)
@@ -41,12 +42,13 @@ class EncodedBatch:
 
 
 class Writer:
-    """Writes batches, and counts the changes in `report`."""
+    """Writes batches, and counts the changes in `report`. fast: whether the fast graph encodes them."""
 
-    def __init__(self, catalog: Catalog, store: Store, report: Report) -> None:
+    def __init__(self, catalog: Catalog, store: Store, report: Report, *, fast: bool = False) -> None:
         self.catalog = catalog
         self.store = store
         self.report = report
+        self._fast = fast
         self._missing: dict[int, Row] = {}
         self._missing_with: dict[int, list[Row]] = {}
         self._touched: set[int] = set()
@@ -89,13 +91,16 @@ class Writer:
         self.report.deleted += len(self._missing)
         self.store.delete(np.array(unused, dtype=np.int64))
         self.store.flush()
-        if unused and len(unused) * _WORTH_COMPACTING > len(self.store.ids()):
+        if unused and len(unused) * WORTH_COMPACTING > len(self.store.ids()):
             self.store.compact()
 
     def _add(self, ids: Sequence[int], encoded: Encoded, pictures: Sequence[bytes]) -> None:
         """Add new contents to the store, with notes from the catalog if other machines search the store."""
         numbers = np.array(ids, dtype=np.int64)
-        if self._annotated is None:
+        if self._fast:
+            assert isinstance(self.store, RefinableStore), "open_to_write refuses others"
+            self.store.add(numbers, encoded, fast=True)
+        elif self._annotated is None:
             self.store.add(numbers, encoded)
         else:
             notes = build_notes(self.catalog, ids, self._annotated.partition)

@@ -117,10 +117,10 @@ def test_a_graph_of_another_width_is_refused_and_nothing_changes(copy: Path, tmp
 
 
 def test_the_fast_variant_reads_the_languages_of_an_add_on(
-    quick_bundle: Path, with_german: Path, tmp_path: Path
+    quick_bundle: Path, german_bundle: Path, tmp_path: Path
 ) -> None:
     folder = Path(shutil.copytree(quick_bundle, tmp_path / "both"))
-    shutil.copytree(with_german / "languages", folder / "languages")
+    shutil.copytree(german_bundle / "languages", folder / "languages")
     full, fast = load(folder), load(f"{folder}:fast")
     assert fast.languages == full.languages == ("en", "de")
     texts = ["ein hund"]

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import tiny
 from collection.made_up import LONG_AGO, Instant, put, scene
 from sightline import cli
 from sightline.bundle import Model
+from sightline.bundle.relevance import PairRelevance
 from sightline.collection import Collection, IndexingInterrupted, index
 from sightline.collection.indexing import batches, commits
 from sightline.collection.indexing.refine import Refiner
@@ -264,7 +266,7 @@ def test_items_of_an_earlier_fast_graph_are_refined_before_another_adds_its_own(
     bundle = Path(shutil.copytree(quick_bundle, tmp_path / "bundle"))
     index(photos, model=bundle, quick=True)
     expected = hits(photos, load(bundle))
-    add_fast_image(bundle, bundle / "image.onnx", load(bundle).preprocess)  # type: ignore[arg-type]
+    add_fast_image(bundle, bundle / "image.onnx", tiny.PREPROCESS, PairRelevance({"cosine": 9.0}))
     assert hits(photos, load(bundle)) == expected, "by the relevance of the graph that encoded them"
     put(photos / "9.png", scene(9))
     with pytest.raises(CollectionError, match="another fast graph") as error:

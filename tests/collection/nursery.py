@@ -1,8 +1,8 @@
 """A process that has everything imported and forks a child for each run, so that a run to be killed costs little.
 
 Started with the bundle, the photos, the collection's folder and a log as its arguments. For each line on stdin, which
-is a number of seconds, it forks a child that indexes, kills it after that time, and tells how it ended. A child writes
-to the log what it has committed.
+is a number of seconds and perhaps `quick` or `refine`, it forks a child that indexes so, kills it after that time, and
+tells how it ended. A child writes to the log what it has committed, and to another what it has refined.
 """
 
 import os
@@ -17,9 +17,15 @@ from sightline.bundle import Bundle
 from sightline.bundle.spec import read_spec
 from sightline.collection import index
 from sightline.collection.indexing import batches, commits, writer
+from sightline.collection.indexing.refine import Refiner
 
 
-def child(model: Bundle, photos: Path, at: Path, log: Path) -> None:
+def refined_log(log: Path) -> Path:
+    """The log of the contents, by hash, that were refined."""
+    return log.with_suffix(".refined")
+
+
+def child(model: Bundle, photos: Path, at: Path, log: Path, quick: bool = False, refine: bool = False) -> None:
     """Index in small batches, so that there is much to interrupt, and note what was committed."""
     write = writer.Writer.write
 
@@ -29,10 +35,18 @@ def child(model: Bundle, photos: Path, at: Path, log: Path) -> None:
         with log.open("a") as file:
             file.write("".join(f"{name}\n" for name in names))
 
+    replace = Refiner.write
+
+    def noted_too(refiner: Refiner, batch: writer.EncodedBatch) -> None:
+        replace(refiner, batch)
+        with refined_log(log).open("a") as file:
+            file.write("".join(f"{fact.hash.hex()}\n" for facts, _ in batch.contents for fact in facts))
+
     writer.Writer.write = noted  # type: ignore[method-assign]
+    Refiner.write = noted_too  # type: ignore[method-assign]
     batches.AT_ONCE["cpu"]["images"] = 2
     commits._COMMIT_SECONDS = 0.0
-    index(photos, at=at, model=model)
+    index(photos, at=at, model=model, quick=quick, refine=refine)
 
 
 def ended(pid: int, seconds: float) -> int:
@@ -52,15 +66,16 @@ def main() -> None:
     model = Bundle(bundle, read_spec(bundle), threads=1)  # no threads, so that children can go on with it
     model.prepare("image", wait=True)
     for line in sys.stdin:
+        seconds, *options = line.split()
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
-                child(model, *folders)  # type: ignore[arg-type]
+                child(model, *folders, **dict.fromkeys(options, True))  # type: ignore[arg-type]
                 code = 0
             finally:
                 os._exit(code)
-        print(ended(pid, float(line)), flush=True)
+        print(ended(pid, float(seconds)), flush=True)
 
 
 if __name__ == "__main__":

@@ -25,11 +25,14 @@ class Nursery:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
-    def run(self, seconds: float = 60) -> int:
-        """Index in a child, killed after `seconds`; give its exit code, negative for a signal."""
+    def run(self, seconds: float = 60, *options: str) -> int:
+        """Index in a child, killed after `seconds`; give its exit code, negative for a signal.
+
+        options: how to index; see `nursery`.
+        """
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(f"{seconds}\n")
+        self._process.stdin.write(f"{' '.join([str(seconds), *options])}\n")
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 

@@ -258,3 +258,25 @@ def test_a_vector_file_that_is_cut_off_does_not_end_the_server(tmp_path: Path, t
         assert httpx.get(f"{address}/v1/items/1/similar", timeout=30).status_code in (404, 500)
         assert httpx.get(f"{address}/healthz").status_code == 200
         assert process.poll() is None
+
+
+def test_a_watched_collection_is_refined_when_nothing_is_new(
+    tmp_path: Path, quick_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sightline.server.updater._REFINE_SECONDS", -1.0)
+    folder = fill(tmp_path / "photos", 3)
+    sightline.index(folder, model=quick_bundle, quick=True)
+    opened, told = ServedCollection.open(folder, None, LIMITS), list[str]()
+    updater = CollectionUpdater(opened.current, opened.at, opened.model, watch=True, notify=told.append, seconds=0.05)
+    updater.start()
+    try:
+        time.sleep(0.5)  # each pause comes at the first image
+        assert sightline.open(folder).to_refine() == 3
+        assert updater.is_healthy
+        monkeypatch.setattr("sightline.server.updater._REFINE_SECONDS", 60.0)
+        until(lambda: any("3 refined" in line for line in told))
+        with opened.current.use() as collection:
+            assert collection.to_refine() == 0
+    finally:
+        updater.close()
+        opened.close()

@@ -24,6 +24,7 @@ class HitAnswer(BaseModel):
     quote: str | None = Field(default=None, description="A line of text in the image that contains words of the query.")
     moments: list[float] = Field(default=[], description="Of a video: seconds of its best moments, best first.")
     duration: float | None = Field(default=None, description="Of a video, in seconds.")
+    encoded_by: str | None = Field(default=None, description='"fast" if the fast image graph encoded it.')
     image: str | None = None
     thumbnail: str | None = None
     video: str | None = None
@@ -271,6 +272,7 @@ class CollectionAnswer(BaseModel):
 
     kind: str
     items: int
+    to_refine: int = Field(default=0, description="How many items the fast image graph encoded.")
     model: str
     abilities: list[str]
     languages: list[str]

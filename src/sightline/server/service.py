@@ -269,6 +269,7 @@ class Service:
             return {
                 "kind": members[0].collection.kind,
                 "items": sum(len(member.collection) for member in members),
+                "to_refine": sum(member.collection.to_refine() for member in members),
                 "model": self.model.name,
                 "abilities": sorted(self.model.abilities),
                 "languages": list(self.model.languages),

@@ -91,6 +91,11 @@ class SharedModel(Model):
         return self._model.relevance
 
     @property
+    def fast_relevance(self) -> PairRelevance | None:
+        """The same for images that the fast image graph encoded."""
+        return self._model.fast_relevance
+
+    @property
     def calibration(self) -> Mapping[str, Calibration]:
         """How older bundles map scores to relevance, by stage."""
         return self._model.calibration
@@ -114,6 +119,10 @@ class SharedModel(Model):
     def device(self) -> Device:
         """The device it runs on."""
         return self._model.device
+
+    def fast_variant(self) -> Model | None:
+        """The model with its fast image graph, which is not shared; None if it has none."""
+        return self._model.fast_variant()
 
     def prepare(self, *graphs: Graph, wait: bool = False) -> None:
         """Start to load graphs, except for the text graph, which the encoder has already loaded."""

@@ -16,6 +16,7 @@ from sightline.server.current_collection import CurrentCollection
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
+_REFINE_SECONDS = 60.0  # then new images come first again
 _REST = 10  # wait this many times as long as a scan took, so that scanning costs little
 _NICE = 10
 _MOST_FAILURES = 3
@@ -26,8 +27,12 @@ class _StoppedError(Exception):
     """The server is shutting down; indexed items are kept, and the next run continues."""
 
 
+class _PausedError(Exception):
+    """Enough was refined at once; refined items are kept, and the next run continues."""
+
+
 class CollectionUpdater:
-    """Threads that reopen the collection after indexing, index changes on disk, and read the text in images.
+    """Threads that reopen the collection after indexing, index and refine what is on disk, and read the text in images.
 
     Folders are polled, which works on every disk and needs no extra package. Indexing runs at low priority, and stops
     soon after `close` is called. A failure does not end a thread: it is logged, and the job is retried.
@@ -90,6 +95,8 @@ class CollectionUpdater:
                 if _has_news(report):
                     self._notify(f"indexed: {report}")
                     self._current.renew()
+                if report.to_refine:
+                    self._refine()
             except _StoppedError:
                 return
             except SightlineError as error:
@@ -99,6 +106,22 @@ class CollectionUpdater:
             except Exception:
                 _log.exception("indexing failed")
             self._stop.wait(max(self._seconds, _REST * (time.monotonic() - began)))
+
+    def _refine(self) -> None:
+        """Encode some images of the fast image graph again, for a minute at most."""
+        deadline = time.monotonic() + _REFINE_SECONDS
+
+        def go_on(done: int, total: int) -> None:
+            self._go_on(done, total)
+            if time.monotonic() > deadline:
+                raise _PausedError
+
+        try:
+            report = index(at=self._at, model=self._model, wait=False, progress=go_on, refine=True)
+        except _PausedError:
+            return
+        self._notify(f"indexed: {report}")
+        self._current.renew()
 
     def _read(self) -> None:
         """Read text whenever there are new images; another process does the work, at the lowest priority."""

@@ -33,8 +33,9 @@ class CatalogMoments:
 
     def items_of(self, ids: Ids) -> Ids:
         """The ids of the items that these contents belong to, in ascending order: images, and the videos of moments."""
-        videos = self.videos(ids.tolist())
-        return np.unique(np.array([videos.get(id, id) for id in ids.tolist()], dtype=np.int64))
+        rows = self.connection().execute("SELECT id, parent FROM contents WHERE moment IS NOT NULL AND parent > 0")
+        parents = dict(rows.fetchall())
+        return np.unique(np.array([parents.get(id, id) for id in ids.tolist()], dtype=np.int64))
 
     def of(self, videos: Sequence[int]) -> dict[int, dict[int, float]]:
         """The moments of each of these videos, in chronological order: their ids and times in seconds."""

@@ -156,8 +156,10 @@ async function begin(asked, meant) {
   if (!isTexts) await timeline.show(meant, some);
   if (!isCurrent(asked)) return;
   arrange(some.items ?? [], [], { isTimeline: !isTexts });
-  const several = about.collections?.length > 1 && state.filterCount(asked) === 0 ? ` of ${about.collections.length} collections` : "";
-  messages.setHeading(`${counted(some.total, one, many)}${several}`);
+  const isWhole = state.filterCount(asked) === 0;
+  const several = isWhole && about.collections?.length > 1 ? ` of ${about.collections.length} collections` : "";
+  const left = isWhole && about.to_refine ? `, ${about.to_refine.toLocaleString()} still to refine` : "";
+  messages.setHeading(`${counted(some.total, one, many)}${several}${left}`);
   if (!about.items) messages.showMessage(`Nothing is indexed yet. Add ${many} to the folder, and run sightline index.`);
   else if (!some.total) messages.showMessage("Nothing matches these filters.");
   showOpened();

@@ -20,8 +20,9 @@ from sightline.collection import Collection
 from sightline.collection.indexing import decoders
 from sightline.collection.indexing.create import open_to_write
 from sightline.collection.indexing.remove import remove
+from sightline.collection.indexing.video_files import DecodedVideo
 from sightline.collection.status import status
-from sightline.media import ImageBytes, to_pixels, video
+from sightline.media import ImageBytes, Preprocess, to_pixels, video
 from sightline.retrieval.results import SearchResult
 
 pytest.importorskip("av", reason="the extra video is not installed")
@@ -258,3 +259,36 @@ def test_a_run_that_ends_within_a_video_leaves_none_of_its_moments(tmp_path: Pat
     assert sightline.index(tmp_path, model=Colours()).new == 1
     assert vectors(tmp_path) == 6
     assert search(tmp_path, 14)[0].moments[0] == pytest.approx(12, abs=0.25)
+
+
+def stored(at: Path) -> dict[tuple[str, float | None], bytes]:
+    """The embedding of every content, by its file and moment."""
+    with Collection.open(at) as collection:
+        ids = collection.catalog.ids()
+        assert collection.store.ids().tolist() == ids
+        items, fetch = collection.items(ids), collection.store.fetch
+        keys = {id: (items[id].files[0].path, items[id].moment) for id in ids}
+        return {keys[id]: fetch(np.array([id]), "embedding").values.tobytes() for id in ids}
+
+
+@pytest.mark.parametrize("left_out", [0, 1])
+def test_a_video_of_the_fast_graph_is_refined_as_a_whole(
+    filmed: Path, quick_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_out: int
+) -> None:
+    moments = decoders.FileDecoders.moments
+
+    def fewer(self: decoders.FileDecoders, path: Path, name: str, preprocess: Preprocess) -> DecodedVideo:
+        """Frames of another size may be split into other moments."""
+        found, seen = moments(self, path, name, preprocess), left_out if preprocess.size == 32 else 0
+        most = len(found.moments.seconds) - seen
+        return DecodedVideo(found.about, video.Moments(*(part[:most] for part in found.moments)))
+
+    monkeypatch.setattr(decoders.FileDecoders, "moments", fewer)
+    at, full = tmp_path / "quick", tmp_path / "full"
+    assert sightline.index(filmed, at=at, model=quick_bundle, quick=True).to_refine == 3
+    sightline.index(filmed, at=full, model=quick_bundle)
+    assert stored(at) != stored(full)
+    report = sightline.index(filmed, at=at, model=quick_bundle, refine=True)
+    assert (report.refined, report.to_refine) == (3, 0)
+    assert stored(at) == stored(full)
+    assert sightline.index(filmed, at=at, model=quick_bundle).unchanged == 3

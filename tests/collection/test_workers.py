@@ -1,8 +1,10 @@
 """What is asked of workers is refused before anything is done, where they cannot do it."""
 
+import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from collection.made_up import Instant, picture, put
@@ -86,3 +88,16 @@ def test_a_worker_without_the_model_makes_itself_a_copy_once(
     assert (copies[0], asked) == (copies[1], ["it"])
     assert Bundle.open(copies[0]).sha256 == sha256
     assert [path.name for path in (tmp_path / "models").iterdir()] == [sha256]
+
+
+def test_workers_encode_with_the_fast_graph_where_that_is_asked_for(quick_bundle: Path, tmp_path: Path) -> None:
+    path = put(tmp_path / "a.png", picture(0))
+    known = np.zeros(0, dtype=ray._HASH)
+    models = [Bundle.open(quick_bundle, fast=is_fast) for is_fast in (False, True)]
+    full, fast = (
+        ray.encode_block(str(quick_bundle), one.sha256, [], "images", [PendingFile(1, b"a", "a", path)], known)
+        for one in models
+    )
+    assert not np.allclose(full.contents[0][1].embedding, fast.contents[0][1].embedding, atol=0.01)
+    copy = Path(shutil.copytree(quick_bundle, tmp_path / "copy"))
+    assert ray._place_of(str(copy), models[1].sha256, []) == copy

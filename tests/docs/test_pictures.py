@@ -10,9 +10,9 @@ from sightline.registry import loader
 
 
 def test_the_page_can_be_followed(
-    tmp_path: Path, tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, quick_bundle: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(loader, "_bundled", lambda: tiny_bundle)
+    monkeypatch.setattr(loader, "_bundled", lambda: quick_bundle)
     pytest.importorskip("rapidocr_onnxruntime", reason="the extra ocr is not installed")
     for place, name in (("photos", "dog"), ("scans", "coffee"), ("scans/drafts", "owl")):
         (tmp_path / place).mkdir(parents=True, exist_ok=True)

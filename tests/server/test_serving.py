@@ -267,16 +267,20 @@ def test_a_watched_collection_is_refined_when_nothing_is_new(
     folder = fill(tmp_path / "photos", 3)
     sightline.index(folder, model=quick_bundle, quick=True)
     opened, told = ServedCollection.open(folder, None, LIMITS), list[str]()
+
+    def to_refine() -> int:
+        with opened.current.use() as collection:
+            return collection.to_refine()
+
     updater = CollectionUpdater(opened.current, opened.at, opened.model, watch=True, notify=told.append, seconds=0.05)
     updater.start()
     try:
         time.sleep(0.5)  # each pause comes at the first image
-        assert sightline.open(folder).to_refine() == 3
+        assert to_refine() == 3
         assert updater.is_healthy
         monkeypatch.setattr("sightline.server.updater._REFINE_SECONDS", 60.0)
-        until(lambda: any("3 refined" in line for line in told))
-        with opened.current.use() as collection:
-            assert collection.to_refine() == 0
+        until(lambda: to_refine() == 0)
+        assert any("3 refined" in line for line in told)
     finally:
         updater.close()
         opened.close()

@@ -1,5 +1,6 @@
 """Keep a served collection up to date: reopen it after indexing, index changes with --watch, and read text."""
 
+import contextlib
 import logging
 import os
 import sys
@@ -96,7 +97,7 @@ class CollectionUpdater:
                     self._notify(f"indexed: {report}")
                     self._current.renew()
                 if report.to_refine:
-                    self._refine()
+                    began += self._refine()  # only scanning is a reason to wait
             except _StoppedError:
                 return
             except SightlineError as error:
@@ -107,21 +108,20 @@ class CollectionUpdater:
                 _log.exception("indexing failed")
             self._stop.wait(max(self._seconds, _REST * (time.monotonic() - began)))
 
-    def _refine(self) -> None:
-        """Encode some images of the fast image graph again, for a minute at most."""
-        deadline = time.monotonic() + _REFINE_SECONDS
+    def _refine(self) -> float:
+        """Encode some images of the fast image graph again, for a minute at most; returns how many seconds it took."""
+        began = time.monotonic()
 
         def go_on(done: int, total: int) -> None:
             self._go_on(done, total)
-            if time.monotonic() > deadline:
+            if time.monotonic() - began > _REFINE_SECONDS:
                 raise _PausedError
 
-        try:
+        with contextlib.suppress(_PausedError):
             report = index(at=self._at, model=self._model, wait=False, progress=go_on, refine=True)
-        except _PausedError:
-            return
-        self._notify(f"indexed: {report}")
+            self._notify(f"indexed: {report}")
         self._current.renew()
+        return time.monotonic() - began
 
     def _read(self) -> None:
         """Read text whenever there are new images; another process does the work, at the lowest priority."""

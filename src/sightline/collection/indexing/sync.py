@@ -76,6 +76,7 @@ def index(
     kind = kind_of(places) if places else read_manifest(at).kind
     opened = (load(model) if isinstance(model, str | Path) else model).with_threads(1)  # one batch per thread
     fast = _fast_variant(opened, kind) if quick else None
+    encoder, full_encoder = (_encoder(workers, model, used) for used in (fast or opened, opened))
     report = Report(at, kind)
     began = time.perf_counter()
     opening = open_to_write(
@@ -83,10 +84,9 @@ def index(
     )
     with opening as (catalog, vectors):
         try:
-            writer = Writer(catalog, vectors, report, fast=quick)
-            _sync(writer, places, _encoder(workers, model, fast or opened), progress, prune, retry)
+            _sync(Writer(catalog, vectors, report, fast=quick), places, encoder, progress, prune, retry)
             if refine and isinstance(vectors, RefinableStore):
-                _refine(Refiner(catalog, vectors, report), _encoder(workers, model, opened), progress, notify)
+                _refine(Refiner(catalog, vectors, report), full_encoder, progress, notify)
         except KeyboardInterrupt:
             raise IndexingInterrupted(report) from None
         finally:

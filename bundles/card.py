@@ -33,6 +33,7 @@ def card(folder: Path, words: str) -> str:
         table(("", ""), _facts(folder, spec), words=2),
         "## How well it does",
         results_of(spec),
+        *(["### With the fast image graph", results_of(spec.fast_variant())] if spec.fast else []),
         "## How sure it is",
         _calibration(spec),
         "## Where it comes from",
@@ -51,6 +52,9 @@ def _facts(folder: Path, spec: BundleSpec) -> Iterator[tuple[str, str]]:
     yield "precision", spec.precision
     yield "a vector", f"{spec.embedding_dim} numbers; of a fragment {spec.fragment_dim}"
     yield "a picture", f"{image.size} x {image.size} pixels ({image.resize})"
+    if spec.fast is not None:
+        small = require_pixels(spec.fast.image.input)
+        yield "a picture, `--quick`", f"{small.size} x {small.size} pixels ({small.resize}), by `image-fast.onnx`"
     yield "a text", f"up to {spec.text.max_length} tokens; a longer one is cut, and a search says so"
 
 

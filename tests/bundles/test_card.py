@@ -16,3 +16,9 @@ def test_a_card_says_what_is_not_known(tiny_bundle: Path) -> None:
     text = card(tiny_bundle, "# A small model\n\nIt is for tests.\n")
     for said in ("It is for tests.", "Not measured yet", "no relevance", "did not say", "| languages | en |"):
         assert said in text
+
+
+def test_a_card_names_the_fast_image_graph(quick_bundle: Path) -> None:
+    text = card(quick_bundle, "# A small model\n\nIt is for tests.\n")
+    assert "16 x 16 pixels (squash), by `image-fast.onnx`" in text
+    assert "With the fast image graph" in text

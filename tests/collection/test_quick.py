@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import sightline
 import tiny
 from collection.made_up import LONG_AGO, Instant, put, scene
 from sightline import cli
@@ -21,6 +22,7 @@ from sightline.collection.indexing.writer import EncodedBatch
 from sightline.collection.manifest import read_manifest
 from sightline.collection.status import status
 from sightline.errors import BundleError, CollectionError, OptionError
+from sightline.explanations.explain import image_encoder
 from sightline.registry.loader import load
 from sightline.stores.base import Part
 
@@ -204,6 +206,32 @@ def test_changed_moved_and_removed_images_keep_their_kind(mixed: Path, full: Mod
 def test_filters_see_both_kinds(mixed: Path, full: Model) -> None:
     assert set(hits(mixed, full, where="folder = 'new'")) == {f"new/{number}.png" for number in range(6, 12)}
     assert set(hits(mixed, full, where="name in ('0.png', '9.png')")) == {"town/0.png", "new/9.png"}
+
+
+def test_an_image_of_the_fast_graph_is_explained_by_what_that_saw(mixed: Path, full: Model) -> None:
+    fast = full.fast_variant()
+    assert fast is not None
+    with Collection.open(mixed, full) as collection:
+        (id,) = collection.catalog.ids_where("name = '7.png'").tolist()
+        (other,) = collection.catalog.ids_where("name = '0.png'").tolist()
+        assert image_encoder(collection.store, id, full).name == fast.name
+        assert image_encoder(collection.store, other, full) is full
+    stored = sightline.explain("a dog", id, at=mixed, model=full)
+    again = sightline.explain("a dog", mixed / "new" / "7.png", model=fast)
+    np.testing.assert_allclose(stored.words[1].grid, again.words[1].grid, atol=0.05)
+
+
+def test_of_several_copies_one_that_is_there_is_read(mixed: Path, full: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(mixed / "new" / "other.png", (mixed / "new" / "7.png").read_bytes())
+    index(mixed, model=full)
+    work = Refiner.work
+
+    def without_first(self: Refiner) -> object:
+        (mixed / "new" / "7.png").unlink()
+        return work(self)
+
+    monkeypatch.setattr(Refiner, "work", without_first)
+    assert index(mixed, model=full, refine=True).to_refine == 0
 
 
 def test_an_open_collection_sees_what_others_index_and_refine(photos: Path, full: Model) -> None:

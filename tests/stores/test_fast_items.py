@@ -66,6 +66,17 @@ def test_replaced_items_have_their_new_vectors_and_are_no_longer_fast(tmp_path: 
     store.close()
 
 
+def test_a_store_says_when_replaced_vectors_take_much_space(tmp_path: Path) -> None:
+    store = mixed(tmp_path)
+    store.replace(*items([5, 6]))
+    assert not store.is_wasteful
+    store.replace(*items([7]))
+    assert store.is_wasteful
+    store.compact()
+    assert not store.is_wasteful
+    store.close()
+
+
 def test_a_reader_goes_on_with_the_old_vectors_until_it_looks_again(tmp_path: Path) -> None:
     store = mixed(tmp_path)
     reader = LocalStore.open(tmp_path, SHAPE, write=False)

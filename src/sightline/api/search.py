@@ -193,7 +193,7 @@ def explain(
     >>> [match.word for match in found.words], found.words[0].grid.shape
     (['a', 'red', 'square'], (7, 7))
     """
-    from sightline.explanations.explain import explain_image, stored_image
+    from sightline.explanations.explain import explain_image, image_encoder, stored_image
     from sightline.media import image_source
 
     if not isinstance(image, int):
@@ -204,7 +204,8 @@ def explain(
         if collection.kind != "images":
             raise CollectionError(f"{collection.at}: its items are texts, which have no parts", "Give an image.")
         source = source_of(collection.item(image).files[0])
-        return explain_image(text, source, collection.model, stored_image(collection.store, image))
+        encoder = image_encoder(collection.store, image, collection.model)
+        return explain_image(text, source, collection.model, stored_image(collection.store, image), encoder)
 
 
 def explain_codes(

@@ -13,7 +13,7 @@ from sightline.errors import ModelError, QueryError
 from sightline.media import ImageSource, Preprocess, open_image, require_pixels, to_pixels
 from sightline.media.frame import Box
 from sightline.retrieval.query import check_readable
-from sightline.stores.base import Part, Store
+from sightline.stores.base import Part, RefinableStore, Store
 
 _PARTS: tuple[Part, ...] = ("fragments", "states")
 
@@ -63,17 +63,20 @@ class Explanation:
         return ", ".join(f"{word.word} {word.score:.2f}" for word in self.words)
 
 
-def explain_image(text: str, image: ImageSource, model: Model, encoded: Encoded | None = None) -> Explanation:
+def explain_image(
+    text: str, image: ImageSource, model: Model, encoded: Encoded | None = None, encoder: Model | None = None
+) -> Explanation:
     """Compare the words of a text with the parts of an image.
 
     encoded: the encoded image, if a store has it; see `stored_image`.
+    encoder: the variant of the model that encoded it; see `image_encoder`.
     """
     check_readable(text)
-    preprocess = require_pixels(model.preprocess)
+    preprocess = require_pixels((encoder or model).preprocess)
     width, height = open_image(image).size
     if encoded is None:
         encoded = model.encode_images(to_pixels(image, preprocess)[None])
-    words = explain(text, model.encode_texts([text]), model, encoded)
+    words = explain(text, model.encode_texts([text]), model, encoded, encoder)
     return Explanation(text, image, tuple(words), seen_box(preprocess, width, height))
 
 
@@ -86,16 +89,24 @@ def stored_image(store: Store, id: int) -> Encoded:
     return Encoded(np.zeros((1, 0), dtype=np.float32), mask, values.get("fragments"), values.get("states"))
 
 
-def explain(text: str, encoded: Encoded, model: Model, image: Encoded) -> list[WordMatch]:
+def image_encoder(store: Store, id: int, model: Model) -> Model:
+    """The variant of a model that encoded an item of a store: its fast one, or the model itself."""
+    is_fast = isinstance(store, RefinableStore) and len(store.fast_ids(np.array([id])))
+    return (model.fast_variant() if is_fast else None) or model
+
+
+def explain(text: str, encoded: Encoded, model: Model, image: Encoded, encoder: Model | None = None) -> list[WordMatch]:
     """Compare the words of an encoded text with the parts of an encoded image.
 
     The cosines are those by which the matcher relates words to parts or, if it uses none, those of late interaction.
     Parts outside the model's grid are ignored. The cosine of a word with a part is the highest among the word's tokens.
+
+    encoder: the variant of the model that encoded the image; see `image_encoder`.
     """
-    found = _cosines(encoded, model, image)
-    if found is None or model.grid is None:
+    found, grid = _cosines(encoded, model, image), (encoder or model).grid
+    if found is None or grid is None:
         raise ModelError(f"{model.name} does not tell the parts of an image apart", "Search with another model.")
-    rows, columns = model.grid
+    rows, columns = grid
     if found.shape[1] < rows * columns:
         raise ModelError(f"{model.name} has a grid of {rows} x {columns}, but the image has {found.shape[1]} parts")
     words = _words(text, model.tokenizer)

@@ -11,7 +11,7 @@ from sightline.bundle.encoded import Encoded
 from sightline.collection import Collection, Item
 from sightline.collection.group import merge, search_group
 from sightline.errors import ModelError, StoreError
-from sightline.explanations.explain import explain, seen_box, stored_image
+from sightline.explanations.explain import explain, image_encoder, seen_box, stored_image
 from sightline.media import ImageBytes, ImageSource, RegionConfig, require_pixels, to_input
 from sightline.media.source import PreparedImage
 from sightline.parallel import usable_cpus
@@ -195,8 +195,9 @@ class Service:
             if collection.kind != "images" or not item.width or not item.height:
                 raise RefusedError(422, f"item {id} is no picture, and only pictures have parts")
             stored = _parts(collection, own)
-            words = explain(text, self.model.encode_texts([text]), self.model, stored)
-            box = seen_box(require_pixels(self.model.preprocess), item.width, item.height)
+            encoder = image_encoder(collection.store, own, self.model)
+            words = explain(text, self.model.encode_texts([text]), self.model, stored, encoder)
+            box = seen_box(require_pixels(encoder.preprocess), item.width, item.height)
         rows, columns = words[0].grid.shape
         return {
             "query": text,

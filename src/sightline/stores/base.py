@@ -166,6 +166,11 @@ class RefinableStore(Store, Protocol):
         """
         ...
 
+    @property
+    def is_wasteful(self) -> bool:
+        """Whether deleted and replaced items take so much space that `compact` is worthwhile."""
+        ...
+
     def fast_ids(self, among: Ids | None = None) -> Ids:
         """The ids of all items that the fast graph encoded, or of those in `among`, in ascending order."""
         ...

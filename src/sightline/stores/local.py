@@ -138,13 +138,18 @@ class LocalStore:
         self._check_open()
         with remember_damage(self._folder):
             rows = self._files.fast
-        if among is None:
+        if among is None or not len(rows):
             return np.sort(self._row_index.row_ids[rows[self._row_index.is_live[rows]]])
         own = self._row_index.find(checked_ids(among))
         places = np.searchsorted(rows, own)
         is_fast = (own >= 0) & (places < len(rows))
         is_fast[is_fast] = rows[places[is_fast]] == own[is_fast]
         return np.sort(self._row_index.row_ids[own[is_fast]])
+
+    @property
+    def is_wasteful(self) -> bool:
+        """Whether deleted rows exceed a quarter of the others, so that `compact` is worthwhile."""
+        return (self._row_index.rows - len(self)) * 4 > len(self)
 
     def delete(self, ids: Ids) -> None:
         """Delete items; unknown ids are ignored."""

@@ -4,6 +4,7 @@ Only vectors are replaced: items keep their ids, files and facts. The store reco
 with its vectors, so a crash leaves an item either as it was or refined.
 """
 
+from collections.abc import Sequence
 from itertools import groupby
 
 import numpy as np
@@ -14,7 +15,7 @@ from sightline.collection.catalog.files import Facts, File, PendingFile
 from sightline.collection.catalog.timeline import Timeline
 from sightline.collection.indexing.report import FileProblem, Report
 from sightline.collection.indexing.shards_and_urls import source_of
-from sightline.collection.indexing.writer import WORTH_COMPACTING, EncodedBatch, Writer
+from sightline.collection.indexing.writer import EncodedBatch, Writer
 from sightline.media import ImageFile
 from sightline.stores.base import RefinableStore
 
@@ -28,13 +29,12 @@ class Refiner(Writer):
         super().__init__(catalog, store, report)
         hashes = catalog.hashes_of(store.fast_ids().tolist())
         self._ids = {hash: id for id, hash in hashes.items()}
-        self._replaced = 0
 
     def work(self) -> list[PendingFile]:
         """One file of each item to refine, newest first."""
         chosen = Timeline.of(self.catalog).only(self.catalog.items_to_refine(self.store)).ids.tolist()
         items = self.catalog.items(chosen)
-        return [_pending(items[id].files[0]) for id in chosen]
+        return [_pending(items[id].files) for id in chosen]
 
     def write(self, batch: EncodedBatch) -> None:
         """Replace the vectors of a batch; they are on disk once this returns.
@@ -58,12 +58,11 @@ class Refiner(Writer):
             ids = np.array([self._ids[facts[place].hash] for place in same], dtype=np.int64)
             self.store.replace(ids, encoded.taken(np.array(same)))
             self.store.flush()
-            self._replaced += len(same)
         self.report.skipped += [FileProblem(one.found.name, one.problem) for one in batch.files if one.problem]
 
     def finish(self) -> None:
         """Reclaim the space of the replaced vectors, if that is worthwhile."""
-        if self._replaced * WORTH_COMPACTING > len(self.store.ids()):
+        if self.store.is_wasteful:
             self.store.compact()
 
     def _has_same_moments(self, facts: list[Facts]) -> bool:
@@ -79,14 +78,14 @@ class Refiner(Writer):
             self.store.flush()
         self.store.delete(np.array(old, dtype=np.int64))
         self.store.flush()
-        self._replaced += len(old)
 
     def _moments_of(self, facts: list[Facts]) -> dict[int, float]:
         video, moments = self._ids[facts[0].hash], self.catalog.moments()
         return {} if moments is None else moments.of([video]).get(video, {})
 
 
-def _pending(file: File) -> PendingFile:
-    """A file of an item, to be read again."""
+def _pending(files: Sequence[File]) -> PendingFile:
+    """A file of an item, to be read again: of several copies, the first that is there."""
+    file = next((copy for copy in files if copy.where.exists()), files[0])
     source = source_of(file)
     return PendingFile(0, b"", file.path, file.where, source=None if isinstance(source, ImageFile) else source)

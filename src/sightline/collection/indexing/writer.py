@@ -19,8 +19,7 @@ from sightline.collection.remote.notes import build_notes
 from sightline.stores.base import AnnotatedStore, PictureKind, RefinableStore, RemoteStore, Store
 
 _NOT_ENCODED = "the model returned NaN or infinite numbers for it"
-WORTH_COMPACTING = 4
-"""Compact when deleted items exceed a quarter of the remaining ones."""
+_WORTH_COMPACTING = 4  # compact when deleted items exceed a quarter of the remaining ones
 
 
 @dataclass(slots=True)
@@ -91,7 +90,7 @@ class Writer:
         self.report.deleted += len(self._missing)
         self.store.delete(np.array(unused, dtype=np.int64))
         self.store.flush()
-        if unused and len(unused) * WORTH_COMPACTING > len(self.store.ids()):
+        if unused and len(unused) * _WORTH_COMPACTING > len(self.store.ids()):
             self.store.compact()
 
     def _add(self, ids: Sequence[int], encoded: Encoded, pictures: Sequence[bytes]) -> None:

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 import sightline
-from server.samples import application, ask, limits, picture
-from server.served import opening
+from server.samples import application, ask, fill, limits, picture
+from server.served import opening, served
 from sightline.bundle import Bundle
 from sightline.collection import Collection
 from sightline.media import ImageBytes, to_pixels
@@ -240,6 +240,21 @@ def test_an_explanation_is_late_interaction_word_by_word(
 def test_the_collection_is_described(client: httpx.Client) -> None:
     found = client.get("/v1/collection").json()
     assert (found["kind"], found["items"], found["model"], found["languages"]) == ("images", 9, "tiny", ["en"])
+
+
+def test_images_of_the_fast_graph_are_told_apart(quick_bundle: Path, tmp_path: Path) -> None:
+    folder = fill(tmp_path / "photos", 3)
+    sightline.index(folder, model=quick_bundle)
+    (folder / "new.png").write_bytes(picture(50))
+    sightline.index(folder, model=quick_bundle, quick=True)
+    with opening(folder) as opened, served(application(opened)) as address:
+        assert httpx.get(f"{address}/v1/collection").json()["to_refine"] == 1
+        found = httpx.get(f"{address}/v1/search", params={"q": "a dog", "rerank": 0, "duplicates": "show"}).json()
+        kinds = {hit["path"]: hit.get("encoded_by") for hit in found["hits"]}
+        assert {path for path, kind in kinds.items() if kind} == {"new.png"}
+        id = next(hit["id"] for hit in found["hits"] if hit["path"] == "new.png")
+        explained = httpx.get(f"{address}/v1/explain", params={"q": "a dog", "id": id})
+        assert explained.status_code == 200, explained.text
 
 
 def test_health_and_metrics_are_told(client: httpx.Client) -> None:

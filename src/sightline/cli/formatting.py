@@ -61,17 +61,17 @@ def report_lines(report: Report, model: str | None = None) -> Iterator[str]:
         yield f"{report.truncated:,} texts are longer than the model reads; their ends were left out."
     if not report.new + report.changed + report.moved + report.unchanged:
         return
-    if report.to_refine:
-        yield refine_line(report.to_refine, report.at)
     ask = "--image photo.jpg" if report.kind == "texts" else "'a dog on a beach'"
     named = f" --model {shlex.quote(model)}" if model else ""
     yield f"Next: sightline search {ask} --at {shlex.quote(_near(report.at))}{named}"
+    if report.to_refine:
+        yield refine_line(report.to_refine, report.at)
 
 
 def refine_line(count: int, at: str | Path) -> str:
     """How many items the fast image graph encoded, and the command that encodes them again."""
-    which = f"{shlex.quote(_near(Path(at)))}"
-    return f"Encoded by the fast model: {count:,}. To refine them: sightline index --refine --at {which}"
+    where = shlex.quote(_near(Path(at)))
+    return f"Encoded by the fast model: {count:,}. To refine them: sightline index --refine --at {where}"
 
 
 def problem_lines(title: str, problems: Sequence[tuple[str, str]], group: int = 1_000_000) -> Iterator[str]:

@@ -74,7 +74,7 @@ def index(
     at = location(at, places)
     chosen = model_for_indexing(at, model)
     try:
-        with _answering_ctrl_c(), indexing() as progress:
+        with _answering_ctrl_c(), named_options(), indexing() as progress:
             report = sightline.index(
                 places,
                 at=at,

@@ -14,7 +14,7 @@ ROOT = Path(sightline.__file__).parent
 
 LAYERS: list[set[str]] = [
     {"errors", "arrays"},
-    {"device", "fusion_rules", "files", "parallel", "plugins", "suggestions"},
+    {"device", "fusion_rules", "files", "languages", "parallel", "plugins", "suggestions"},
     {"cache", "settings"},
     {"media"},
     {"datasets", "kernels"},

@@ -1,0 +1,31 @@
+"""The features by which a language is recognised: words and their letters, hashed to the rows of a table."""
+
+import re
+import zlib
+
+ROWS = 1 << 15
+_WORD = re.compile(r"[^\W\d_]+")
+_SHORTEST, _LONGEST = 2, 5
+_IDEOGRAPHS = re.compile(r"[぀-ヿ㐀-鿿豈-﫿]")
+
+
+def features(text: str) -> list[int]:
+    """The rows of a text's features, with repetitions: whole words, and runs of 2 to 5 letters of each word.
+
+    Chinese and Japanese are written without spaces: there, features are single characters and pairs.
+    """
+    rows = []
+    for word in _WORD.findall(text.lower()):
+        if _IDEOGRAPHS.search(word):
+            rows += [_row(character) for character in word]
+            rows += [_row(word[place : place + 2]) for place in range(len(word) - 1)]
+            continue
+        marked = f"<{word}>"
+        rows.append(_row(f"={word}"))
+        for length in range(_SHORTEST, min(_LONGEST, len(marked)) + 1):
+            rows += [_row(marked[place : place + length]) for place in range(len(marked) - length + 1)]
+    return rows
+
+
+def _row(feature: str) -> int:
+    return zlib.crc32(feature.encode("utf-8", "surrogatepass")) % ROWS

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from evaluation.made_up import COUNTS, IMAGE_OF, MadeUp, made_up, records
+from sightline.bundle import Bundle
 from sightline.cli import app
 from sightline.datasets import Record
 from sightline.demo.shapes import shapes
 from sightline.errors import DataError, EvaluationError
 from sightline.evaluation import command_translator, evaluate, evaluate_languages, table
+from sightline.media import image_source
 
 NUMBERS = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
 TRANSLATOR = """
@@ -215,3 +218,17 @@ def test_a_language_that_is_lacking_is_refused_before_a_picture_is_opened(biling
     with pytest.raises(DataError, match="has captions in 'fr'"):
         evaluate_languages(model, bilingual, ["en", "fr"])
     assert model.looked == 0
+
+
+def test_captions_in_a_language_of_an_add_on_are_read_by_its_graph(german_bundle: Path) -> None:
+    words = [f"{one} am {other}" for one in ("hund", "katze", "kind", "mann") for other in ("strand", "ball", "boot")]
+    drawn = [image_source(Image.effect_noise((32, 32), 90).convert("RGB")) for _ in words]
+    captioned = [Record(text, image, {"en": (text,), "de": (text,)}) for text, image in zip(words, drawn, strict=True)]
+    bundle = Bundle.open(german_bundle)
+    german, english = (evaluate(bundle, captioned, lang=lang) for lang in ("de", "en"))
+    expected = evaluate(bundle.for_language("de"), captioned, lang="de")
+    np.testing.assert_array_equal(german.folds[0].text_to_image, expected.folds[0].text_to_image)
+    assert not np.array_equal(german.folds[0].text_to_image, english.folds[0].text_to_image)
+    assert evaluate(bundle, [dataclasses.replace(one, captions={"fr": (one.key,)}) for one in captioned], lang="fr")
+    translated = evaluate(bundle, captioned, lang="de", translate=lambda texts, lang: texts)
+    np.testing.assert_array_equal(translated.folds[0].text_to_image, english.folds[0].text_to_image)

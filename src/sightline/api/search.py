@@ -139,6 +139,7 @@ def search(
     min_relevance: float | None = None,
     budget_ms: float | None = None,
     duplicates: Literal["fold", "show"] = "fold",
+    lang: str | None = None,
 ) -> SearchResult:
     """Open a collection, search it once, and close it.
 
@@ -172,6 +173,7 @@ def search(
             min_relevance=min_relevance,
             budget_ms=budget_ms,
             duplicates=duplicates,
+            lang=lang,
         )
 
 
@@ -181,11 +183,13 @@ def explain(
     *,
     at: str | Path | None = None,
     model: str | Path | Model | None = None,
+    lang: str | None = None,
 ) -> Explanation:
     """Compare each word of a text with each part of an image; `explanations.heatmap.draw` draws the result.
 
     image: a path, bytes, a PIL image or an array; or the id of an item of the collection `at`.
     model: as for `load`. By default the collection's model for an item, and the default model for an image.
+    lang: the language of the text, such as `de`; by default it is recognised.
 
     >>> import sightline
     >>> from PIL import Image
@@ -195,17 +199,19 @@ def explain(
     """
     from sightline.explanations.explain import explain_image, image_encoder, stored_image
     from sightline.media import image_source
+    from sightline.retrieval.language import in_language
 
     if not isinstance(image, int):
-        return explain_image(text, image_source(image), _opened(model or "default"))
+        return explain_image(text, image_source(image), in_language(_opened(model or "default"), lang, text).model)
     from sightline.collection.indexing.shards_and_urls import source_of  # imports all readers of captioned images
 
     with open(at, model=model) as collection:
         if collection.kind != "images":
             raise CollectionError(f"{collection.at}: its items are texts, which have no parts", "Give an image.")
         source = source_of(collection.item(image).files[0])
+        reader = in_language(collection.model, lang, text).model
         encoder = image_encoder(collection.store, image, collection.model)
-        return explain_image(text, source, collection.model, stored_image(collection.store, image), encoder)
+        return explain_image(text, source, reader, stored_image(collection.store, image), encoder)
 
 
 def explain_codes(

@@ -1,6 +1,6 @@
 """Encoded images and texts, as NumPy arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +75,15 @@ def _stacked(parts: list[FloatArray | None], n: int) -> FloatArray | None:
 def _padded(values: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
     """Pad [batch, words, …] with zeros to [batch, n, …]."""
     return np.pad(values, [(0, 0), (0, n - values.shape[1])] + [(0, 0)] * (values.ndim - 2))
+
+
+def by_length(mask: BoolArray, encode: Callable[[Int64Array, int], Encoded]) -> Encoded:
+    """Encode items of equal length together, by calling `encode` with their indices and length; mask: [batch, n]."""
+    lengths = mask.sum(axis=1)
+    # Not np.unique: its first call imports numpy.ma, which takes longer than encoding a text.
+    alike = {length: np.flatnonzero(lengths == length) for length in sorted(set(lengths.tolist()))}
+    together = stacked([encode(places, length) for length, places in alike.items()])
+    return together.taken(np.argsort(np.concatenate(list(alike.values()))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -10,11 +10,20 @@ from pathlib import Path
 import numpy as np
 
 from sightline.arrays import Arrays, BoolArray, Float32Array, FloatArray, Int64Array
-from sightline.bundle.encoded import Encoded, stacked
+from sightline.bundle.encoded import Encoded, by_length
 from sightline.bundle.engines import Engine, gpu_pair_matcher, load_engine
 from sightline.bundle.integrity import check_once
 from sightline.bundle.languages import FOLDER, LanguagesSpec, languages_of, read_languages, read_words
-from sightline.bundle.model import Ability, Calibration, Defaults, Graph, Model, PairMatcher, unknown_language
+from sightline.bundle.model import (
+    MANY_LANGUAGES,
+    Ability,
+    Calibration,
+    Defaults,
+    Graph,
+    Model,
+    PairMatcher,
+    unknown_language,
+)
 from sightline.bundle.ragged import Ragged
 from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.spec import BundleSpec, identity, read_spec
@@ -109,9 +118,12 @@ class Bundle(Model):
 
     def for_language(self, lang: str) -> "Bundle":
         """The same bundle with the text graph for a language: its own, or that of its add-on, loaded on first use."""
-        if lang in self.spec.text.languages:
+        own = self.spec.text.languages
+        if lang in own:
             return self
         if self._add_on is None or lang not in self._add_on.text.languages:
+            if MANY_LANGUAGES in own:
+                return self
             raise unknown_language(self, lang)
         with self._opening:
             if lang not in self._in_language:
@@ -223,7 +235,7 @@ class Bundle(Model):
         the same numbers, bit for bit, in a batch as on its own.
         """
         tokens = self.tokenizer(texts)
-        return _by_length(tokens.mask, lambda places, length: self._encode_alike(tokens, places, length))
+        return by_length(tokens.mask, lambda places, length: self._encode_alike(tokens, places, length))
 
     def match(
         self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
@@ -271,7 +283,7 @@ class Bundle(Model):
             out = self._run("image", {"regions": regions[places, :count], "mask": own})
             return Encoded(out["embedding"], out.get("fragments_mask", own), out.get("fragments"), out.get("states"))
 
-        return _by_length(mask, alike)
+        return by_length(mask, alike)
 
     def _fragment_count(self, out: Arrays) -> int:
         found = out.get("fragments", out.get("states"))
@@ -349,12 +361,3 @@ class _InLanguage(Bundle):
 
     def _owner(self, graph: Graph) -> Bundle:
         return self._text_tower if graph == "text" else self._bundle
-
-
-def _by_length(mask: BoolArray, encode: Callable[[Int64Array, int], Encoded]) -> Encoded:
-    """Encode items of equal length together, by calling `encode` with their indices and length; mask: [batch, n]."""
-    lengths = mask.sum(axis=1)
-    # Not np.unique: its first call imports numpy.ma, which takes longer than encoding a text.
-    alike = {length: np.flatnonzero(lengths == length) for length in sorted(set(lengths.tolist()))}
-    together = stacked([encode(places, length) for length, places in alike.items()])
-    return together.taken(np.argsort(np.concatenate(list(alike.values()))))

@@ -32,6 +32,9 @@ def explain(
     model: Annotated[
         str | None, typer.Option(metavar="BUNDLE", help="default, or a bundle folder. For an id: the collection's.")
     ] = None,
+    lang: Annotated[
+        str | None, typer.Option(metavar="CODE", help="Language of QUERY, such as de. By default it is recognised.")
+    ] = None,
     codes: Annotated[
         bool, typer.Option("--codes", help="Show what each learned code attends to; --model must be a checkpoint.")
     ] = False,
@@ -52,7 +55,8 @@ def explain(
     if codes:
         found = sightline.explain_codes(query, place, at=at, model=model or "default")
     else:
-        found = sightline.explain(query, place, at=at, model=model)
+        with named_options():
+            found = sightline.explain(query, place, at=at, model=model, lang=lang)
     if out is not None:
         if isinstance(found.image, ImageFile) and out.exists() and out.samefile(found.image.path):
             raise SightlineError(f"{out}: this is the input image, which would be overwritten", "Choose another file.")

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from sightline.collection.catalog.files import File, Item
 from sightline.collection.indexing.report import Report
 from sightline.explanations.explain import Explanation
+from sightline.languages.scripts import NAMES
 from sightline.media import raw, video
 from sightline.media.file_types import RAW_SUFFIXES, VIDEO_SUFFIXES
 from sightline.retrieval.results import Hit, SearchResult
@@ -254,6 +255,8 @@ def exact_path(hit: Hit) -> bytes:
 
 def remarks(result: SearchResult) -> Iterator[str]:
     """Notices about a query and its results, one per line."""
+    if result.lang not in (None, "en"):
+        yield f"Searched in {NAMES.get(result.lang, result.lang)}. If that is wrong: --lang CODE"
     if result.notice:
         yield result.notice
     if result.did_you_mean:

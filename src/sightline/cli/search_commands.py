@@ -4,13 +4,16 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
 from sightline.cli.console import named_options, print_lines, results, tell, tell_at_once
 from sightline.errors import OptionError, SightlineError
 from sightline.fusion_rules import FusionRule
+
+if TYPE_CHECKING:
+    from sightline.collection.collection import Collection
 
 
 def index(
@@ -199,6 +202,9 @@ def search(
     duplicates: Annotated[
         Literal["fold", "show"], typer.Option(help="Show images that look the same as one result, or all of them.")
     ] = "fold",
+    lang: Annotated[
+        str | None, typer.Option(metavar="CODE", help="Language of QUERY, such as de. By default it is recognised.")
+    ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="BUNDLE", help="The model of the collection, if its folder was moved.")
     ] = None,
@@ -218,25 +224,16 @@ def search(
     """
     import sightline
     from sightline.cli.formatting import Form, show, show_items
-    from sightline.collection.catalog.files import Item
     from sightline.collection.group import check_group, search_group
     from sightline.retrieval.options import SearchOptions
 
     form: Form = "json" if as_json else "null" if null else "paths" if paths else "lines"
     text = " ".join(words) if words else None
     places: list[str | None] = list(at) if at else [None]
-    if text and not literal:
-        text, where = _understood(text, where, places, model)
-    if where is not None and not text and image is None:
-        items: list[Item] = []
-        for place in places:
-            with named_options(), sightline.open(place, model=model) as collection:
-                options = SearchOptions(where=where, k=start + k)
-                items += collection.browse(where, k=options.k)
-        with results():
-            show_items(items[start : start + k], form)
-        return
-    with named_options():
+    with named_options(), ExitStack() as opened:
+        collections = [opened.enter_context(sightline.open(place, model=model)) for place in places]
+        if text and not literal:
+            text, where, lang = _understood(text, where, lang, collections)
         options = SearchOptions(
             text=text,
             image=image,
@@ -253,32 +250,33 @@ def search(
             min_relevance=min_relevance,
             budget_ms=budget_ms,
             duplicates=duplicates,
+            lang=lang,
         )
-        with ExitStack() as opened:
-            collections = [opened.enter_context(sightline.open(place, model=model)) for place in places]
-            check_group(collections)
-            result = search_group(collections, options).flat()
+        if where is not None and not text and image is None:
+            items = [item for one in collections for item in one.browse(where, k=start + k)]
+            with results():
+                show_items(items[start : start + k], form)
+            return
+        check_group(collections)
+        result = search_group(collections, options).flat()
     with results():
         show(result, form, min_relevance, thumbnails)
 
 
 def _understood(
-    text: str, where: str | None, places: Sequence[str | None], model: str | None
-) -> tuple[str | None, str | None]:
-    """The query without its dates, names and folders, and the filter extended by them; reports them on stderr."""
-    import sightline
+    text: str, where: str | None, lang: str | None, collections: Sequence["Collection"]
+) -> tuple[str | None, str | None, str | None]:
+    """The query without its dates, names and folders, the filter extended by them, and its language, if known.
 
-    found = None
-    for place in places:
-        with sightline.open(place, model=model) as collection:
-            own = collection.understand(text) if collection.kind == "images" else None
-        if own is not None and (found is None or len(own.phrases) > len(found.phrases)):
-            found = own
+    Reports the filters on stderr.
+    """
+    every = [one.understand(text, lang=lang) for one in collections if one.kind == "images"]
+    found = max(every, key=lambda one: len(one.phrases), default=None)
     if found is None or found.where is None:
-        return text, where
+        return text, where, lang
     filters = ", ".join(f"{phrase.text!r} ({phrase.label})" for phrase in found.phrases)
     tell(f"Filtered by {filters}. To search for these words instead: --literal")
-    return found.words or None, f"({where}) and {found.where}" if where else found.where
+    return found.words or None, f"({where}) and {found.where}" if where else found.where, found.lang
 
 
 def _how_many(late: str | None) -> int | Literal["all"] | None:

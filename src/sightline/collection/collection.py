@@ -25,6 +25,7 @@ from sightline.media import ImageLike
 from sightline.retrieval.cascade import Cascade
 from sightline.retrieval.costs import Costs
 from sightline.retrieval.duplicates import Duplicates
+from sightline.retrieval.language import language_of
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import ItemKind
 from sightline.retrieval.results import SearchResult
@@ -133,6 +134,7 @@ class Collection:
         min_relevance: float | None = None,
         budget_ms: float | None = None,
         duplicates: Duplicates = "fold",
+        lang: str | None = None,
         model: Model | None = None,
     ) -> SearchResult:
         """Find the k items that best match a text, an image or both.
@@ -149,6 +151,7 @@ class Collection:
         min_relevance: hide results below this relevance, 0 to 1.
         budget_ms: how long the search may take; `late` and `rerank` are then upper limits.
         duplicates: `fold` shows images that look the same as one result, `show` shows all of them.
+        lang: the language of the text, such as `de`, one of `model.languages`; by default it is recognised.
         model: the collection's model, if already open.
 
         If the text in the images was read, a result must contain the parts of `text` that are in "quotes". Without
@@ -173,6 +176,7 @@ class Collection:
             min_relevance=min_relevance,
             budget_ms=budget_ms,
             duplicates=duplicates,
+            lang=lang,
         )
         return self.run(options, model)
 
@@ -219,6 +223,7 @@ class Collection:
         k: int = 10,
         min_relevance: float | None = None,
         duplicates: Duplicates = "fold",
+        lang: str | None = None,
         model: Model | None = None,
     ) -> list[SearchResult]:
         """Search for many texts at once: like `search` with `rerank=0` for each, but faster.
@@ -226,7 +231,9 @@ class Collection:
         The texts are encoded in one batch. A bundle returns the same numbers as for single texts; a checkpoint
         pads the texts to the same length, so its numbers differ slightly.
         """
-        options = [SearchOptions(text, k=k, min_relevance=min_relevance, duplicates=duplicates) for text in texts]
+        options = [
+            SearchOptions(text, k=k, min_relevance=min_relevance, duplicates=duplicates, lang=lang) for text in texts
+        ]
         search = self._search(model)
         with self._lock.read():
             return search.together(options)
@@ -264,23 +271,35 @@ class Collection:
         """The picture that the store keeps of an item: a thumbnail, or the bytes of its file; None if it keeps none."""
         return self.store.picture(id) if isinstance(self.store, RemoteStore) else None
 
-    def understand(self, text: str, *, literal: Sequence[str] = (), today: date | None = None) -> Understood:
+    def understand(
+        self, text: str, *, literal: Sequence[str] = (), today: date | None = None, lang: str | None = None
+    ) -> Understood:
         """Extract dates, file names, folders and albums from a query; search for the result's `words` with its `where`.
 
         literal: phrases to keep as words. today: the reference date for phrases such as "last summer".
+        lang: the language of the query, to search for the words in; by default it is recognised. Only English has
+            phrases with words.
         """
         words, quoted = split_quotes(text)
         if quoted:  # quoted parts are searched for as they are
-            left = self.understand(words, literal=literal, today=today) if words else Understood("")
+            left = self.understand(words, literal=literal, today=today, lang=lang) if words else Understood("")
             return replace(left, words=" ".join([left.words, *(f'"{part}"' for part in quoted)]).strip())
-        return understand(
-            text,
-            today=today or date.today(),
-            folders=self.catalog.folders(),
-            albums=self.albums.all() if isinstance(self.at, Path) else (),
-            matches=lambda where: len(self.catalog.ids_where(where)) > 0,
-            literal=literal,
-        )
+
+        def found(is_english: bool) -> Understood:
+            return understand(
+                text,
+                today=today or date.today(),
+                folders=self.catalog.folders(),
+                albums=self.albums.all() if isinstance(self.at, Path) else (),
+                matches=lambda where: len(self.catalog.ids_where(where)) > 0,
+                literal=literal,
+                is_english=is_english,
+            )
+
+        english = found(lang in (None, "en"))
+        if lang is None and english.phrases and english.words:  # otherwise the language, and the model, do not matter
+            lang = language_of(text, self.model)
+        return replace(english if lang in (None, "en") else found(False), lang=lang)
 
     def timeline(self, where: str | None = None) -> Timeline:
         """All items, or those that match a filter, by time, newest first, as of opening or the last refresh."""

@@ -15,6 +15,7 @@ from sightline.retrieval.cascade import Cascade, Ranking
 from sightline.retrieval.costs import search_stopwatch
 from sightline.retrieval.duplicates import Duplicates
 from sightline.retrieval.first_stage import Blank
+from sightline.retrieval.language import in_language
 from sightline.retrieval.moments import Moments
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import ItemKind, Query
@@ -54,13 +55,14 @@ class CollectionSearch:
         query, where = options.query, options.where
         condition = None if where is None else compile_where(where)
         cascade, watch = self.cascade(), search_stopwatch(options.budget_ms)
+        model, lang = in_language(cascade.model, options.lang, query.text, *query.without)
         start, options = options.start, replace(options, k=options.start + options.k, start=0)
         cache = ItemCache(self.catalog)
         with watch("retrieve"):
             store, allowed = cascade.store, among
             if among is None and where is not None:
                 store, allowed = self.catalog.narrowed(store, where)
-        ranking = replace(cascade, store=store).run(
+        ranking = replace(cascade.reading(model), store=store).run(
             options,
             allowed=allowed,
             exists=cache,
@@ -71,7 +73,7 @@ class CollectionSearch:
         )
         kept = ranking.at_least(options.min_relevance)
         hits = hits_of(self.catalog, kept, options.k, cache.items, condition)[start:]
-        return _result(query, hits, ranking, self._wording(query.text, cascade.model), where)
+        return _result(query, hits, ranking, self._wording(query.text, model), lang, where)
 
     def together(self, options: Sequence[SearchOptions]) -> list[SearchResult]:
         """Search for several texts with the same `k`, `min_relevance` and `duplicates` at once, without reranking."""
@@ -81,18 +83,24 @@ class CollectionSearch:
         if self.text is not None and any(split_quotes(text)[1] for text in texts):
             return [self.run(replace(one, late=0, rerank=0)) for one in options]
         cascade, cache = self.cascade(), ItemCache(self.catalog)
-        rankings = cascade.run_together(
-            texts,
-            first.k,
-            exists=cache,
-            fold=self._folds(first.duplicates),
-            blank=self._blank(cache, texts[0]),
-            moments=self._moments(),
-        )
+        read = [in_language(cascade.model, one.lang, one.text) for one in options]
+        rankings: dict[int, Ranking] = {}
+        for model in dict.fromkeys(one.model for one in read):  # in one batch, unless languages are mixed
+            places = [place for place, one in enumerate(read) if one.model is model]
+            ranked = cascade.reading(model).run_together(
+                [texts[place] for place in places],
+                first.k,
+                exists=cache,
+                fold=self._folds(first.duplicates),
+                blank=self._blank(cache, texts[0]),
+                moments=self._moments(),
+            )
+            rankings |= dict(zip(places, ranked, strict=True))
         results = []
-        for one, ranking in zip(options, rankings, strict=True):
+        for place, (one, (model, lang)) in enumerate(zip(options, read, strict=True)):
+            ranking = rankings[place]
             hits = hits_of(self.catalog, ranking.at_least(one.min_relevance), one.k, cache.items)
-            result = _result(one.query, hits, ranking, self._wording(one.text, cascade.model))
+            result = _result(one.query, hits, ranking, self._wording(one.text, model), lang)
             if self.text is not None:
                 result = TextResults.find(self.text, self.catalog, one.text or "").merged_with(result, one)
             results.append(result)
@@ -120,7 +128,12 @@ class CollectionSearch:
 
 
 def _result(
-    query: Query, hits: tuple[Hit, ...], ranking: Ranking, wording: Wording, where: str | None = None
+    query: Query,
+    hits: tuple[Hit, ...],
+    ranking: Ranking,
+    wording: Wording,
+    lang: str | None,
+    where: str | None = None,
 ) -> SearchResult:
     return SearchResult(
         query,
@@ -132,4 +145,5 @@ def _result(
         line=ranking.line,
         notice=wording.notice,
         did_you_mean=wording.did_you_mean,
+        lang=lang,
     )

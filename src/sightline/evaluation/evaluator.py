@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 
@@ -71,10 +72,15 @@ def evaluate(
 ) -> Evaluation:
     """Measure how well `model` finds images by caption and captions by image; see `sightline.evaluate`.
 
+    Captions are read with the model's text graph for `lang`, if it has one. Otherwise, and if they are translated, its
+    main one reads them.
+
     shared: the images, if they are already encoded. top: how many results to keep per query, in `folds`.
 
     Invalid options and data are rejected before the first image is opened.
     """
+    if translate is None:
+        model, partner, matcher = _reading(model, lang), _reading(partner, lang), _reading(matcher, lang)
     plan = evaluation_plan(model, late=late, rerank=rerank, fusion=fusion, weight=weight, matcher=matcher)
     needs = Needs(fragments=bool(plan.late), states=bool(plan.rerank) and matcher is None)
     if partner is not None and plan.longest:
@@ -131,6 +137,15 @@ def evaluate(
         unreadable=tuple(unreadable),
         questions=questions,
     )
+
+
+@overload
+def _reading(model: Model, lang: str) -> Model: ...
+@overload
+def _reading(model: Model | None, lang: str) -> Model | None: ...
+def _reading(model: Model | None, lang: str) -> Model | None:
+    """The model for captions in a language; if it does not read the language, as it is."""
+    return model.for_language(lang) if model is not None and lang in model.languages else model
 
 
 @dataclass(frozen=True, slots=True)

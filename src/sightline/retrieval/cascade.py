@@ -90,6 +90,10 @@ class Cascade:
     clock: Callable[[], float] = time.perf_counter
     fast_relevance: PairRelevance | None = None
 
+    def reading(self, model: Model) -> "Cascade":
+        """The same cascade with the model for another language; see `language.in_language`."""
+        return replace(self, model=model, fast_relevance=self.fast_relevance if model.fast_relevance else None)
+
     def run(
         self,
         options: SearchOptions,

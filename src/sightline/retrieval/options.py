@@ -29,6 +29,7 @@ class SearchOptions:
     min_relevance: hide results below this relevance, 0 to 1.
     budget_ms: the time limit of the search. `late` and `rerank` are then upper limits.
     duplicates: `fold` shows images that look the same as one result, `show` shows all.
+    lang: the language of `text` and `not_`, such as `de`; None to recognise it. See `language.in_language`.
 
     Options left at None default to what the model says; see `stages.resolve`.
     """
@@ -48,6 +49,7 @@ class SearchOptions:
     min_relevance: float | None = None
     budget_ms: float | None = None
     duplicates: Duplicates = "fold"
+    lang: str | None = None
 
     def __post_init__(self) -> None:
         self._check_numbers()

@@ -78,6 +78,7 @@ class SearchResult:
     line: the minimum relevance for a hit to count as a match. None if the relevance is unknown, or of the older kind,
         the probability that a hit is the one that was meant.
     notice: one line about a query that the model cannot read. did_you_mean: the query with misspelt words replaced.
+    lang: the language that the text was read in; None without a text, or for a model that names no languages.
     """
 
     query: Query
@@ -89,6 +90,7 @@ class SearchResult:
     line: float | None = None
     notice: str | None = None
     did_you_mean: str | None = None
+    lang: str | None = None
 
     @property
     def matches(self) -> tuple[Hit, ...]:
@@ -128,6 +130,7 @@ class SearchResult:
     def about(self) -> dict[str, Any]:
         """Everything in `to_json` except the hits."""
         extra = {
+            "lang": self.lang,
             "image": self.query.image.name if self.query.image else None,
             "not": list(self.query.without),
             "where": self.where,

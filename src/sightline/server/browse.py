@@ -63,13 +63,14 @@ def _timeline(members: Sequence[Member], where: str | None) -> Timeline:
     return Timeline.merged([(one, member.outer(0)) for one, member in zip(found, members, strict=True)])
 
 
-def understood(library: Library, text: str, literal: Sequence[str]) -> dict[str, Any]:
+def understood(library: Library, text: str, literal: Sequence[str], lang: str | None = None) -> dict[str, Any]:
     """Split a query into words to search for and phrases to filter by, using the collection that finds most phrases."""
     with library.use() as members:
-        every = [member.collection.understand(text, literal=literal) for member in members]
+        every = [member.collection.understand(text, literal=literal, lang=lang) for member in members]
     found = max(every, key=lambda one: len(one.phrases))
     phrases = [{"text": one.text, "kind": one.kind, "label": one.label, "where": one.where} for one in found.phrases]
-    return {"words": found.words, "phrases": phrases, **({"where": found.where} if found.where else {})}
+    known = {name: value for name, value in (("where", found.where), ("lang", found.lang)) if value}
+    return {"words": found.words, "phrases": phrases, **known}
 
 
 def filter_choices(library: Library) -> dict[str, Any]:

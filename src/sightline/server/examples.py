@@ -39,7 +39,7 @@ def find_examples(collection: Collection, model: Model) -> list[str]:
     """Search for everyday subjects, and return the few with the best results; none for a collection of texts."""
     if collection.kind != "images" or not len(collection):
         return []
-    results = collection.search_together(SUBJECTS, k=1, model=model)
+    results = collection.search_together(SUBJECTS, k=1, lang="en" if "en" in model.languages else None, model=model)
     sure = [(result[0].relevance or 0.0, result) for result in results if len(result)]
     likely = sorted((one for one in sure if one[0] >= _LIKELY), key=lambda one: -one[0])
     chosen: list[str] = []

@@ -20,6 +20,8 @@ _LIMITS = Limits()  # limits in the API description; the server may be stricter
 _FIELD_BYTES = 64 * 2**10
 Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=_LIMITS.characters, pattern=r"\S")]
+Lang = Annotated[str, StringConstraints(pattern="^[a-z]{2,3}$")]
+_LANG = "The language of the texts; by default the model's main one, without recognising it."
 Base64 = Annotated[str, Field(min_length=1, description="The file of a picture, in base64.")]
 
 
@@ -51,6 +53,9 @@ class Search(BaseModel):
     duplicates: Literal["fold", "show"] = Field(
         default="fold", description="Images that look the same: as one result, or all."
     )
+    lang: Lang | None = Field(
+        default=None, description="The language of the query, one of the collection's; recognised if left out."
+    )
 
     @property
     def is_plain(self) -> bool:
@@ -79,6 +84,7 @@ class Embed(BaseModel):
 
     texts: list[Text] = Field(default=[], max_length=_LIMITS.items)
     images: list[Base64] = Field(default=[], max_length=_LIMITS.items)
+    lang: Lang | None = Field(default=None, description=_LANG)
 
 
 class Pair(BaseModel):
@@ -103,6 +109,7 @@ class Match(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     pairs: list[Pair] = Field(min_length=1, max_length=_LIMITS.items)
+    lang: Lang | None = Field(default=None, description=_LANG)
 
 
 def read_query(request: Request) -> Search:

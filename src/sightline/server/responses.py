@@ -36,6 +36,7 @@ class SearchAnswer(BaseModel):
     query: str
     took_ms: dict[str, float]
     hits: list[HitAnswer]
+    lang: str | None = Field(default=None, description="The language that the text was read in.")
     image: str | None = None
     not_: list[str] = Field(default=[], alias="not")
     where: str | None = None
@@ -153,6 +154,7 @@ class UnderstoodAnswer(BaseModel):
     words: str
     phrases: list[PhraseAnswer]
     where: str | None = None
+    lang: str | None = Field(default=None, description="The language to search for the words in, if it was needed.")
 
 
 class MonthAnswer(BaseModel):

@@ -17,13 +17,25 @@ from sightline.server.images import SIDES, ImageContent, is_known
 from sightline.server.metrics import CONTENT_TYPE
 from sightline.server.problems import MEDIA_TYPE, RefusedError
 from sightline.server.reference import reference
-from sightline.server.requests import SEARCH_BODY, SEARCH_QUERY, Embed, Id, Match, Search, Text, read_form, read_query
+from sightline.server.requests import (
+    SEARCH_BODY,
+    SEARCH_QUERY,
+    Embed,
+    Id,
+    Lang,
+    Match,
+    Search,
+    Text,
+    read_form,
+    read_query,
+)
 from sightline.server.service import Service
 from sightline.server.static import content_type, tag
 from sightline.server.videos import VideoFile
 from sightline.server.worker_pool import WorkerPool
 
 Filter = Annotated[str | None, Query(max_length=2000, description="A filter, such as: folder = 'holiday'")]
+Language = Annotated[Lang | None, Query(description="The language of the query; recognised if left out.")]
 ItemId = Annotated[Id, InPath(description="The id of an item, as results have it.")]
 IfNoneMatch = Annotated[str | None, Header(include_in_schema=False)]
 Version = Annotated[
@@ -81,9 +93,9 @@ def search_routes(service: Service) -> APIRouter:
         return JSONResponse(await service.found(asked, image))
 
     @router.get("/explain", response_model=responses.ExplainAnswer, responses=OF_ITEMS)
-    async def explain(q: Annotated[Text, Query()], id: Annotated[Id, Query()]) -> Response:
+    async def explain(q: Annotated[Text, Query()], id: Annotated[Id, Query()], lang: Language = None) -> Response:
         """Compare each word of a query with each part of an image; returns a grid of cosines."""
-        return JSONResponse(await service.slow.run(service.explain, q, id))
+        return JSONResponse(await service.slow.run(service.explain, q, id, lang))
 
     @router.get("/timeline", response_model=responses.TimelineAnswer)
     async def timeline(where: Filter = None) -> Response:
@@ -108,9 +120,10 @@ def search_routes(service: Service) -> APIRouter:
         literal: Annotated[
             list[Text] | None, Query(max_length=8, description="Phrases that are to stay words; may be repeated.")
         ] = None,
+        lang: Language = None,
     ) -> Response:
         """Find dates, file names, folders and albums in a query, and return the matching filters."""
-        return JSONResponse(await service.quick.run(browse.understood, service.library, q, literal or []))
+        return JSONResponse(await service.quick.run(browse.understood, service.library, q, literal or [], lang))
 
     @router.get("/examples", response_model=responses.ExamplesAnswer)
     async def examples() -> Response:

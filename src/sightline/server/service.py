@@ -16,6 +16,7 @@ from sightline.media import ImageBytes, ImageSource, RegionConfig, require_pixel
 from sightline.media.source import PreparedImage
 from sightline.parallel import usable_cpus
 from sightline.retrieval.fusion import fuse
+from sightline.retrieval.language import in_language, language_of
 from sightline.retrieval.relevance import relevance
 from sightline.retrieval.stages import resolve
 from sightline.server import answers
@@ -63,7 +64,7 @@ class Service:
                 most=model.most,
                 gather_seconds=limits.gather_ms / 1000,
                 workers=model.workers,
-                kind=lambda asked: (asked.k, asked.min_relevance, asked.duplicates),
+                kind=lambda asked: (asked.k, asked.min_relevance, asked.duplicates, asked.lang),
                 size=lambda asked: len(asked.q),
                 note=metrics.batch,
             ),
@@ -84,7 +85,8 @@ class Service:
         """Search by text, an image or both, in the appropriate pool."""
         pool = self.pool_of(asked, image)
         if pool is self.quick and asked.is_plain:
-            return await self.together.run(asked)
+            lang = asked.lang or language_of(asked.q, self.model)
+            return await self.together.run(asked.model_copy(update={"lang": lang}))
         return await pool.run(self.search, asked, image)
 
     def pool_of(self, search: Search, image: ImageBytes | None = None) -> WorkerPool:
@@ -104,9 +106,13 @@ class Service:
             return answers.search_answer(result, members)
 
     def _search_together(self, asked: list[Search]) -> list[dict[str, Any]]:
-        """Run searches that differ only in their text."""
+        """Run searches that differ only in their text; a search without a language is in none that the model names."""
         first = asked[0]
-        options: dict[str, Any] = {"min_relevance": first.min_relevance, "duplicates": first.duplicates}
+        options: dict[str, Any] = {
+            "min_relevance": first.min_relevance,
+            "duplicates": first.duplicates,
+            "lang": first.lang,
+        }
         with self.library.use() as members:
             texts = [one.q for one in asked]
             found = [
@@ -187,8 +193,9 @@ class Service:
             spent = {part: round(ms, 2) for part, ms in took_ms.items()}
             return {"query": f"like item {id}", "took_ms": spent, "hits": shown}
 
-    def explain(self, text: str, id: int) -> dict[str, Any]:
+    def explain(self, text: str, id: int, lang: str | None = None) -> dict[str, Any]:
         """How similar each part of an item's image is to each word of a text."""
+        model = in_language(self.model, lang, text).model
         with self.library.holding(id) as (member, own):
             collection = member.collection
             item = _item(collection, own)
@@ -196,7 +203,7 @@ class Service:
                 raise RefusedError(422, f"item {id} is no picture, and only pictures have parts")
             stored = _parts(collection, own)
             encoder = image_encoder(collection.store, own, self.model)
-            words = explain(text, self.model.encode_texts([text]), self.model, stored, encoder)
+            words = explain(text, model.encode_texts([text]), model, stored, encoder)
             box = seen_box(require_pixels(encoder.preprocess), item.width, item.height)
         rows, columns = words[0].grid.shape
         return {
@@ -210,7 +217,8 @@ class Service:
 
     def embed(self, asked: Embed) -> dict[str, Any]:
         """Embed texts and images."""
-        texts = self.model.encode_texts(asked.texts).embedding.tolist() if asked.texts else []
+        model = self._reading(asked.lang)
+        texts = model.encode_texts(asked.texts).embedding.tolist() if asked.texts else []
         images = [self._encoded(decoded(data)).embedding[0].tolist() for data in asked.images]
         with self.library.use() as members:
             dim = members[0].collection.store.shape.embedding
@@ -220,12 +228,17 @@ class Service:
         """Match texts with images, pair by pair."""
         if "match" not in self.model.abilities:
             raise RefusedError(422, f"{self.model.name} cannot match", "Use /v1/embed.")
-        texts = self.model.encode_texts([pair.text for pair in asked.pairs])
+        model = self._reading(asked.lang)
+        texts = model.encode_texts([pair.text for pair in asked.pairs])
         scores = []
         for row, pair in enumerate(asked.pairs):
             image = self._encoded(decoded(pair.image)) if pair.image else self._stored_item(pair.id or 0)
-            scores.append(self._score(pair.text, texts, row, image))
+            scores.append(_score(model, pair.text, texts, row, image))
         return {"model": self.model.name, "scores": scores}
+
+    def _reading(self, lang: str | None) -> Model:
+        """The model for texts in a language; by default its main one."""
+        return self.model if lang is None else self.model.for_language(lang)
 
     def _stored_item(self, id: int) -> Encoded:
         with self.library.holding(id) as (member, own):
@@ -240,16 +253,6 @@ class Service:
         if isinstance(wanted, RegionConfig):
             return image  # such a model refuses uploaded images without opening them
         return PreparedImage(image.name, self.decoders.pixels(image, wanted))
-
-    def _score(self, text: str, texts: Encoded, row: int, image: Encoded) -> dict[str, Any]:
-        if texts.states is None or image.states is None:
-            raise ModelError(f"{self.model.name} gave no states to match", "Use /v1/embed.")
-        own = slice(row, row + 1)
-        logit = self.model.match(texts.states[own], texts.mask[own], image.states, image.mask)
-        cosine = texts.embedding[own] @ image.embedding.T
-        found = {"cosine": float(cosine[0, 0]), "logit": float(logit[0])}
-        chance = _relevance(self.model, text, cosine[0], logit)
-        return found if chance is None else {**found, "relevance": chance}
 
     def examples(self) -> list[str]:
         """A few searches with good results, taken from all collections in turn."""
@@ -278,6 +281,17 @@ class Service:
                 **({"collections": every} if len(members) > 1 else {}),
                 **answers.text_counts(members),
             }
+
+
+def _score(model: Model, text: str, texts: Encoded, row: int, image: Encoded) -> dict[str, Any]:
+    if texts.states is None or image.states is None:
+        raise ModelError(f"{model.name} gave no states to match", "Use /v1/embed.")
+    own = slice(row, row + 1)
+    logit = model.match(texts.states[own], texts.mask[own], image.states, image.mask)
+    cosine = texts.embedding[own] @ image.embedding.T
+    found = {"cosine": float(cosine[0, 0]), "logit": float(logit[0])}
+    chance = _relevance(model, text, cosine[0], logit)
+    return found if chance is None else {**found, "relevance": chance}
 
 
 def _relevance(model: Model, text: str, cosine: Any, logit: Any) -> float | None:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import Any, TypeVar
+from copy import copy
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,6 +27,13 @@ _PROBES = ("two dogs run along a beach", "a beach along two run dogs")  # the sa
 _TOLERANCE: dict[Device, float] = {"cpu": 1e-5, "gpu": 2e-3}  # on a GPU, the last digits depend on the batch
 
 
+class _Text(NamedTuple):
+    """A text to encode, and the model that encodes it; texts of the same model are batched."""
+
+    text: str
+    encoder: Model
+
+
 class SharedModel(Model):
     """A model shared by threads that each wait for their own result.
 
@@ -43,12 +51,13 @@ class SharedModel(Model):
         self.workers = limits.encoders or per_thread.concurrency
         self.encoder = self._model.with_threads(max(1, usable_cpus() // self.workers))
         self.most = limits.batch if limits.batch > 1 and _rows_are_independent(self.encoder) else 1
-        self._texts: Batcher[str, Encoded] = Batcher(
-            self._encode_together,
+        self._texts: Batcher[_Text, Encoded] = Batcher(
+            _encode_together,
             most=self.most,
             gather_seconds=limits.gather_ms / 1000,
             workers=self.workers,
-            size=len,
+            kind=lambda one: id(one.encoder),
+            size=lambda one: len(one.text),
             note=note,
         )
         self._turns = {
@@ -110,6 +119,15 @@ class SharedModel(Model):
         """The languages it reads."""
         return self._model.languages
 
+    def for_language(self, lang: str) -> "SharedModel":
+        """The same shared model with the text graph for a language; batches are of one graph each."""
+        encoder = self.encoder.for_language(lang)
+        if encoder is self.encoder:
+            return self
+        other = copy(self)
+        other._model, other.encoder = self._model.for_language(lang), encoder
+        return other
+
     @property
     def grid(self) -> tuple[int, int] | None:
         """Rows and columns of the grid that an image's first fragments form."""
@@ -131,7 +149,7 @@ class SharedModel(Model):
     def encode_texts(self, texts: Sequence[str]) -> Encoded:
         """Encode texts, batched with those of other callers."""
         stop_if_cancelled()
-        futures = [self._texts.submit(text) for text in texts]
+        futures = [self._texts.submit(_Text(text, self.encoder)) for text in texts]
         return stacked([future.result() for future in futures])
 
     def encode_images(self, pixels: Float32Array) -> Encoded:
@@ -162,16 +180,17 @@ class SharedModel(Model):
         for pool in self._turns.values():
             pool.shutdown()
 
-    def _encode_together(self, texts: list[str]) -> list[Encoded]:
-        encoded = self.encoder.encode_texts(texts)
-        return [encoded.row(number) for number in range(len(texts))]
-
     def _in_turn(self, name: str, work: Callable[..., R], *arguments: Any) -> R:
         def unless_cancelled() -> R:
             stop_if_cancelled()
             return work(*arguments)
 
         return self._turns[name].submit(copy_context().run, unless_cancelled).result()
+
+
+def _encode_together(texts: list[_Text]) -> list[Encoded]:
+    encoded = texts[0].encoder.encode_texts([one.text for one in texts])
+    return [encoded.row(number) for number in range(len(texts))]
 
 
 def _rows_are_independent(model: Model) -> bool:

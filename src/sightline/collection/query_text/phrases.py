@@ -32,10 +32,14 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """A parsed query: the words to search for, which may be empty, and the phrases that became filters."""
+    """A parsed query: the words to search for, which may be empty, and the phrases that became filters.
+
+    lang: the language of the whole query; None if it was not needed. The words that are left may not tell it any more.
+    """
 
     words: str
     phrases: tuple[Phrase, ...] = ()
+    lang: str | None = None
 
     @property
     def where(self) -> str | None:
@@ -51,15 +55,20 @@ def understand(
     albums: Iterable[str],
     matches: Callable[[str], bool],
     literal: Sequence[str] = (),
+    is_english: bool = True,
 ) -> Understood:
     """Find the phrases in a query that can be turned into filters.
 
     folders: paths of all folders. albums: names of all albums. matches: returns whether a filter matches any item.
     literal: phrases to search for as words, such as filters that the user has removed.
+    is_english: whether phrases such as "last summer" are meant; in other languages, only file names and dates without
+        words, such as 2023-08-14, become filters.
     """
     words = {phrase.casefold() for phrase in literal}
     chosen: list[Phrase] = []
     candidates = [*_dates(text, today), *_albums(text, albums), *_folders(text, folders), *_names(text)]
+    if not is_english:
+        candidates = [one for one in candidates if one.kind == "name" or not any(map(str.isalpha, one.text))]
     for phrase in sorted(candidates, key=lambda phrase: phrase.start - phrase.end):  # longest first
         overlaps = any(phrase.start < other.end and other.start < phrase.end for other in chosen)
         if len(chosen) < _MOST and not overlaps and phrase.text.casefold() not in words and matches(phrase.where):

@@ -1,54 +1,21 @@
 """Check a query's words before a search: whether the model can read them, and which may be misspelt."""
 
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache
 from string import ascii_lowercase
 
+from sightline.bundle.model import MANY_LANGUAGES
 from sightline.bundle.words import Words, words_in
+from sightline.languages.scripts import NAMES, script, scripts_of
 
 Known = Callable[[str], bool]
 """A function that returns whether a lower-case word is known."""
 
-_SCRIPTS: Mapping[str, tuple[str, ...]] = {
-    "ar": ("ARABIC",),
-    "be": ("CYRILLIC",),
-    "bg": ("CYRILLIC",),
-    "bn": ("BENGALI",),
-    "el": ("GREEK",),
-    "fa": ("ARABIC",),
-    "he": ("HEBREW",),
-    "hi": ("DEVANAGARI",),
-    "ja": ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"),
-    "ko": ("HANGUL", "CJK"),
-    "ru": ("CYRILLIC",),
-    "sr": ("CYRILLIC", "LATIN"),
-    "ta": ("TAMIL",),
-    "th": ("THAI",),
-    "uk": ("CYRILLIC",),
-    "ur": ("ARABIC",),
-    "zh": ("CJK",),
-}
-_NAMES: Mapping[str, str] = {
-    "ar": "Arabic",
-    "cs": "Czech",
-    "de": "German",
-    "en": "English",
-    "es": "Spanish",
-    "fr": "French",
-    "it": "Italian",
-    "ja": "Japanese",
-    "pt": "Portuguese",
-    "ru": "Russian",
-    "zh": "Chinese",
-}
 _LEAST_LETTERS = 4  # minimum length of a word that may be misspelt
 _LONG = 6  # minimum length of a word that may have two errors
 _LIKENESS = 0.79  # minimum similarity of a long word and its correction
-_MANY_LANGUAGES = "mul"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +53,9 @@ def check_wording(
     reads = _listed(languages)
     if not letters and not any(character.isdigit() for character in text):
         return Wording(f"No words to search for: describe what the image shows{f' in {reads}' if reads else ''}.")
-    scripts = {script for language in languages for script in _SCRIPTS.get(language, ("LATIN",))}
-    foreign = [letter for letter in letters if _script(letter) not in scripts]
-    if languages and _MANY_LANGUAGES not in languages and 2 * len(foreign) > len(letters):
+    scripts = {own for language in languages for own in scripts_of(language)}
+    foreign = [letter for letter in letters if script(letter) not in scripts]
+    if languages and MANY_LANGUAGES not in languages and 2 * len(foreign) > len(letters):
         return Wording(f"The model reads {reads} and was not trained on this script; results are arbitrary.")
     return _against_words(text, reads, words, is_whole, also) if words else Wording()
 
@@ -143,13 +110,8 @@ def _one_edit_away(word: str) -> set[str]:
     )
 
 
-@cache
-def _script(letter: str) -> str:
-    return unicodedata.name(letter, "UNKNOWN").split()[0]
-
-
 def _listed(languages: Sequence[str]) -> str:
     """The languages by their English names, if known; empty for a model that reads many languages."""
-    if _MANY_LANGUAGES in languages:
+    if MANY_LANGUAGES in languages:
         return ""
-    return ", ".join(_NAMES.get(language, language) for language in languages)
+    return ", ".join(NAMES.get(language, language) for language in languages)

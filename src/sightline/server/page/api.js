@@ -25,7 +25,7 @@ export function onTokenNeeded(asker) {
 /** Search by all that a query holds. `rerank: 0` is the quick way. */
 export function search(query, { k, start, rerank, signal }) {
   const picture = query.picture?.blob;
-  const fields = { q: query.words.trim(), where: where(query), k, start, rerank };
+  const fields = { q: query.words.trim(), lang: query.lang, where: where(query), k, start, rerank };
   if (!picture) return asked(`/v1/search?${parameters(fields, unwanted(query))}`, { signal });
   const form = new FormData();
   for (const [name, value] of parameters({ ...fields, image_weight: query.weight }, unwanted(query))) {
@@ -41,8 +41,8 @@ export const some = (query, k) => asked(`/v1/items?${parameters({ k, where: wher
 export const timeline = (query) => asked(`/v1/timeline?${parameters({ where: where(query) })}`, {});
 export const timelineItems = (query, start, k) =>
   asked(`/v1/timeline/items?${parameters({ start, k, where: where(query) })}`, {});
-export const understand = (words, literal, signal) => {
-  const given = parameters({ q: words });
+export const understand = (words, lang, literal, signal) => {
+  const given = parameters({ q: words, lang });
   for (const phrase of literal) given.append("literal", phrase);
   return asked(`/v1/understand?${given}`, { signal });
 };
@@ -56,7 +56,7 @@ export const paths = (ids) => asked("/v1/paths", sent({ ids }));
 export const reveal = (id) => answered(`/v1/items/${id}/reveal`, { method: "POST" });
 export const collection = () => asked("/v1/collection", {});
 export const filters = () => asked("/v1/filters", {});
-export const explain = (words, id, signal) => asked(`/v1/explain?${parameters({ q: words, id })}`, { signal });
+export const explain = (words, lang, id, signal) => asked(`/v1/explain?${parameters({ q: words, lang, id })}`, { signal });
 
 /** The file of an item's picture. */
 export async function file(id, signal) {

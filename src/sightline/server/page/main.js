@@ -6,6 +6,7 @@ import { showChip } from "./chip.js";
 import { byId, counted } from "./dom.js";
 import { Filters } from "./filters.js";
 import { Grid } from "./grid.js";
+import { offerLanguages, showLanguage } from "./language.js";
 import { showPhrases, understood } from "./phrases.js";
 import { splitByRelevance } from "./relevance.js";
 import { selection } from "./selection.js";
@@ -28,6 +29,7 @@ let about = null; // the collection
 let query = state.nothing();
 let meaning = query; // the same, its dates and names made filters
 let hits = []; // in the order in which they are shown
+let language = ""; // the language that the words were read in
 let line; // the least relevance of a match
 let shown = ""; // the identity of the query that they answer
 let isNewStep = true; // whether the next change of the words is a step of the history
@@ -115,6 +117,7 @@ function leave() {
 function render({ typing = false } = {}) {
   if (words.value.trim() !== query.words.trim()) words.value = query.words;
   filters.show(query);
+  showLanguage(query.lang, language, Boolean(query.words.trim()));
   showChip(query, hits, about?.kind === "texts");
   document.title = query.words.trim() ? `${query.words.trim()} – Sightline` : "Sightline";
   messages.showExamples(state.isEmpty(query), (example) => change({ words: example }));
@@ -135,6 +138,7 @@ async function load({ typing = false } = {}) {
   busy(true);
   try {
     about ??= await api.collection();
+    offerLanguages(about.languages, (lang) => change({ lang }));
     const meant = about.kind === "texts" ? asked : await understood(asked);
     if (!isCurrent(asked)) return;
     meaning = meant;
@@ -168,6 +172,8 @@ async function begin(asked, meant) {
 /** Show an answer. One that is not final has only had a quick look, and is no reason yet to say that nothing fits. */
 function answered(answer, asked, isFinal) {
   if (!isCurrent(asked)) return;
+  language = answer.lang ?? "";
+  showLanguage(asked.lang, language, Boolean(asked.words.trim()));
   const found = withoutJoined(answer.hits, asked);
   const [likely, unlikely] = splitByRelevance(found, answer.line);
   if (!likely.length && !isFinal) return;
@@ -279,7 +285,7 @@ async function showOpened() {
   const around = timeline.isShown ? await timeline.around(open) : at < 0 ? [] : [hits[at - 1], hits[at + 1]];
   if (!found || query.open !== open) return;
   const seen = meaning.words.replace(QUOTED, " ").trim(); // what is in quotes is read, not seen
-  viewer.show(found, around, can("fragments") ? seen : "", about?.text ? meaning.words.trim() : null);
+  viewer.show(found, around, can("fragments") ? seen : "", about?.text ? meaning.words.trim() : null, language);
 }
 
 // What is listened to

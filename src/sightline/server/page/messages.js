@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { byId, counted, make } from "./dom.js";
+import { languageName } from "./language.js";
 
 const OLDER = "This model's percentages are of the older kind: they fall as more pictures fit.";
 const STAGES = { encode: "encode", retrieve: "retrieve", interact: "late interaction", match: "rerank", text: "text" };
@@ -68,16 +69,7 @@ export function showNothingFound(languages, isQuoted) {
 /** Which languages to ask in; "mul" stands for many, and where none is named, nobody can say. */
 function languageHint(languages) {
   if (!languages.length || languages.includes("mul")) return "";
-  return `The model reads ${languages.map(language).join(", ")}.`;
-}
-
-/** A language by its name; one whose code no browser knows, by its code. */
-function language(code) {
-  try {
-    return new Intl.DisplayNames(["en"], { type: "language" }).of(code);
-  } catch {
-    return code;
-  }
+  return `The model reads ${languages.map(languageName).join(", ")}.`;
 }
 
 /** What went wrong, what to do about it, and a button to try again. */

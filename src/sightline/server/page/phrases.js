@@ -13,13 +13,15 @@ let known = { key: "", answer: null };
 export async function understood(query) {
   const words = query.words.trim();
   if (!words || !HINTS.test(words)) return query;
-  const key = JSON.stringify([words, query.literal]);
+  const key = JSON.stringify([words, query.lang, query.literal]);
   if (known.key !== key) {
-    const answer = await api.understand(words, query.literal).catch(() => null);
+    const answer = await api.understand(words, query.lang, query.literal).catch(() => null);
     known = { key, answer };
   }
   const { answer } = known;
-  return answer?.where ? { ...query, words: answer.words, said: answer.where, phrases: answer.phrases } : query;
+  if (!answer?.where) return query;
+  const lang = query.lang || (answer.lang ?? ""); // the words that are left may not tell it any more
+  return { ...query, words: answer.words, lang, said: answer.where, phrases: answer.phrases };
 }
 
 /** Show the phrases of a query that was understood; `take(text)` makes one plain words again. */

@@ -1,13 +1,13 @@
 // What is being asked, and how it is written into the address of the page, so that a link can be shared and Back works.
 //
-// A query is { words, without, folder, album, from, to, like, open, weight, picture }. A picture that the visitor gave cannot
+// A query is { words, lang, without, folder, album, from, to, like, open, weight, picture }; `lang` is "" to recognise it. A picture that the visitor gave cannot
 // be in an address: it is kept here for as long as the page is, and the history knows it by its number.
 
 const pictures = new Map();
 
 /** A query for nothing at all. */
 export const nothing = () => ({
-  words: "", without: "", folder: "", album: "", literal: [], from: "", to: "", like: null, open: null, weight: 0.5, picture: null,
+  words: "", lang: "", without: "", folder: "", album: "", literal: [], from: "", to: "", like: null, open: null, weight: 0.5, picture: null,
 });
 
 /** The query that an address asks for. */
@@ -15,6 +15,7 @@ export function fromAddress(search, kept = null) {
   const given = new URLSearchParams(search);
   return {
     words: given.get("q") ?? "",
+    lang: languageIn(given.get("lang")),
     without: given.get("not") ?? "",
     folder: given.get("folder") ?? "",
     album: given.get("album") ?? "",
@@ -33,6 +34,7 @@ export function toAddress(query) {
   const given = new URLSearchParams();
   const put = (name, value) => value && given.set(name, value);
   put("q", query.words.trim());
+  put("lang", query.lang);
   put("not", query.without.trim());
   put("folder", query.folder);
   put("album", query.album);
@@ -88,6 +90,7 @@ export function where(query) {
 }
 
 const idIn = (text) => (/^[1-9]\d{0,15}$/.test(text ?? "") ? Number(text) : null);
+const languageIn = (text) => (/^[a-z]{2,3}$/.test(text ?? "") ? text : "");
 const dateIn = (text) => (/^\d{4}-\d\d-\d\d$/.test(text ?? "") ? text : "");
 
 function weightIn(text) {

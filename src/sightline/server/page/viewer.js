@@ -45,8 +45,8 @@ export class Viewer {
     return this.#dialog.open;
   }
 
-  /** Show a hit, and which ones are before and after it; `words` are those of the query, if it has any and the model can place them. `asked` are all of them, if text was read. */
-  show(hit, [previous, next], words, asked = null) {
+  /** Show a hit, and which ones are before and after it; `words` are those of the query, if it has any and the model can place them. `asked` are all of them, if text was read. `lang` is their language. */
+  show(hit, [previous, next], words, asked = null, lang = "") {
     const isSame = this.isOpen && this.#hit?.id === hit.id;
     this.#around = { [-1]: previous, 1: next };
     this.#hit = hit;
@@ -55,7 +55,7 @@ export class Viewer {
     byId("viewer-next").disabled = !next;
     if (isSame) return;
     this.#describe(hit);
-    this.#explain(hit, hit.video ? "" : words); // heat does not follow what moves
+    this.#explain(hit, hit.video ? "" : words, lang); // heat does not follow what moves
     showText(asked === null ? null : hit, asked);
     const held = document.activeElement; // a button that is off or gone would take the keys with it
     if (held.disabled || !this.#dialog.contains(held)) this.#dialog.focus();
@@ -128,7 +128,7 @@ export class Viewer {
     if (this.#hit?.id === id) this.#star(isFavourite);
   }
 
-  async #explain(hit, words) {
+  async #explain(hit, words, lang) {
     this.#explaining?.abort();
     this.#explanation = null;
     this.#light(null);
@@ -138,7 +138,7 @@ export class Viewer {
     byId("hint").textContent = "Finding the words in the picture …";
     const { signal } = (this.#explaining = new AbortController());
     try {
-      const explanation = await api.explain(words, hit.id, signal);
+      const explanation = await api.explain(words, lang, hit.id, signal);
       if (signal.aborted) return;
       this.#explanation = explanation;
       byId("viewer-words").replaceChildren(...this.#spoken(explanation));

@@ -1,0 +1,68 @@
+"""The language of a search on the page: recognised, shown beside the search box, and changed there."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from playwright.sync_api import Page, expect
+
+import sightline
+from browser.conftest import LIMITS, Opener, executable
+from browser.page import search, settled, tiles
+from server.served import opening, served
+from sightline.server.app import create_app
+
+COLOURS = ("red", "green", "blue")
+
+
+@pytest.fixture(scope="module")
+def german_address(german_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a few images are served, with a model that reads English and German."""
+    executable()
+    folder = tmp_path_factory.mktemp("colours")
+    for colour in COLOURS:
+        Image.new("RGB", (40, 30), colour).save(folder / f"{colour}.png")
+    sightline.index(folder, model=german_bundle)
+    with opening(folder, LIMITS) as found, served(create_app(found.service)) as where:
+        yield where
+
+
+def shown(page: Page) -> str:
+    """The language beside the search box."""
+    return str(page.get_by_label("Language of the words").evaluate("one => one.selectedOptions[0].textContent"))
+
+
+def test_the_language_is_recognised_and_can_be_changed(open_page: Opener, german_address: str) -> None:
+    page = settled(open_page(at=german_address))
+    language = page.get_by_label("Language of the words")
+    expect(language).to_be_hidden()
+    search(page, "Hund am Strand")
+    expect(tiles(page)).to_have_count(len(COLOURS))
+    expect(language).to_be_visible()
+    assert shown(page) == "German (auto)"
+    assert language.locator("option").all_text_contents() == ["German (auto)", "English", "German"]
+    with page.expect_response(re.compile("/v1/search.*lang=en")) as answered:
+        language.select_option("English")
+    assert answered.value.json()["lang"] == "en"
+    settled(page)
+    expect(page).to_have_url(re.compile("lang=en"))
+    assert shown(page) == "English"
+    page.go_back()
+    settled(page)
+    assert shown(page) == "German (auto)"
+    search(page, "a dog on the beach")
+    assert shown(page) == "English (auto)"
+
+
+def test_a_link_keeps_the_language_and_explanations_use_it(open_page: Opener, german_address: str) -> None:
+    page = settled(open_page("?q=ball&lang=de", at=german_address))
+    assert shown(page) == "German"
+    with page.expect_response(re.compile("/v1/explain.*lang=de")):
+        tiles(page).first.click()
+
+
+def test_a_model_of_one_language_offers_no_choice(open_page: Opener) -> None:
+    page = search(settled(open_page()), "an owl")
+    expect(page.get_by_label("Language of the words")).to_be_hidden()

@@ -163,3 +163,18 @@ def test_what_is_known_is_not_encoded_again(
     report = index(photos, at=at, model=tiny_bundle, workers="ray")
     assert (report.moved, report.encoded) == (1, 0)
     assert [batch.contents for batch in seen] == [[]]
+
+
+def test_the_fast_graph_encodes_on_nodes_and_so_does_the_full_one_when_refining(
+    nodes: Nodes, made_up: MadeUp, quick_bundle: Path, tmp_path: Path
+) -> None:
+    made_up.released.set()
+    at, here, fast = tmp_path / "at", tmp_path / "here", tmp_path / "fast"
+    report = index(made_up.places, at=at, model=quick_bundle, workers="ray", quick=True)
+    assert report.to_refine == made_up.contents
+    index(made_up.places, at=fast, model=quick_bundle, quick=True)
+    assert_same(at, fast)
+    report = index(at=at, model=quick_bundle, workers="ray", refine=True)
+    assert (report.refined, report.to_refine) == (made_up.contents, 0)
+    index(made_up.places, at=here, model=quick_bundle)
+    assert_same(at, here)

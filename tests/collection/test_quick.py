@@ -1,5 +1,6 @@
 """Collections with images of a fast graph: searched as one, and refined to what the full graph gives."""
 
+import dataclasses
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import tiny
 from collection.made_up import LONG_AGO, Instant, put, scene
 from sightline import cli
 from sightline.bundle import Model
+from sightline.bundle.languages import read_languages, write_languages
 from sightline.bundle.relevance import PairRelevance
 from sightline.collection import Collection, IndexingInterrupted, index
 from sightline.collection.indexing import batches, commits
@@ -108,6 +110,27 @@ def test_unwanted_content_counts_by_the_graph_s_own_relevance(mixed: Path, full:
     index(mixed, at=tmp_path / "fast", model=fast)
     found, alone = (hits(at, model, rerank=0, not_="a cat") for at, model in ((mixed, full), (tmp_path / "fast", fast)))
     assert found["new/7.png"][1] == pytest.approx(alone["new/7.png"][1])
+
+
+def test_texts_in_other_languages_have_the_relevance_of_their_language(
+    mixed: Path, quick_bundle: Path, german_bundle: Path, tmp_path: Path
+) -> None:
+    bundle = Path(shutil.copytree(quick_bundle, tmp_path / "both"))
+    shutil.copytree(german_bundle / "languages", bundle / "languages")
+    add_on = read_languages(bundle, load(bundle).sha256)
+    assert add_on is not None
+    write_languages(bundle / "languages", dataclasses.replace(add_on, relevance=PairRelevance({"cosine": 3.0})))
+    model = load(bundle)
+    german = model.for_language("de")
+    assert german.relevance is not None
+    with Collection.open(mixed, model) as collection:
+        for text, lang, fitted in (("ein hund", "de", german.relevance), ("a dog", "en", model.fast_relevance)):
+            found = [hit for hit in collection.search(text, lang=lang, k=50, rerank=0) if hit.encoded_by]
+            assert found
+            assert fitted is not None
+            words = model.for_language(lang).words
+            expected = fitted.of(text, np.array([hit.score for hit in found]), words)
+            np.testing.assert_allclose([hit.relevance for hit in found], expected)  # type: ignore[arg-type]
 
 
 def test_refining_gives_what_the_full_model_gives(mixed: Path, full: Model, tmp_path: Path) -> None:

@@ -244,9 +244,8 @@ class Collection:
             self.check_model(model)
 
         def cascade() -> Cascade:
-            used, fast = model or self.model, self.manifest.fast
-            own = fast.relevance if fast and used.fast_relevance else None
-            return Cascade(used, self.store, self.kind, self.costs, fast_relevance=own)
+            fast = self.manifest.fast.relevance if self.manifest.fast else None
+            return Cascade(model or self.model, self.store, self.kind, self.costs, fast_relevance=fast)
 
         return CollectionSearch(self.catalog, self.kind, cascade, self.picture_text)
 

@@ -80,7 +80,8 @@ class Ranking:
 class Cascade:
     """The stages of a model over the items of a store. Thread-safe.
 
-    fast_relevance: the relevance of items that the model's fast image graph encoded, if it was fitted.
+    fast_relevance: the relevance of items that the model's fast image graph encoded, if it was fitted; not used for
+        texts in languages that it was not fitted for, for which the model has none.
     """
 
     model: Model
@@ -176,7 +177,7 @@ class Cascade:
         if plan.relevance is not None:
             if self.kind == "images" and query.across is not None and query.beside is None:
                 found = pair_relevances(query, candidates, plan.relevance, self.model.words, self.store)
-                if fast and self.fast_relevance is not None:
+                if fast and self.fast_relevance is not None and self.model.fast_relevance is not None:
                     own = np.flatnonzero(np.isin(candidates.ids, fast))
                     found[own] = pair_relevances(
                         query, candidates.taken(own), self.fast_relevance, self.model.words, self.store

@@ -6,6 +6,7 @@ from typing import Any
 
 from benchmarks.markdown import MISSING, fill, machine_of, replace_block, sources, table
 from benchmarks.provenance import RESULTS, read_result
+from sightline.languages.scripts import NAMES
 
 TEMPLATES = Path(__file__).parent
 Result = Mapping[str, Any]
@@ -70,6 +71,30 @@ def _ocr(result: Result) -> str:
     return fill(TEMPLATES / "pictures.md", values)
 
 
+def _recognition(result: Result) -> str:
+    """How often the language of a query is recognised, by language and kind of query."""
+    right = result["right"]
+    rows = [
+        [NAMES[lang], *(f"{right[kind]['by_language'].get(lang, MISSING)}" for kind in right)]
+        for lang in result["languages"]
+    ]
+    rows.append(["all", *(f"{found['percent']:.1f}" for found in right.values())])
+    english, short = result["english_captions_stay_english"], result["english_short_stay_english"]
+    values = {
+        "count": f"{len(result['languages'])}",
+        "queries": f"{right['queries']['queries'] // len(result['languages'])}",
+        "right": table(["language", *right], rows),
+        "captions": f"{english['percent']:.1f}",
+        "caption_texts": f"{english['texts']:,}",
+        "short": f"{short['percent']:.1f}",
+        "short_texts": f"{short['texts']}",
+        "warm": f"{result['milliseconds']['per_query']:.1f}",
+        "first": f"{result['milliseconds']['first_query']:.1f}",
+        "sources": sources([result], "languages.json"),
+    }
+    return fill(TEMPLATES / "languages.md", values)
+
+
 def _memory(result: Result) -> str:
     """The peak memory of streamed runs."""
     rows = [[f"{run['records']:,}", f"{run['steps']:,}", f"{run['peak_mb']:,}"] for run in result["runs"]]
@@ -84,6 +109,7 @@ BLOCKS: dict[str, tuple[str, str, Callable[[Result], str]]] = {
     "serve.md": ("load", "serve.json", _load),
     "security.md": ("attacks", "attack.json", lambda r: f"{attacks(r['rows'])}\n\n{sources([r], 'attack.json')}"),
     "pictures.md": ("ocr", "ocr.json", _ocr),
+    "languages.md": ("recognition", "languages.json", _recognition),
     "large-data.md": ("memory", "streaming.json", _memory),
 }
 """For each page, the name of its generated part, the result file, and the function that generates the part."""

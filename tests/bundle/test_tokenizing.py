@@ -1,6 +1,8 @@
 from pathlib import Path
 
 import pytest
+import tokenizers
+from tokenizers import models, pre_tokenizers
 
 import tiny
 from sightline.bundle import Bundle, Tokenizer
@@ -40,3 +42,14 @@ def test_a_saved_tokenizer_has_no_limit_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["ein Hund", "小狗", "كلب", "\x00", "🐕" * 100, "a" * 10_000])
 def test_any_text_is_tokenised(text: str) -> None:
     assert tiny.tokenizer()([text]).mask.any()
+
+
+def test_words_of_pieces_leave_punctuation_out_and_split_what_has_no_spaces() -> None:
+    pieces = ["<unk>", "▁", "▁rot", "▁Ker", "zen", ",", "!", "海滩", "上的", "狗"]
+    backend = tokenizers.Tokenizer(models.Unigram([(piece, -1.0) for piece in pieces], unk_id=0))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer = Tokenizer(backend, 16)
+    for text, words in (("Kerzen, rot!", ["Kerzen", "rot"]), ("海滩上的狗", ["海滩", "上的", "狗"]), ("!", [])):
+        found = tokenizer.words(text)
+        assert [text[word.start : word.end] for word in found] == words
+        assert all("▁" != tokenizer.tokens(text)[row] != "," for word in found for row in word.rows)

@@ -80,3 +80,7 @@ def test_a_model_without_words_knows_all() -> None:
 def test_short_words_are_not_corrected_and_frequent_ones_are_preferred() -> None:
     assert corrected("dgo", {"dog": 0}) is None
     assert corrected("beech", {"beach": 1, "leech": 0}) == "leech"
+
+
+def test_words_without_spaces_are_not_called_unknown() -> None:
+    assert check_wording("海滩上的狗", ["zh"], Words(["海滩", "狗"]), is_whole=lambda word: False) == Wording()

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import tokenizers
 
 from sightline.errors import BundleError
+from sightline.languages.scripts import is_unspaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +85,17 @@ class Tokenizer:
         return list(self._backend.encode(text).tokens)
 
     def words(self, text: str) -> list[Word]:
-        """The words of one text up to the length limit, as split by the tokenizer; punctuation is not a word."""
+        """The words of one text up to the length limit, as split by the tokenizer; punctuation is not a word.
+
+        Chinese and Japanese have no spaces between words: there, every token counts as a word.
+        """
         encoding = self._backend.encode(text)
-        rows: dict[int, list[int]] = {}
-        for row, word in enumerate(encoding.word_ids):
-            if word is not None:
-                rows.setdefault(word, []).append(row)
+        rows: dict[tuple[int, int], list[int]] = {}
+        for row, (word, token, (start, end)) in enumerate(
+            zip(encoding.word_ids, encoding.tokens, encoding.offsets, strict=True)
+        ):
+            if word is not None and any(map(str.isalnum, token)):  # others are punctuation, or mark a space
+                rows.setdefault((word, row if is_unspaced(text[start:end]) else -1), []).append(row)
         spans = [(*_span(text, [encoding.offsets[row] for row in own]), tuple(own)) for own in rows.values()]
         return [Word(*span) for span in spans if any(character.isalnum() for character in text[span[0] : span[1]])]
 

@@ -3,10 +3,11 @@
 import re
 import zlib
 
+from sightline.languages.scripts import is_unspaced
+
 ROWS = 1 << 15
 _WORD = re.compile(r"[^\W\d_]+")
 _SHORTEST, _LONGEST = 2, 5
-_IDEOGRAPHS = re.compile(r"[぀-ヿ㐀-鿿豈-﫿]")
 
 
 def features(text: str) -> list[int]:
@@ -16,7 +17,7 @@ def features(text: str) -> list[int]:
     """
     rows = []
     for word in _WORD.findall(text.lower()):
-        if _IDEOGRAPHS.search(word):
+        if is_unspaced(word):
             rows += [_row(character) for character in word]
             rows += [_row(word[place : place + 2]) for place in range(len(word) - 1)]
             continue

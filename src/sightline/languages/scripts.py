@@ -1,11 +1,13 @@
 """Languages by code: their English names, and the scripts that they are written in."""
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 
 LATIN = "LATIN"
+_UNSPACED = re.compile(r"[぀-ヿ㐀-鿿豈-﫿฀-๿]")
 NAMES: Mapping[str, str] = {
     "ar": "Arabic", "be": "Belarusian", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech",
     "da": "Danish", "de": "German", "el": "Greek", "en": "English", "es": "Spanish", "et": "Estonian",
@@ -59,6 +61,11 @@ def foreign_letters(text: str, lang: str) -> int:
     if own is None:
         return 0
     return sum(letter.isalpha() and not letter.isascii() and letter not in own for letter in text.lower())
+
+
+def is_unspaced(text: str) -> bool:
+    """Whether a text has characters of Chinese, Japanese or Thai, which are written without spaces between words."""
+    return _UNSPACED.search(text) is not None
 
 
 def script_counts(text: str) -> Counter[str]:

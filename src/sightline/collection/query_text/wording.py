@@ -8,7 +8,7 @@ from string import ascii_lowercase
 
 from sightline.bundle.model import MANY_LANGUAGES
 from sightline.bundle.words import Words, words_in
-from sightline.languages.scripts import NAMES, script, scripts_of
+from sightline.languages.scripts import NAMES, is_unspaced, script, scripts_of
 
 Known = Callable[[str], bool]
 """A function that returns whether a lower-case word is known."""
@@ -57,7 +57,9 @@ def check_wording(
     foreign = [letter for letter in letters if script(letter) not in scripts]
     if languages and MANY_LANGUAGES not in languages and 2 * len(foreign) > len(letters):
         return Wording(f"The model reads {reads} and was not trained on this script; results are arbitrary.")
-    return _against_words(text, reads, words, is_whole, also) if words else Wording()
+    if not words or is_unspaced(text):  # where words cannot be told apart, none counts as unknown
+        return Wording()
+    return _against_words(text, reads, words, is_whole, also)
 
 
 def corrected(word: str, choices: Mapping[str, int]) -> str | None:

@@ -5,12 +5,14 @@ python -m bundles.card bundles/default --words recipes/default.card.md
 
 import argparse
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.markdown import table
+from sightline.bundle.languages import FOLDER, LanguagesSpec, languages_of, read_languages
 from sightline.bundle.relevance import PairRelevance
-from sightline.bundle.spec import BundleSpec, read_spec
+from sightline.bundle.spec import BundleSpec, identity, read_spec
 from sightline.evaluation.report import compare
 from sightline.media import require_pixels
 
@@ -24,30 +26,34 @@ ABILITIES = {
 def card(folder: Path, words: str) -> str:
     """The card of the bundle in a folder."""
     spec = read_spec(folder)
+    add_on = read_languages(folder, identity(spec))
     title, _, rest = words.strip().partition("\n")
     parts = [
         title,
         "<!-- Written by `make card` from sightline.json and the words of the recipe. Do not edit. -->",
         rest.strip(),
         "## What it is",
-        table(("", ""), _facts(folder, spec), words=2),
+        table(("", ""), _facts(folder, spec, add_on), words=2),
         "## How well it does",
         results_of(spec),
         *(["### With the fast image graph", results_of(spec.fast_variant())] if spec.fast else []),
+        *(["### In other languages", results_of(replace(spec, results=add_on.results))] if add_on else []),
         "## How sure it is",
         _calibration(spec),
         "## Where it comes from",
         "\n".join(_outline(spec.provenance)) or "Its makers did not say.",
+        *(["### The other languages", "\n".join(_outline(add_on.provenance))] if add_on and add_on.provenance else []),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _facts(folder: Path, spec: BundleSpec) -> Iterator[tuple[str, str]]:
-    sizes = {name: (folder / name).stat().st_size / 1e6 for name in spec.files}
+def _facts(folder: Path, spec: BundleSpec, add_on: LanguagesSpec | None) -> Iterator[tuple[str, str]]:
+    files = [*spec.files, *(f"{FOLDER}/{name}" for name in (add_on.files if add_on else ()))]
+    sizes = {name: (folder / name).stat().st_size / 1e6 for name in files}
     image = require_pixels(spec.image.input)
     for ability in spec.abilities:
         yield f"`{ability}`", ABILITIES[ability]
-    yield "languages", ", ".join(spec.text.languages)
+    yield "languages", ", ".join(languages_of(spec.text.languages, add_on))
     yield "size", f"{sum(sizes.values()):.1f} MB: " + ", ".join(f"{name} {size:.1f}" for name, size in sizes.items())
     yield "precision", spec.precision
     yield "a vector", f"{spec.embedding_dim} numbers; of a fragment {spec.fragment_dim}"

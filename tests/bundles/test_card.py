@@ -22,3 +22,9 @@ def test_a_card_names_the_fast_image_graph(quick_bundle: Path) -> None:
     text = card(quick_bundle, "# A small model\n\nIt is for tests.\n")
     assert "16 x 16 pixels (squash), by `image-fast.onnx`" in text
     assert "With the fast image graph" in text
+
+
+def test_a_card_names_the_languages_of_an_add_on(german_bundle: Path) -> None:
+    text = card(german_bundle, "# A small model\n\nIt is for tests.\n")
+    for said in ("| languages | en, de |", "languages/text.onnx", "### In other languages\n\nNot measured yet"):
+        assert said in text

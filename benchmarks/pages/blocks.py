@@ -80,8 +80,11 @@ def _recognition(result: Result) -> str:
     ]
     rows.append(["all", *(f"{found['percent']:.1f}" for found in right.values())])
     english, short = result["english_captions_stay_english"], result["english_short_stay_english"]
+    every = result["percent_among_all"]
     values = {
         "count": f"{len(result['languages'])}",
+        "every": f"{every['languages']}",
+        **{f"all_{kind}": f"{every[kind]:.1f}" for kind in right},
         "queries": f"{right['queries']['queries'] // len(result['languages'])}",
         "right": table(["language", *right], rows),
         "captions": f"{english['percent']:.1f}",

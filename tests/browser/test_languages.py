@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 import sightline
 from browser.conftest import LIMITS, Opener, executable
-from browser.page import search, settled, tiles
+from browser.page import search, serious, settled, tiles
 from server.served import opening, served
 from sightline.server.app import create_app
 
@@ -42,6 +42,7 @@ def test_the_language_is_recognised_and_can_be_changed(open_page: Opener, german
     expect(tiles(page)).to_have_count(len(COLOURS))
     expect(language).to_be_visible()
     assert shown(page) == "German (auto)"
+    assert serious(page) == []
     assert language.locator("option").all_text_contents() == ["German (auto)", "English", "German"]
     with page.expect_response(re.compile("/v1/search.*lang=en")) as answered:
         language.select_option("English")
@@ -54,6 +55,15 @@ def test_the_language_is_recognised_and_can_be_changed(open_page: Opener, german
     assert shown(page) == "German (auto)"
     search(page, "a dog on the beach")
     assert shown(page) == "English (auto)"
+
+
+def test_a_narrow_screen_leaves_room_for_the_words(open_page: Opener, german_address: str) -> None:
+    page = open_page("?q=Hund+am+Strand", at=german_address)
+    page.set_viewport_size({"width": 380, "height": 700})
+    expect(page.get_by_label("Language of the words")).to_be_visible()
+    box = page.get_by_label("What to find").bounding_box()
+    assert box is not None
+    assert box["width"] > 140
 
 
 def test_a_link_keeps_the_language_and_explanations_use_it(open_page: Opener, german_address: str) -> None:

@@ -110,9 +110,14 @@ class Column:
             self._check(shown, places)
         return shown
 
-    def take(self, places: Int64Array) -> npt.NDArray[Any]:
-        """Copy some records after verifying them; copying bytes is four times as fast as copying by field."""
-        shown = self.view(places)
+    def take(self, starts: Int64Array, lengths: Int64Array) -> npt.NDArray[Any]:
+        """Copy runs of records after verifying them; copying bytes is four times as fast as copying by field.
+
+        starts: [runs], the first record of each run. lengths: [runs], the number of its records.
+        """
+        shown = self.view()
+        self._check(shown, starts, lengths)
+        places = np.arange(lengths.sum()) + np.repeat(starts + lengths - np.cumsum(lengths), lengths)
         as_bytes = shown.view(np.uint8).reshape(len(shown), self.dtype.itemsize)
         taken: npt.NDArray[Any] = np.take(as_bytes, places, axis=0).view(self.dtype)[:, 0]
         return taken
@@ -147,14 +152,15 @@ class Column:
         if size < self.bytes:
             raise DamagedStoreError(f"{self.path}: {size} bytes, but {self.bytes} were written")
 
-    def _check(self, records: npt.NDArray[Any], places: Int64Array | slice) -> None:
-        """Raise an error if any of these records is damaged."""
+    def _check(self, records: npt.NDArray[Any], places: Int64Array | slice, lengths: Int64Array | int = 1) -> None:
+        """Raise an error if any of these records is damaged. lengths: the number of records from each place on."""
         if self._checksums is None or self._checksums.are_checked:
             return
         blocks = None
         if not isinstance(places, slice):
             size = self.dtype.itemsize
-            blocks = self._checksums.unchecked(places * size // BLOCK, ((places + 1) * size - 1) // BLOCK)
+            first, last = places * size // BLOCK, ((places + lengths) * size - 1) // BLOCK
+            blocks = self._checksums.unchecked(first, np.maximum(first, last))
         bad = self._checksums.damaged(_bytes_of(records), blocks)
         if len(bad):
             raise DamagedStoreError(f"{self.path}: damaged at byte {int(bad[0]) * BLOCK:,}")

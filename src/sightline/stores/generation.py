@@ -111,8 +111,8 @@ class Generation:
         lengths = np.zeros(len(rows), dtype=np.int64)
         parts = {}
         for name in kept_parts(self.shape):
-            places, lengths = self._places(rows)
-            parts[name] = self._columns[name].take(places)
+            starts, lengths = self._runs(rows)
+            parts[name] = self._columns[name].take(starts, lengths)
         is_fast = np.isin(rows, self.fast)
         return Packed(self.ids[rows], self.embeddings(rows)[rows], self.codes(rows)[rows], lengths, parts, is_fast)
 
@@ -122,8 +122,8 @@ class Generation:
             return PaddedVectors(
                 self.embeddings(rows)[rows, None].astype(np.float32), np.ones((len(rows), 1), dtype=np.bool_)
             )
-        places, lengths = self._places(rows)
-        vectors = unpack(self._columns[part].take(places))
+        starts, lengths = self._runs(rows)
+        vectors = unpack(self._columns[part].take(starts, lengths))
         mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
         if mask.all():
             return PaddedVectors(vectors.reshape(*mask.shape, vectors.shape[1]), mask)
@@ -133,8 +133,8 @@ class Generation:
 
     def rows(self, rows: Ids, part: Part, first: int | None) -> QuantizedRows:
         """Copy one part of some rows in its stored form, at most the first `first` vectors of each row."""
-        places, lengths = self._places(rows, first)
-        records = self._columns[part].take(places)
+        starts, lengths = self._runs(rows, first)
+        records = self._columns[part].take(starts, lengths)
         return QuantizedRows(records["values"], records["scale"], lengths)
 
     def head(self) -> Head:
@@ -177,8 +177,8 @@ class Generation:
             raise DamagedStoreError(f"{column.path}: damaged: it lists rows that do not exist")
         return rows
 
-    def _places(self, rows: Ids, first: int | None = None) -> tuple[Ids, Ids]:
-        """Where the vectors of some rows are in the columns of parts, concatenated, and the number of vectors per row.
+    def _runs(self, rows: Ids, first: int | None = None) -> tuple[Ids, Ids]:
+        """Where the vectors of some rows start in the columns of parts, and the number of vectors per row.
 
         first: at most this many vectors per row.
         """
@@ -192,8 +192,7 @@ class Generation:
                 raise DamagedStoreError(f"{column.path}: damaged: rows end before they begin, or beyond the last")
         if first is not None:
             lengths = np.minimum(lengths, first)
-        offsets = np.repeat(starts + lengths - np.cumsum(lengths), lengths)
-        return np.arange(len(offsets)) + offsets, lengths
+        return starts, lengths
 
     def _write(self, records: Mapping[str, npt.NDArray[Any]]) -> None:
         before = {name: self._columns[name].count for name in records}

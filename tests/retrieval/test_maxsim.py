@@ -1,5 +1,6 @@
 """Late interaction with what is stored: the naive sum of best cosines, however items are cut up."""
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,9 @@ from sightline.datasets import read_all
 from sightline.errors import ModelError
 from sightline.media import to_pixels
 from sightline.registry.loader import locate
-from sightline.retrieval import maxsim as interaction
 from sightline.retrieval.late import LateScorer
 from sightline.retrieval.maxsim import patches_with_texts, words_with_images
+from sightline.retrieval.product import product
 from sightline.stores.base import QuantizedRows, Shape
 from sightline.stores.local import LocalStore
 
@@ -44,21 +45,26 @@ def test_both_directions_are_the_naive_maxsim(lengths: list[int], own: int, dim:
     np.testing.assert_allclose(patches_with_texts(asked, stored), texts, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("tile", [1, 700, 10**9])
-def test_scores_do_not_depend_on_how_products_are_tiled(tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("lengths", [[3, 3, 3], [3, 1, 5]])
+def test_a_long_text_gets_the_scores_of_its_words_together(lengths: list[int]) -> None:
     rng = np.random.default_rng(1)
-    asked, stored = rng.standard_normal((5, 16)).astype(np.float32), rows_of(rng, [49, 3, 30, 1, 49], 16)
-    before = words_with_images(asked, stored), patches_with_texts(asked, stored)
-    monkeypatch.setattr(interaction, "_TILE", tile)
-    np.testing.assert_allclose(words_with_images(asked, stored), before[0], rtol=1e-5)
-    np.testing.assert_allclose(patches_with_texts(asked, stored), before[1], rtol=1e-5)
+    asked, stored = rng.standard_normal((40, 16)).astype(np.float32), rows_of(rng, lengths, 16)
+    each = [words_with_images(word[None], stored) for word in asked]
+    np.testing.assert_allclose(words_with_images(asked, stored), np.sum(each, axis=0), rtol=1e-5)
 
 
-def test_products_stay_below_what_wakes_other_threads() -> None:
-    """They would wait for one another by spinning, for ever on a busy machine."""
-    for own, dim in ((8, 128), (32, 128), (64, 128), (12, 768)):
-        tile = max(interaction._LEAST, interaction._TILE // (own * dim))
-        assert own * dim * tile <= 4 * 65536
+def test_products_are_computed_in_the_calling_thread() -> None:
+    """Threads of the numpy library wait for one another by spinning, for ever on a busy machine."""
+    rng = np.random.default_rng(2)
+    rows, vectors = (
+        rng.standard_normal((20_000, 128), dtype=np.float32),
+        rng.standard_normal((128, 32), dtype=np.float32),
+    )
+    np.testing.assert_allclose(product(rows[:99], vectors), rows[:99] @ vectors, rtol=1e-4, atol=1e-4)
+    own, every = time.thread_time(), time.process_time()
+    product(rows, vectors)
+    own, every = time.thread_time() - own, time.process_time() - every
+    assert every < 1.5 * own
 
 
 def test_without_fragments_there_is_nothing_to_compare() -> None:

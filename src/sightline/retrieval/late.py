@@ -18,7 +18,7 @@ from sightline.retrieval.moments import Moments, best_of_each
 from sightline.retrieval.query import EncodedQuery, ItemKind
 from sightline.stores.base import Store
 
-_AT_ONCE = 128  # items; a separate thread is worthwhile for half as many
+_AT_ONCE = 64  # items; a separate thread is worthwhile for so many
 _WORDS = 12  # words in a typical text, and so the number of cosines in a late-interaction score
 
 
@@ -56,8 +56,8 @@ class LateScorer:
         def scores_of(some: slice) -> Float32Array:
             return score(vectors, self.store.rows(ids[some], "fragments", self.first))
 
-        parts = -(-len(ids) // _AT_ONCE)
-        return np.concatenate(map_slices(scores_of, len(ids), -(-len(ids) // max(parts, 1)) or 1))
+        share = max(-(-len(ids) // usable_cpus()), _AT_ONCE)
+        return np.concatenate(map_slices(scores_of, len(ids), min(share, 4 * _AT_ONCE)))
 
 
 def rank_all(

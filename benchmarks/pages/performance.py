@@ -8,6 +8,8 @@ from benchmarks.evaluation import PAPER
 from benchmarks.markdown import MISSING, fill, machine_of, table
 from benchmarks.pages.targets import TARGETS
 from benchmarks.provenance import RESULTS, read_result
+from benchmarks.vector_search.indexes import OURS
+from benchmarks.vector_search.steps import EQUAL, LEAST
 
 TEMPLATE, PLOTS = Path(__file__).with_name("performance.md"), Path("plots", "speed")
 Results = Mapping[str, Mapping[str, Any]]
@@ -25,9 +27,16 @@ def read(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
 def page(results: Results, drawn: Mapping[str, str]) -> str:
     """The complete page; drawn: descriptions of the plots, by file name."""
     rates = results["evaluation"]["rates"]
+    saves, builds = _graphs(results["retrieval"]["rows"], 100_000)
+    warm = {row["way"]: row["p50_ms"] for row in results["end_to_end"]["rows"] if row["start"] == "warm"}
     values = {
         "targets": _targets(results),
         "plots": "\n\n".join(f"![{title}]({(PLOTS / name).as_posix()})" for name, title in drawn.items()),
+        "retrieval": _retrieval(results["retrieval"]["rows"]),
+        "graph saves": f"{min(saves):.1f} to {max(saves):.1f}",
+        "graph builds": f"{min(builds):.0f} to {max(builds):.0f}",
+        "search ms": f"{warm['sightline, none matched']:.0f}",
+        "rerank ms": f"{warm['sightline, 20 matched']:.0f}",
         "gpu": machine_of(results["gpu"]),
         "scan": _scan(results["scan-gpu"]["rows"]),
         "bundle gpu": _bundle(results["gpu"]["rows"]),
@@ -49,6 +58,38 @@ def _targets(results: Results) -> str:
             met = "yes" if target.is_met(value) else "**no**"
             rows.append([target.what, f"{value:.3g}{target.unit}", target.bound, met])
     return table(["what", "measured", "target", "met"], rows, words=4)
+
+
+def _retrieval(rows: list[dict[str, Any]]) -> str:
+    """Every index at every size: milliseconds at each target recall, with one core and with two, and building it."""
+    cells = []
+    for row in rows:
+        if "cores" in row:
+            one, two = row["cores"]["1"], row["cores"]["2"]
+            aims = [_recall_and_ms(one.get(aim, one[EQUAL]), two.get(aim, two[EQUAL])) for aim in (LEAST, EQUAL)]
+            cells.append(
+                [f"{row['items']:,}", row["way"], *aims[0], *aims[1], f"{row['build_seconds']:.1f}",
+                 f"{row['MB_on_disk']:,.0f}"]
+            )  # fmt: skip
+    heads = ["recall", "ms, one core", "ms, two cores"]
+    return table(["vectors", "index", *heads, *heads, "build s", "MB"], cells, words=2)
+
+
+def _recall_and_ms(one: Mapping[str, float], two: Mapping[str, float]) -> list[str]:
+    return [f"{one['recall@20']:.3f}", f"{one['p50_ms']:.2f}", f"{two['p50_ms']:.2f}"]
+
+
+def _graphs(rows: list[dict[str, Any]], size: int) -> tuple[list[float], list[float]]:
+    """How many milliseconds graph indexes save over Sightline, and how many times as long they take to build."""
+    ways = {row["way"]: row for row in rows if row["items"] == size}
+    ours, graphs = ways[OURS.name], [row for way, row in ways.items() if "HNSW" in way]
+    saves = [
+        own[aim]["p50_ms"] - graph["cores"][cores][aim]["p50_ms"]
+        for graph in graphs
+        for cores, own in ours["cores"].items()
+        for aim in (LEAST, EQUAL)
+    ]
+    return saves, [graph["build_seconds"] / ours["build_seconds"] for graph in graphs]
 
 
 def _scan(rows: list[dict[str, Any]]) -> str:

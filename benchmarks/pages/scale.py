@@ -54,7 +54,7 @@ class Measured:
             scan_ms_small=mean(small["processor_ms"]),
             query_ms=runs[0]["server_cpu_ms_per_query"],
             rerank_ms=runs[20]["server_cpu_ms_per_query"],
-            late_ms=late["candidates"][-1]["late"]["p50_ms"],
+            late_ms=late["candidates"][-1]["late"]["cpu_p50_ms"],
             store_bytes=1e6 * choice["store"][-1]["megabytes"] / choice["store"][-1]["vectors"],
         )
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval.made_up import DIM, MadeUp, encoded, store_of, unit, units
-from sightline.retrieval.first_stage import retrieve, retrieve_together
+from sightline.retrieval.first_stage import Scope, retrieve, retrieve_together
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import EncodedQuery, encode
 from sightline.stores.base import Shape
@@ -53,9 +53,9 @@ def test_questions_asked_together_find_what_each_finds_alone(
         return set(ids) - gone
 
     every = [asked(vector) for vector in units(rng, questions, DIM)]
-    together = retrieve_together(store, every, n, exists=exists, fold=fold)
+    together = retrieve_together(store, every, n, Scope(exists=exists, fold=fold))
     for one, found in zip(every, together, strict=True):
-        alone = retrieve(store, one, n, exists=exists, fold=fold)
+        alone = retrieve(store, one, n, Scope(exists=exists, fold=fold))
         assert found.ids.tolist() == alone.ids.tolist()
         assert found.folded == alone.folded
         np.testing.assert_allclose(found.scores, alone.scores, atol=1e-6)
@@ -82,12 +82,12 @@ def test_enough_different_pictures_are_found_behind_many_copies(tmp_path: Path) 
     vectors = np.concatenate([copies, others])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     store = store_of(tmp_path / "s", vectors, shape)
-    found = retrieve(store, asked(unit(1)), 4, fold=True)
+    found = retrieve(store, asked(unit(1)), 4, Scope(fold=True))
     assert found.ids[0] < 300
     assert (found.ids[1:] >= 300).all()
     assert len(found) == 4
     assert len(found.folded[int(found.ids[0])]) == 299
-    assert len(retrieve(store, asked(unit(1)), 10, fold=True)) == 6
+    assert len(retrieve(store, asked(unit(1)), 10, Scope(fold=True))) == 6
     store.close()
 
 
@@ -97,7 +97,7 @@ def test_pictures_that_only_seem_alike_are_not_folded(tmp_path: Path) -> None:
     items = encoded(np.repeat(unit(1)[None], 3, axis=0))
     items.states[:] = [[[1, 0, 0, 0], [0, 1, 0, 0]], [[1, 0.1, 0, 0], [0, 1, 0.1, 0]], [[0, 1, 0, 0], [1, 0, 0, 0]]]
     store.add(np.arange(3), items)
-    found = retrieve(store, asked(unit(1)), 3, fold=True)
+    found = retrieve(store, asked(unit(1)), 3, Scope(fold=True))
     assert found.ids.tolist() == [0, 2]
     assert found.folded == {0: (1,)}
     store.close()
@@ -108,8 +108,8 @@ def test_only_what_is_allowed_and_still_there_is_found(tmp_path: Path) -> None:
     store = store_of(tmp_path / "s", units(rng, 50, DIM))
     query = units(rng, DIM)
     allowed = np.arange(0, 50, 2)
-    gone = {int(id) for id in retrieve(store, asked(query), 3, allowed=allowed).ids}
-    found = retrieve(store, asked(query), 3, allowed=allowed, exists=lambda ids: set(ids) - gone)
+    gone = {int(id) for id in retrieve(store, asked(query), 3, Scope(allowed=allowed)).ids}
+    found = retrieve(store, asked(query), 3, Scope(allowed=allowed, exists=lambda ids: set(ids) - gone))
     assert not gone & set(found.ids.tolist())
     assert (found.ids % 2 == 0).all()
     store.close()
@@ -120,7 +120,7 @@ def test_deleted_items_do_not_cost_results(tmp_path: Path) -> None:
     store = store_of(tmp_path / "s", units(rng, 60, DIM))
     query = units(rng, DIM)
     best = retrieve(store, asked(query), 40).ids.tolist()
-    found = retrieve(store, asked(query), 5, exists=lambda ids: set(ids) & set(best[30:]))
+    found = retrieve(store, asked(query), 5, Scope(exists=lambda ids: set(ids) & set(best[30:])))
     assert found.ids.tolist() == best[30:35]
     store.close()
 
@@ -128,7 +128,7 @@ def test_deleted_items_do_not_cost_results(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fold", [True, False])
 def test_nothing_is_found_in_an_empty_store(tmp_path: Path, fold: bool) -> None:
     store = store_of(tmp_path / "s", np.empty((0, DIM)))
-    assert len(retrieve(store, asked(unit(1), unit(0, 1)), 5, fold=fold)) == 0
+    assert len(retrieve(store, asked(unit(1), unit(0, 1)), 5, Scope(fold=fold))) == 0
     store.close()
 
 
@@ -150,11 +150,11 @@ def test_words_and_a_picture_are_weighed_against_each_other(tmp_path: Path) -> N
 def test_blank_items_come_last_and_take_no_place_of_others(tmp_path: Path, fold: bool) -> None:
     store = store_of(tmp_path, units(np.random.default_rng(8), 300, DIM))
     query = asked(unit(1, 0.3))
-    every = retrieve(store, query, 300, fold=fold).ids.tolist()
+    every = retrieve(store, query, 300, Scope(fold=fold)).ids.tolist()
     blank = set(every[:40])
-    found = retrieve(store, query, 10, fold=fold, blank=lambda ids: blank.intersection(ids))
+    found = retrieve(store, query, 10, Scope(fold=fold, blank=lambda ids: blank.intersection(ids)))
     assert found.ids.tolist() == [id for id in every if id not in blank][:10]
-    together = retrieve_together(store, [query], 10, fold=fold, blank=lambda ids: blank.intersection(ids))[0]
+    together = retrieve_together(store, [query], 10, Scope(fold=fold, blank=lambda ids: blank.intersection(ids)))[0]
     assert together.ids.tolist() == found.ids.tolist()
-    whole = retrieve(store, query, 300, fold=fold, blank=lambda ids: blank.intersection(ids)).ids.tolist()
+    whole = retrieve(store, query, 300, Scope(fold=fold, blank=lambda ids: blank.intersection(ids))).ids.tolist()
     assert whole == [id for id in every if id not in blank] + [id for id in every if id in blank]

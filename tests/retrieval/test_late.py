@@ -18,6 +18,7 @@ from sightline.errors import ModelError, QueryError
 from sightline.retrieval import late as stage
 from sightline.retrieval.cascade import Cascade, Ranking
 from sightline.retrieval.costs import Costs
+from sightline.retrieval.first_stage import Scope
 from sightline.retrieval.late import LateScorer, rank_all
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import EncodedQuery
@@ -55,11 +56,11 @@ def run(
     k: int = 12,
     rerank: int = 0,
     first: int | None = None,
-    **options: Any,
+    **scope: Any,
 ) -> Ranking:
     changes = {"k": k, "late": late, "rerank": rerank, "late_fragments": first}
     asked = dataclasses.replace(asked or SearchOptions("dog"), **changes)
-    return Cascade(model, store, kind, Costs(model.name), model.clock).run(asked, **options)
+    return Cascade(model, store, kind, Costs(model.name), model.clock).run(asked, Scope(**scope))
 
 
 def ragged(rng: np.random.Generator, count: int, longest: int = 5, dim: int = 6) -> Encoded:

@@ -14,6 +14,7 @@ from sightline.bundle.model import Calibration
 from sightline.bundle.relevance import PairRelevance
 from sightline.retrieval.cascade import Cascade, Ranking
 from sightline.retrieval.costs import Costs
+from sightline.retrieval.first_stage import Scope
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import Query
 from sightline.retrieval.results import Hit, SearchResult
@@ -70,7 +71,7 @@ def test_a_pair_has_the_same_relevance_among_any_others(
     expected = of_item(alone.run(asked), 0)
     assert of_item(some.run(asked), 0) == pytest.approx(expected, abs=1e-6)
     assert of_item(many.run(asked), 0) == pytest.approx(expected, abs=1e-6)
-    assert of_item(many.run(asked, allowed=np.array([0, 7])), 0) == pytest.approx(expected, abs=1e-6)
+    assert of_item(many.run(asked, Scope(allowed=np.array([0, 7]))), 0) == pytest.approx(expected, abs=1e-6)
     assert of_item(many.run_together([TEXT, "a dog"], 2000)[0], 0) == pytest.approx(expected, abs=1e-6)
 
 
@@ -93,11 +94,11 @@ def test_queries_with_an_image_have_no_relevance(fitted: Bundle, items: Encoded,
 
 def test_a_blank_image_comes_last_and_shows_nothing(fitted: Bundle, items: Encoded, tmp_path: Path) -> None:
     few = cascade_over(fitted, items, 20, tmp_path)
-    found = few.run(SearchOptions(TEXT, k=20, rerank=0), blank=lambda ids: {3}.intersection(ids))
+    found = few.run(SearchOptions(TEXT, k=20, rerank=0), Scope(blank=lambda ids: {3}.intersection(ids)))
     assert found.candidates.ids[-1] == 3
     assert of_item(found, 3) == 0
     assert of_item(found, 4) > 0
-    assert of_item(few.run_together([TEXT], 20, blank=lambda ids: {3}.intersection(ids))[0], 3) == 0
+    assert of_item(few.run_together([TEXT], 20, Scope(blank=lambda ids: {3}.intersection(ids)))[0], 3) == 0
 
 
 def test_blank_images_are_asked_for_once_per_search(fitted: Bundle, items: Encoded, tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ def test_blank_images_are_asked_for_once_per_search(fitted: Bundle, items: Encod
         asked.append(ids)
         return {3}.intersection(ids)
 
-    cascade_over(fitted, items, 20, tmp_path).run(SearchOptions(TEXT, k=5, rerank=3), blank=blank)
+    cascade_over(fitted, items, 20, tmp_path).run(SearchOptions(TEXT, k=5, rerank=3), Scope(blank=blank))
     assert len(asked) == 1
 
 

@@ -14,9 +14,8 @@ from sightline.collection.query_text.wording import Wording, check_wording
 from sightline.retrieval.cascade import Cascade, Ranking
 from sightline.retrieval.costs import search_stopwatch
 from sightline.retrieval.duplicates import Duplicates
-from sightline.retrieval.first_stage import Blank
+from sightline.retrieval.first_stage import Scope
 from sightline.retrieval.language import in_language
-from sightline.retrieval.moments import Moments
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import ItemKind, Query
 from sightline.retrieval.results import Hit, SearchResult
@@ -62,15 +61,8 @@ class CollectionSearch:
             store, allowed = cascade.store, among
             if among is None and where is not None:
                 store, allowed = self.catalog.narrowed(store, where)
-        ranking = replace(cascade.reading(model), store=store).run(
-            options,
-            allowed=allowed,
-            exists=cache,
-            fold=self._folds(options.duplicates),
-            blank=self._blank(cache, query.text),
-            moments=self._moments(),
-            watch=watch,
-        )
+        scope = self._scope(cache, query.text, options.duplicates, allowed)
+        ranking = replace(cascade.reading(model), store=store).run(options, scope, watch=watch)
         kept = ranking.at_least(options.min_relevance)
         hits = hits_of(self.catalog, kept, options.k, cache.items, condition)[start:]
         return _result(query, hits, ranking, self._wording(query.text, model), lang, where)
@@ -87,14 +79,8 @@ class CollectionSearch:
         rankings: dict[int, Ranking] = {}
         for model in dict.fromkeys(one.model for one in read):  # in one batch, unless languages are mixed
             places = [place for place, one in enumerate(read) if one.model is model]
-            ranked = cascade.reading(model).run_together(
-                [texts[place] for place in places],
-                first.k,
-                exists=cache,
-                fold=self._folds(first.duplicates),
-                blank=self._blank(cache, texts[0]),
-                moments=self._moments(),
-            )
+            scope, own = self._scope(cache, texts[0], first.duplicates), [texts[place] for place in places]
+            ranked = cascade.reading(model).run_together(own, first.k, scope)
             rankings |= dict(zip(places, ranked, strict=True))
         results = []
         for place, (one, (model, lang)) in enumerate(zip(options, read, strict=True)):
@@ -116,15 +102,12 @@ class CollectionSearch:
 
         return check_wording(text, model.languages, model.words, is_whole, self.catalog.name_words)
 
-    def _blank(self, cache: ItemCache, text: str | None) -> Blank | None:
-        """The function that finds blank images, which text searches rank last; None if not searching images by text."""
-        return cache.blank if text is not None and self.kind == "images" else None
-
-    def _moments(self) -> Moments | None:
-        return self.catalog.moments() if self.kind == "images" else None
-
-    def _folds(self, duplicates: Duplicates) -> bool:
-        return duplicates == "fold" and self.kind == "images"
+    def _scope(self, cache: ItemCache, text: str | None, duplicates: Duplicates, allowed: Ids | None = None) -> Scope:
+        """The scope of a search; only searches for images fold duplicates, and only those by text rank blanks last."""
+        if self.kind != "images":
+            return Scope(allowed, cache)
+        blank = None if text is None else cache.blank
+        return Scope(allowed, cache, duplicates == "fold", blank, self.catalog.moments())
 
 
 def _result(

@@ -6,7 +6,6 @@ Later stages read only what the store holds for each item, so no image is opened
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict
 
 import numpy as np
 
@@ -17,9 +16,9 @@ from sightline.bundle.relevance import PairRelevance
 from sightline.errors import ModelError, OptionError
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.costs import Costs, Stopwatch, search_stopwatch
-from sightline.retrieval.first_stage import Blank, Exists, retrieve, retrieve_together
+from sightline.retrieval.first_stage import EVERYTHING, Scope, retrieve, retrieve_together
 from sightline.retrieval.late import LateScorer, rank_all
-from sightline.retrieval.moments import Moments, with_moments
+from sightline.retrieval.moments import with_moments
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import EncodedQuery, ItemKind, Query, encode, encode_together
 from sightline.retrieval.relevance import gallery_relevances, pair_relevances
@@ -30,16 +29,6 @@ _AT_ONCE = 128
 _PROBE = 6  # items to score when a stage's cost is measured for the first time
 _LOGITS_PER_COSINE = 20.0  # default for a model without a calibration
 _PART = {"late": "interact", "match": "match"}
-
-
-class _Limits(TypedDict):
-    """Options of the first stage; see `retrieve`."""
-
-    allowed: Int64Array | None
-    exists: Exists | None
-    fold: bool
-    blank: Blank | None
-    moments: Moments | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +84,8 @@ class Cascade:
         """The same cascade with the model for another language; see `language.in_language`."""
         return replace(self, model=model, fast_relevance=self.fast_relevance if model.fast_relevance else None)
 
-    def run(
-        self,
-        options: SearchOptions,
-        *,
-        allowed: Int64Array | None = None,
-        exists: Exists | None = None,
-        fold: bool = False,
-        blank: Blank | None = None,
-        moments: Moments | None = None,
-        watch: Stopwatch | None = None,
-    ) -> Ranking:
-        """Answer a query; for the other options see `retrieve`. watch: a running stopwatch."""
+    def run(self, options: SearchOptions, scope: Scope = EVERYTHING, *, watch: Stopwatch | None = None) -> Ranking:
+        """Answer a query. watch: a running stopwatch."""
         query, plan = options.query, resolve(options, self.model)
         watch = watch or search_stopwatch(plan.budget_ms, self.clock)
         self._prepare(query, plan)
@@ -116,33 +95,22 @@ class Cascade:
         across = encoded.across
         late = None if across is None else LateScorer(self.store, across, self.kind, plan.late_fragments)
         n = max(plan.k, plan.longest)
-        limits: _Limits = {"allowed": allowed, "exists": exists, "fold": fold, "blank": blank, "moments": moments}
         if late is not None and plan.late == "all":
             with watch("interact"):
-                candidates = rank_all(late, encoded, n, **limits)
+                candidates = rank_all(late, encoded, n, scope)
                 self._check_finite(candidates.scores)
         else:
             with watch("retrieve"):
-                candidates = retrieve(self.store, encoded, n, **limits)
+                candidates = retrieve(self.store, encoded, n, scope)
         for stage in self._stages(plan, across, late):
             with watch(_PART[stage.name]):
                 share = 0.5 if stage.name == "late" and plan.rerank else 1.0
                 candidates = self._run(stage, candidates, watch, share)
-        items = self.store.stats().items if allowed is None else len(allowed)
         with watch("retrieve"):
-            candidates = with_moments(candidates, plan.k, encoded, self.store, moments)
-        return self._ranking(encoded, candidates, plan, items, watch)
+            candidates = with_moments(candidates, plan.k, encoded, self.store, scope.moments)
+        return self._ranking(encoded, candidates, plan, scope, watch)
 
-    def run_together(
-        self,
-        texts: Sequence[str],
-        k: int,
-        *,
-        exists: Exists | None = None,
-        fold: bool = False,
-        blank: Blank | None = None,
-        moments: Moments | None = None,
-    ) -> list[Ranking]:
+    def run_together(self, texts: Sequence[str], k: int, scope: Scope = EVERYTHING) -> list[Ranking]:
         """Answer many texts by the first stage alone, with the same results as `run`, but faster.
 
         The reported time of each is that of the whole batch.
@@ -152,20 +120,12 @@ class Cascade:
         with watch("encode"):
             queries = encode_together(texts, self.model, self.kind)
         with watch("retrieve"):
-            found = retrieve_together(self.store, queries, k, exists=exists, fold=fold, blank=blank, moments=moments)
-            found = [
-                with_moments(own, k, query, self.store, moments) for query, own in zip(queries, found, strict=True)
-            ]
-        items = self.store.stats().items
-        return [self._ranking(query, own, plan, items, watch) for query, own in zip(queries, found, strict=True)]
+            pairs = zip(queries, retrieve_together(self.store, queries, k, scope), strict=True)
+            found = [with_moments(own, k, query, self.store, scope.moments) for query, own in pairs]
+        return [self._ranking(query, own, plan, scope, watch) for query, own in zip(queries, found, strict=True)]
 
     def _ranking(
-        self,
-        query: EncodedQuery,
-        candidates: Candidates,
-        plan: Plan,
-        items: int,
-        watch: Stopwatch,
+        self, query: EncodedQuery, candidates: Candidates, plan: Plan, scope: Scope, watch: Stopwatch
     ) -> Ranking:
         """Add the relevance of candidates; it is unknown for a query with an image, as none was fitted for those.
 
@@ -186,6 +146,7 @@ class Cascade:
                 line = plan.relevance.line
         elif query.across is not None:
             embed = candidates.embed - candidates.penalty
+            items = self.store.stats().items if scope.allowed is None else len(scope.allowed)
             found = gallery_relevances(candidates.stages, candidates.fit, embed, plan.calibration, items)
         return Ranking(candidates, found, watch.milliseconds, query.truncated, line, frozenset(fast))
 
@@ -240,12 +201,14 @@ class Cascade:
 
     def _check_finite(self, scores: FloatArray) -> None:
         if not np.isfinite(scores).all():
-            raise ModelError(f"{self.model.name} gave scores that are not finite", "Check its weights and precision.")
+            raise ModelError(
+                f"{self.model.name} returned scores that are not finite", "Check its weights and precision."
+            )
 
     def _logits(self, across: Encoded, ids: Int64Array) -> Float32Array:
         stored = self.store.fetch(ids, "states")
         if across.states is None:
-            raise ModelError(f"{self.model.name} gave no states to match", "Leave out rerank.")
+            raise ModelError(f"{self.model.name} returned no states to match", "Leave out rerank.")
         logits = []
         for start in range(0, len(ids), _AT_ONCE):
             values, mask = stored.values[start : start + _AT_ONCE], stored.mask[start : start + _AT_ONCE]

@@ -27,39 +27,45 @@ MORE = 4
 """Factor by which the number of examined items grows while they are not enough."""
 
 
-def retrieve(
-    store: Store,
-    query: EncodedQuery,
-    n: int,
-    *,
-    allowed: Int64Array | None = None,
-    exists: Exists | None = None,
-    fold: bool = False,
-    blank: Blank | None = None,
-    moments: Moments | None = None,
-    first: Neighbors | None = None,
-) -> Candidates:
-    """Find the n best items; with `fold`, the n best of which no two are the same image.
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which items a search may find, and which of them count as one.
 
-    allowed: only these ids may be found. exists: drops items deleted since indexing. blank: finds blank images, which
-    are ranked last. moments: identifies moments of videos; only the best moment of each video is kept. first: the
-    store's results for `query`, if already known; as many as are examined first.
+    allowed: only these ids may be found. exists: drops items deleted since indexing. fold: no two results show the same
+    image. blank: finds blank images, which are ranked last. moments: identifies moments of videos; only the best moment
+    of each video is kept.
+    """
+
+    allowed: Int64Array | None = None
+    exists: Exists | None = None
+    fold: bool = False
+    blank: Blank | None = None
+    moments: Moments | None = None
+
+
+EVERYTHING = Scope()
+
+
+def retrieve(
+    store: Store, query: EncodedQuery, n: int, scope: Scope = EVERYTHING, *, first: Neighbors | None = None
+) -> Candidates:
+    """Find the n best items. first: the store's results for `query`, if already known; as many as are examined first.
 
     If an item shows more unwanted content than is typical of the collection, its cosine is lowered by the difference.
     Scores are never raised, so once the n-th best score reaches the lowest cosine examined, no item further down can be
     better, and the result is exact.
     """
-    unwanted = Unwanted.of(query, store, allowed)
-    want = 2 * n if fold or unwanted or moments else n
+    unwanted = Unwanted.of(query, store, scope.allowed)
+    want = 2 * n if scope.fold or unwanted or scope.moments else n
     while True:
-        found, first = first or store.search(query.vector[None], want, allowed), None
+        found, first = first or store.search(query.vector[None], want, scope.allowed), None
         ids, cosines = found.ids[0], found.scores[0].astype(np.float64)
         ids, cosines = ids[ids >= 0], cosines[ids >= 0]
         is_all = len(ids) < want
         lowest = -np.inf if is_all else cosines[-1]
-        kept = existing(ids, exists)
-        candidates = _judged(store, query, ids[kept], cosines[kept], unwanted, fold, moments)
-        candidates = blank_last(candidates, blank)
+        kept = existing(ids, scope.exists)
+        candidates = _judged(store, query, ids[kept], cosines[kept], unwanted, scope)
+        candidates = blank_last(candidates, scope.blank)
         sure = int(np.count_nonzero((candidates.scores >= lowest) & ~candidates.is_blank()))
         if is_all or sure >= n or want >= MOST:
             return candidates.first(n)
@@ -67,28 +73,18 @@ def retrieve(
 
 
 def retrieve_together(
-    store: Store,
-    queries: Sequence[EncodedQuery],
-    n: int,
-    *,
-    exists: Exists | None = None,
-    fold: bool = False,
-    blank: Blank | None = None,
-    moments: Moments | None = None,
+    store: Store, queries: Sequence[EncodedQuery], n: int, scope: Scope = EVERYTHING
 ) -> list[Candidates]:
     """Find the same items as `retrieve` for many queries, reading each item only once.
 
-    Queries must not exclude unwanted content. exists: called with the items of all queries at once.
+    Queries must not exclude unwanted content. `scope.exists` is called with the items of all queries at once.
     """
-    found = store.search(np.stack([query.vector for query in queries]), 2 * n if fold or moments else n)
-    if exists is not None:
-        exists(sorted({id for id in found.ids.ravel().tolist() if id >= 0}))
+    want = 2 * n if scope.fold or scope.moments else n
+    found = store.search(np.stack([query.vector for query in queries]), want, scope.allowed)
+    if scope.exists is not None:
+        scope.exists(sorted({id for id in found.ids.ravel().tolist() if id >= 0}))
     firsts = [Neighbors(found.ids[row, None], found.scores[row, None]) for row in range(len(queries))]
-    pairs = zip(queries, firsts, strict=True)
-    return [
-        retrieve(store, query, n, exists=exists, fold=fold, blank=blank, moments=moments, first=first)
-        for query, first in pairs
-    ]
+    return [retrieve(store, query, n, scope, first=first) for query, first in zip(queries, firsts, strict=True)]
 
 
 def blank_last(candidates: Candidates, blank: Blank | None) -> Candidates:
@@ -113,13 +109,12 @@ def _judged(
     ids: Int64Array,
     cosines: Float64Array,
     unwanted: "Unwanted | None",
-    fold: bool,
-    moments: Moments | None,
+    scope: Scope,
 ) -> Candidates:
     """Score items by their cosines [n] and the rest of the query, sort them, and fold those showing the same image."""
     embed, beside, penalty = cosines, np.zeros(len(ids)), np.zeros(len(ids))
     embeddings = np.empty((len(ids), 0), dtype=np.float32)
-    if fold or unwanted or query.beside is not None:
+    if scope.fold or unwanted or query.beside is not None:
         embeddings = store.fetch(ids, "embedding").values[:, 0]
     if query.beside is not None and query.across is not None:
         embed = (embeddings @ query.across.embedding[0]).astype(np.float64)
@@ -129,11 +124,11 @@ def _judged(
     scores = cosines - penalty
     candidates = Candidates(ids, scores, embed - penalty, ("embed",) * len(ids), embed, beside, penalty)
     order = np.argsort(-scores, kind="stable")
-    if not fold and not moments and not (order[1:] < order[:-1]).any():
+    if not scope.fold and not scope.moments and not (order[1:] < order[:-1]).any():
         return candidates
-    places, are_videos = best_of_each(ids[order], moments)
+    places, are_videos = best_of_each(ids[order], scope.moments)
     kept = candidates.taken(order[places])
-    return folded(kept, embeddings[order[places]], store, are_videos) if fold else kept
+    return folded(kept, embeddings[order[places]], store, are_videos) if scope.fold else kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from sightline.errors import ModelError
 from sightline.parallel import map_slices, usable_cpus
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.duplicates import folded
-from sightline.retrieval.first_stage import MORE, MOST, Blank, Exists, Unwanted, blank_last, existing
+from sightline.retrieval.first_stage import EVERYTHING, MORE, MOST, Scope, Unwanted, blank_last, existing
 from sightline.retrieval.maxsim import patches_with_texts, words_with_images
-from sightline.retrieval.moments import Moments, best_of_each
+from sightline.retrieval.moments import best_of_each
 from sightline.retrieval.query import EncodedQuery, ItemKind
 from sightline.stores.base import Store
 
@@ -39,7 +39,7 @@ class LateScorer:
     def vectors(self) -> Float32Array:
         """The query's fragments [n, dim]."""
         if self.across.fragments is None:
-            raise ModelError("the model gave no fragments", "Leave out late.")
+            raise ModelError("the model returned no fragments", "Leave out late.")
         own: Float32Array = self.across.fragments[0][self.across.mask[0]][: self.first].astype(np.float32)
         return own
 
@@ -60,37 +60,28 @@ class LateScorer:
         return np.concatenate(map_slices(scores_of, len(ids), min(share, 4 * _AT_ONCE)))
 
 
-def rank_all(
-    late: LateScorer,
-    query: EncodedQuery,
-    n: int,
-    *,
-    allowed: Int64Array | None = None,
-    exists: Exists | None = None,
-    fold: bool = False,
-    blank: Blank | None = None,
-    moments: Moments | None = None,
-) -> Candidates:
-    """Find the n best of all items by late interaction instead of by embedding; for the options see `retrieve`.
+def rank_all(late: LateScorer, query: EncodedQuery, n: int, scope: Scope = EVERYTHING) -> Candidates:
+    """Find the n best of all items by late interaction instead of by embedding.
 
     Fragments are read a few items at a time, by as many threads as there are CPUs. The result does not depend on the
     number of threads, and memory use is little more than one score per item.
     """
-    ids = late.store.ids() if allowed is None else np.intersect1d(allowed, late.store.ids())
-    fit, beside, penalty = _judge_all(late, ids, query, Unwanted.of(query, late.store, allowed))
+    ids = late.store.ids() if scope.allowed is None else np.intersect1d(scope.allowed, late.store.ids())
+    fit, beside, penalty = _judge_all(late, ids, query, Unwanted.of(query, late.store, scope.allowed))
     scores = fit + late.cosine_value * beside
     order = np.lexsort((ids, -scores))
-    want = 2 * n if fold or moments else n
+    want = 2 * n if scope.fold or scope.moments else n
     while True:
-        places = order[:want][existing(ids[order[:want]], exists)]
-        firsts, are_videos = best_of_each(ids[places], moments)
+        places = order[:want][existing(ids[order[:want]], scope.exists)]
+        firsts, are_videos = best_of_each(ids[places], scope.moments)
         places = places[firsts]
         embeddings = late.store.fetch(ids[places], "embedding").values[:, 0]
         embed = (embeddings @ late.across.embedding[0]).astype(np.float64)
         found = Candidates(
             ids[places], scores[places], fit[places], ("late",) * len(places), embed, beside[places], penalty[places]
         )
-        candidates = blank_last(folded(found, embeddings, late.store, are_videos) if fold else found, blank)
+        folds = folded(found, embeddings, late.store, are_videos) if scope.fold else found
+        candidates = blank_last(folds, scope.blank)
         if np.count_nonzero(~candidates.is_blank()) >= n or want >= min(len(order), MOST):
             return candidates.first(n)
         want *= MORE

@@ -12,7 +12,7 @@ from sightline.errors import StoreError
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.cascade import Ranking
 from sightline.retrieval.costs import search_stopwatch
-from sightline.retrieval.first_stage import retrieve
+from sightline.retrieval.first_stage import Scope, retrieve
 from sightline.retrieval.moments import with_moments
 from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import EncodedQuery, Query
@@ -44,7 +44,8 @@ def _nearest(collection: Collection, query: EncodedQuery, id: int, k: int) -> tu
         return found
 
     moments = collection.catalog.moments() if collection.kind == "images" else None
-    nearest = retrieve(collection.store, query, k + 1, exists=exists, fold=collection.kind == "images", moments=moments)
+    scope = Scope(exists=exists, fold=collection.kind == "images", moments=moments)
+    nearest = retrieve(collection.store, query, k + 1, scope)
     videos = moments.videos(nearest.ids.tolist()) if moments else {}
     others = with_moments(_without(nearest, id, videos), k, query, collection.store, moments)
     return hits_of(collection.catalog, Ranking(others, None, {}), min(k, len(others)), found)

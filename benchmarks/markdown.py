@@ -33,12 +33,12 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -
 
 
 def number(value: float) -> str:
-    """Format with one decimal, and never as a negative zero."""
+    """Format with one decimal place, and never as negative zero."""
     return f"{round(value, 1) + 0.0:.1f}"
 
 
 def signed(value: float) -> str:
-    """Format with a sign and one decimal."""
+    """Format with a sign and one decimal place."""
     return f"{round(value, 1) + 0.0:+.1f}"
 
 

@@ -31,7 +31,8 @@ def has_gpu() -> bool:
         return True
     if wish == "gpu":
         raise SightlineError(
-            f"{VARIABLE}=gpu, but torch sees no GPU", "Install the driver and a torch built for it, or leave it out."
+            f"{VARIABLE}=gpu, but torch sees no GPU",
+            "Install the driver and a torch built for it, or unset the variable.",
         )
     return False
 

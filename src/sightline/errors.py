@@ -42,7 +42,7 @@ class UnknownOperatorError(BundleError):
 
 
 class ModelError(SightlineError):
-    """A model, checkpoint or configuration that is inconsistent or lacks a required ability."""
+    """A model, checkpoint or configuration that is inconsistent or lacks a required capability."""
 
 
 class EvaluationError(SightlineError):

@@ -23,7 +23,7 @@ def map_slices(work: Callable[[slice], T], count: int, step: int) -> list[T]:
     """Call `work` with slices of `step` rows that cover rows 0 to `count`; the results are in row order.
 
     The calling thread processes slices alongside the threads of a pool, so that even on a busy machine this takes
-    hardly longer than the calling thread would take alone. With no rows, `work` is called once with an empty slice.
+    little longer than the calling thread would take alone. With no rows, `work` is called once with an empty slice.
     """
     slices = [slice(start, min(start + step, count)) for start in range(0, max(count, 1), step)]
     results: dict[int, T] = {}

@@ -26,7 +26,7 @@ def register_encoder(path: str) -> Any:
 
     found: Any = find(path)
     if not isinstance(found, type) or not issubclass(found, PreTrainedModel):
-        raise SightlineError(f"{path}: is no subclass of transformers.PreTrainedModel")
+        raise SightlineError(f"{path}: is not a subclass of transformers.PreTrainedModel")
     config: Any = found.config_class  # type: ignore[attr-defined]
     if config is None or not config.model_type:
         raise SightlineError(

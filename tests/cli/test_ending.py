@@ -196,4 +196,4 @@ def test_a_result_that_may_not_be_written_is_refused_before_the_work(
 ) -> None:
     tmp_path.chmod(0o555)
     assert end(monkeypatch, "eval", "no-model", "no-data", "--json", tmp_path / "r.json") == 1
-    assert "may not be written by you" in capsys.readouterr().err
+    assert "you do not have permission to write it" in capsys.readouterr().err

@@ -76,7 +76,7 @@ def test_a_hostile_folder_is_indexed_to_its_end(tmp_path: Path, model: Instant) 
     assert "too many pixels" in broken["bomb.png"]
     assert "GIF" in broken["bomb.gif"]
     assert "empty" in broken["0.jpg"]
-    assert "cut short" in broken["1024.jpg"]
+    assert "truncated" in broken["1024.jpg"]
     assert "HTML" in broken["page.jpg"]
     assert {Path(problem.path).name for problem in report.skipped} == {"self.png", "nowhere.png"}
     found = contents(tmp_path / "photos" / ".sightline")

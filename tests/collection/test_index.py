@@ -183,7 +183,7 @@ def test_a_broken_file_is_listed_with_its_reason_and_read_again_once_it_changes(
     put(photos / "broken.png", picture(9)[:60])
     first = index(photos, model=model)
     assert (first.new, paths(first.broken)) == (6, ["broken.png"])
-    assert "cut short" in first.broken[0].reason
+    assert "truncated" in first.broken[0].reason
     reads.clear()
     second = index(photos, model=model)
     assert (second.broken, reads, second.unchanged) == (first.broken, [], 6)
@@ -215,7 +215,7 @@ def test_a_file_that_could_not_be_read_is_tried_at_every_run(
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", denied)
         report = index(photos, model=model)
-    assert [problem.reason for problem in report.broken] == ["may not be read by you"]
+    assert [problem.reason for problem in report.broken] == ["cannot be read: permission denied"]
     assert (index(photos, model=model).broken, len(contents(at_of(photos)))) == ([], 6)
 
 

@@ -69,4 +69,4 @@ def test_a_line_that_is_not_utf8_is_told_and_the_record_stays(tmp_path, broken_a
 def test_a_link_that_leads_nowhere_is_told(tmp_path, broken_at):
     fill(tmp_path, a__jpg="")
     (tmp_path / "b.jpg").symlink_to(tmp_path / "gone.jpg")
-    assert len(broken_at(tmp_path, str(tmp_path / "b.jpg"), "leads to nothing")) == 1
+    assert len(broken_at(tmp_path, str(tmp_path / "b.jpg"), "broken link")) == 1

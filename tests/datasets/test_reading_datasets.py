@@ -119,7 +119,7 @@ def test_one_key_for_two_pictures_in_two_data_sets_is_renamed_after_its_file(tmp
 
 def test_one_picture_in_two_data_sets_is_a_problem_that_names_both(tmp_path):
     paths = [write_jsonl(tmp_path / f"{name}.jsonl", "1.jpg", f"{name}.jpg", split=name) for name in ("train", "test")]
-    with pytest.raises(DataError, match=r"test\.jsonl:1\.jpg: .*already that of .*1\.jpg in .*train\.jsonl"):
+    with pytest.raises(DataError, match=r"test\.jsonl:1\.jpg: .*already used by .*1\.jpg in .*train\.jsonl"):
         read_all(paths)
     problems = []
     assert [record.key for record in read_all(paths, on_problem=problems.append)] == ["1.jpg", "train.jpg", "test.jpg"]

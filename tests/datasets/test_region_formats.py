@@ -173,7 +173,7 @@ def test_a_broken_row_is_reported_with_its_place_and_costs_nothing_else(name: st
     ("fields", "reason"),
     [
         (["1", "640", "480", "2", "AAAA", "AAAA"], "3 bytes, not a multiple of 2 regions"),
-        (["1", "640", "480", "0", "", ""], "not a whole number from 1 up"),
+        (["1", "640", "480", "0", "", ""], "not a positive whole number"),
         (["1", "640", "480", "1", "?", "?"], "not base64"),
         (["1", "640", "480", "1"], "4 fields instead of 6"),
         (

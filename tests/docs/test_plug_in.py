@@ -54,11 +54,11 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
         find("no_such_module:Loss")
     with pytest.raises(SightlineError, match="the module math has no Loss"):
         find("math:Loss")
-    with pytest.raises(SightlineError, match=r"math:sqrt: is no subclass of transformers\.PreTrainedModel"):
+    with pytest.raises(SightlineError, match=r"math:sqrt: is not a subclass of transformers\.PreTrainedModel"):
         import_modules(["math:sqrt"])
     data = {"train": ["x.jsonl"]}
     recipe = {"name": "x", "model": {"start": "y"}, "data": data, "schedule": {"steps": 1}}
-    with pytest.raises(RecipeError, match=r"math:sqrt is no subclass of sightline\.losses\.Loss"):
+    with pytest.raises(RecipeError, match=r"math:sqrt is not a subclass of sightline\.losses\.Loss"):
         make_losses(parse_recipe({**recipe, "losses": {"it": {"loss": "math:sqrt"}}}, "x"))
 
 

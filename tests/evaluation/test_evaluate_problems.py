@@ -29,7 +29,7 @@ def test_images_that_cannot_be_read_are_named_with_the_reason() -> None:
     assert result.problems["images_unreadable"] == len(result.unreadable)
     named = result.to_json()["unreadable"]
     assert [one["image"] for one in named] == ["3.png", "5.png", "9.png"]
-    assert all("cut short" in one["reason"] for one in named), named
+    assert all("truncated" in one["reason"] for one in named), named
 
 
 def test_a_name_that_is_no_text_can_be_written_as_json() -> None:
@@ -94,7 +94,7 @@ def test_the_same_picture_twice_in_the_gallery_is_refused() -> None:
     photos = records()
     with pytest.raises(DataError, match="'picture-0'"):
         evaluate(made_up(), [*photos, photos[0]])
-    with pytest.raises(DataError, match=r"2\.png is twice"):
+    with pytest.raises(DataError, match=r"2\.png is in the gallery twice"):
         evaluate(made_up(), photos[:2], distractors=[photos[2], photos[2]])
 
 

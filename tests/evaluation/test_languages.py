@@ -83,9 +83,9 @@ def test_a_command_translates_line_by_line(tmp_path: Path, bilingual: list[Recor
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("print('one line')", "gave 1 texts for 2"),
-        ("[print(line) for line in 'abc']", "gave 3 texts for 2"),
-        ("print('a\\n')", "gave nothing for 'two'"),
+        ("print('one line')", "returned 1 texts for 2"),
+        ("[print(line) for line in 'abc']", "returned 3 texts for 2"),
+        ("print('a\\n')", "returned nothing for 'two'"),
         ("import sys; print('no such language', file=sys.stderr); sys.exit(3)", "exit code 3: no such language"),
         ("import sys; sys.stdout.buffer.write(bytes([255, 10, 255, 10]))", "does not write UTF-8"),
     ],

@@ -174,11 +174,11 @@ def test_the_first_fragments_are_those_of_the_whole_model(name: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"codes": -1}, "from 0 up"),
+        ({"codes": -1}, "at least 0"),
         ({"codes_layer": 1}, "there are no codes"),
         ({"codes": 1, "codes_layer": 4}, "codes_layer is 4, and the image tower has 4 layers"),
         ({"fragments": 2}, "a matcher"),
-        ({"fragments": 5, "matcher": "none"}, "and it has 4"),
+        ({"fragments": 5, "matcher": "none"}, "but it has 4"),
         ({"pool": "kmeans", "pool_to": 17}, "17 clusters: the tower has 16"),
         ({"codes": 1, "image": TowerConfig(config=SWIN)}, "cannot take codes"),
         ({"codes": 1, "matcher": "none", "text": "clip_text_model"}, "does not take word vectors"),
@@ -197,5 +197,5 @@ def test_a_single_stream_of_first_fragments_does_not_match() -> None:
     states, mask = torch.zeros(1, 2, 24), torch.ones(1, 2, dtype=torch.bool)
     with pytest.raises(ModelError, match="too few fragments"):
         model.match(states, mask, states, mask)
-    with pytest.raises(ModelError, match="from 0 up"):
+    with pytest.raises(ModelError, match="at least 0"):
         dataclasses.replace(tiny.SINGLE, fragments=-1)

@@ -160,16 +160,16 @@ def test_names_are_validated_by_how_often_they_come_first(few: Path, named: Path
     ("data", "said"),
     [
         ({"train": ["x"]}, "both train and sources"),
-        ({"limit": 3}, r"data\.limit: not with data\.sources"),
-        ({"neighbours": {}}, r"data\.neighbours: not with data\.sources"),
-        ({"batch_tokens": 99, "draw": "pairs"}, r"data\.batch_tokens: not with data\.sources"),
+        ({"limit": 3}, r"data\.limit: cannot be combined with data\.sources"),
+        ({"neighbours": {}}, r"data\.neighbours: cannot be combined with data\.sources"),
+        ({"batch_tokens": 99, "draw": "pairs"}, r"data\.batch_tokens: cannot be combined with data\.sources"),
         ({"sources": [{"name": "a", "train": ["x"], "share": 1, "passes": 2}]}, r"sources\.a: give either share"),
         ({"sources": [{"name": "a", "train": ["x"]}] * 2}, 'two are named "a"'),
         ({"sources": [{"name": "a", "train": ["x"], "share": 1}, {"name": "b", "train": ["x"]}]}, "b: has no share"),
         ({"sources": [{"name": "a", "train": []}]}, r"sources\.a\.train: names no data"),
         ({"sources": [{"name": "a", "train": ["x"], "shaer": 1}]}, 'unknown key "shaer"'),
         ({"sources": [{"name": "a", "train": ["x"], "same": ["colour"]}]}, "'colour' is not one of its values"),
-        ({"val": ["x", {"name": "a", "data": ["y"]}]}, r"data\.val: some of it has names"),
+        ({"val": ["x", {"name": "a", "data": ["y"]}]}, r"data\.val: some sets have names"),
         ({"val": [{"name": "a", "data": ["y"], "weight": 0}]}, r"data\.val: all weights are 0"),
     ],
 )
@@ -235,7 +235,7 @@ def test_sources_of_losses_that_make_no_sense_are_refused(few: Path, named: Path
     with pytest.raises(RecipeError, match=r'sources: no source is called "colour"\nDid you mean "colours"'):
         parse_recipe(asked, "it")
     asked["losses"][name]["sources"] = ["colours"]
-    with pytest.raises(RecipeError, match="none takes part in batches of cards"):
+    with pytest.raises(RecipeError, match="none is used for batches of cards"):
         parse_recipe(asked, "it")
 
 

@@ -141,7 +141,7 @@ def test_a_value_that_cannot_be_is_refused_by_its_key(key: str, value: object, s
         ({}, "schedule: give either epochs or steps"),
         ({"epochs": 2, "steps": 100}, "schedule: give either epochs or steps"),
         ({"epochs": 2, "steps": -1}, "schedule.steps is -1"),
-        ({"steps": 9, "warmup": 100}, "the share of all steps, from 0 to 1"),
+        ({"steps": 9, "warmup": 100}, "the fraction of all steps, from 0 to 1"),
         ({"steps": 9, "run": "pattern"}, 'run = "pattern" and a pattern of losses go together'),
         ({"steps": 9, "pattern": ["embed"]}, 'run = "pattern" and a pattern of losses go together'),
         ({"steps": 9, "run": "pattern", "pattern": ["embde"]}, 'Did you mean "embed"?'),
@@ -247,7 +247,7 @@ def test_a_variable_that_is_not_set_is_named(tmp_path: Path, monkeypatch: pytest
     monkeypatch.delenv("PICTURES", raising=False)
     with pytest.raises(RecipeError) as refused:
         read(tmp_path)
-    assert str(refused.value).endswith("the environment has no PICTURES\nexport PICTURES=…")
+    assert str(refused.value).endswith("the environment variable PICTURES is not set\nexport PICTURES=…")
 
 
 def test_a_file_that_is_no_recipe_is_refused_by_name(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def export(
     out: the bundle's folder. name: the name in results; by default that of the folder.
     quantize: `int8` makes it smaller and faster. four_bits: with int8, modules whose path matches this pattern take
         four bits per weight.
-    dim: keep only the first `dim` numbers of embeddings, for a model trained to allow this (loss = "matryoshka").
+    dim: keep only the first `dim` dimensions of embeddings, for a model trained to allow this (loss = "matryoshka").
     calibrate: captioned images not used in training, as records or as paths of data sets, to choose the fusion and
         calibrate relevance; with int8, they also provide the activation ranges of the image tower, which makes it
         faster, and their captions determine how four-bit weights of the text tower are rounded.

@@ -172,7 +172,8 @@ def _check_names(folder: Path, spec: BundleSpec) -> None:
     wrong = [f"{what} {', '.join(names)}" for what, names in (("without", missing), ("with", unknown)) if names]
     uses = ", ".join(sorted(expected))
     raise BundleError(
-        f"{folder / SPEC_FILE}: lists files {' and '.join(wrong)}; the bundle uses {uses}", "Export the model again."
+        f"{folder / SPEC_FILE}: lists files {' and '.join(wrong)}, but the bundle uses {uses}",
+        "Export the model again.",
     )
 
 

@@ -70,7 +70,7 @@ def remove(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Take folders or files out of a collection, or delete it. Your files are not touched."""
+    """Remove folders or files from a collection, or delete it. Your files are not touched."""
     from sightline.collection.indexing.remove import delete_collection, remove
     from sightline.collection.locate import find_collection
 

@@ -19,7 +19,7 @@ _STDERR = 2
 
 
 def tell(message: str) -> None:
-    """Print a message to stderr at once."""
+    """Print a message to stderr immediately."""
     print(message, file=sys.stderr, flush=True)
 
 
@@ -56,7 +56,7 @@ def results() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             raise SightlineError(
-                f"the results cannot be written: {error.strerror or error}", "Make room, or write them elsewhere."
+                f"the results cannot be written: {error.strerror or error}", "Free up space, or write them elsewhere."
             ) from error
 
 
@@ -90,9 +90,9 @@ def check_writable(path: Path | None) -> None:
     if not path.absolute().parent.is_dir():
         raise SightlineError(f"{path}: its folder does not exist", f"mkdir -p {path.parent}")
     if path.is_dir():
-        raise SightlineError(f"{path}: is a folder, where a file is to be written", "Give the name of a file.")
+        raise SightlineError(f"{path}: is a folder, not a file", "Give the name of a file.")
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise SightlineError(f"{path}: may not be written by you", "Choose another place.")
+        raise SightlineError(f"{path}: you do not have permission to write it", "Choose another place.")
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def _show_finding(finding: "Finding") -> None:
 
 
 def models(as_json: Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")] = False) -> None:
-    """List installed and published models with their abilities, sizes and results."""
+    """List installed and published models with their capabilities, sizes and results."""
     from sightline.registry.installed import installed_models, published_table, table
     from sightline.registry.published import PUBLISHED_MODELS
 

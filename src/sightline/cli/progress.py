@@ -87,7 +87,7 @@ def training() -> Iterator[TrainingShown]:
 
 @contextmanager
 def indexing(done_so: str = "indexed", before: str = "looking for what is new") -> Iterator[IndexingReport]:
-    """Show a bar with files per second and time left on a terminal; otherwise print them now and then.
+    """Show a bar with files per second and time left on a terminal; otherwise print them occasionally.
 
     done_so: a verb for what was done with each file, such as "indexed". before: a description of the work before the
     first file. A total of 0 means unknown.
@@ -150,7 +150,7 @@ class Pace:
 
     @property
     def time_left(self) -> str:
-        """The estimated time left at this pace."""
+        """The estimated time left at the current pace."""
         rate = self.rate
         return _clock_time((self.total - self.done) / rate) if rate else "?"
 

@@ -94,7 +94,7 @@ def train(
     ] = False,
     checkpoint_every: Annotated[
         str | None,
-        typer.Option(metavar="N|Nm", help="Save every N steps, or minutes. By default as the recipe says."),
+        typer.Option(metavar="N|Nm", help="Save every N steps or minutes; by default as often as the recipe says."),
     ] = None,
     plot: Annotated[bool, typer.Option("--plot", help="Draw the curves of the run into its curves.png.")] = False,
     imports: Annotated[
@@ -171,7 +171,7 @@ def export(
     ] = None,
     dim: Annotated[
         int | None,
-        typer.Option(min=1, help="Keep the first N numbers of embeddings; for models trained so (matryoshka)."),
+        typer.Option(min=1, help="Keep the first N dimensions of embeddings, for models trained with matryoshka."),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the bundle. By default that of its folder.")] = None,
     push: Annotated[

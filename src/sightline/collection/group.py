@@ -51,7 +51,7 @@ def check_group(collections: Sequence[Collection]) -> None:
 def search_group(collections: Sequence[Collection], options: SearchOptions, model: Model | None = None) -> GroupResult:
     """Search several collections as if they were one.
 
-    The first stage searches all of them; then only the best items overall are reranked, so this takes hardly longer
+    The first stage searches all of them; then only the best items overall are reranked, so this takes little longer
     than searching one collection.
     """
     if len(collections) == 1:

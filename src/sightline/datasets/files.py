@@ -60,7 +60,9 @@ def entries_of(folder: Path) -> list[Path]:
 
 def _unreadable(path: Path, error: Exception) -> DataError:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return DataError(f"{path}: cannot be read: {reason}", "Check that it is whole and that you may read it.")
+    return DataError(
+        f"{path}: cannot be read: {reason}", "Check that it is complete and that you have permission to read it."
+    )
 
 
 _LOOKS = 20  # images tried before giving up: the first may be missing, and network disks are slow

@@ -142,7 +142,7 @@ def _checked(captions_per_image: Sequence[int], batch_size: int, unique: bool, d
     """Reject arguments that would yield no batch at all."""
     counts = np.asarray(captions_per_image, dtype=np.int64)
     if counts.ndim != 1 or (counts < 0).any():
-        raise ValueError(f"captions_per_image must be a list of numbers from 0 up, not {captions_per_image!r}")
+        raise ValueError(f"captions_per_image must be a list of non-negative numbers, not {captions_per_image!r}")
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, not {batch_size}")
     there = int(np.count_nonzero(counts) if unique else counts.sum())

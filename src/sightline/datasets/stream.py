@@ -23,7 +23,7 @@ _Item = tuple[Record, int]  # a record, and the number of one of its captions
 
 
 class RecordStream:
-    """The training records of some data sets, read anew in every epoch; only one file is open at a time.
+    """The training records of some data sets, reread in every epoch; only one file is open at a time.
 
     paths: data sets, as for `read`. Records of a split other than train are left out. Keys are not checked for
     duplicates, as that would mean keeping all of them.

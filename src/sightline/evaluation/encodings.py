@@ -182,7 +182,7 @@ class _Gathered:
     def add(self, encoded: Encoded, names: list[str]) -> None:
         embedding = np.asarray(encoded.embedding, dtype=np.float32)
         if embedding.ndim != 2 or len(embedding) != len(names):
-            raise ModelError(f"the model gave embeddings of shape {embedding.shape} for {len(names)} items")
+            raise ModelError(f"the model returned embeddings of shape {embedding.shape} for {len(names)} items")
         finite = np.isfinite(embedding).all(axis=1)
         if not finite.all():
             raise EvaluationError(

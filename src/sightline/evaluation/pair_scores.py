@@ -95,7 +95,7 @@ def match_scores(
 
 def _kept(rows: Ragged | None) -> Ragged:
     if rows is None:
-        raise EvaluationError("the items were encoded without what this stage needs")
+        raise EvaluationError("the items were encoded without the data that this stage needs")
     return rows
 
 
@@ -104,7 +104,7 @@ def _refuse_empty(rows: Ragged, items: Encodings) -> None:
     if len(empty):
         raise EvaluationError(
             f"{items.names[empty[0]]} has no fragments, and late interaction needs at least one",
-            f"{len(empty)} of {len(items)} items are like this: leave out the late stage, or them.",
+            f"{len(empty)} of {len(items)} items are affected: leave out the late stage or these items.",
         )
 
 
@@ -118,7 +118,7 @@ def _checked(score: PairMatcher, texts: Encodings, images: Encodings) -> PairMat
             first = broken[0]
             raise EvaluationError(
                 f"the score of {texts.names[text[first]]} with {images.names[image[first]]} is {scores[first]}",
-                f"{len(broken)} of {len(scores)} pairs are like this; check the model's weights and precision.",
+                f"{len(broken)} of {len(scores)} pairs are affected; check the model's weights and precision.",
             )
         return scores
 

@@ -55,7 +55,7 @@ def top_k_from_embeddings(
     Ties are ordered by index, so that the result is deterministic. A gallery smaller than k is returned in full.
     """
     if k < 1:
-        raise EvaluationError(f"the best {k} of a gallery", "Ask for at least one.")
+        raise EvaluationError(f"k is {k}", "Set k to at least 1.")
     queries, gallery = _contiguous(queries), _contiguous(gallery)
     _largest_norm(queries, "query embeddings"), _largest_norm(gallery, "gallery embeddings")
     width = min(k, len(gallery))
@@ -173,6 +173,6 @@ def _largest_norm(embeddings: Float32Array, what: str) -> float:
     if len(broken):
         raise EvaluationError(
             f"{what}, row {broken[0]}: not finite",
-            f"The model's output is broken for {len(broken)} of {len(embeddings)} items; check its weights and them.",
+            f"The model's output is broken for {len(broken)} of {len(embeddings)} items; check its weights.",
         )
     return float(np.sqrt(squares.max(initial=0.0)))

@@ -134,7 +134,7 @@ class Evaluation(Recalls):
         """How much higher the recalls of `other` are than these, on the same queries, with paired 95 % intervals."""
         if (self.fingerprint, self.protocol) != (other.fingerprint, other.protocol):
             raise EvaluationError(
-                f"{self.model} and {other.model} were not asked the same queries",
+                f"{self.model} and {other.model} were evaluated on different queries",
                 "Evaluate both on the same data, language and protocol.",
             )
         texts, caption_of, images, _ = self.ranks()

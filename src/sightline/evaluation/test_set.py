@@ -22,7 +22,7 @@ class Questions:
     """The images used as queries, with all their captions in one language, and distractor images.
 
     image_of: [captions], the index in `images` of each caption's image. skipped: the number of records left out because
-    they have no captions in the language. asked: how many of the images, from the first on, are queries; the others and
+    they have no captions in the language. asked: how many of the images are queries, which come first; the others and
     their captions only enlarge the galleries. keys: those of the images, then those of the distractors.
     """
 
@@ -101,7 +101,7 @@ def _refuse_repeated(records: Sequence[Record], distractors: Sequence[Record]) -
     for record in distractors:
         if record.image.name in names:
             raise DataError(
-                f"{record.image.name} is twice in the gallery",
+                f"{record.image.name} is in the gallery twice",
                 "Remove images of the test set and repeated ones from the distractors.",
             )
         names.add(record.image.name)
@@ -149,9 +149,10 @@ def translated(texts: Sequence[str], lang: str, translate: Translator) -> tuple[
     found = tuple(translate(texts, lang))
     if len(found) != len(texts):
         raise EvaluationError(
-            f"the translator gave {len(found)} texts for {len(texts)}", "It must give a line for each line, in order."
+            f"the translator returned {len(found)} texts for {len(texts)}",
+            "It must write one line for each line it reads, in order.",
         )
     for text, translation in zip(texts, found, strict=True):
         if not translation.strip():
-            raise EvaluationError(f"the translator gave nothing for {text!r}")
+            raise EvaluationError(f"the translator returned nothing for {text!r}")
     return found

@@ -1,4 +1,4 @@
-"""Operator fusion: fewer steps, because small ones are bound by launch overhead and large ones by memory.
+"""Operator fusion: fewer steps, because launch overhead limits small steps, and memory bandwidth large ones.
 
 Results stay the same up to rounding.
 """

@@ -63,7 +63,7 @@ def placed(node: GraphNode, device: torch.device, dtype: torch.dtype) -> GraphNo
 
 
 def makes_scores(node: GraphNode) -> bool:
-    """Whether a product is narrow enough to compute scores."""
+    """Whether a product has so few columns that it must compute scores."""
     return len(node.attributes["weight"]) < _SCORES
 
 
@@ -83,7 +83,7 @@ def _product(node: GraphNode, constants: Mapping[str, Tensor]) -> tuple[Tensor, 
         return None
     weight, bias = way(node.attributes, *given)
     if bias is not None and bias.shape != weight.shape[:1]:
-        raise refuse(node.operator, f"adds a value that is no vector: {tuple(bias.shape)}")
+        raise refuse(node.operator, f"adds a value that is not a vector: {tuple(bias.shape)}")
     return (weight, bias) if weight.ndim == 2 else None
 
 

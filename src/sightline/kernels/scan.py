@@ -1,4 +1,4 @@
-"""Exact nearest-neighbour search on a GPU, bound by memory bandwidth.
+"""Exact nearest-neighbour search on a GPU, limited only by memory bandwidth.
 
     scan = Scan(vectors, "float16")          vectors [rows, dim] of unit length, an array or a tensor; or "int8"
     scores, rows = scan.search(queries, k)   queries [queries, dim]; arrays [queries, k], best first

@@ -14,7 +14,7 @@ _AT_ONCE = 1024  # results written by one program
 
 
 def quantize_queries(queries: Tensor, is_whole: bool, error: float) -> tuple[Rounded, Tensor]:
-    """Quantise queries, and bound by how much a cosine may exceed a score; see `scan_plain`."""
+    """Quantise queries, and bound how far a cosine may exceed a score; see `scan_plain`."""
     batch, dim = queries.shape
     if is_whole:
         values = queries.new_empty(batch, 2, dim, dtype=torch.int8)

@@ -75,7 +75,7 @@ def in_two_digits(vectors: Tensor) -> Rounded:
 
 
 def quantize_queries(queries: Tensor, is_whole: bool, error: float) -> tuple[Rounded, Tensor]:
-    """Quantise queries [n, dim], and bound by how much a cosine may exceed the score of the quantised vectors [n].
+    """Quantise queries [n, dim], and bound how far a cosine may exceed the score of the quantised vectors [n].
 
     error: the largest norm of the difference between a vector and its copy. The bound is by Cauchy-Schwarz.
     """

@@ -66,7 +66,7 @@ class Contrastive(Loss):
         temperature = 0.07 if temperature is None else temperature
         if temperature <= 0 or max_scale <= 0:
             raise ModelError(
-                f"contrastive temperature {temperature} with scale up to {max_scale}", "Give both above 0."
+                f"contrastive temperature {temperature} with scale up to {max_scale}", "Both must be above 0."
             )
         if 1 / temperature > max_scale * (1 + 1e-6):
             raise ModelError(
@@ -74,7 +74,9 @@ class Contrastive(Loss):
                 f"Give a temperature of at least {1 / max_scale:.4g}, or a larger max_scale.",
             )
         if not 0 <= label_smoothing < 1:
-            raise ModelError(f"contrastive label_smoothing {label_smoothing}", "Give a share from 0 to below 1.")
+            raise ModelError(
+                f"contrastive label_smoothing {label_smoothing}", "Give a fraction of at least 0 and below 1."
+            )
         self.on = on
         self.needs = check_scores("contrastive", on)
         self.max_scale = max_scale

@@ -65,7 +65,7 @@ class Distill(Loss):
             raise ModelError(f"distill over {over!r}", f"Give one of {', '.join(get_args(Over))}.")
         if teacher_temperature <= 0 or student_temperature <= 0:
             raise ModelError(
-                f"distill temperatures {teacher_temperature} and {student_temperature}", "Give both above 0."
+                f"distill temperatures {teacher_temperature} and {student_temperature}", "Both must be above 0."
             )
         self.on = on
         self.teacher_temperature = teacher_temperature

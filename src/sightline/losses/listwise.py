@@ -55,7 +55,7 @@ class Listwise(Loss):
     ) -> None:
         super().__init__()
         if min(cosine, texts) < 0:
-            raise ModelError(f"listwise cosine {cosine}, texts {texts}", "Give numbers from 0 up.")
+            raise ModelError(f"listwise cosine {cosine}, texts {texts}", "Give numbers of at least 0.")
         if negatives < 1:
             raise ModelError(f"listwise negatives {negatives}", "Give at least 1.")
         if temperature <= 0:

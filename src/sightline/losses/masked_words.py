@@ -101,7 +101,7 @@ class MaskedWords(Loss):
             image, image_mask = None, None
             if self.fused:
                 if pairs.images.states is None:
-                    raise ModelError("this model keeps too few fragments to read images by", "Set fragments = 0.")
+                    raise ModelError("this model keeps too few fragments to read images", "Set fragments = 0.")
                 rows = positive.int().argmax(1)
                 image, image_mask = pairs.images.states.index_select(0, rows), pairs.images.mask[rows]
             return tower.read(words, tokens.mask, image, image_mask)[:, : tokens.ids.shape[1]]

@@ -11,11 +11,11 @@ from sightline.models.retriever import Retriever
 
 
 class Matryoshka(Contrastive):
-    """The contrastive loss of whole embeddings and of their first numbers alone (Kusupati et al. 2022, equation 1).
+    """The contrastive loss of full embeddings and of their leading dimensions (Kusupati et al. 2022, equation 1).
 
         L = mean over d in (dims and the whole) of InfoNCE( e[:d] / |e[:d]| )
 
-    So the first 128 of 512 numbers are an embedding of their own, which `sightline export --dim 128` keeps.
+    So the first 128 of 512 dimensions are an embedding of their own, which `sightline export --dim 128` keeps.
 
     dims: the lengths to train besides the full one; each must be below the model's `embedding_dim`.
     Other settings are those of `contrastive`; the temperature is shared.
@@ -41,7 +41,7 @@ class Matryoshka(Contrastive):
     ) -> None:
         super().__init__(temperature, learn_temperature, max_scale, label_smoothing)
         if not dims or min(dims) < 1 or len(set(dims)) < len(dims):
-            raise ModelError(f"matryoshka dims {list(dims)}", "Give lengths from 1 up, each once.")
+            raise ModelError(f"matryoshka dims {list(dims)}", "Give distinct lengths of at least 1.")
         self.dims = dims
 
     def fit(self, model: Retriever) -> None:
@@ -49,7 +49,7 @@ class Matryoshka(Contrastive):
         super().fit(model)
         if max(self.dims) >= model.embedding_dim:
             raise ModelError(
-                f"matryoshka dims up to {max(self.dims)}, but embeddings have {model.embedding_dim} numbers",
+                f"matryoshka dims up to {max(self.dims)}, but embeddings have {model.embedding_dim} dimensions",
                 "Give shorter ones.",
             )
 
@@ -68,7 +68,7 @@ class Matryoshka(Contrastive):
 
 
 def cosines(pairs: Pairs, dim: int) -> Tensor:
-    """[T, I], float32 even under autocast: cosine of the first `dim` numbers of every text and every image."""
+    """[T, I], float32 even under autocast: cosine of the first `dim` dimensions of every text and every image."""
     texts, images = pairs.texts.embedding, pairs.images.embedding
     with torch.autocast(texts.device.type, enabled=False):
         return F.normalize(texts[:, :dim].float(), dim=-1) @ F.normalize(images[:, :dim].float(), dim=-1).T

@@ -84,12 +84,12 @@ class Relation(Loss):
         if among not in get_args(Among):
             raise ModelError(f"relation among {among!r}", f"Give one of {', '.join(get_args(Among))}.")
         if not 0 < connected <= 1:
-            raise ModelError(f"relation connected {connected}", "Give a share of the batch above 0, up to 1 for all.")
+            raise ModelError(f"relation connected {connected}", "Give a fraction of the batch, above 0 and at most 1.")
         if min(matches, layers) < 1 or min(relevance, regularisation, chunk) < 0:
             raise ModelError(
                 f"relation with matches {matches}, layers {layers}, relevance {relevance}, "
                 f"regularisation {regularisation} and chunk {chunk}",
-                "Give at least one match and one layer, and the others from 0 up.",
+                "Give at least one match and one layer, and at least 0 for the others.",
             )
         self.mechanism, self.among, self.consistent = mechanism, among, consistent
         self.layers, self.heads, self.dropout = layers, heads, dropout

@@ -64,7 +64,7 @@ class DecoderProcess:
         except (OSError, EOFError, TimeoutError, ValueError) as error:
             self._end()
             reason = f"takes longer than {seconds:g} s to decode, or more memory than it may"
-            raise MediaError(header["name"], reason, "Save it anew, as a plain JPEG.") from error
+            raise MediaError(header["name"], reason, "Save it again as a plain JPEG.") from error
         except BaseException:  # the request was cancelled
             self._end()
             raise

@@ -30,10 +30,12 @@ def diagnose(name: str, kind: FileType, data: bytes, error: Exception, max_pixel
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
         return too_many_pixels(name, said, max_pixels)
     if isinstance(error, MemoryError):
-        return MediaError(name, f"is {kind.says} that needs more memory than there is", "Save it smaller.")
+        return MediaError(name, f"is {kind.says} that needs more memory than is available", "Save it smaller.")
     if _ran_out(data, error, said):
-        return MediaError(name, f"is {kind.says} that is cut short after {len(data):,} bytes ({said})", COPY_AGAIN)
-    return MediaError(name, f"is {kind.says} that is broken or of a rare sort ({said})", f"{COPY_AGAIN} {CONVERT}")
+        return MediaError(name, f"is {kind.says} that is truncated after {len(data):,} bytes ({said})", COPY_AGAIN)
+    return MediaError(
+        name, f"is {kind.says} that is broken or of an unsupported variant ({said})", f"{COPY_AGAIN} {CONVERT}"
+    )
 
 
 def _ran_out(data: bytes, error: Exception, said: str) -> bool:

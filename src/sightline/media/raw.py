@@ -33,7 +33,7 @@ def preview(name: str, data: bytes, max_pixels: int) -> bytes:
     except (rawpy.LibRawError, ValueError, MemoryError) as error:
         said = error.args[0] if error.args else type(error).__name__
         said = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
-        reason = f"is a RAW photo that is broken or of a rare sort ({said})"
+        reason = f"is a RAW photo that is broken or of an unsupported variant ({said})"
         raise MediaError(name, reason, "Save it as JPEG or DNG, or leave it out.") from error
 
 

@@ -116,7 +116,7 @@ def _head(url: str) -> RemoteInfo:
     with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:
         told = answer.headers
         if told["Content-Length"] is None:
-            raise ValueError("the server does not say how large it is")
+            raise ValueError("the server does not report the size of the file")
         return RemoteInfo(int(told["Content-Length"]), _number(told["ETag"] or told["Last-Modified"]))
 
 
@@ -124,7 +124,7 @@ def _get(url: str, offset: int, size: int | None) -> bytes:
     asked = {} if size is None else {"Range": f"bytes={offset}-{offset + size - 1}"}
     with urllib.request.urlopen(urllib.request.Request(url, headers=asked), timeout=_PATIENCE) as answer:
         if size is not None and answer.status != 206 and offset:
-            raise ValueError("the server gives no parts of files")
+            raise ValueError("the server does not support range requests")
         data: bytes = answer.read(_LARGEST if size is None else size)
         return data
 

@@ -68,7 +68,7 @@ def _walk(
                 if entry.is_file():
                     yield path
                 elif entry.is_symlink():
-                    report(MediaError(entry.path, "is a link that leads to nothing", "Mend or delete the link."))
+                    report(MediaError(entry.path, "is a broken link", "Fix or delete the link."))
             elif other and path.suffix.lower() in RAW_SUFFIXES | VIDEO_SUFFIXES:
                 other(path)
         except OSError as error:

@@ -121,6 +121,8 @@ def unreadable(name: str, error: OSError | ValueError) -> MediaError:
     if isinstance(error, FileNotFoundError):
         return MediaError(name, "no such file", "Check the path; the file may have been moved or deleted.")
     if isinstance(error, PermissionError):
-        return MediaError(name, "may not be read by you", "Give yourself the right to read it, or leave it out.")
+        return MediaError(
+            name, "cannot be read: permission denied", "Give yourself permission to read it, or leave it out."
+        )
     said = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return MediaError(name, f"cannot be read: {said}", "Check the path and the disk it is on.")

@@ -91,7 +91,7 @@ def read_moments(
             frames = video.in_order(max(step, 2 * _SHORTEST_STEP), deadline, keys=False)
             found = [_candidate(video, frame, preprocess) for frame in frames] or found
         if not found:
-            raise MediaError(name, "is a video of which no frame can be decoded", COPY_AGAIN)
+            raise MediaError(name, "is a video without any frame that can be decoded", COPY_AGAIN)
         chosen = choose(
             [one.seconds for one in found], np.stack([one.grey for one in found]), [one.is_blank for one in found],
             MOST_MOMENTS,
@@ -248,7 +248,9 @@ def _opened(path: Path, name: str, max_pixels: int) -> Iterator[_Video]:
                 yield _Video(container, stream, name, max_pixels)
     except (av.FFmpegError, OSError, ValueError, EOFError, MemoryError) as error:
         said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise MediaError(name, f"is a video that is broken or of a rare sort ({said})", COPY_AGAIN) from error
+        raise MediaError(
+            name, f"is a video that is broken or of an unsupported variant ({said})", COPY_AGAIN
+        ) from error
 
 
 def _candidate(video: _Video, frame: Any, preprocess: Preprocess) -> _Candidate:

@@ -130,13 +130,14 @@ def load(folder: str | Path, add: Mapping[str, Any] | None = None) -> tuple[AnyR
 def _not_one(folder: Path) -> ModelError:
     """The error for a folder that is not a checkpoint; suggests the folder that was probably meant."""
     if not folder.is_dir():
-        return ModelError(f"{folder}: no such folder", "Give that of a checkpoint, such as runs/NAME/best.")
+        return ModelError(f"{folder}: no such folder", "Give the folder of a checkpoint, such as runs/NAME/best.")
     best = folder / BEST_FOLDER
     if (best / CHECKPOINT_FILE).is_file():
         return ModelError(f"{folder}: a training run, not a checkpoint", f"Give its best checkpoint: {best}")
     if (folder / SPEC_FILE).is_file():
         return ModelError(
-            f"{folder}: a bundle, not a checkpoint", "Its graphs only run: give the checkpoint it was exported from."
+            f"{folder}: a bundle, not a checkpoint",
+            "A bundle cannot be trained: give the checkpoint it was exported from.",
         )
     return ModelError(
         f"{folder}: not a checkpoint: it has no {CHECKPOINT_FILE}", "Give the folder of one, such as runs/NAME/best."
@@ -148,7 +149,7 @@ def _check_added(add: Mapping[str, Any], description: Mapping[str, Any], path: P
     if unknown := [key for key in add if not key.startswith("matcher")]:
         raise ModelError(f"{path}: {', '.join(unknown)} cannot be added to a checkpoint: only a matcher can")
     if description["kind"] != "dual_stream" or description["config"].get("matcher", "shared") != "none":
-        raise ModelError(f"{path}: this model has a matcher already", "Leave out model.add.")
+        raise ModelError(f"{path}: this model already has a matcher", "Leave out model.add.")
 
 
 def _load_heads(retriever: torch.nn.Module, path: Path, new: tuple[str, ...] = ()) -> None:

@@ -25,7 +25,9 @@ def code_attention(retriever: Retriever, tokens: Tokens, pixels: Tensor) -> Code
     if not isinstance(retriever, DualStream | SingleStream) or not retriever.config.codes:
         raise ModelError("this model has no codes", "Train one that has: recipes/inflate-codes.toml.")
     if retriever.image is None:
-        raise ModelError("the image fragments of this model are no grid, so there is nowhere to show its attention")
+        raise ModelError(
+            "the image fragments of this model do not form a grid, so there is nowhere to show its attention"
+        )
     with overheard(_text_encoder(retriever)) as read:
         retriever.encode_texts(tokens)
     with overheard(_image_encoder(retriever)) as seen:
@@ -74,7 +76,7 @@ def _reads_pooled(retriever: DualStream | SingleStream) -> bool:
 
 
 def _on_grid(attention: Tensor, tower: ImageTower, pixels: Tensor | None) -> Tensor:
-    """Map the codes' attention [codes, n] to the inputs before them onto the image: [codes, rows, columns].
+    """Map the codes' attention [codes, n] to an image's patches onto the image: [codes, rows, columns].
 
     pixels: given if pooled patches are read; a cluster's attention is divided evenly among its patches.
     """

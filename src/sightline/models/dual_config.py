@@ -106,17 +106,17 @@ class DualStreamConfig:
             raise ModelError(
                 f"matcher_text_layer, matcher_text_layers, matcher_image_layers are {own} "
                 f'with matcher "{self.matcher}"',
-                'Give numbers from 0 up, with matcher = "aligned".',
+                'Give numbers of at least 0, with matcher = "aligned".',
             )
         if min(self.codes, self.fragments) < 0:
-            raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Give numbers from 0 up.")
+            raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Give numbers of at least 0.")
         if self.codes_layer and not self.codes:
             raise ModelError(f"codes_layer is {self.codes_layer}, but there are no codes", "Set codes.")
         if self.codes and self.image_reader is not None:
             self._check_reader_of_codes()
         if self.relations is not None and (self.codes or self.fragment_dim != self.embedding_dim):
             raise ModelError(
-                f"relations make embeddings of {self.embedding_dim} numbers out of fragments of {self.fragment_dim}, "
+                f"relations make embeddings of {self.embedding_dim} dimensions from fragments of {self.fragment_dim}, "
                 f"with {self.codes} codes",
                 "Set fragment_dim = embedding_dim and codes = 0.",
             )

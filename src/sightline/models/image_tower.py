@@ -63,7 +63,7 @@ class ImageTower(nn.Module):
             )
         if below and below >= len(towers.layers(encoder)):
             raise ModelError(
-                f"layer {below} of the image tower was asked for, and it has {len(towers.layers(encoder))}",
+                f"layer {below} of the image tower was requested, but it has {len(towers.layers(encoder))}",
                 "Give a layer before the last, counted from 1, or 0 for the last.",
             )
         if pool_layer:
@@ -116,7 +116,7 @@ class ImageTower(nn.Module):
     def check_places(self, count: int) -> None:
         """Reject a tower with fewer than `count` patches."""
         if count > self.places:
-            raise ModelError(f"the first {count} fragments of an image were asked for, and it has {self.places}")
+            raise ModelError(f"the first {count} fragments of an image were requested, but it has {self.places}")
 
     def forward(self, pixels: Tensor) -> TowerFeatures:
         """Encode pixels [batch, 3, size, size]."""
@@ -150,7 +150,9 @@ class ImageTower(nn.Module):
         layer: the layer of the vectors, counted from 1; 0 is the last. Earlier ones are normalised to mean 0 and
             variance 1.
         """
-        self._check_plain("tell its patches apart: its layers merge what they read", "leave out what asks for them")
+        self._check_plain(
+            "distinguish its patches: its layers merge their inputs", "leave out the settings that need them"
+        )
         heard: list[Tensor] = []
         with ExitStack() as hooks:
             self._listen(hooks, layer, heard)
@@ -258,7 +260,7 @@ def grid_of(encoder: PreTrainedModel, image_size: int) -> tuple[int, int]:
 
 def _check_size(native: int, image_size: int) -> None:
     if native != image_size:
-        raise ModelError(f"the image tower reads {native} x {native} pixels, but image size {image_size} was asked for")
+        raise ModelError(f"the image tower reads {native} x {native} pixels, but image size {image_size} was requested")
 
 
 @torch.no_grad()

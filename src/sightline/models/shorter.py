@@ -1,4 +1,4 @@
-"""A model with embeddings truncated to their first numbers."""
+"""A model whose embeddings are truncated to their leading dimensions."""
 
 from collections.abc import Mapping
 
@@ -11,9 +11,9 @@ from sightline.models.retriever import EncodedTensors, Regions, Retriever, Token
 
 
 class ShorterEmbeddings(Retriever):
-    """Wraps a model, keeping only the first `dim` numbers of its embeddings, at unit length; all else is the same.
+    """Wraps a model, keeping only the first `dim` dimensions of its embeddings, at unit length.
 
-    Useful for a model that was trained for it (see `losses.Matryoshka`): in other models, the first numbers are no
+    Useful for a model that was trained for it (see `losses.Matryoshka`): in other models, the first dimensions are no
     better than the rest.
     """
 
@@ -21,7 +21,7 @@ class ShorterEmbeddings(Retriever):
         super().__init__()
         if not 0 < dim < model.embedding_dim or "embed" not in model.abilities:
             raise ModelError(
-                f"embeddings of {dim} numbers, and the model's have {model.embedding_dim}", "Give a smaller number."
+                f"embeddings of {dim} dimensions, but the model's have {model.embedding_dim}", "Give a smaller number."
             )
         self.model, self._dim = model, dim
         self.preprocess, self.text_input, self.trained = model.preprocess, model.text_input, model.trained

@@ -48,7 +48,7 @@ class SingleStreamConfig:
 
     def __post_init__(self) -> None:
         if min(self.codes, self.fragments) < 0:
-            raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Give numbers from 0 up.")
+            raise ModelError(f"codes is {self.codes} and fragments is {self.fragments}", "Give numbers of at least 0.")
         if (self.image is None) == (self.regions is None):
             raise ModelError("a single-stream model needs either an image tower or regions, not both")
         if self.image is not None and self.preprocess is None:
@@ -146,7 +146,7 @@ class SingleStream(Retriever):
     def match(self, text_states: Tensor, text_mask: Tensor, image_states: Tensor, image_mask: Tensor) -> Tensor:
         """Logits [batch] that text i and image i belong together."""
         if self.config.fragments:
-            raise ModelError("this model keeps too few fragments to match by", "Build it with fragments = 0.")
+            raise ModelError("this model keeps too few fragments for matching", "Build it with fragments = 0.")
         text_mask, image_mask = (mask_without_codes(mask, self.config.codes) for mask in (text_mask, image_mask))
         return self.match_score(self.transformer.read(text_states, text_mask, image_states, image_mask))  # type: ignore[no-any-return]
 

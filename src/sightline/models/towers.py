@@ -66,7 +66,7 @@ class TowerConfig:
                 "To replace one by the other, set the whole table: --set 'model.text={source=\"NAME\"}'",
             )
         if self.layer_step < 1:
-            raise ModelError(f"layer_step is {self.layer_step}, but the least is 1 (every layer)")
+            raise ModelError(f"layer_step is {self.layer_step}, but must be at least 1 (every layer)")
         if self.layers < 0:
             raise ModelError(f"layers is {self.layers}", "Give a number of layers, or 0 for all.")
 
@@ -169,7 +169,7 @@ def shorten(model: PreTrainedModel, step: int, first: int = 0) -> PreTrainedMode
     parent, name = _stack(model)
     stack = list(getattr(parent, name))
     if first > len(stack):
-        raise ModelError(f"the first {first} layers were asked for, and {type(model).__name__} has {len(stack)}")
+        raise ModelError(f"the first {first} layers were requested, but {type(model).__name__} has {len(stack)}")
     kept = nn.ModuleList(stack[: first or None][::step])
     setattr(parent, name, kept)
     model.config.num_hidden_layers = len(kept)
@@ -181,7 +181,7 @@ def copied_layers(model: PreTrainedModel, first: int, count: int) -> PreTrainedM
     stack = layers(model)
     if not 0 < count <= len(stack) - first:
         raise ModelError(
-            f"{count} layers after layer {first} were asked for, and {type(model).__name__} has {len(stack)}"
+            f"{count} layers after layer {first} were requested, but {type(model).__name__} has {len(stack)}"
         )
     words = model.get_input_embeddings()
     model.set_input_embeddings(nn.Embedding(1, words.weight.shape[1]))
@@ -210,7 +210,7 @@ def last_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:
     parent, name = _stack(model)
     stack = list(getattr(parent, name))
     if not 0 < count <= len(stack):
-        raise ModelError(f"the last {count} layers were asked for, and {type(model).__name__} has {len(stack)}")
+        raise ModelError(f"the last {count} layers were requested, but {type(model).__name__} has {len(stack)}")
     setattr(parent, name, nn.ModuleList(stack[-count:]))
     model.config.num_hidden_layers = count
     return model

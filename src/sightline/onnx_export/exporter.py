@@ -111,12 +111,12 @@ def export(
         retriever = retriever.eval().cpu()
         if not retriever.abilities:
             raise ModelError(
-                "nothing that this model can search with was trained",
+                "no part of this model that searches use was trained",
                 "Train it with a loss such as contrastive, triplet or matching.",
             )
         if not retriever.unit_length:
             raise ModelError(
-                "search compares vectors of unit length, and this model has others",
+                "search compares vectors of unit length, but those of this model are not",
                 "Train it with model.unit_length = true.",
             )
         encoded = _graphs(retriever, tokenizer, building)
@@ -178,7 +178,7 @@ def _check_replaceable(out: Path) -> None:
     """Reject replacing anything but an earlier bundle."""
     if not out.exists() or (out.is_dir() and ((out / SPEC_FILE).is_file() or not any(out.iterdir()))):
         return
-    raise BundleError(f"{out}: already exists and is no bundle", "Choose another --out.")
+    raise BundleError(f"{out}: already exists and is not a bundle", "Choose another --out.")
 
 
 @torch.inference_mode()

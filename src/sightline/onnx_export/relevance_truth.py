@@ -1,4 +1,4 @@
-"""Queries, and what is known about every image: it shows what is asked for, it does not, or nobody can tell.
+"""Queries, and what is known about every image: it shows what is asked for, it does not, or this is unknown.
 
 Truth comes from captions and labels. People do not mention every chair, so one word of one caption proves little:
 

@@ -1,4 +1,4 @@
-"""List the bundles on this machine, with their abilities and results, and other known models."""
+"""List the bundles on this machine, with their capabilities and results, and other known models."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -80,7 +80,7 @@ def installed_models(on_problem: Callable[[BundleError], None] | None = None) ->
 
 
 def _variants(found: InstalledModel) -> Iterator[InstalledModel]:
-    """A bundle without its fast image graph, and then with it instead of the other, if it has one."""
+    """The variants of a bundle: without its fast image graph and, if it has one, with it."""
     yield replace(found, spec=found.spec.without_fast())
     if found.spec.fast is not None:
         name = FAST if found.model == "default" else f"{found.model}:{FAST}"
@@ -115,7 +115,7 @@ def table(bundles: Sequence[InstalledModel]) -> "Table":
     from rich.table import Table
 
     shown = Table()
-    for heading in ("model", "name", "abilities", "precision", "languages"):
+    for heading in ("model", "name", "capabilities", "precision", "languages"):
         shown.add_column(heading, overflow="fold")
     shown.add_column("MB", justify="right")
     shown.add_column("R@1, text to image / image to text")
@@ -131,7 +131,7 @@ def published_table(models: Sequence[PublishedModel]) -> "Table":
     from rich.table import Table
 
     shown = Table()
-    for heading in ("published model", "abilities", "languages"):
+    for heading in ("published model", "capabilities", "languages"):
         shown.add_column(heading, overflow="fold")
     shown.add_column("MB", justify="right")
     shown.add_column("downloaded")

@@ -73,7 +73,7 @@ def locate(model: str | Path) -> Path:
 
 
 def without_fast(model: str | Path) -> str | Path:
-    """The name or folder of a model without what asks for its fast image graph.
+    """The name or folder of a model without the suffix that selects its fast image graph.
 
     >>> without_fast("fast"), without_fast("bundles/mine:fast"), without_fast("bundles/mine")
     ('default', 'bundles/mine', 'bundles/mine')
@@ -120,7 +120,7 @@ def _under_torch(folder: Path, called: str) -> Model:
         from sightline.models.torch_model import TorchModel
     except ImportError as error:
         raise SightlineError(
-            f"{folder} is no bundle, and running anything else needs torch: {error}",
+            f"{folder} is not a bundle, and running anything else needs torch: {error}",
             "pip install 'sightline-search[train]', or export it to a bundle first.",
         ) from error
     return TorchModel.open(folder, name=name_of(called))

@@ -100,7 +100,7 @@ class AccessControl:
             name = None
         if name not in self._names:
             raise RefusedError(
-                421, "this server does not go by that name", "Call it 127.0.0.1, or start it with a token."
+                421, "the server does not accept this host name", "Use 127.0.0.1, or start the server with a token."
             )
 
     def _check_origin(self, method: str, path: str, headers: Headers) -> None:
@@ -168,7 +168,7 @@ def _network(client: str) -> str:
 
 
 def _other_site() -> RefusedError:
-    return RefusedError(403, "requests from other web sites are not answered", "Open the page of this server instead.")
+    return RefusedError(403, "requests from other websites are refused", "Open the page of this server instead.")
 
 
 def _netloc(origin: str) -> str | None:

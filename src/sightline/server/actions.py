@@ -65,7 +65,7 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
     async def reveal(id: Id) -> Response:
         """Open the folder of an item's file in the file manager, but only if no other machine can reach the server."""
         if not is_local:
-            raise RefusedError(403, "folders are opened only for people at the machine of the server")
+            raise RefusedError(403, "folders can be opened only from the server's own machine")
         folder = await service.quick.run(_folder, service.library, id)
         await service.quick.run(open_folder, folder)
         return Response(status_code=204)
@@ -103,7 +103,7 @@ async def _ids(request: Request) -> list[int]:
     async with request.form(max_files=0, max_fields=4) as form:
         given = str(form.get("ids", ""))
     if not all(part.isdecimal() and part.isascii() for part in given.split(",")):
-        raise RefusedError(422, "ids must be numbers", "Send them with commas between.")
+        raise RefusedError(422, "ids must be numbers", "Separate them with commas.")
     return Chosen(ids=[int(part) for part in given.split(",")]).ids
 
 

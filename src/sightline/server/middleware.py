@@ -88,7 +88,9 @@ class RequestMiddleware:
             _log.info("a client left before its answer")
         except TimeoutError:
             way_out = "Ask for less: a smaller rerank, or a budget_ms."
-            await sender.refuse(RefusedError(503, f"not done in {self._limits.seconds:g} s", way_out), scope, receive)
+            await sender.refuse(
+                RefusedError(503, f"not finished within {self._limits.seconds:g} s", way_out), scope, receive
+            )
         except Exception as error:
             await sender.refuse(refusal(error), scope, receive)  # also logs internal errors
 
@@ -97,7 +99,9 @@ class RequestMiddleware:
             async with asyncio.timeout_at(deadline):
                 return await self._body(headers, receive)
         except TimeoutError as error:
-            refused = RefusedError(408, f"not all sent in {self._limits.seconds:g} s", headers={"Connection": "close"})
+            refused = RefusedError(
+                408, f"the request was not received within {self._limits.seconds:g} s", headers={"Connection": "close"}
+            )
             raise refused from error
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:

@@ -90,7 +90,7 @@ def refusal(error: Exception) -> RefusedError:
     else:
         _log.error("a request failed", exc_info=error)
     return RefusedError(
-        500, "something went wrong here", "The server's log says what. Try again, or ask whoever runs it."
+        500, "something went wrong", "The server's log has the details. Try again, or ask whoever runs it."
     )
 
 

@@ -310,7 +310,10 @@ def _video_response(
     except UnsatisfiableRangeError:
         video.file.close()
         raise RefusedError(
-            416, f"the file has {size:,} bytes", "Ask for a range inside.", headers={"Content-Range": f"bytes */{size}"}
+            416,
+            f"the file has {size:,} bytes",
+            "Request a range within it.",
+            headers={"Content-Range": f"bytes */{size}"},
         ) from None
     headers["Content-Disposition"] = "inline"
     return FileResponse(video.file, size, pool, headers, video.content_type, part)

@@ -122,7 +122,7 @@ class ServedCollection:
         given: list[str | Path | None] = [at] if at is None or isinstance(at, str | Path) else list(at) or [None]
         places = tuple(dict.fromkeys(resolve_location(one) for one in given))
         if len(places) > MOST:
-            raise ServeError(f"{len(places):,} collections, where {MOST:,} are possible", "Serve fewer.")
+            raise ServeError(f"{len(places):,} collections, but at most {MOST:,} can be served", "Serve fewer.")
         with ExitStack() as stack:
             collections = [stack.enter_context(Collection.open(place, model)) for place in places]
             check_group(collections)
@@ -187,7 +187,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise ServeError(
             f"cannot serve at {host}:{port}: {error.strerror or error}",
-            "Choose another with --host and --port; port 0 is any that is free.",
+            "Choose another address with --host and --port; port 0 picks a free one.",
         ) from error
     return listener
 

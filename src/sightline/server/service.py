@@ -106,7 +106,7 @@ class Service:
             return answers.search_answer(result, members)
 
     def _search_together(self, asked: list[Search]) -> list[dict[str, Any]]:
-        """Run searches that differ only in their text; a search without a language is in none that the model names."""
+        """Run searches that differ only in their text; their language was already recognised, if possible."""
         first = asked[0]
         options: dict[str, Any] = {
             "min_relevance": first.min_relevance,
@@ -200,7 +200,7 @@ class Service:
             collection = member.collection
             item = _item(collection, own)
             if collection.kind != "images" or not item.width or not item.height:
-                raise RefusedError(422, f"item {id} is no picture, and only pictures have parts")
+                raise RefusedError(422, f"item {id} is not an image, and only images have parts")
             stored = _parts(collection, own)
             encoder = image_encoder(collection.store, own, self.model)
             words = explain(text, model.encode_texts([text]), model, stored, encoder)
@@ -285,7 +285,7 @@ class Service:
 
 def _score(model: Model, text: str, texts: Encoded, row: int, image: Encoded) -> dict[str, Any]:
     if texts.states is None or image.states is None:
-        raise ModelError(f"{model.name} gave no states to match", "Use /v1/embed.")
+        raise ModelError(f"{model.name} returned no states to match", "Use /v1/embed.")
     own = slice(row, row + 1)
     logit = model.match(texts.states[own], texts.mask[own], image.states, image.mask)
     cosine = texts.embedding[own] @ image.embedding.T
@@ -322,7 +322,7 @@ def _item_at(collection: Collection, id: int, version: str | None, at: float | N
 def _stored(collection: Collection, id: int, part: Part) -> PaddedVectors:
     """The stored vectors of one part of an item; raises "not found" if it is deleted or not yet searchable."""
     if not getattr(collection.store.shape, part):
-        raise RefusedError(422, f"the collection keeps no {part}", "Index anew with a model that makes them.")
+        raise RefusedError(422, f"the collection keeps no {part}", "Index again with a model that produces them.")
     try:
         return collection.store.fetch(np.array([id], dtype=np.int64), part)
     except StoreError as error:
@@ -340,6 +340,6 @@ def _parts(collection: Collection, id: int) -> Encoded:
 def _stored_item(collection: Collection, id: int) -> Encoded:
     _item(collection, id)
     if collection.kind != "images":
-        raise RefusedError(422, f"item {id} is no picture", "Match it with a picture that you send.")
+        raise RefusedError(422, f"item {id} is not an image", "Match it with an image that you send.")
     states = _stored(collection, id, "states")
     return Encoded(_stored(collection, id, "embedding").values[:, 0], states.mask, None, states.values)

@@ -143,7 +143,7 @@ class SharedModel(Model):
         return self._model.fast_variant()
 
     def prepare(self, *graphs: Graph, wait: bool = False) -> None:
-        """Start to load graphs, except for the text graph, which the encoder has already loaded."""
+        """Start loading graphs, except for the text graph, which the encoder has already loaded."""
         self._model.prepare(*(graph for graph in graphs if graph != "text"), wait=wait)
 
     def encode_texts(self, texts: Sequence[str]) -> Encoded:

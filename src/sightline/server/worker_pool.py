@@ -41,7 +41,7 @@ class Closable(Protocol):
     """Holds something open."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close whatever is open."""
         ...
 
 

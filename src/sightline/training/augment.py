@@ -42,11 +42,13 @@ class Augment:
         if not 0 <= self.flip <= 1:
             raise ModelError(f"augment flip {self.flip}", "Give a probability from 0 to 1.")
         if not 0 < self.crop <= 1:
-            raise ModelError(f"augment crop {self.crop}", "Give a share of the area above 0, up to 1 for no cropping.")
+            raise ModelError(
+                f"augment crop {self.crop}", "Give a fraction of the area, above 0 and at most 1 (no cropping)."
+            )
         if not 1 <= self.aspect < math.inf:
             raise ModelError(f"augment aspect {self.aspect}", "Give a ratio of at least 1.")
         if self.views < 0:
-            raise ModelError(f"augment views {self.views}", "Give a number from 0 up.")
+            raise ModelError(f"augment views {self.views}", "Give a number of at least 0.")
         if not 0 <= self.colour <= 1:
             raise ModelError(f"augment colour {self.colour}", "Give a strength from 0 to 1.")
 

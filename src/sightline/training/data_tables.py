@@ -17,7 +17,7 @@ class NeighbourRecipe:
     """Batches of similar images (paper 2, section 3.4), which replace random batches in later epochs.
 
     begin: the fraction of the run after which every new epoch is drawn this way.
-    clusters: the number of image clusters, computed anew each epoch by k-means on the model's own embeddings.
+    clusters: the number of image clusters, recomputed each epoch by k-means on the model's own embeddings.
     per_cluster: the number of images that a batch takes from each of its batch_size / per_cluster clusters.
     """
 
@@ -116,7 +116,7 @@ class DataRecipe:
     streaming: read the data (shards or JSON Lines) file by file in every epoch, for data larger than memory.
     shuffle_buffer: with streaming, how many captions (images, for draw "one" and "all") are shuffled at a time; the
     order of the files is shuffled as well.
-    word_noise: the probability of changing each word of a caption, drawn anew for every batch. Half of the changed
+    word_noise: the probability of changing each word of a caption, newly drawn for every batch. Half of the changed
     words are masked, a tenth are replaced by random ones, and the rest are dropped.
     """
 
@@ -137,7 +137,7 @@ class DataRecipe:
 
     def __post_init__(self) -> None:
         if not 0 <= self.word_noise < 1:
-            raise RecipeError(f"data.word_noise is {self.word_noise}", "Give a probability from 0 to below 1.")
+            raise RecipeError(f"data.word_noise is {self.word_noise}", "Give a probability of at least 0 and below 1.")
         if not self.train and not self.sources:
             raise RecipeError("data.train: names no data")
         if self.train and self.sources:
@@ -146,7 +146,7 @@ class DataRecipe:
         at_least(0, "data.limit", self.limit)
         at_least(0, "data.batch_tokens", self.batch_tokens)
         if self.batch_tokens and self.draw != "pairs":
-            raise RecipeError(f'data.batch_tokens: not with draw = "{self.draw}"', 'Set draw = "pairs".')
+            raise RecipeError(f'data.batch_tokens: cannot be combined with draw = "{self.draw}"', 'Set draw = "pairs".')
         if not self.languages or len(set(self.languages)) < len(self.languages):
             raise RecipeError(f"data.lang is {list(self.languages)}", "Give one language or several, each once.")
         self._check_sources()
@@ -205,12 +205,12 @@ class DataRecipe:
         for key, used in (("batch_tokens", self.batch_tokens), ("limit", self.limit), ("neighbours", self.neighbours)):
             if self.sources and used:
                 other = "Set limit in each source." if key == "limit" else "Train on one source, by data.train."
-                raise RecipeError(f"data.{key}: not with data.sources", other)
+                raise RecipeError(f"data.{key}: cannot be combined with data.sources", other)
 
     def _check_validation_sets(self) -> None:
         named = [one for one in self.val if isinstance(one, ValidationSetRecipe)]
         if named and len(named) < len(self.val):
-            raise RecipeError("data.val: some of it has names and some has not", "Name all sets, or none.")
+            raise RecipeError("data.val: some sets have names and some do not", "Name all sets, or none.")
         _check_names("data.val", [one.name for one in named])
         if named and not any(one.weight for one in named):
             raise RecipeError("data.val: all weights are 0")
@@ -226,11 +226,15 @@ class DataRecipe:
         }
         for key, used in keys.items():
             if used:
-                raise RecipeError(f"data.streaming: not with {key}, which needs a list of all images", "Leave one out.")
+                raise RecipeError(
+                    f"data.streaming: cannot be combined with {key}, which needs a list of all images", "Leave one out."
+                )
 
     def _check_neighbours(self, asked: NeighbourRecipe) -> None:
         if self.draw not in ("unique", "one"):
-            raise RecipeError(f'data.neighbours: not with draw = "{self.draw}"', 'Set draw = "unique" or "one".')
+            raise RecipeError(
+                f'data.neighbours: cannot be combined with draw = "{self.draw}"', 'Set draw = "unique" or "one".'
+            )
         if self.batch_size % asked.per_cluster:
             raise RecipeError(
                 f"data.neighbours: a batch of {self.batch_size} has no whole number of {asked.per_cluster} per cluster",

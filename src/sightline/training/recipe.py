@@ -81,7 +81,7 @@ class Recipe:
                 raise RecipeError(f'schedule.pattern: no loss is called "{name}"', nearest(name, self.losses))
         for name, weight in self.weights.items():
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
-                raise RecipeError(f"losses.{name}.weight is {weight!r}", "Give a number from 0 up.")
+                raise RecipeError(f"losses.{name}.weight is {weight!r}", "Give a number of at least 0.")
         if not any(self.weights.values()):
             raise RecipeError("losses: all weights are 0")
         self._check_spans()
@@ -92,10 +92,12 @@ class Recipe:
             if not self.start:
                 raise RecipeError("average.with_start: a new model has no trained weights", "Give model.start.")
             if self.lora is not None:
-                raise RecipeError("average.with_start: not with lora", "Lower lora.alpha instead.")
+                raise RecipeError("average.with_start: cannot be combined with lora", "Lower lora.alpha instead.")
         if self.data.streaming and (self.teacher is not None or (self.augment is not None and self.augment.views)):
             key = "teacher" if self.teacher is not None else "augment.views"
-            raise RecipeError(f"data.streaming: not with {key}, which encodes all images once", "Leave one out.")
+            raise RecipeError(
+                f"data.streaming: cannot be combined with {key}, which encodes all images once", "Leave one out."
+            )
         if not self.start:
             self.model_config()
         elif surplus := ", ".join(key for key in self.model if key not in ("start", "add")):
@@ -126,10 +128,10 @@ class Recipe:
         covered = 0.0
         for begin, end in sorted(span for name, span in self.spans.items() if self.weights[name]):
             if begin > covered:
-                raise RecipeError(f"losses: none takes part from {covered} to {begin} of the run")
+                raise RecipeError(f"losses: none is active from {covered} to {begin} of the run")
             covered = max(covered, end)
         if covered < 1:
-            raise RecipeError(f"losses: none takes part after {covered} of the run")
+            raise RecipeError(f"losses: none is active after {covered} of the run")
 
     @property
     def sources(self) -> dict[str, tuple[str, ...]]:
@@ -146,7 +148,7 @@ class Recipe:
                     raise RecipeError(f'losses.{name}.sources: no source is called "{source}"', nearest(source, every))
         used = {source for name, sources in self.sources.items() for source in sources if self.weights[name]}
         if unused := [source for source in every if source not in used]:
-            raise RecipeError(f"losses: none takes part in batches of {', '.join(unused)}", "Remove the source.")
+            raise RecipeError(f"losses: none is used for batches of {', '.join(unused)}", "Remove the source.")
 
     @property
     def start(self) -> str:
@@ -240,7 +242,9 @@ def expanded(value: Any, where: str) -> Any:
     def variable(found: re.Match[str]) -> str:
         name = found.group(1)
         if name not in os.environ:
-            raise RecipeError(f"{where}: ${{{name}}} is used, but the environment has no {name}", f"export {name}=…")
+            raise RecipeError(
+                f"{where}: ${{{name}}} is used, but the environment variable {name} is not set", f"export {name}=…"
+            )
         return os.environ[name]
 
     if isinstance(value, str | os.PathLike):

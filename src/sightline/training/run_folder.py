@@ -42,7 +42,7 @@ class RunFolder:
         state = find_state(self.last)
         if not resume and (state or find_whole(self.best)):
             raise SightlineError(
-                f"{self.path}: already holds a run", "Add --resume to go on with it, or choose another --out."
+                f"{self.path}: already holds a run", "Add --resume to continue it, or choose another --out."
             )
         if state:
             self._check_recipe(recipe)

@@ -217,7 +217,7 @@ def _loss_class(name: str, kind: object) -> type[Loss]:
         raise RecipeError(f"losses.{name}.loss: {kind!r} is not a loss", nearest(str(kind), LOSSES))
     found = find(kind)
     if not isinstance(found, type) or not issubclass(found, Loss):
-        raise RecipeError(f"losses.{name}.loss: {kind} is no subclass of sightline.losses.Loss")
+        raise RecipeError(f"losses.{name}.loss: {kind} is not a subclass of sightline.losses.Loss")
     return found
 
 

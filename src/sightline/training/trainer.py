@@ -149,7 +149,7 @@ class _Run:
         views = 0 if recipe.augment is None else recipe.augment.views
         if views and (recipe.teacher is not None or not image_tower_is_frozen(self.model)):
             raise RecipeError(
-                f"augment.views is {views}: it is for a frozen image tower, and without a teacher",
+                f"augment.views is {views}: it needs a frozen image tower and no teacher",
                 "Leave it out, or set optimizer.rates.image = 0.",
             )
         if streams is None and (recipe.augment is None or views) and image_tower_is_frozen(self.model):

@@ -80,7 +80,7 @@ class Timeline:
         """The position after a cursor's item, or where the item would be if it has been deleted."""
         found = re.fullmatch(r"(\d{1,14})-(\d{1,18})", cursor, re.ASCII)
         if not found:
-            raise QueryError(f"no such cursor: {cursor[:40]!r}", "Give the `next` of the answer before.")
+            raise QueryError(f"no such cursor: {cursor[:40]!r}", "Pass the `next` of the previous response.")
         time, id = int(found[1]), int(found[2])
         first = int(np.searchsorted(-self.times, -time, "left"))
         last = int(np.searchsorted(-self.times, -time, "right"))

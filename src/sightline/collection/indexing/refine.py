@@ -85,7 +85,7 @@ class Refiner(Writer):
 
 
 def _pending(files: Sequence[File]) -> PendingFile:
-    """A file of an item, to be read again: of several copies, the first that is there."""
+    """A file of an item, to be read again: of several copies, the first that exists."""
     file = next((copy for copy in files if copy.where.exists()), files[0])
     source = source_of(file)
     return PendingFile(0, b"", file.path, file.where, source=None if isinstance(source, ImageFile) else source)

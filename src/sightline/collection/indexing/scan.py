@@ -94,7 +94,7 @@ def scan_images(
         try:
             stamp, is_settled = stamp_of(path)
         except OSError as error:
-            report(MediaError(str(path), f"cannot be looked at: {error.strerror or error}"))
+            report(MediaError(str(path), f"cannot be examined: {error.strerror or error}"))
             continue
         if row is None or row.stamp is None or not row.stamp.matches(stamp) or (retry and row.status == "broken"):
             found.work.append(PendingFile(root, raw, shown(raw), path, stamp if is_settled else None))

@@ -48,7 +48,7 @@ def _lines(root: int, path: Path) -> Iterator[PendingFile]:
         try:
             text, key = parse(line)
             if key is not None and keys.setdefault(key, number) != number:
-                raise BrokenRecordError(f"the id {shown(key)} is that of line {keys[key]}, too")
+                raise BrokenRecordError(f"the id {shown(key)} is already used on line {keys[key]}")
         except BrokenRecordError as error:
             key, problem = None, str(error)
         raw = f"{number}" if key is None else f"id:{key}"

@@ -133,7 +133,7 @@ class TextDatabase:
         return [(bytes(hash), _parsed(lines)) for hash, lines in rows]
 
     def _containing(self, parts: Sequence[str], every: bool) -> list[tuple[bytes, list[TextLine]]]:
-        """The same for parts that are too short for the index, such as Chinese words: looks at every text."""
+        """The same for parts that are too short for the index, such as Chinese words: scans every text."""
         if not parts:
             return []
         tests = (" AND " if every else " OR ").join("instr(body, ?)" for _ in parts)

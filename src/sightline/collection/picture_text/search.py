@@ -85,10 +85,10 @@ class TextResults:
         return SearchResult(options.query, hits, {"text": self.milliseconds}, options.where, notice=self._missing())
 
     def merged_with(self, result: SearchResult, options: SearchOptions) -> SearchResult:
-        """Merge these images with the result of a search by looks."""
+        """Merge these images with the result of a search by appearance."""
         quotes = {hit.id: hit.quote for hit in self.hits}
         hits = result.hits
-        if self.quoted:  # all hits contain the quoted text, so they are ranked only by looks
+        if self.quoted:  # all hits contain the quoted text, so they are ranked only by appearance
             hits = tuple(replace(hit, quote=quotes.get(hit.id)) for hit in hits)
         elif self.hits:
             scores = {hit.id: hit.score for hit in self.hits}

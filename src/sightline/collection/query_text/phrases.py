@@ -34,7 +34,8 @@ class Phrase:
 class Understood:
     """A parsed query: the words to search for, which may be empty, and the phrases that became filters.
 
-    lang: the language of the whole query; None if it was not needed. The words that are left may not tell it any more.
+    lang: the language of the whole query; None if it was not needed. The remaining words may be too few to
+        recognise it by.
     """
 
     words: str

@@ -44,7 +44,9 @@ class Found:
             if numbers is not None and not np.isfinite(numbers).all():
                 raise BrokenRecordError(f"{what} that are not finite numbers")
         if self.boxes is not None and (self.boxes[:, :2] > self.boxes[:, 2:]).any():
-            raise BrokenRecordError("a box that ends before it begins: they are left, top, right, bottom")
+            raise BrokenRecordError(
+                "a box whose right or bottom edge is before its left or top edge; the order is left, top, right, bottom"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def whole_part(building: Path, made_of: str) -> tuple[StoreSpec, Lines] | None:
     if begun["made_of"] != made_of:
         raise DataError(
             f"{building}: was started with other arguments: {begun['made_of']}",
-            "Go on with the same arguments, delete it, or choose another --out.",
+            "Continue with the same arguments, delete it, or choose another --out.",
         )
     empty = StoreSpec(**begun["spec"])
     sizes = {FEATURES_FILE: empty.feature_dim * np.dtype(empty.dtype).itemsize}

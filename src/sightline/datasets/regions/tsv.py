@@ -83,7 +83,7 @@ def _name(text: str) -> str:
 
 def _whole(text: str, what: str) -> int:
     if not text.strip().isdecimal() or not int(text):
-        raise BrokenRecordError(f"{what} is {shown(text)}, not a whole number from 1 up")
+        raise BrokenRecordError(f"{what} is {shown(text)}, not a positive whole number")
     return int(text)
 
 

@@ -8,18 +8,17 @@ the end.
 """
 
 import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.photo_vectors import Real, Vectors, around, real, unit
-from benchmarks.provenance import RESULTS, provenance
+from benchmarks.photo_vectors import Ids, Real, Vectors, around, real, recall, unit
+from benchmarks.provenance import RESULTS, provenance, write_result
 from sightline.bundle.encoded import Encoded
 from sightline.stores import postgres_schema
-from sightline.stores.base import Neighbors, Note, Shape
+from sightline.stores.base import Note, Shape
 from sightline.stores.filters import Test
 from sightline.stores.postgres import PostgresStore
 from sightline.stores.postgres_address import parse_postgres_address
@@ -49,7 +48,7 @@ def main() -> None:
     server.close()
     result = {"postgresql": versions[0], "pgvector": versions[1], "queries": len(queries), "dim": queries.shape[1]}
     result |= {"stores": rows, **provenance(SEED, ["made up" if asked.made_up else f"{asked.photos} photos"])}
-    asked.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_result(asked.out, result)
 
 
 def made_up() -> Real:
@@ -87,12 +86,12 @@ def measured(url: str, size: int, found: Real, queries: Vectors) -> dict[str, An
         "index_seconds": round(indexed - indexing, 1),
         "exact_ms": exact_ms,
         "hnsw_ms": near_ms,
-        "recall@10": recall(exact, near, 10),
-        "recall@20": recall(exact, near, TOP),
+        "recall@10": round(recall(near[:, :10], exact[:, :10]), 4),
+        "recall@20": round(recall(near, exact), 4),
         "filter": f"1 in {ONE_IN}",
         "filtered_exact_ms": few_ms,
         "filtered_hnsw_ms": near_few_ms,
-        "filtered_recall@20": recall(few, near_few, TOP),
+        "filtered_recall@20": round(recall(near_few, few), 4),
     }
     print(row, flush=True)
     return row
@@ -113,22 +112,15 @@ def one_in_many(store: PostgresStore) -> PostgresStore:
     return store.where(Test("group", "number", "=", (7,)))
 
 
-def searched(store: PostgresStore, queries: Vectors) -> tuple[Neighbors, float]:
-    """Run all queries one after another; returns their results, and the median time in milliseconds."""
+def searched(store: PostgresStore, queries: Vectors) -> tuple[Ids, float]:
+    """Run all queries one after another; returns the ids of their results, and the median time in milliseconds."""
     store.search(queries[:3], TOP)
     results, seconds = [], []
     for query in queries:
         begun = time.perf_counter()
-        results.append(store.search(query[None], TOP))
+        results.append(store.search(query[None], TOP).ids)
         seconds.append(time.perf_counter() - begun)
-    ids, scores = (np.concatenate(part) for part in zip(*results, strict=True))
-    return Neighbors(ids, scores), round(1000 * float(np.median(seconds)), 2)
-
-
-def recall(right: Neighbors, found: Neighbors, k: int) -> float:
-    """The fraction of the k nearest items that were found, averaged over queries."""
-    shares = [len(np.intersect1d(a[:k], b[:k])) / k for a, b in zip(right.ids, found.ids, strict=True)]
-    return round(float(np.mean(shares)), 4)
+    return np.concatenate(results), round(1000 * float(np.median(seconds)), 2)
 
 
 if __name__ == "__main__":

@@ -97,12 +97,13 @@ class Server:
     """A server in its own process."""
 
     port: int
-    pid: int
+    process: "subprocess.Popen[str]"
 
     def usage(self) -> tuple[float, float]:
         """CPU seconds so far, and bytes of memory in use, including pages of the collection's files."""
-        ticks = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        of_process = Path(f"/proc/{self.process.pid}")
+        ticks = (of_process / "stat").read_text().rpartition(")")[2].split()[11:13]
+        pages = int((of_process / "statm").read_text().split()[1])
         return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -122,7 +123,7 @@ def started(command: list[str]) -> Iterator[Server]:
         found = re.search(r":(\d+)/", said)
         if not found:
             raise SystemExit(said + process.stderr.read())
-        yield Server(int(found[1]), process.pid)
+        yield Server(int(found[1]), process)
     finally:
         process.terminate()
         process.communicate()

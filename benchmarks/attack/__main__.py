@@ -11,11 +11,9 @@ the server stays up.
 
 import asyncio
 import os
-import re
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +28,7 @@ from PIL import Image
 import sightline
 from benchmarks.attack.payloads import BUNDLES, REFUSED, bomb, many_scans
 from benchmarks.pages.blocks import attacks
+from benchmarks.serve import Server, started
 from benchmarks.timing import options, save
 from sightline.bundle import Bundle
 from sightline.errors import BundleError
@@ -77,24 +76,16 @@ def attack_bundles(folder: Path) -> Row:
 
 def attack_server(at: Path, count: int) -> list[Row]:
     """Attack a server with this many concurrent uploads, and other attacks in proportion."""
-    command = [sys.executable, "-m", "sightline", "serve", "--at", str(at), "--port", "0"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    found = re.search(r"at (http://\S+)/\.", process.stderr.readline())
-    if not found:
-        raise SystemExit(process.stderr.read())
-    try:
-        return asyncio.run(Attacks(found[1], process).all(count))
-    finally:
-        process.kill()
-        process.wait()
+    with started([sys.executable, "-m", "sightline", "serve", "--at", str(at), "--port", "0"]) as server:
+        return asyncio.run(Attacks(server).all(count))
 
 
 class Attacks:
     """Attacks on one server, one after another."""
 
-    def __init__(self, address: str, process: "subprocess.Popen[str]") -> None:
-        self.address, self.process = address, process
+    def __init__(self, server: Server) -> None:
+        self.port, self.process = server.port, server.process
+        self.address = f"http://127.0.0.1:{self.port}"
 
     async def all(self, count: int) -> list[Row]:
         """Run all attacks, with this many concurrent uploads; the last one stops the server."""
@@ -184,8 +175,7 @@ class Attacks:
         return count, count if answered else 0
 
     def _connect(self, data: bytes) -> socket.socket:
-        host, port = self.address.removeprefix("http://").split(":")
-        connection = socket.create_connection((host, int(port)), timeout=10)
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=10)
         connection.sendall(data)
         return connection
 

@@ -101,11 +101,12 @@ def _recognition(result: Result) -> str:
 def _memory(result: Result) -> str:
     """The peak memory of streamed runs."""
     rows = [[f"{run['records']:,}", f"{run['steps']:,}", f"{run['peak_mb']:,}"] for run in result["runs"]]
-    told = (
-        f"One epoch over made-up shards with images of {result['image_size']} pixels a side, batches of "
-        f"{result['batch_size']:,}, a buffer of {result['shuffle_buffer']:,} and a tiny model, each in its own process:"
-    )
-    return "\n\n".join([told, table(["records", "steps", "peak MB"], rows), sources([result], "streaming.json")])
+    values = {
+        **{name: f"{result[name]:,}" for name in ("image_size", "batch_size", "shuffle_buffer")},
+        "runs": table(["records", "steps", "peak MB"], rows),
+        "sources": sources([result], "streaming.json"),
+    }
+    return fill(TEMPLATES / "streaming.md", values)
 
 
 BLOCKS: dict[str, tuple[str, str, Callable[[Result], str]]] = {

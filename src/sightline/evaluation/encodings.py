@@ -83,11 +83,15 @@ def encode_images(
     batch_size: int,
     progress: Progress | None = None,
     on_problem: OnProblem | None = None,
+    shared: "SharedImages | None" = None,
 ) -> tuple[Encodings, Int64Array]:
     """Encode all readable images; also returns their indices into `sources`, ascending.
 
-    on_problem: called for each unreadable image, which the caller counts as missed.
+    on_problem: called for each unreadable image, which the caller counts as missed. shared: the images, if they are
+    already encoded.
     """
+    if shared is not None:
+        return shared.taken(sources, on_problem)
     gathered = _Gathered(needs)
     readable: list[int] = []
     first: MediaError | None = None

@@ -98,11 +98,7 @@ def evaluate(
     unreadable: list[Problem] = []
     with clock("encode_images"):
         sources = (*questions.images, *questions.distractors)
-        images, readable = (
-            shared.taken(sources, unreadable.append)
-            if shared
-            else encode_images(model, sources, needs, batch_size, progress, unreadable.append)
-        )
+        images, readable = encode_images(model, sources, needs, batch_size, progress, unreadable.append, shared)
     with clock("encode_texts"):
         captions = questions.captions if translate is None else translated(questions.captions, lang, translate)
         texts, truncated = encode_texts(model, captions, needs, batch_size, progress)

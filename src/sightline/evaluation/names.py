@@ -125,11 +125,7 @@ def evaluate_names(
     unreadable: list[Problem] = []
     with clock("encode_images"):
         sources = [record.image for record in records]
-        images, readable = (
-            shared.taken(sources, unreadable.append)
-            if shared
-            else encode_images(model, sources, states, batch, progress, unreadable.append)
-        )
+        images, readable = encode_images(model, sources, states, batch, progress, unreadable.append, shared)
     with clock("encode_texts"):
         asked = [[prompt.format(label) for label in labels] for prompt in prompts]
         texts, _ = encode_texts(model, asked[0], states, batch, progress)

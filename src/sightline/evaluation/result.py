@@ -146,18 +146,12 @@ class Evaluation(Recalls):
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values."""
+        settings = ("model", "data", "lang", "protocol", "stages", "fusion", "weight")
+        sizes = ("images", "captions", "distractors")
         only_if = {"distractor_captions": self.distractor_captions, "translated_by": self.translated_by}
         return {
-            "model": self.model,
-            "data": self.data,
-            "lang": self.lang,
-            "protocol": self.protocol,
+            **{name: getattr(self, name) for name in (*settings, *sizes)},
             "stages": list(self.stages),
-            "fusion": self.fusion,
-            "weight": self.weight,
-            "images": self.images,
-            "captions": self.captions,
-            "distractors": self.distractors,
             **{name: value for name, value in only_if.items() if value},
             **self.numbers(),
             "ci95": plain(self.ci95),

@@ -26,8 +26,8 @@ class Augment:
         views: for a frozen image tower, how many augmented versions of each image to encode before training; each step
             draws from these. 0 runs the tower on a newly augmented version at every step.
 
-    >>> pictures = torch.randint(256, (4, 3, 8, 8), dtype=torch.uint8)
-    >>> seen = Augment(crop=0.5, colour=0.2)(pictures, torch.Generator().manual_seed(0))
+    >>> images = torch.randint(256, (4, 3, 8, 8), dtype=torch.uint8)
+    >>> seen = Augment(crop=0.5, colour=0.2)(images, torch.Generator().manual_seed(0))
     >>> seen.shape, seen.dtype, bool((0 <= seen).all() and (seen <= 255).all())
     (torch.Size([4, 3, 8, 8]), torch.float32, True)
     """

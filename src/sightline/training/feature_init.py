@@ -11,7 +11,7 @@ from sightline.training.corpus import Corpus, FeatureCache, normalised
 from sightline.training.distributed import World
 from sightline.training.region_images import RegionImages
 
-PICTURES = 512
+IMAGES = 512
 _BATCH = 64
 
 
@@ -31,7 +31,7 @@ def init_from_features(
     if not asking:
         return
     dual = two_towers(model.eval(), "masked_fragments")
-    numbers = np.unique(np.linspace(0, len(corpus) - 1, PICTURES).astype(np.int64))
+    numbers = np.unique(np.linspace(0, len(corpus) - 1, IMAGES).astype(np.int64))
     parts = []
     for start in range(0, len(numbers), _BATCH):
         some = numbers[start : start + _BATCH]

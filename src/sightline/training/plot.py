@@ -26,10 +26,10 @@ def plot_log(log: Path, out: Path) -> None:
     panels = curves(entries)
     if not panels:
         raise SightlineError(f"{log}: no steps to draw")
-    picture = Image.new("RGB", (_WIDTH, _HEIGHT * len(panels)), "white")
+    image = Image.new("RGB", (_WIDTH, _HEIGHT * len(panels)), "white")
     for number, (name, lines) in enumerate(panels.items()):
-        _panel(ImageDraw.Draw(picture), number * _HEIGHT, name, lines)
-    picture.save(out)
+        _panel(ImageDraw.Draw(image), number * _HEIGHT, name, lines)
+    image.save(out)
 
 
 def curves(entries: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Points]]:

@@ -21,17 +21,17 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
 def read_folder(path: Path, images: Path | None, report: OnProblem) -> Iterator[Record]:
     """Read every image under `path`, sorted; its key is its path relative to `path`. `images` is not used."""
     caption_files = lru_cache(maxsize=64)(_caption_files)
-    for picture in find_images(path, lambda error: report(Problem(error.name, error.reason))):
-        below = picture.relative_to(path)
+    for image in find_images(path, lambda error: report(Problem(error.name, error.reason))):
+        below = image.relative_to(path)
         if not is_unicode(str(below)):
             report(Problem(str(path), f"the name of {str(below)!r} is not Unicode"))
             continue
         captions: dict[str, tuple[str, ...]] = {}
-        for language, text in caption_files(picture.parent).get(picture.stem, ()):
+        for language, text in caption_files(image.parent).get(image.stem, ()):
             if said := _captions(text, report):
                 captions[language] = captions.get(language, ()) + said
         split = canonical_split(below.parts[0]) if len(below.parts) > 1 else None
-        yield Record(below.as_posix(), ImageFile(picture), captions, split if split in SPLITS else None)
+        yield Record(below.as_posix(), ImageFile(image), captions, split if split in SPLITS else None)
 
 
 def _caption_files(folder: Path) -> dict[str, list[tuple[str, Path]]]:

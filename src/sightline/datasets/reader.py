@@ -31,8 +31,8 @@ class Keys:
         if there is here:
             return record
         renamed = f"{file.name.partition('.')[0]}/{record.key}"
-        same_file, same_picture = there[0] == file, there[1] == here[1]
-        if same_file or same_picture or renamed in self._given:
+        same_file, same_image = there[0] == file, there[1] == here[1]
+        if same_file or same_image or renamed in self._given:
             raise BrokenRecordError(
                 f"the key {record.key!r} ({here[1]}) is already used by {there[1]} in {there[0]}; "
                 "list each image once, with all its captions, or give it its own key"

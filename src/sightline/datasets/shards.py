@@ -47,7 +47,7 @@ def read_shard(path: Path, images: Path | None, report: OnProblem) -> Iterator[R
         try:
             fields = json_object(item.texts["json"]) if "json" in item.texts else None
             captions = _captions(item, fields, place, report)
-            yield Record(item.key, item.picture(), captions, split, label_of(fields or {}))
+            yield Record(item.key, item.image(), captions, split, label_of(fields or {}))
         except BrokenRecordError as error:
             report(Problem(place, str(error)))
 
@@ -57,23 +57,23 @@ class _Item:
     """The members that share a key."""
 
     key: str
-    pictures: list[ImageSource] = field(default_factory=list)
+    images: list[ImageSource] = field(default_factory=list)
     texts: dict[str, bytes] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
-    def picture(self) -> ImageSource:
+    def image(self) -> ImageSource:
         if not is_unicode(self.key):
             raise BrokenRecordError("the name of the member is not UTF-8")
         if self.faults:
             raise BrokenRecordError("; ".join(self.faults))
-        if not self.pictures:
+        if not self.images:
             fields = json_object(self.texts["json"]) if "json" in self.texts else {}
             said = f" (status: {shown(fields['status'])})" if "status" in fields else ""
             raise BrokenRecordError(f"no image with this key{said}; files of one key must be adjacent")
-        if len(self.pictures) > 1:
-            names = ", ".join(picture.name for picture in self.pictures)
+        if len(self.images) > 1:
+            names = ", ".join(image.name for image in self.images)
             raise BrokenRecordError(f"more than one image has this key: {names}")
-        return self.pictures[0]
+        return self.images[0]
 
 
 def _items(path: Path, report: OnProblem) -> Iterator[_Item]:
@@ -114,7 +114,7 @@ def _take(
     if not member.isfile() or member.issparse():
         item.faults.append(f"{member.name} is a link or has holes, not a plain file")
     elif suffix not in _TEXTS and sliced:
-        item.pictures.append(ImageSlice(archive, member.name, member.offset_data, member.size))
+        item.images.append(ImageSlice(archive, member.name, member.offset_data, member.size))
     elif member.size > _HELD_LIMIT:
         item.faults.append(f"{member.name} has {member.size} bytes, more than {_HELD_LIMIT}")
     elif suffix in item.texts:
@@ -125,7 +125,7 @@ def _take(
         if suffix in _TEXTS:
             item.texts[suffix] = data
         else:
-            item.pictures.append(ImageBytes(f"{archive}:{member.name}", data))
+            item.images.append(ImageBytes(f"{archive}:{member.name}", data))
 
 
 def _captions(

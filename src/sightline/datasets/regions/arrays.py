@@ -94,17 +94,17 @@ def _of_split(file: Path, report: OnProblem) -> Iterator[Found]:
     if captions and len(captions) % _REPEATED:
         raise DataError(f"{file}: {len(captions)} captions beside it, and not five for each image")
     step = _REPEATED if captions and len(captions) == len(features) else 1
-    pictures = len(features) // step
-    if captions and len(captions) != _REPEATED * pictures:
+    images = len(features) // step
+    if captions and len(captions) != _REPEATED * images:
         raise DataError(
             f"{file}: {len(features)} images, and {len(captions)} captions beside it",
             "There must be five captions for each image, or each feature five times.",
         )
-    if ids and len(ids) not in (pictures, len(features)):
-        raise DataError(f"{file}: {pictures} images, and {len(ids)} ids beside it")
-    for number in range(pictures):
+    if ids and len(ids) not in (images, len(features)):
+        raise DataError(f"{file}: {images} images, and {len(ids)} ids beside it")
+    for number in range(images):
         place = f"{file}:{number * step}"
-        name = decoded(ids[number * (len(ids) // pictures)]).strip() if ids else f"{split}-{number:06d}"
+        name = decoded(ids[number * (len(ids) // images)]).strip() if ids else f"{split}-{number:06d}"
         own = captions[_REPEATED * number : _REPEATED * (number + 1)]
         try:
             texts = clean_captions([decoded(line) for line in own], place, report)

@@ -54,7 +54,7 @@ def action_routes(service: Service, is_local: bool, usual: dict[int | str, dict[
         """The files of items as one ZIP archive, created while it is sent. Send the items' ids as JSON or as a form."""
         ids = await _ids(request)
         files = await service.quick.run(_entries, service.library, ids)
-        return ArchiveResponse(archive(files, service.limits), service.pictures)
+        return ArchiveResponse(archive(files, service.limits), service.images)
 
     @router.post("/paths", response_model=responses.PathsAnswer)
     async def paths(chosen: Chosen) -> Response:

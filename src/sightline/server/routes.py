@@ -160,7 +160,7 @@ def item_routes(service: Service) -> APIRouter:
     @router.get("/{id}/camera", response_model=responses.CameraAnswer, response_model_exclude_none=True)
     async def camera(id: ItemId) -> Response:
         """The camera data in the file: camera, lens and exposure."""
-        return JSONResponse(await service.pictures.run(service.camera, id))
+        return JSONResponse(await service.images.run(service.camera, id))
 
     @router.get("/{id}/text", response_model=responses.PictureTextAnswer)
     async def text(id: ItemId, q: Annotated[Text | None, Query()] = None) -> Response:
@@ -170,8 +170,8 @@ def item_routes(service: Service) -> APIRouter:
     @router.get("/{id}/image", responses=_PICTURE, response_class=Response)
     async def image(id: ItemId, v: Version = None, at: Moment = None, if_none_match: IfNoneMatch = None) -> Response:
         """The image itself, if its file is unchanged since indexing; rare types and video frames are sent as JPEG."""
-        found = await service.pictures.run(service.image, id, v, at, _knows(if_none_match))
-        return _image_response(service.pictures, v, *found)
+        found = await service.images.run(service.image, id, v, at, _knows(if_none_match))
+        return _image_response(service.images, v, *found)
 
     @router.get("/{id}/video", responses=_VIDEO, response_class=Response)
     async def video(
@@ -182,9 +182,9 @@ def item_routes(service: Service) -> APIRouter:
         if_none_match: IfNoneMatch = None,
     ) -> Response:
         """The file of a video, or a range of it, if it is unchanged since indexing."""
-        tag, found = await service.pictures.run(service.video, id, v)
+        tag, found = await service.images.run(service.video, id, v)
         return _video_response(
-            service.pictures, v, tag, found, range if if_range in (None, tag) else None, if_none_match
+            service.images, v, tag, found, range if if_range in (None, tag) else None, if_none_match
         )
 
     @router.get("/{id}/thumbnail", responses=_PICTURE, response_class=Response)
@@ -197,8 +197,8 @@ def item_routes(service: Service) -> APIRouter:
     ) -> Response:
         """A thumbnail of the image."""
         rounded = next(one for one in SIDES if one >= side)
-        found = await service.pictures.run(service.thumbnail, id, v, at, rounded, _knows(if_none_match))
-        return _image_response(service.pictures, v, *found)
+        found = await service.images.run(service.thumbnail, id, v, at, rounded, _knows(if_none_match))
+        return _image_response(service.images, v, *found)
 
     return router
 

@@ -47,7 +47,7 @@ class Service:
 
     together: searches by text embedding alone, which take milliseconds, and even less in batches.
     quick: other requests that are as fast. slow: everything that uses the matcher or an uploaded image.
-    pictures: files and thumbnails.
+    images: files and thumbnails.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class Service:
         )
         self.quick = WorkerPool("quick", _QUICK, limits.waiting)
         self.slow = WorkerPool("slow", _SLOW, limits.waiting)
-        self.pictures = WorkerPool("pictures", usable_cpus(), limits.waiting)
+        self.images = WorkerPool("images", usable_cpus(), limits.waiting)
 
     def close(self) -> None:
         """Finish requests in progress, and stop all threads."""
-        for pool in (self.together, self.quick, self.slow, self.pictures):
+        for pool in (self.together, self.quick, self.slow, self.images):
             pool.close()
         self.decoders.close()
         self.model.close()

@@ -180,7 +180,7 @@ def _readable(sources: Sequence[ImageSource], limits: Limits) -> Iterator[bytes 
     """The readable sources that are not too large: open regular files, and bytes of images in shards or at URLs."""
     for source in sources:
         is_video = isinstance(source, ImageFile) and source.path.suffix.lower() in VIDEO_SUFFIXES
-        most = limits.video_bytes if is_video else limits.picture_bytes
+        most = limits.video_bytes if is_video else limits.image_bytes
         with contextlib.suppress(OSError, MediaError):
             found = open_regular_file(source.path, most) if isinstance(source, ImageFile) else source.read()
             if found is not None and (not isinstance(found, bytes) or len(found) <= most):

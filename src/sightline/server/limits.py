@@ -8,7 +8,7 @@ class Limits:
     """All limits of a server.
 
     upload_bytes: size of a request body. pixels: size of an uploaded image.
-    picture_bytes, video_bytes: size of an image or video file of the collection that is sent.
+    image_bytes, video_bytes: size of an image or video file of the collection that is sent.
     own_pixels: size of an image of the collection, or of a video frame, that is decoded.
     decode_bytes: memory to decode one image. large_decode_bytes: the same for large images of the collection, which are
         decoded one at a time.
@@ -31,7 +31,7 @@ class Limits:
 
     upload_bytes: int = 20 * 2**20
     pixels: int = 50_000_000
-    picture_bytes: int = 256 * 2**20
+    image_bytes: int = 256 * 2**20
     video_bytes: int = 64 * 2**30
     own_pixels: int = 256_000_000
     decode_bytes: int = 384 * 2**20

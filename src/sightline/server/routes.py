@@ -57,7 +57,7 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 _USUAL, OF_ITEMS = _problems(), _problems(404)
-_PICTURE: dict[int | str, dict[str, Any]] = {
+_IMAGE: dict[int | str, dict[str, Any]] = {
     **OF_ITEMS,
     200: {"description": "The picture.", "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}},
     304: {"description": "The client has it already."},
@@ -167,7 +167,7 @@ def item_routes(service: Service) -> APIRouter:
         """The text in the image, and the positions of a query's words in it."""
         return JSONResponse(await service.quick.run(service.text, id, q or ""))
 
-    @router.get("/{id}/image", responses=_PICTURE, response_class=Response)
+    @router.get("/{id}/image", responses=_IMAGE, response_class=Response)
     async def image(id: ItemId, v: Version = None, at: Moment = None, if_none_match: IfNoneMatch = None) -> Response:
         """The image itself, if its file is unchanged since indexing; rare types and video frames are sent as JPEG."""
         found = await service.images.run(service.image, id, v, at, _knows(if_none_match))
@@ -187,7 +187,7 @@ def item_routes(service: Service) -> APIRouter:
             service.images, v, tag, found, range if if_range in (None, tag) else None, if_none_match
         )
 
-    @router.get("/{id}/thumbnail", responses=_PICTURE, response_class=Response)
+    @router.get("/{id}/thumbnail", responses=_IMAGE, response_class=Response)
     async def thumbnail(
         id: ItemId,
         v: Version = None,

@@ -9,7 +9,7 @@ import sightline
 from sightline.cli.app import app
 from sightline.collection import Collection
 from sightline.retrieval.options import SearchOptions
-from sightline.server.requests import PictureSearch, Search
+from sightline.server.requests import ImageSearch, Search
 
 OPTIONS = {field.name for field in dataclasses.fields(SearchOptions)}
 PLACES = {"self", "at", "model"}
@@ -33,7 +33,7 @@ def test_the_command_takes_every_option() -> None:
 def test_a_request_takes_every_option() -> None:
     renamed = {"q": "text"}
     image = {"image"}  # comes as a file of the form
-    assert {renamed.get(name, name) for name in PictureSearch.model_fields} | image == OPTIONS
+    assert {renamed.get(name, name) for name in ImageSearch.model_fields} | image == OPTIONS
     assert {renamed.get(name, name) for name in Search.model_fields} | image | {"image_weight"} == OPTIONS
 
 

@@ -68,7 +68,7 @@ class Search(BaseModel):
         return SearchOptions(text=self.q, image=image, not_=tuple(self.not_), **given)
 
 
-class PictureSearch(Search):
+class ImageSearch(Search, title="PictureSearch"):
     """A search by text, an image, or both."""
 
     q: Text | None = Field(default=None, description="What to find, in words.")  # type: ignore[assignment]
@@ -128,7 +128,7 @@ def _fields(items: Iterable[tuple[str, str]]) -> dict[str, Any]:
     return fields
 
 
-async def read_form(request: Request, limits: Limits) -> tuple[PictureSearch, ImageBytes | None]:
+async def read_form(request: Request, limits: Limits) -> tuple[ImageSearch, ImageBytes | None]:
     """Read a search from a form: the same fields as in JSON, and an image in the field `image`."""
     texts: list[tuple[str, str]] = []
     image: ImageBytes | None = None
@@ -138,7 +138,7 @@ async def read_form(request: Request, limits: Limits) -> tuple[PictureSearch, Im
                 image = await _upload(name, value)
             else:
                 texts.append((name, value))
-    return PictureSearch.model_validate(_fields(texts)), image
+    return ImageSearch.model_validate(_fields(texts)), image
 
 
 async def _upload(name: str, file: UploadFile) -> ImageBytes:
@@ -176,9 +176,9 @@ SEARCH_BODY: dict[str, Any] = {
             "application/json": {"schema": Search.model_json_schema()},
             "multipart/form-data": {
                 "schema": {
-                    **PictureSearch.model_json_schema(),
+                    **ImageSearch.model_json_schema(),
                     "properties": {
-                        **PictureSearch.model_json_schema()["properties"],
+                        **ImageSearch.model_json_schema()["properties"],
                         "image": {"type": "string", "format": "binary", "description": "A picture to search by."},
                     },
                 },

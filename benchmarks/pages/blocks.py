@@ -55,7 +55,11 @@ def _ocr(result: Result) -> str:
     """How many documents and photos each rule ranked first."""
     documents, photos = result["documents"], result["photos"]
     rows = [
-        [rule, f"{found} of {documents['count']}", f"{photos['found_first'].get(rule, MISSING)}"]
+        [
+            rule.replace("looks", "appearance"),
+            f"{found} of {documents['count']}",
+            f"{photos['found_first'].get(rule, MISSING)}",
+        ]
         for rule, found in documents["found_first"].items()
     ]
     values = {

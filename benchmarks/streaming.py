@@ -25,7 +25,7 @@ from benchmarks.provenance import RESULTS, provenance, write_result
 SIZES = (10_000, 100_000, 1_000_000)
 PER_SHARD, BATCH, BUFFER = 10_000, 1_000, 10_000
 WORDS = "red green blue dog cat bird boat house tree road small large old new two three in on near under".split()  # noqa: SIM905
-ENCODER = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+RECIPE = Path(__file__).with_suffix(".toml")
 
 
 def write_shard(path: Path, number: int) -> None:
@@ -50,32 +50,18 @@ def _image(colour: tuple[int, ...]) -> bytes:
     return written.getvalue()
 
 
-def recipe(shards: Path, records: int) -> dict[str, Any]:
-    """A recipe for one epoch over the first shards, with one step per whole batch."""
-    return {
-        "name": f"stream-{records}",
-        "model": {
-            "kind": "dual_stream", "embedding_dim": 16, "fragment_dim": 8, "pool_to": 0, "matcher": "none",
-            "preprocess": {"size": 16, "resize": "squash", "mean": [0.5] * 3, "std": [0.25] * 3},
-            "text_input": {"max_length": 12},
-            "image": {"config": {**ENCODER, "model_type": "vit", "image_size": 16, "patch_size": 8}},
-            "text": {"config": {**ENCODER, "model_type": "bert", "vocab_size": 100, "max_position_embeddings": 16}},
-        },
-        "data": {
-            "train": [f"{shards}/{{000..{records // PER_SHARD - 1:03}}}.tar"],
-            "draw": "one", "batch_size": BATCH, "streaming": True, "shuffle_buffer": BUFFER,
-        },
-        "losses": {"embed": {"loss": "contrastive"}},
-        "schedule": {"steps": records // BATCH},
-    }  # fmt: skip
-
-
 def measure(shards: Path, records: int) -> dict[str, Any]:
-    """Train in this process, and measure its memory."""
+    """Train for one epoch over the first shards in this process, and measure its memory."""
     import sightline
 
     started = time.monotonic()
-    trained = sightline.train(recipe(shards, records), shards / f"run-{records}")
+    changes = {
+        "data.train": [f"{shards}/{{000..{records // PER_SHARD - 1:03}}}.tar"],
+        "data.batch_size": BATCH,
+        "data.shuffle_buffer": BUFFER,
+        "schedule.steps": records // BATCH,
+    }
+    trained = sightline.train(RECIPE, shards / f"run-{records}", changes=changes)
     return {
         "records": records,
         "steps": trained.steps,

@@ -369,7 +369,7 @@ def test_photos_that_move_together_with_their_collection_are_still_known(
 def test_another_model_is_refused_and_nothing_is_lost(photos: Path, model: Instant) -> None:
     index(photos, model=model)
     before = vectors(at_of(photos))
-    with pytest.raises(CollectionError, match="made by the model instant") as caught:
+    with pytest.raises(CollectionError, match="indexed with the model instant") as caught:
         index(photos, model=Instant("b" * 64))
     assert "--at" in caught.value.way_out
     assert vectors(at_of(photos)).keys() == before.keys()

@@ -334,7 +334,7 @@ def test_a_collection_of_the_fast_model_finds_it_again(quick_bundle: Path, photo
         assert collection.model.name == "tiny-fast"
         assert collection.to_refine() == 0
         assert len(collection.search("a dog")) == 6
-    with pytest.raises(CollectionError, match="made by the model tiny-fast"):
+    with pytest.raises(CollectionError, match="indexed with the model tiny-fast"):
         index(photos, model=quick_bundle)
 
 

@@ -137,7 +137,7 @@ def test_another_model_is_refused_with_the_way_out(photos: Path, model: Instant)
     index(photos, model=model)
     with (
         Collection.open(photos, Instant("b" * 64)) as collection,
-        pytest.raises(CollectionError, match="made by the model instant") as caught,
+        pytest.raises(CollectionError, match="indexed with the model instant") as caught,
     ):
         collection.search("a dog")
     assert "--at" in caught.value.way_out

@@ -133,7 +133,7 @@ def test_a_store_is_written_from_one_folder_only(photos: Path, url: str, tmp_pat
     index(photos, at=tmp_path / "at", model=Instant(), store=url)
     with pytest.raises(CollectionError, match="belongs to another collection"):
         index(photos, at=tmp_path / "other", model=Instant(), store=url)
-    with pytest.raises(CollectionError, match="made by the model"), Collection.open(url) as collection:
+    with pytest.raises(CollectionError, match="indexed with the model"), Collection.open(url) as collection:
         collection.check_model(Instant("b" * 64))  # type: ignore[arg-type]
     assert len(names(url)) == 13
 

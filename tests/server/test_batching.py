@@ -357,7 +357,7 @@ def test_a_collection_that_was_made_anew_by_another_model_changes_nothing(
     (at / "manifest.json").write_text(json.dumps({**manifest, "sha256": "0" * 64, "checksum": ""}))
     os.utime(at / "vectors" / "head.json", ns=(1, 1))
     assert not current.renew()
-    assert "made by the model" in caplog.text
+    assert "indexed with the model" in caplog.text
     with current.use() as collection:
         assert len(collection.search("a dog", k=2, duplicates="show")) == 2
     current.close()

@@ -66,7 +66,7 @@ def remove(
     ] = None,
     everything: Annotated[bool, typer.Option("--everything", help="Delete the whole collection.")] = False,
     model: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="The model that made the collection, if it was moved.")
+        str | None, typer.Option(metavar="BUNDLE", help="The model that indexed the collection, if it was moved.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:

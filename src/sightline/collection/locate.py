@@ -60,13 +60,13 @@ def model_for_collection(at: Path | str, manifest: Manifest, model: str | Path |
     is_local = bool(manifest.location) and not manifest.location.startswith(HUB_PREFIX)
     if is_local and isinstance(at, Path) and not manifest.is_trusted:
         raise CollectionError(
-            f"{at}: made by the model {made_by} at {manifest.location}, but not by you on this machine",
+            f"{at}: indexed with the model {made_by} at {manifest.location}, but not by you on this machine",
             "If you trust that model, name it: --model FOLDER",
         )
     if is_local and (found := model_at(manifest.location, manifest.sha256)):
         return load(found)
     raise CollectionError(
-        f"{at}: made by the model {made_by}, which is not at {manifest.location or 'a known place'}",
+        f"{at}: indexed with the model {made_by}, which is not at {manifest.location or 'a known place'}",
         "Give its folder with --model FOLDER, or index again into another folder with --at.",
     )
 

@@ -129,7 +129,7 @@ def check_model(at: Path | str, manifest: Manifest, model: Model) -> None:
         return
     made_by = f"{manifest.model} ({manifest.sha256[:12]}…)"
     raise CollectionError(
-        f"{at}: made by the model {made_by}, but this is {model.name} ({model.sha256[:12]}…)",
+        f"{at}: indexed with the model {made_by}, but this is {model.name} ({model.sha256[:12]}…)",
         f"Use {manifest.model}, or index again with {model.name} into another folder with --at. Nothing was changed.",
     )
 

@@ -72,7 +72,7 @@ def _walk(
             elif other and path.suffix.lower() in RAW_SUFFIXES | VIDEO_SUFFIXES:
                 other(path)
         except OSError as error:
-            report(_unlisted(path, error, "Its pictures are left out. Give yourself the right to read it."))
+            report(_unlisted(path, error, "Its pictures are left out. Give yourself permission to read it."))
 
 
 def _identity(folder: Path) -> _Identity:

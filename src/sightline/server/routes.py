@@ -183,9 +183,7 @@ def item_routes(service: Service) -> APIRouter:
     ) -> Response:
         """The file of a video, or a range of it, if it is unchanged since indexing."""
         tag, found = await service.images.run(service.video, id, v)
-        return _video_response(
-            service.images, v, tag, found, range if if_range in (None, tag) else None, if_none_match
-        )
+        return _video_response(service.images, v, tag, found, range if if_range in (None, tag) else None, if_none_match)
 
     @router.get("/{id}/thumbnail", responses=_IMAGE, response_class=Response)
     async def thumbnail(

@@ -102,7 +102,7 @@ class Recipe:
             self.model_config()
         elif surplus := ", ".join(key for key in self.model if key not in ("start", "add")):
             raise RecipeError(
-                f"model: start takes all of the model from {self.start}, so that {surplus} would be ignored",
+                f"model.start takes the whole model from {self.start}, so {surplus} would be ignored",
                 "Leave out either start or the others.",
             )
 

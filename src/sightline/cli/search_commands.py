@@ -115,7 +115,7 @@ def _read_text(at: Path, is_asked: bool, retry: bool) -> None:
     left = pending(at)
     if not left and not retry:
         return
-    tell(f"Reading the text in {left:,} images; search meanwhile. Ctrl-C ends it, and the next index goes on.")
+    tell(f"Reading the text in {left:,} images; search meanwhile. Press Ctrl-C to stop; the next index continues.")
     try:
         with _answering_ctrl_c(), indexing("read the text of", "loading what reads") as progress:
             report = read_pictures(at, progress, retry=retry)

@@ -116,7 +116,7 @@ def export(
             )
         if not retriever.unit_length:
             raise ModelError(
-                "search compares vectors of unit length, but those of this model are not",
+                "search needs vectors of unit length, which this model does not produce",
                 "Train it with model.unit_length = true.",
             )
         encoded = _graphs(retriever, tokenizer, building)

@@ -85,7 +85,7 @@ def serve(
             is_ready=lambda: all(updater.is_healthy for updater in updaters),
         )
         places = " and ".join(addresses(host, listener.getsockname()[1]))
-        notify(f"Serving {opened.summary} at {places}. Ctrl-C ends it.")
+        notify(f"Serving {opened.summary} at {places}. Press Ctrl-C to stop.")
         try:
             uvicorn.Server(uvicorn_config(app, limits)).run(sockets=[listener])
         finally:

@@ -84,7 +84,7 @@ def parse_where(expression: str) -> Filter:
     if parser.here.kind != "end":
         raise parser.wrong(
             parser.here,
-            "the filter goes on where it should end",
+            "the filter continues where it should end",
             "Join conditions by and, or; put texts and dates in quotes.",
         )
     return found

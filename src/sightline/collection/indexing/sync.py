@@ -136,7 +136,7 @@ def _refine(refiner: Refiner, encoder: _Encoder, progress: IndexProgress | None,
     """Encode the items of the fast graph again."""
     work = refiner.work()
     if work and notify:
-        notify(f"Refining {len(work):,} images; search meanwhile. Ctrl-C ends it, and index --refine goes on.")
+        notify(f"Refining {len(work):,} images; search meanwhile. Press Ctrl-C to stop; index --refine continues.")
     encoder(work, refiner, set(), progress)
     if not len(refiner.store.fast_ids()):
         forget_fast(refiner.report.at)

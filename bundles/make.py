@@ -19,15 +19,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import sightline
-from benchmarks.provenance import provenance, write_result
+from benchmarks.provenance import write_result
+from bundles.measure import TestRecipe, measured
 from sightline import settings
 from sightline.bundle.layout import SPEC_FILE
 from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.spec import BundleSpec, read_spec, write_spec
 from sightline.datasets import Record, read_all
 from sightline.errors import RecipeError
-from sightline.evaluation import Evaluation, evaluate, evaluate_names
-from sightline.evaluation.encodings import Needs, SharedImages
 from sightline.models import checkpoint
 from sightline.onnx_export.exporter import export
 from sightline.onnx_export.static_ranges import sample_images
@@ -36,19 +35,6 @@ from sightline.training.run_folder import RunFolder
 from sightline.training.trainer import train
 
 RESULTS = Path("benchmarks/results/default")
-
-
-@dataclass(frozen=True, slots=True)
-class TestRecipe:
-    """A data set to measure the bundle on: by its embeddings, and reranked if `rerank` is set.
-
-    kind: "captions" for recalls, "names" for zero-shot names.
-    """
-
-    name: str
-    data: tuple[str, ...]
-    rerank: int = 0
-    kind: Literal["captions", "names"] = "captions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,23 +153,10 @@ class ModelBuild:
             return list(found["rows"])
         self._check_time()
         self.report(f"{test.name}: measuring")
-        records, bundle = read_all(test.data), sightline.load(built)
-        measure: Callable[..., Any] = evaluate_names if test.kind == "names" else evaluate
-        images = [record.image for record in records]
-        options = {"data": test.name, "batch_size": 20}
-        options["shared"] = SharedImages(bundle, images, Needs(states=bool(test.rerank)), 20)
-        embed = measure(bundle, records, **options)
-        rows, more = [embed.to_json()], {}
-        if test.rerank:
-            reranked = measure(bundle, records, rerank=test.rerank, **options)
-            rows.append(reranked.to_json())
-            if isinstance(embed, Evaluation) and isinstance(reranked, Evaluation):
-                gain = embed.gain_of(reranked)
-                more = {way: {name: dataclasses.asdict(one) for name, one in gain[way].items()} for way in gain}
-        whole = {"experiment": "bundle", **provenance(0, [Path(one).stem for one in test.data]), "rows": rows}
-        write_result(path, {"bundle": identity, **whole, "gain_of_reranking": more})
-        write_result(self.results / f"{test.name}.json", {**whole, "gain_of_reranking": more})
-        return rows
+        whole = measured(sightline.load(built), test)
+        write_result(path, {"bundle": identity, **whole})
+        write_result(self.results / f"{test.name}.json", whole)
+        return list(whole["rows"])
 
     def _publish(self, built: Path, measured: list[dict[str, Any]]) -> None:
         """Publish the bundle with its results; other files beside it, such as licences, are kept."""

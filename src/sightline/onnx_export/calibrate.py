@@ -63,14 +63,14 @@ def finish(
     spec = replace(
         read_spec(folder),
         defaults=_defaults(bundle, questions, images, readable, progress) if matches else bundle.defaults,
-        relevance=_relevance(bundle, known, images.embedding, words, lang, progress),
+        relevance=pair_relevance(bundle, known, images.embedding, words, lang, progress),
         words=" ".join(words),
     )
     write_spec(folder, spec)
     return spec
 
 
-def _relevance(
+def pair_relevance(
     bundle: Bundle,
     records: Sequence[Record],
     images: Float32Array,

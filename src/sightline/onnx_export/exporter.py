@@ -194,7 +194,7 @@ def _graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> Encoded
     own_mask = [] if text.mask is mask else ["fragments_mask"]
     words, longest = {"ids": ids, "mask": mask}, tokenizer.max_length
     with _positions(retriever, longest):
-        _trace(_TextGraph(retriever), "text", words, [*outputs, *own_mask], folder, most_words=longest)
+        trace(_TextGraph(retriever), "text", words, [*outputs, *own_mask], folder, most_words=longest)
     if "match" in retriever.abilities and text.states is not None and image.states is not None:
         inputs = {
             "text_states": text.states,
@@ -207,7 +207,7 @@ def _graphs(retriever: Retriever, tokenizer: Tokenizer, folder: Path) -> Encoded
         with _positions(retriever, most):
             graph = _MatchGraph(retriever)
             outputs = ["logits", "word_cosines"][: len(graph(**inputs))]
-            _trace(graph, "match", inputs, outputs, folder, varying)
+            trace(graph, "match", inputs, outputs, folder, varying)
     return image
 
 
@@ -233,14 +233,14 @@ def _image_graph(retriever: Retriever, folder: Path) -> EncodedTensors:
     if isinstance(wanted, Preprocess):
         pixels = torch.zeros(2, 3, wanted.size, wanted.size)
         image = retriever.encode_images(pixels)
-        _trace(_ImageGraph(retriever), "image", {"pixels": pixels}, _names(image, retriever), folder)
+        trace(_ImageGraph(retriever), "image", {"pixels": pixels}, _names(image, retriever), folder)
         return image
     regions, mask = torch.zeros(2, 5, wanted.width), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     image = retriever.encode_images(Regions.of(regions, mask, wanted))
     own_mask = [] if image.mask is mask else ["fragments_mask"]
     graph = _RegionGraph(retriever, wanted)
     inputs = {"regions": regions, "mask": mask}
-    _trace(graph, "image", inputs, [*_names(image, retriever), *own_mask], folder, varying=tuple(inputs))
+    trace(graph, "image", inputs, [*_names(image, retriever), *own_mask], folder, varying=tuple(inputs))
     return image
 
 
@@ -255,7 +255,7 @@ def _names(encoded: EncodedTensors, retriever: Retriever) -> list[str]:
     return list(_given(encoded, retriever.abilities))
 
 
-def _trace(
+def trace(
     module: nn.Module,
     graph: Graph,
     inputs: dict[str, Tensor],

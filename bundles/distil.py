@@ -1,0 +1,249 @@
+"""What students of a bundle share: its graphs in torch, its images in memory, and losses against the teacher."""
+
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sightline.arrays import Int64Array
+from sightline.bundle.tokenizer import Tokenizer
+from sightline.datasets import Record
+from sightline.errors import DataError
+from sightline.kernels.program import ExecutionPlan, Program
+from sightline.media import Preprocess
+from sightline.training.corpus import device_pixels, normalised
+from sightline.training.decoding import Decoder, ahead
+
+_CHUNK = 512
+
+
+class TeacherGraph:
+    """A graph of a bundle in torch; outputs have gradients with respect to the inputs."""
+
+    def __init__(self, path: Path, device: torch.device) -> None:
+        self._program = Program.read(path, device, torch.bfloat16 if device.type == "cuda" else torch.float32)
+        self._plans: dict[tuple[tuple[int, ...], ...], ExecutionPlan] = {}
+
+    def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
+        """Run the graph; floating-point outputs are float32."""
+        shapes = tuple(tuple(one.shape) for one in inputs.values())
+        if shapes not in self._plans:
+            with torch.no_grad():
+                self._plans[shapes], _ = self._program.plan(inputs)
+        return self._plans[shapes].run(inputs)
+
+
+def decoded(records: Sequence[Record], preprocess: Preprocess, device: torch.device, kept: Path | None) -> Tensor:
+    """Pixels of all images, uint8 [images, 3, size, size], on a device.
+
+    kept: a file (`.npy`) that they are read from, or written to if it does not exist.
+    """
+    size = preprocess.size
+    pixels = torch.empty(len(records), 3, size, size, dtype=torch.uint8, device=device)
+    if kept is not None and kept.exists():
+        found = np.load(kept, mmap_mode="r")
+        if found.shape != (len(records), size, size, 3):
+            raise DataError(f"{kept}: has the images of another run", "Remove it.")
+        for start in range(0, len(records), 8 * _CHUNK):
+            rows = torch.from_numpy(np.array(found[start : start + 8 * _CHUNK])).to(device)
+            pixels[start : start + 8 * _CHUNK] = rows.permute(0, 3, 1, 2)
+        return pixels
+    decoder, starts = Decoder(preprocess), range(0, len(records), _CHUNK)
+    chunks = (decoder.start(records[start : start + _CHUNK]) for start in starts)
+    for start, chunk in zip(starts, ahead(chunks), strict=True):
+        pixels[start : start + _CHUNK] = device_pixels(chunk, device)
+    if kept is not None:
+        np.save(kept, pixels.permute(0, 2, 3, 1).cpu().numpy())
+    return pixels
+
+
+@torch.no_grad()
+def taught_images(
+    teacher: TeacherGraph, pixels: Tensor, preprocess: Preprocess, parts: Sequence[str], batch: int = _CHUNK
+) -> dict[str, Tensor]:
+    """The teacher's outputs for all images, in half precision on their device."""
+    found: dict[str, Tensor] = {}
+    for start in range(0, len(pixels), batch):
+        seen = teacher(pixels=normalised(pixels[start : start + batch], preprocess))
+        for part in parts:
+            if part not in found:
+                found[part] = torch.empty(
+                    len(pixels), *seen[part].shape[1:], dtype=torch.bfloat16, device=pixels.device
+                )
+            found[part][start : start + batch] = seen[part].to(torch.bfloat16)
+    return found
+
+
+@dataclass(slots=True)
+class TaughtTexts:
+    """The teacher's outputs for texts: embedding [texts, dim], and states of all words of all texts, end to end.
+
+    first, length: where the words of a text are.
+    """
+
+    embedding: Tensor
+    states: Tensor
+    fragments: Tensor
+    first: Tensor
+    length: Tensor
+
+    def padded(self, rows: Tensor, part: str = "states") -> tuple[Tensor, Tensor]:
+        """States (or fragments) [rows, n, dim] of texts and their mask [rows, n]."""
+        values: Tensor = getattr(self, part)
+        length = self.length[rows]
+        places = torch.arange(int(length.max()), device=rows.device)
+        mask = places < length[:, None]
+        where = (self.first[rows][:, None] + places).clamp(max=len(values) - 1)
+        return values[where].float() * mask[..., None], mask
+
+
+@torch.no_grad()
+def taught_texts(
+    teacher: TeacherGraph,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    device: torch.device,
+    *,
+    words: bool = True,
+    batch: int = 1024,
+) -> TaughtTexts:
+    """The teacher's outputs for texts. words: whether to keep states and fragments too."""
+    tokens = tokenizer(texts)
+    lengths = tokens.mask.sum(1)
+    embedding: Tensor | None = None
+    first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    kept: dict[str, Tensor] = {}
+    for length in sorted(set(lengths.tolist())):
+        alike = np.flatnonzero(lengths == length)
+        for start in range(0, len(alike), batch):
+            rows = alike[start : start + batch]
+            ids = torch.from_numpy(tokens.ids[rows, :length]).to(device)
+            out = teacher(ids=ids, mask=torch.ones_like(ids, dtype=torch.bool))
+            if embedding is None:
+                embedding = torch.empty(len(texts), out["embedding"].shape[1], dtype=torch.bfloat16, device=device)
+                for part in ("states", "fragments"):
+                    count = int(lengths.sum()) if words else 0
+                    kept[part] = torch.empty(count, out[part].shape[-1], dtype=torch.bfloat16, device=device)
+            chosen = torch.from_numpy(rows).to(device)
+            embedding[chosen] = out["embedding"].to(torch.bfloat16)
+            if words:
+                where = torch.from_numpy(first[rows]).to(device)[:, None] + torch.arange(length, device=device)
+                for part, values in kept.items():
+                    values[where] = out[part].to(torch.bfloat16)
+    if embedding is None:
+        raise ValueError("no texts")
+    return TaughtTexts(
+        embedding,
+        kept["states"],
+        kept["fragments"],
+        torch.from_numpy(first).to(device),
+        torch.from_numpy(lengths).to(device),
+    )
+
+
+def away(student: Tensor, teacher: Tensor) -> Tensor:
+    """The mean of 1 - cosine over the last axis."""
+    return (1 - F.cosine_similarity(student, teacher.float(), dim=-1)).mean()
+
+
+def same_order(student: Tensor, teacher: Tensor, anchors: Tensor, temperature: float, alone: bool = False) -> Tensor:
+    """How much the student's similarities to anchors differ from the teacher's: KL divergence of their softmax.
+
+    student, teacher: [items, dim]; anchors: [anchors, dim], all of unit length. alone: the anchors are the teacher's
+    items themselves, and the similarity of an item to itself is left out.
+    """
+    anchors = anchors.float()
+    mine, theirs = student @ anchors.T / temperature, teacher.float() @ anchors.T / temperature
+    if alone:
+        itself = torch.eye(len(student), dtype=torch.bool, device=student.device)
+        mine, theirs = mine.masked_fill(itself, -1e4), theirs.masked_fill(itself, -1e4)
+    return F.kl_div(mine.log_softmax(-1), theirs.log_softmax(-1), log_target=True, reduction="batchmean")
+
+
+class Average:
+    """An exponential moving average of a model's weights."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self._decay, self._steps = decay, 0
+        self.weights = {name: value.detach().clone().float() for name, value in model.state_dict().items()}
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        """Add the current weights."""
+        self._steps += 1
+        decay = min(self._decay, self._steps / (10 + self._steps))
+        mine, new = [], []
+        for name, value in model.state_dict().items():
+            if value.is_floating_point():
+                mine.append(self.weights[name])
+                new.append(value.float())
+        torch._foreach_lerp_(mine, new, 1 - decay)
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a run is, by its steps or its minutes, whichever is further; and the learning rate that follows."""
+
+    steps: int
+    minutes: float
+    warmup: float = 0.04
+    begun: float = field(default_factory=time.monotonic)
+    step: int = 0
+
+    def __iter__(self) -> Iterator[float]:
+        """For each step, the factor of the learning rate: a short rise, then half a cosine."""
+        self.begun = time.monotonic()
+        while (done := self.done) < 1:
+            yield min(done / self.warmup, 1.0) * 0.5 * (1 + math.cos(math.pi * done)) if done else 0.01
+            self.step += 1
+
+    @property
+    def done(self) -> float:
+        """From 0 to 1."""
+        return max(self.step / self.steps, (time.monotonic() - self.begun) / 60 / self.minutes)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Multiply the groups' own rates by a factor."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["initial_lr"] * factor
+
+
+def new_optimizer(groups: Sequence[tuple[nn.Module, float]], weight_decay: float) -> torch.optim.AdamW:
+    """AdamW for modules with a rate each; vectors are not decayed."""
+    tables = []
+    for module, rate in groups:
+        for decay, wanted in ((weight_decay, True), (0.0, False)):
+            chosen = [one for one in module.parameters() if one.requires_grad and (one.ndim > 1) == wanted]
+            tables.append({"params": chosen, "lr": rate, "initial_lr": rate, "weight_decay": decay})
+    return torch.optim.AdamW(tables, betas=(0.9, 0.98), fused=torch.cuda.is_available())
+
+
+@torch.no_grad()
+def recalls(texts: Tensor, images: Tensor, owners: Int64Array) -> dict[str, float]:
+    """R@1, 5, 10 of texts to images and of images to texts, and their sum, from unit vectors; owners: image of a text."""
+    scores = texts.float() @ images.float().T
+    own = torch.from_numpy(owners).to(scores.device)
+    right = scores.gather(1, own[:, None])
+    ranks = (scores > right).sum(1)
+    best = torch.full((len(images),), -math.inf, device=scores.device).scatter_reduce(0, own, right[:, 0], "amax")
+    back = (scores > best).sum(0)
+    found = {f"t2i R@{k}": 100 * (ranks < k).float().mean().item() for k in (1, 5, 10)}
+    found |= {f"i2t R@{k}": 100 * (back < k).float().mean().item() for k in (1, 5, 10)}
+    return found | {"rSum": sum(found.values())}
+
+
+def write_line(path: Path, line: Mapping[str, object]) -> None:
+    """Append a line of JSON, and print it."""
+    text = json.dumps(line)
+    print(text, flush=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text + "\n")

@@ -1,0 +1,327 @@
+"""Train the fast image graph of a bundle: a small vision transformer learns the outputs of the bundle's own.
+
+    python -m bundles.fast bundles/default --start DIR/dinov2-small-p32 --out runs/fast --minutes 9
+
+The text graph and the matcher stay as they are: student and teacher share one space. The student sees augmented views
+of the training images, and learns from the teacher's outputs for the same views:
+
+- `embedding`: the direction of the teacher's embedding,
+- `texts`: the teacher's similarities to captions, as a distribution over thousands of them,
+- `images`: the teacher's similarities among the images of a batch (as paper 3 shrinks a model),
+- `contrast`: the captions of an image against those of the rest of the batch, by the teacher's text graph,
+- `fragments`, `states`: the teacher's vectors of the parts of an image.
+
+A few views of every image are in memory at any time; at each step the teacher looks at some new ones, which replace
+the oldest. Needs SIGHTLINE_DATA and a GPU. `bundles.fast_export` turns the result into a graph.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import AutoConfig, AutoModel
+
+from bundles.distil import (
+    Average,
+    Progress,
+    TaughtTexts,
+    TeacherGraph,
+    away,
+    decoded,
+    new_optimizer,
+    recalls,
+    same_order,
+    set_rate,
+    taught_texts,
+    write_line,
+)
+
+from sightline.bundle.spec import BundleSpec, read_spec
+from sightline.bundle.tokenizer import Tokenizer
+from sightline.datasets import Record, read_all
+from sightline.media import require_pixels
+from sightline.models.student import ImageStudent, StudentOutput, StudentShape
+from sightline.training.augment import coloured, crop_boxes, cropped
+from sightline.training.corpus import normalised
+
+SOURCES = {
+    "flickr8k": "flickr8k-train-*.tar",
+    "coco": "coco72k-*.tar",
+    "web": "web-train-*.tar",
+    "names": "names-train.tar",
+    "plain": "cocoplain-*.tar",
+}
+WEIGHTS = {"embedding": 4.0, "texts": 1.0, "images": 0.5, "contrast": 0.2, "fragments": 1.0, "states": 2.0}
+UNLABELLED = ("names", "plain")  # their captions are names, which many images share, or missing
+PARTS = ("embedding", "fragments", "states")
+_CROP, _ASPECT, _COLOUR = 0.4, 4 / 3, 0.15
+_TEMPERATURE = 0.03
+
+
+@dataclass(slots=True)
+class Source:
+    """The images of one source: their rows, and the rows of the captions of each."""
+
+    name: str
+    images: Tensor
+    captions: list[list[int]]
+
+
+@dataclass(slots=True)
+class Views:
+    """One augmented view of every image: how it is cut, and what the teacher sees in it."""
+
+    boxes: Tensor
+    mirrored: Tensor
+    seen: dict[str, Tensor]
+
+
+class Class:
+    """All images and captions, the teacher, and the current views."""
+
+    def __init__(self, folder: Path, spec: BundleSpec, records: Mapping[str, Sequence[Record]], pixels: Tensor) -> None:
+        self.device, self.pixels = pixels.device, pixels
+        self.preprocess = require_pixels(spec.image.input)
+        self.teacher = TeacherGraph(folder / "image.onnx", self.device)
+        texts, self.sources, first = [], [], 0
+        for name, some in records.items():
+            captions: list[list[int]] = []
+            for one in some:
+                own = one.captions.get("en", ())
+                captions.append(list(range(len(texts), len(texts) + len(own))))
+                texts.extend(own)
+            self.sources.append(Source(name, torch.arange(first, first + len(some)), captions))
+            first += len(some)
+        tokenizer = Tokenizer.open(folder / spec.text.tokenizer, spec.text.max_length, spec.text.pad_id)
+        graph = TeacherGraph(folder / "text.onnx", self.device)
+        self.texts: TaughtTexts = taught_texts(graph, tokenizer, texts, self.device, words=False)
+        count = len(pixels)
+        self.views = Views(
+            torch.zeros(count, 4, device=self.device), torch.zeros(count, dtype=torch.bool, device=self.device), {}
+        )
+        self._order, self._next = torch.randperm(count, device=self.device), 0
+
+    @torch.no_grad()
+    def look(self, rows: Tensor) -> None:
+        """Replace the views of these images by new ones."""
+        draws = torch.rand(len(rows), 5, device=self.device)
+        boxes, mirrored = crop_boxes(draws[:, 1:], _CROP, _ASPECT), draws[:, 0] < 0.5
+        self.views.boxes[rows], self.views.mirrored[rows] = boxes, mirrored
+        shown = cropped(self.pixels[rows].float(), boxes, mirrored)
+        out = self.teacher(pixels=normalised(shown, self.preprocess))
+        for part in PARTS:
+            if part not in self.views.seen:
+                shape = (len(self.pixels), *out[part].shape[1:])
+                self.views.seen[part] = torch.empty(shape, dtype=torch.bfloat16, device=self.device)
+            self.views.seen[part][rows] = out[part].to(torch.bfloat16)
+
+    def look_at_all(self, batch: int = 512) -> None:
+        """A first view of every image."""
+        for rows in torch.arange(len(self.pixels), device=self.device).split(batch):
+            self.look(rows)
+
+    def look_on(self, count: int) -> None:
+        """New views of the `count` images whose views are the oldest."""
+        if self._next + count > len(self._order):
+            self._order, self._next = torch.randperm(len(self._order), device=self.device), 0
+        self.look(self._order[self._next : self._next + count])
+        self._next += count
+
+    def batch(self, count: int, random: np.random.Generator) -> tuple[Source, Tensor, Tensor]:
+        """Images of one source, and a caption of each: rows [count], rows of captions [count], -1 for none."""
+        sizes = np.array([len(one.images) for one in self.sources], dtype=float)
+        source = self.sources[random.choice(len(sizes), p=sizes / sizes.sum())]
+        chosen = random.choice(len(source.images), min(count, len(source.images)), replace=False)
+        captions = [own[random.integers(len(own))] if (own := source.captions[one]) else -1 for one in chosen]
+        rows = source.images[torch.from_numpy(chosen)]
+        return source, rows.to(self.device), torch.tensor(captions, device=self.device)
+
+    @torch.no_grad()
+    def shown(self, rows: Tensor) -> Tensor:
+        """The current views of these images as the student sees them: normalised, their colours changed a little."""
+        seen = cropped(self.pixels[rows].float(), self.views.boxes[rows], self.views.mirrored[rows])
+        factors = 1 + _COLOUR * (2 * torch.rand(len(rows), 3, device=self.device) - 1)
+        return normalised(coloured(seen, factors, 255.0), self.preprocess)
+
+
+def losses(
+    room: Class, out: StudentOutput, source: Source, rows: Tensor, captions: Tensor, anchors: int
+) -> dict[str, Tensor]:
+    """The losses of a batch by name."""
+    seen = {part: values[rows].float() for part, values in room.views.seen.items()}
+    texts, described = room.texts.embedding, captions >= 0
+    others = texts[torch.randint(len(texts), (anchors,), device=rows.device)]
+    own = texts[captions[described]]
+    found = {
+        "embedding": away(out.embedding, seen["embedding"]),
+        "texts": same_order(out.embedding, seen["embedding"], torch.cat([own, others]), _TEMPERATURE),
+        "images": same_order(out.embedding, seen["embedding"], seen["embedding"], _TEMPERATURE, alone=True),
+        "fragments": away(out.fragments, seen["fragments"]),
+        "states": away(out.states, seen["states"]) + F.mse_loss(out.states, seen["states"]) / seen["states"].var(),
+    }
+    if source.name not in UNLABELLED:
+        scores = out.embedding[described] @ own.float().T / 0.05
+        right = torch.arange(len(scores), device=rows.device)
+        found["contrast"] = (F.cross_entropy(scores, right) + F.cross_entropy(scores.T, right)) / 2
+    return found
+
+
+@dataclass(slots=True)
+class Exam:
+    """Held-out images with their texts, to measure a student by."""
+
+    name: str
+    pixels: Tensor
+    texts: Tensor
+    owners: np.ndarray
+    labels: np.ndarray | None
+
+    @torch.no_grad()
+    def measured(self, student: torch.nn.Module, room: Class) -> dict[str, float]:
+        """Recalls of the embeddings; for names, how often the right one is first."""
+        device = self.pixels.device
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            parts = [student(normalised(some, room.preprocess)).embedding.float() for some in self.pixels.split(256)]
+        images = torch.cat(parts)
+        if self.labels is None:
+            return recalls(self.texts, images, self.owners)
+        best = (images @ self.texts.float().T).argmax(1).cpu().numpy()
+        return {"top1": 100 * float((best == self.labels).mean())}
+
+
+def exams(room: Class, folder: Path, spec: BundleSpec, data: Path) -> list[Exam]:
+    """Flickr8k val by its captions, and names-val by its names."""
+    tokenizer = Tokenizer.open(folder / spec.text.tokenizer, spec.text.max_length, spec.text.pad_id)
+    graph = TeacherGraph(folder / "text.onnx", room.device)
+    found = []
+    for name in ("flickr8k-val", "names-val"):
+        records = read_all([str(data / f"{name}.tar")])
+        pixels = decoded(records, room.preprocess, room.device, None)
+        if name == "names-val":
+            names = sorted({one.label or "" for one in records})
+            texts, labels = (
+                [f"a photo of a {one}" for one in names],
+                np.array([names.index(one.label or "") for one in records]),
+            )
+            owners = np.zeros(len(names), dtype=np.int64)
+        else:
+            texts, labels = [text for one in records for text in one.captions["en"]], None
+            owners = np.repeat(np.arange(len(records)), [len(one.captions["en"]) for one in records])
+        taught = taught_texts(graph, tokenizer, texts, room.device, words=False)
+        found.append(Exam(name, pixels, taught.embedding, owners, labels))
+    return found
+
+
+def new_student(start: str, shape: StudentShape, activation: str, random: bool) -> ImageStudent:
+    """A student with the weights of a folder, or with random ones."""
+    config = AutoConfig.from_pretrained(start, hidden_act=activation)
+    encoder = (
+        AutoModel.from_config(config)
+        if random
+        else AutoModel.from_pretrained(start, config=config, dtype=torch.float32)
+    )
+    encoder.pooler = None
+    return ImageStudent(encoder, shape)
+
+
+def train(args: argparse.Namespace, room: Class, found: list[Exam], shape: StudentShape) -> None:
+    """One run; writes its log, its results and its averaged weights."""
+    torch.manual_seed(args.seed)
+    random, device, out = np.random.default_rng(args.seed), room.device, Path(args.out)
+    student = new_student(args.start, shape, args.activation, args.random).to(device)
+    weights = {name: weight for name, weight in WEIGHTS.items() if name not in args.without}
+    optimizer = new_optimizer([(student.encoder, args.rate), (student.heads, 2 * args.rate)], 0.05)
+    average, progress = Average(student, 0.9995), Progress(args.steps, args.minutes)
+    begun = time.monotonic()
+    for factor in progress:
+        set_rate(optimizer, factor)
+        if args.new_views:
+            room.look_on(args.new_views)
+        source, rows, captions = room.batch(args.batch, random)
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            made = student(room.shown(rows))
+        each = losses(room, made, source, rows, captions, args.anchors)
+        total = sum(
+            (weight * each[name] for name, weight in weights.items() if name in each), torch.zeros((), device=device)
+        )
+        optimizer.zero_grad(set_to_none=True)
+        total.backward()
+        torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
+        optimizer.step()
+        average.update(student)
+        if progress.step % args.log == 0:
+            line = {name: round(float(value), 4) for name, value in each.items()}
+            write_line(
+                out / "log.jsonl",
+                {"step": progress.step, "source": source.name, "seconds": round(time.monotonic() - begun, 1), **line},
+            )
+    student.load_state_dict(average.weights)
+    out.mkdir(parents=True, exist_ok=True)
+    torch.save(
+        {name: value.half() if value.is_floating_point() else value for name, value in student.state_dict().items()},
+        out / "student.pt",
+    )
+    result = {exam.name: exam.measured(student.eval(), room) for exam in found}
+    keys = ("start", "activation", "random", "without", "batch", "steps", "rate", "new_views", "anchors", "seed")
+    settings_used = {key: getattr(args, key) for key in keys}
+    write_line(
+        out / "result.json",
+        {"steps_done": progress.step, "seconds": time.monotonic() - begun, **settings_used, "results": result},
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Train students one after the other, each with the options of its line in --runs, or one with those given."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("--start", required=True, help="folder with the initial weights of the student's encoder")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--data", type=Path, default=None, help="default: SIGHTLINE_DATA")
+    parser.add_argument("--pixels", type=Path, help="file that keeps the decoded images for the next run")
+    parser.add_argument("--sources", default=",".join(SOURCES))
+    parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--steps", type=int, default=8000)
+    parser.add_argument("--batch", type=int, default=1024)
+    parser.add_argument("--anchors", type=int, default=3072, help="captions that views are compared with")
+    parser.add_argument("--new-views", type=int, default=96, help="views that the teacher adds at each step")
+    parser.add_argument("--rate", type=float, default=5e-4)
+    parser.add_argument("--activation", default="relu")
+    parser.add_argument("--random", action="store_true", help="start with random weights")
+    parser.add_argument("--without", default=[], type=lambda text: text.split(","), help="losses to leave out")
+    parser.add_argument("--log", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--runs", type=Path, help="further runs: one line of options each")
+    args = parser.parse_args(argv)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.manual_seed(args.seed)
+    data = args.data or Path(os.environ["SIGHTLINE_DATA"])
+    spec = read_spec(args.bundle)
+    records = {name: read_all(sorted(map(str, data.glob(SOURCES[name])))) for name in args.sources.split(",")}
+    everything = [one for some in records.values() for one in some]
+    pixels = decoded(everything, require_pixels(spec.image.input), device, args.pixels)
+    room = Class(args.bundle, spec, records, pixels)
+    print(
+        json.dumps(
+            {"images": {name: len(some) for name, some in records.items()}, "captions": len(room.texts.embedding)}
+        ),
+        flush=True,
+    )
+    room.look_at_all()
+    shape = StudentShape(*(room.views.seen[part].shape[-1] for part in PARTS))
+    found = exams(room, args.bundle, spec, data)
+    train(args, room, found, shape)
+    for line in args.runs.read_text().splitlines() if args.runs else ():
+        train(parser.parse_args([str(args.bundle), "--start", args.start, *line.split()]), room, found, shape)
+
+
+if __name__ == "__main__":
+    main()

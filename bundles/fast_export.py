@@ -1,0 +1,76 @@
+"""Add the fast image graph that `bundles.fast` trained to a bundle: export, calibrate, measure.
+
+    python -m bundles.fast_export bundles/default --start DIR/dinov2-small-p32 --run runs/fast
+
+Needs SIGHTLINE_DATA. Relevance is fitted on the data that the bundle's own was fitted on. Results go into the bundle and
+to benchmarks/results/fast.
+"""
+
+import argparse
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from benchmarks.provenance import write_result
+from bundles.fast import new_student
+from bundles.measure import TestRecipe, measured
+from sightline.bundle import Bundle
+from sightline.bundle.spec import read_spec
+from sightline.datasets import Record, read_all
+from sightline.evaluation.encodings import Needs, encode_images
+from sightline.models.student import StudentShape
+from sightline.onnx_export.calibrate import pair_relevance
+from sightline.onnx_export.fast_image import add_fast_image
+from sightline.onnx_export.static_ranges import sample_images
+from sightline.onnx_export.students import write_image_graph
+
+RESULTS = Path("benchmarks/results/fast")
+TESTS = ("flickr8k-test", "coco-val", "web-val", "names-val")
+
+
+def main() -> None:
+    """Add the graph, then fit and measure with it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("--start", required=True, help="the folder that the training started from")
+    parser.add_argument("--run", type=Path, required=True, help="the folder of the training")
+    parser.add_argument("--licence", default="Started from DINOv2 ViT-S/14 (Meta), Apache-2.0")
+    args = parser.parse_args()
+    data, spec = Path(os.environ["SIGHTLINE_DATA"]), read_spec(args.bundle).without_fast()
+    result = json.loads((args.run / "result.json").read_text(encoding="utf-8").splitlines()[-1])
+    weights = torch.load(args.run / "student.pt", map_location="cpu", weights_only=True)
+    shape = StudentShape(*(weights[f"heads.{part}.weight"].shape[0] for part in ("embedding", "fragments", "states.2")))
+    student = new_student(args.start, shape, result["activation"], random=True)
+    student.load_state_dict({name: value.float() for name, value in weights.items()})
+    preprocess = spec.image.preprocess
+    assert preprocess is not None
+    sets = ("flickr8k-val", "coco-val", "names-val", "web-val")
+    held_out: list[Record] = [one for name in sets for one in read_all([str(data / f"{name}.tar")])]
+    graph = write_image_graph(student, sample_images(held_out, preprocess), args.run / "graph")
+    made: dict[str, Any] = {key: value for key, value in result.items() if key not in ("start", "results")}
+    made |= {"initial weights": args.licence, "validation": result["results"]}
+    add_fast_image(args.bundle, graph, preprocess, None, made)
+    fast = Bundle.open(args.bundle, fast=True)
+    captioned = [one for one in held_out if one.label is None]
+    known = [*captioned, *(one for one in held_out if one.label is not None)]
+    images, readable = encode_images(fast, [one.image for one in known], Needs(), 32, None, None)
+    records = [known[int(row)] for row in readable]
+    fitted = pair_relevance(fast, records, images.embedding, fast.words, "en", None)
+    relevance = replace(fitted, data=sets)
+    add_fast_image(args.bundle, graph, preprocess, relevance, made)
+    results: list[Any] = []
+    for name in TESTS:
+        kind: Literal["captions", "names"] = "names" if name.startswith("names") else "captions"
+        whole = measured(fast, TestRecipe(name, (str(data / f"{name}.tar"),), 20, kind))
+        write_result(RESULTS / f"{name}.json", whole)
+        results += whole["rows"]
+        print(name, [row.get("rSum", row.get("names")) for row in whole["rows"]], flush=True)
+    add_fast_image(args.bundle, graph, preprocess, relevance, made, results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,394 @@
+"""Train the text graph of further languages for a bundle: a multilingual encoder learns where the English text lies.
+
+    python -m bundles.languages bundles/default --start DIR/e5-small-multilingual --text DIR --out runs/languages
+
+--text is a folder of parallel text, `*.jsonl.gz`, one pair a line: {"en", "lang", "text", "source", "image"}; `image`
+names the photo of a caption ("flickr8k/KEY", "coco/ID"), and "loose": true marks captions of one photo that are not
+translations of each other. The student learns from the bundle's outputs for the English text:
+
+- `embedding`: the direction of the embedding,
+- `images`, `texts`: the similarities to images and to other texts, as distributions,
+- `contrast`: the photo of a caption among the photos of the batch,
+- `match`, `late`: the scores that the bundle's matcher, and late interaction, give to pairs with images.
+
+Needs SIGHTLINE_DATA and a GPU. `bundles.languages_export` turns the result into an add-on.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import AutoModel
+
+from bundles.distil import (
+    Average,
+    Progress,
+    TaughtTexts,
+    TeacherGraph,
+    away,
+    decoded,
+    new_optimizer,
+    recalls,
+    same_order,
+    set_rate,
+    taught_images,
+    taught_texts,
+    write_line,
+)
+from sightline.bundle.spec import BundleSpec, read_spec
+from sightline.bundle.tokenizer import Tokenizer
+from sightline.bundle.words import Words
+from sightline.datasets import Record, read_all
+from sightline.media import require_pixels
+from sightline.models.student import StudentOutput, StudentShape, TextStudent
+
+KINDS = {  # sources of text by kind, and the share of each kind in a batch
+    "captions": (
+        0.5,
+        (
+            "flickr8k",
+            "multi30k",
+            "multi30k-ext",
+            "multi30k-own",
+            "mscoco-it",
+            "coco-cn",
+            "stair",
+            "yjcaptions",
+            "coco-es",
+            "dutch-descriptions",
+            "apertium-captions",
+            "apertium-multi30k",
+            "captions",
+        ),
+    ),
+    "sentences": (0.1, ("tatoeba", "tuxpaint")),
+    "words": (0.28, ("freedict", "ding", "edict", "omw", "cldr")),
+    "english": (0.12, ("english",)),
+}
+IMAGES = ("flickr8k-train-*.tar", "coco72k-00[0-5].tar", "web-train-*.tar", "names-train.tar")
+PARTS = ("embedding", "fragments", "states")
+WEIGHTS = {"embedding": 4.0, "images": 1.0, "texts": 0.3, "contrast": 0.2, "match": 1.0, "late": 4.0}
+_TEMPERATURE = 0.03
+_EVEN = 0.5  # languages are drawn by the number of their lines to this power
+
+
+@dataclass(slots=True)
+class Lines:
+    """Pairs of texts as arrays: rows of the English text, of the photo (-1 for none), and tokens of the other text."""
+
+    english: Tensor
+    image: Tensor
+    loose: Tensor
+    ids: Tensor
+    length: Tensor
+    groups: list[tuple[float, np.ndarray]]
+
+
+def read_lines(folder: Path, words: Words) -> list[dict[str, object]]:
+    """The lines of all files; of dictionaries, those whose English words the bundle knows."""
+    found = []
+    for path in sorted(folder.glob("*.jsonl.gz")):
+        if path.name.startswith("held"):
+            continue
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            for text in file:
+                line = json.loads(text)
+                if kind_of(line["source"]) != "words" or words.familiarity(line["en"]) > 0:
+                    found.append(line)
+    return found
+
+
+def kind_of(source: str) -> str:
+    """The kind of a source: "captions", "sentences", "words" or "english"."""
+    return next((kind for kind, (_, names) in KINDS.items() if source in names), "captions")
+
+
+def grouped(lines: Sequence[dict[str, object]]) -> list[tuple[float, np.ndarray]]:
+    """The rows of each kind and language, with their share in a batch."""
+    rows: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for number, line in enumerate(lines):
+        rows[kind_of(str(line["source"]))][str(line["lang"])].append(number)
+    found = []
+    for kind, languages in rows.items():
+        sizes = {lang: len(some) ** _EVEN for lang, some in languages.items()}
+        for lang, some in languages.items():
+            found.append((KINDS[kind][0] * sizes[lang] / sum(sizes.values()), np.array(some)))
+    return found
+
+
+class Lesson:
+    """The text pairs, the teacher's outputs for their English side, and images to compare texts with."""
+
+    def __init__(self, args: argparse.Namespace, spec: BundleSpec, device: torch.device) -> None:
+        self.device = device
+        bundle: Path = args.bundle
+        records = [one for pattern in IMAGES for one in read_all(sorted(map(str, args.data.glob(pattern))))]
+        preprocess = require_pixels(spec.image.input)
+        pixels = decoded(records, preprocess, device, None)
+        graph = TeacherGraph(bundle / "image.onnx", device)
+        self.images = taught_images(graph, pixels, preprocess, PARTS)
+        del pixels, graph
+        place = {_image_name(record): row for row, record in enumerate(records)}
+        lines = read_lines(args.text, Words(spec.words.split()))
+        for record in records:
+            lines += [
+                {"en": text, "lang": "en", "text": text, "source": "english", "image": _image_name(record)}
+                for text in record.captions.get("en", ())
+            ]
+        english = {text: row for row, text in enumerate(dict.fromkeys(str(line["en"]) for line in lines))}
+        tokenizer = Tokenizer.open(bundle / spec.text.tokenizer, spec.text.max_length, spec.text.pad_id)
+        self.text_teacher = TeacherGraph(bundle / "text.onnx", device)
+        self.english_tokenizer = tokenizer
+        self.texts: TaughtTexts = taught_texts(self.text_teacher, tokenizer, list(english), device)
+        self.matcher = TeacherGraph(bundle / "match.onnx", device)
+        self.tokenizer = Tokenizer.open(Path(args.start) / "tokenizer.json", args.length, args.pad)
+        ids, length = self.tokens([str(line["text"]) for line in lines])
+        self.lines = Lines(
+            torch.tensor([english[str(line["en"])] for line in lines], device=device),
+            torch.tensor([place.get(str(line.get("image", "")), -1) for line in lines], device=device),
+            torch.tensor([bool(line.get("loose")) for line in lines], device=device),
+            ids,
+            length,
+            grouped(lines),
+        )
+        self.counts = Counter((kind_of(str(line["source"])), str(line["lang"])) for line in lines)
+
+    def tokens(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Token ids [texts, n] of the student and the number of tokens [texts]."""
+        parts = [self.tokenizer(texts[start : start + 4096]) for start in range(0, len(texts), 4096)]
+        longest = max(part.ids.shape[1] for part in parts)
+        ids = np.full((len(texts), longest), self.tokenizer.pad_id, dtype=np.int32)
+        for start, part in zip(range(0, len(texts), 4096), parts, strict=True):
+            ids[start : start + len(part.ids), : part.ids.shape[1]] = part.ids
+        length = np.concatenate([part.mask.sum(1) for part in parts])
+        return torch.from_numpy(ids).to(self.device), torch.from_numpy(length).to(self.device)
+
+    def batch(self, count: int, random: np.random.Generator) -> Tensor:
+        """Rows of lines, of all kinds and languages."""
+        shares = np.array([share for share, _ in self.lines.groups])
+        drawn = random.multinomial(count, shares / shares.sum())
+        chosen = [
+            some[random.integers(len(some), size=n)] for n, (_, some) in zip(drawn, self.lines.groups, strict=True)
+        ]
+        return torch.from_numpy(np.concatenate(chosen)).to(self.device)
+
+    def read(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Token ids and mask of these lines, padded to the longest."""
+        length = self.lines.length[rows]
+        longest = int(length.max())
+        places = torch.arange(longest, device=rows.device)
+        return self.lines.ids[rows, :longest].long(), places < length[:, None]
+
+
+def _image_name(record: Record) -> str:
+    """The name of a photo in parallel text."""
+    key = record.key.rsplit("/", 1)[-1]
+    return f"coco/{int(key)}" if key.isdigit() else f"flickr8k/{key}"
+
+
+def losses(
+    lesson: Lesson, out: StudentOutput, mask: Tensor, rows: Tensor, anchors: int, pairs: int
+) -> dict[str, Tensor]:
+    """The losses of a batch by name."""
+    lines, pool = lesson.lines, lesson.images["embedding"]
+    english, photo, loose = lines.english[rows], lines.image[rows], lines.loose[rows]
+    target = lesson.texts.embedding[english].float()
+    shown = torch.randint(len(pool), (anchors,), device=rows.device)
+    exact = ~loose
+    found = {
+        "embedding": away(out.embedding[exact], target[exact]),
+        "images": same_order(out.embedding[exact], target[exact], pool[shown], _TEMPERATURE),
+        "texts": same_order(out.embedding[exact], target[exact], target[exact], _TEMPERATURE, alone=True),
+    }
+    with_photo = photo >= 0
+    if int(with_photo.sum()) > 1:
+        theirs = pool[photo[with_photo]].float()
+        scores = out.embedding[with_photo] @ theirs.T / 0.05
+        same = photo[with_photo][:, None] == photo[with_photo]
+        scores = scores.masked_fill(same & ~torch.eye(len(scores), dtype=torch.bool, device=rows.device), -1e4)
+        found["contrast"] = F.cross_entropy(scores, torch.arange(len(scores), device=rows.device))
+    return found | pair_losses(lesson, out, mask, rows, shown, pairs)
+
+
+def pair_losses(
+    lesson: Lesson, out: StudentOutput, mask: Tensor, rows: Tensor, shown: Tensor, pairs: int
+) -> dict[str, Tensor]:
+    """Scores of pairs by the matcher and by late interaction: a near and a nearer image for each of some texts."""
+    some = torch.randperm(len(rows), device=rows.device)[:pairs]
+    some = some[~lesson.lines.loose[rows[some]]]
+    english, photo = lesson.lines.english[rows[some]], lesson.lines.image[rows[some]]
+    with torch.no_grad():
+        near = (lesson.texts.embedding[english] @ lesson.images["embedding"][shown].T).float()
+        best = shown[near.topk(8).indices]
+        chosen = best.gather(1, torch.randint(8, (len(best), 2), device=rows.device))
+        chosen[:, 0] = torch.where(photo >= 0, photo, chosen[:, 0])
+        image = torch.cat([chosen.flatten(), shown[torch.randint(len(shown), (len(some),), device=rows.device)]])
+    text = torch.cat(
+        [torch.arange(len(some), device=rows.device).repeat_interleave(2), torch.arange(len(some), device=rows.device)]
+    )
+    states, parts = lesson.images["states"][image].float(), lesson.images["fragments"][image].float()
+    whole = torch.ones(states.shape[:2], dtype=torch.bool, device=rows.device)
+    with torch.no_grad():
+        their_states, their_mask = lesson.texts.padded(english)
+        theirs = lesson.matcher(
+            text_states=their_states[text], text_mask=their_mask[text], image_states=states, image_mask=whole
+        )["logits"]
+        their_words, _ = lesson.texts.padded(english, "fragments")
+        their_late = late(their_words[text], their_mask[text], parts)
+    mine = lesson.matcher(
+        text_states=out.states[some][text], text_mask=mask[some][text], image_states=states, image_mask=whole
+    )["logits"]
+    my_late = late(out.fragments[some][text], mask[some][text], parts)
+    return {"match": F.huber_loss(mine, theirs, delta=2.0) / 4, "late": F.mse_loss(my_late, their_late)}
+
+
+def late(words: Tensor, mask: Tensor, parts: Tensor) -> Tensor:
+    """For each pair, the mean over words of the cosine with the nearest part of the image."""
+    best = (words @ parts.transpose(1, 2)).amax(-1) * mask
+    return best.sum(1) / mask.sum(1)
+
+
+@torch.no_grad()
+def encoded(student: TextStudent, lesson: Lesson, texts: Sequence[str], batch: int = 1024) -> Tensor:
+    """Embeddings of texts by the student."""
+    ids, length = lesson.tokens(texts)
+    places, found = torch.arange(ids.shape[1], device=ids.device), []
+    for start in range(0, len(texts), batch):
+        mask = places < length[start : start + batch, None]
+        with torch.autocast(ids.device.type, torch.bfloat16, enabled=ids.device.type == "cuda"):
+            found.append(student(ids[start : start + batch].long(), mask).embedding.float())
+    return torch.cat(found)
+
+
+@dataclass(slots=True)
+class Exam:
+    """Flickr8k val: its images as the teacher sees them, and its captions by language."""
+
+    images: Tensor
+    captions: dict[str, tuple[list[str], np.ndarray]]
+
+    def measured(self, student: TextStudent, lesson: Lesson) -> dict[str, float]:
+        """The mean recall in each language; "en" by the teacher's own text graph."""
+        found = {}
+        for lang, (texts, owners) in self.captions.items():
+            present, renamed = np.unique(owners, return_inverse=True)
+            images = self.images[torch.from_numpy(present).to(self.images.device)]
+            found[lang] = recalls(encoded(student, lesson, texts), images, renamed)["rSum"] / 6
+        texts, owners = self.captions["en"]
+        theirs = taught_texts(lesson.text_teacher, lesson.english_tokenizer, texts, lesson.device, words=False)
+        return found | {"teacher en": recalls(theirs.embedding, self.images, owners)["rSum"] / 6}
+
+
+def exam(args: argparse.Namespace, spec: BundleSpec, device: torch.device) -> Exam:
+    """Read Flickr8k val."""
+    records = read_all([str(args.data / "flickr8k-val.tar")])
+    preprocess = require_pixels(spec.image.input)
+    pixels = decoded(records, preprocess, device, None)
+    images = taught_images(TeacherGraph(args.bundle / "image.onnx", device), pixels, preprocess, ["embedding"])[
+        "embedding"
+    ]
+    captions: dict[str, tuple[list[str], np.ndarray]] = {}
+    for lang in sorted({lang for record in records for lang in record.captions}):
+        texts = [(text, row) for row, record in enumerate(records) for text in record.captions.get(lang, ())]
+        captions[lang] = ([text for text, _ in texts], np.array([row for _, row in texts]))
+    return Exam(images, captions)
+
+
+def train(args: argparse.Namespace, lesson: Lesson, test: Exam) -> None:
+    """One run; writes its log, its results and its averaged weights."""
+    torch.manual_seed(args.seed)
+    random, device, out = np.random.default_rng(args.seed), lesson.device, Path(args.out)
+    shape = StudentShape(*(lesson.images[part].shape[-1] for part in PARTS))
+    encoder = AutoModel.from_pretrained(args.start, dtype=torch.float32)
+    encoder.pooler = None
+    student = TextStudent(encoder, shape).to(device).train()
+    weights = {name: weight for name, weight in WEIGHTS.items() if name not in args.without}
+    optimizer = new_optimizer([(student.encoder, args.rate), (student.heads, 4 * args.rate)], 0.01)
+    average, progress = Average(student, 0.999), Progress(args.steps, args.minutes)
+    begun = time.monotonic()
+    for factor in progress:
+        set_rate(optimizer, factor)
+        rows = lesson.batch(args.batch, random)
+        ids, mask = lesson.read(rows)
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            made = student(ids, mask)
+        each = losses(lesson, made, mask, rows, args.anchors, args.pairs)
+        total = sum(
+            (weight * each[name] for name, weight in weights.items() if name in each), torch.zeros((), device=device)
+        )
+        optimizer.zero_grad(set_to_none=True)
+        total.backward()
+        torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
+        optimizer.step()
+        average.update(student)
+        if progress.step % args.log == 0:
+            line = {name: round(float(value), 4) for name, value in each.items()}
+            write_line(
+                out / "log.jsonl", {"step": progress.step, "seconds": round(time.monotonic() - begun, 1), **line}
+            )
+    student.load_state_dict(average.weights)
+    out.mkdir(parents=True, exist_ok=True)
+    torch.save(
+        {name: value.half() if value.is_floating_point() else value for name, value in student.state_dict().items()},
+        out / "student.pt",
+    )
+    keys = ("without", "batch", "steps", "rate", "anchors", "pairs", "seed")
+    found = test.measured(student.eval(), lesson)
+    counts = {f"{kind} {lang}": count for (kind, lang), count in sorted(lesson.counts.items())}
+    line = {
+        "steps_done": progress.step,
+        "seconds": time.monotonic() - begun,
+        **{key: getattr(args, key) for key in keys},
+    }
+    write_line(out / "result.json", {**line, "results": {"flickr8k-val mean recall": found}, "lines": counts})
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Train one student."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("--start", required=True, help="folder with the multilingual encoder and its tokenizer.json")
+    parser.add_argument("--text", type=Path, required=True, help="folder with parallel text")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("SIGHTLINE_DATA", ".")))
+    parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--steps", type=int, default=12000)
+    parser.add_argument("--batch", type=int, default=1024)
+    parser.add_argument("--anchors", type=int, default=4096, help="images that texts are compared with")
+    parser.add_argument("--pairs", type=int, default=256, help="texts of a batch that are matched with images")
+    parser.add_argument("--rate", type=float, default=2e-4)
+    parser.add_argument("--length", type=int, default=40, help="the most tokens of a text")
+    parser.add_argument("--pad", type=int, default=1)
+    parser.add_argument("--without", default=[], type=lambda text: text.split(","), help="losses to leave out")
+    parser.add_argument("--log", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.backends.cuda.matmul.allow_tf32 = True
+    spec = read_spec(args.bundle)
+    lesson = Lesson(args, spec, device)
+    print(
+        json.dumps(
+            {
+                "images": len(lesson.images["embedding"]),
+                "english": len(lesson.texts.embedding),
+                "lines": len(lesson.lines.english),
+            }
+        ),
+        flush=True,
+    )
+    train(args, lesson, exam(args, spec, device))
+
+
+if __name__ == "__main__":
+    main()

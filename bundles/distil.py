@@ -228,7 +228,7 @@ def new_optimizer(groups: Sequence[tuple[nn.Module, float]], weight_decay: float
 
 @torch.no_grad()
 def recalls(texts: Tensor, images: Tensor, owners: Int64Array) -> dict[str, float]:
-    """R@1, 5, 10 of texts to images and of images to texts, and their sum, from unit vectors; owners: image of a text."""
+    """R@1, 5, 10 in both directions, and their sum, from unit vectors; owners: the image of each text."""
     scores = texts.float() @ images.float().T
     own = torch.from_numpy(owners).to(scores.device)
     right = scores.gather(1, own[:, None])

@@ -43,7 +43,6 @@ from bundles.distil import (
     taught_texts,
     write_line,
 )
-
 from sightline.bundle.spec import BundleSpec, read_spec
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.datasets import Record, read_all
@@ -91,7 +90,9 @@ class Class:
         self.device, self.pixels = pixels.device, pixels
         self.preprocess = require_pixels(spec.image.input)
         self.teacher = TeacherGraph(folder / "image.onnx", self.device)
-        texts, self.sources, first = [], [], 0
+        texts: list[str] = []
+        self.sources: list[Source] = []
+        first = 0
         for name, some in records.items():
             captions: list[list[int]] = []
             for one in some:
@@ -125,7 +126,7 @@ class Class:
 
     def look_at_all(self, batch: int = 512) -> None:
         """A first view of every image."""
-        for rows in torch.arange(len(self.pixels), device=self.device).split(batch):
+        for rows in torch.split(torch.arange(len(self.pixels), device=self.device), batch):
             self.look(rows)
 
     def look_on(self, count: int) -> None:
@@ -189,7 +190,9 @@ class Exam:
         """Recalls of the embeddings; for names, how often the right one is first."""
         device = self.pixels.device
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            parts = [student(normalised(some, room.preprocess)).embedding.float() for some in self.pixels.split(256)]
+            parts = [
+                student(normalised(some, room.preprocess)).embedding.float() for some in torch.split(self.pixels, 256)
+            ]
         images = torch.cat(parts)
         if self.labels is None:
             return recalls(self.texts, images, self.owners)
@@ -236,7 +239,10 @@ def train(args: argparse.Namespace, room: Class, found: list[Exam], shape: Stude
     """One run; writes its log, its results and its averaged weights."""
     torch.manual_seed(args.seed)
     random, device, out = np.random.default_rng(args.seed), room.device, Path(args.out)
-    student = new_student(args.start, shape, args.activation, args.random).to(device)
+    student = new_student(args.start, shape, args.activation, args.random)
+    if args.weights:
+        student.load_state_dict(torch.load(args.weights, map_location="cpu", weights_only=True))
+    student = student.to(device)
     weights = {name: weight for name, weight in WEIGHTS.items() if name not in args.without}
     optimizer = new_optimizer([(student.encoder, args.rate), (student.heads, 2 * args.rate)], 0.05)
     average, progress = Average(student, 0.9995), Progress(args.steps, args.minutes)
@@ -253,7 +259,7 @@ def train(args: argparse.Namespace, room: Class, found: list[Exam], shape: Stude
             (weight * each[name] for name, weight in weights.items() if name in each), torch.zeros((), device=device)
         )
         optimizer.zero_grad(set_to_none=True)
-        total.backward()
+        torch.autograd.backward(total)
         torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
         optimizer.step()
         average.update(student)
@@ -270,7 +276,19 @@ def train(args: argparse.Namespace, room: Class, found: list[Exam], shape: Stude
         out / "student.pt",
     )
     result = {exam.name: exam.measured(student.eval(), room) for exam in found}
-    keys = ("start", "activation", "random", "without", "batch", "steps", "rate", "new_views", "anchors", "seed")
+    keys = (
+        "start",
+        "weights",
+        "activation",
+        "random",
+        "without",
+        "batch",
+        "steps",
+        "rate",
+        "new_views",
+        "anchors",
+        "seed",
+    )
     settings_used = {key: getattr(args, key) for key in keys}
     write_line(
         out / "result.json",
@@ -295,6 +313,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rate", type=float, default=5e-4)
     parser.add_argument("--activation", default="relu")
     parser.add_argument("--random", action="store_true", help="start with random weights")
+    parser.add_argument("--weights", help="go on from the weights of an earlier run")
     parser.add_argument("--without", default=[], type=lambda text: text.split(","), help="losses to leave out")
     parser.add_argument("--log", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)

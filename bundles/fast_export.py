@@ -2,8 +2,8 @@
 
     python -m bundles.fast_export bundles/default --start DIR/dinov2-small-p32 --run runs/fast
 
-Needs SIGHTLINE_DATA. Relevance is fitted on the data that the bundle's own was fitted on. Results go into the bundle and
-to benchmarks/results/fast.
+Needs SIGHTLINE_DATA. Relevance is fitted on the data that the bundle's own was fitted on. Results go into the bundle
+and to benchmarks/results/fast.
 """
 
 import argparse

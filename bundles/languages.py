@@ -311,7 +311,10 @@ def train(args: argparse.Namespace, lesson: Lesson, test: Exam) -> None:
     shape = StudentShape(*(lesson.images[part].shape[-1] for part in PARTS))
     encoder = AutoModel.from_pretrained(args.start, dtype=torch.float32)
     encoder.pooler = None
-    student = TextStudent(encoder, shape).to(device).train()
+    student = TextStudent(encoder, shape)
+    if args.weights:
+        student.load_state_dict(torch.load(args.weights, map_location="cpu", weights_only=True))
+    student = student.to(device).train()
     weights = {name: weight for name, weight in WEIGHTS.items() if name not in args.without}
     optimizer = new_optimizer([(student.encoder, args.rate), (student.heads, 4 * args.rate)], 0.01)
     average, progress = Average(student, 0.999), Progress(args.steps, args.minutes)
@@ -327,7 +330,7 @@ def train(args: argparse.Namespace, lesson: Lesson, test: Exam) -> None:
             (weight * each[name] for name, weight in weights.items() if name in each), torch.zeros((), device=device)
         )
         optimizer.zero_grad(set_to_none=True)
-        total.backward()
+        torch.autograd.backward(total)
         torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
         optimizer.step()
         average.update(student)
@@ -342,7 +345,7 @@ def train(args: argparse.Namespace, lesson: Lesson, test: Exam) -> None:
         {name: value.half() if value.is_floating_point() else value for name, value in student.state_dict().items()},
         out / "student.pt",
     )
-    keys = ("without", "batch", "steps", "rate", "anchors", "pairs", "seed")
+    keys = ("weights", "without", "batch", "steps", "rate", "anchors", "pairs", "seed")
     found = test.measured(student.eval(), lesson)
     counts = {f"{kind} {lang}": count for (kind, lang), count in sorted(lesson.counts.items())}
     line = {
@@ -369,6 +372,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rate", type=float, default=2e-4)
     parser.add_argument("--length", type=int, default=40, help="the most tokens of a text")
     parser.add_argument("--pad", type=int, default=1)
+    parser.add_argument("--weights", help="go on from the weights of an earlier run")
     parser.add_argument("--without", default=[], type=lambda text: text.split(","), help="losses to leave out")
     parser.add_argument("--log", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,0 +1,291 @@
+"""Add the text graph that `bundles.languages` trained to a bundle as its language add-on: export, calibrate, measure.
+
+    python -m bundles.languages_export bundles/default --start DIR/e5-small-multilingual --text DIR --run runs/languages
+
+Needs SIGHTLINE_DATA, and the parallel text of the training, with held-out `held-stamps` and `held-nouns`. Relevance is
+fitted to the queries that the bundle's own was fitted to, in the languages of the add-on: nouns and names by the
+dictionaries, sentences by the captions of the same image. Results go to benchmarks/results/languages.
+"""
+
+import argparse
+import gzip
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoConfig, AutoModel
+
+import sightline
+from benchmarks.provenance import provenance, write_result
+from bundles.languages import kind_of, read_lines
+from sightline.arrays import Float32Array
+from sightline.bundle import Bundle
+from sightline.bundle.add_languages import add_languages
+from sightline.bundle.model import Model
+from sightline.bundle.relevance import PairRelevance
+from sightline.bundle.tokenizer import Tokenizer
+from sightline.bundle.words import Words, most_frequent
+from sightline.datasets import Record, read_all
+from sightline.evaluation import evaluate
+from sightline.evaluation.encodings import Needs, SharedImages, encode_images, encode_texts
+from sightline.media.source import ImageFile
+from sightline.models.student import StudentShape, TextStudent
+from sightline.onnx_export.relevance_fit import JudgedQuery, errors, fit_relevance, judge
+from sightline.onnx_export.relevance_truth import SHOWN, UNKNOWN, TruthQuery, truth_queries
+from sightline.onnx_export.students import write_text_graph
+
+RESULTS = Path("benchmarks/results/languages")
+VALIDATION = ("flickr8k-val", "coco-val", "names-val", "web-val")
+WORD_LISTS = 12_000  # words of a language at most
+UNSPACED = ("zh", "ja")  # no spaces between words, so no list of words
+_LENGTH, _PAD = 40, 1
+
+
+def main() -> None:
+    """Write the add-on, then fit and measure with it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("--start", type=Path, required=True, help="the folder that the training started from")
+    parser.add_argument("--text", type=Path, required=True, help="folder with parallel text")
+    parser.add_argument("--run", type=Path, required=True, help="the folder of the training")
+    parser.add_argument("--four-bits", default="", help="modules whose weights get four bits")
+    parser.add_argument("--part", default="export,relevance,test", help="what to do, separated by commas")
+    args = parser.parse_args()
+    parts, data = args.part.split(","), Path(os.environ["SIGHTLINE_DATA"])
+    result = json.loads((args.run / "result.json").read_text(encoding="utf-8").splitlines()[-1])
+    made = {key: value for key, value in result.items() if key != "results"}
+    made |= {"initial weights": "multilingual-e5-small (Microsoft), MIT", "validation": result["results"]}
+    lines = [] if parts == ["test"] else read_lines(args.text, Bundle.open(args.bundle).words)
+    languages = sorted({name.split()[1] for name in result["lines"]} - {"en"})
+    tokenizer = Tokenizer.open(args.start / "tokenizer.json", _LENGTH, _PAD)
+    folder = args.run / "graph"
+    if "export" in parts:
+        typical = [str(line["text"]) for line in lines[:: max(1, len(lines) // 600)]]
+        write_text_graph(student_of(args.start, args.run), tokenizer, typical, folder, args.four_bits)
+    words: dict[str, list[str]] = {}
+    given: dict[str, Any] = {"max_length": _LENGTH, "pad_id": _PAD, "provenance": made}
+    if "relevance" in parts:
+        words = word_lists(lines)
+        add_languages(args.bundle, folder / "text.onnx", folder / "tokenizer.json", languages, words=words, **given)
+        fitted = fit(Bundle.open(args.bundle), data, dictionary(lines), languages)
+        add_languages(
+            args.bundle,
+            folder / "text.onnx",
+            folder / "tokenizer.json",
+            languages,
+            words=words,
+            relevance=fitted,
+            **given,
+        )
+    if "test" in parts:
+        test(sightline.load(args.bundle), data, args.text, languages)
+
+
+def student_of(start: Path, run: Path) -> TextStudent:
+    """The trained student."""
+    weights = torch.load(run / "student.pt", map_location="cpu", weights_only=True)
+    shape = StudentShape(*(weights[f"heads.{part}.weight"].shape[0] for part in ("embedding", "fragments", "states.2")))
+    encoder = AutoModel.from_config(AutoConfig.from_pretrained(start))
+    encoder.pooler = None
+    student = TextStudent(encoder, shape)
+    student.load_state_dict({name: value.float() for name, value in weights.items()})
+    return student
+
+
+def word_lists(lines: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
+    """The most frequent words of each language that writes spaces between words."""
+    texts: dict[str, list[str]] = defaultdict(list)
+    for line in lines:
+        if line["lang"] not in UNSPACED:
+            texts[str(line["lang"])].append(str(line["text"]))
+    return {lang: most_frequent(some, least=2)[:WORD_LISTS] for lang, some in texts.items()}
+
+
+def dictionary(lines: Sequence[Mapping[str, object]]) -> dict[str, dict[str, str]]:
+    """For an English word, its translation by language: the first that a dictionary gives."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for line in lines:
+        if kind_of(str(line["source"])) == "words":
+            found[_bare(str(line["en"]))].setdefault(str(line["lang"]), str(line["text"]))
+    return found
+
+
+def _bare(text: str) -> str:
+    """A noun without an article."""
+    words = text.lower().split()
+    return " ".join(words[1:] if words[:1] in (["a"], ["an"], ["the"]) else words)
+
+
+def fit(
+    bundle: Bundle, data: Path, translations: Mapping[str, Mapping[str, str]], languages: Sequence[str]
+) -> PairRelevance:
+    """Fit relevance to queries in all languages; its error is measured on each half of the images."""
+    held_out = [one for name in VALIDATION for one in read_all([str(data / f"{name}.tar")])]
+    images, readable = encode_images(bundle, [one.image for one in held_out], Needs(), 32, None, None)
+    records = [held_out[int(row)] for row in readable]
+    models = {lang: bundle.for_language(lang) for lang in languages}
+
+    def judged(rows: np.ndarray) -> list[tuple[str, JudgedQuery]]:
+        queries = list(in_languages([records[int(row)] for row in rows], translations, languages))
+        found = []
+        for lang, model in models.items():
+            own = [query for other, query in queries if other == lang]
+            if own:
+                texts, _ = encode_texts(model, [query.text for query in own], Needs(), 32, None)
+                found += [(lang, one) for one in judge(own, texts.embedding, images.embedding[rows])]
+        return found
+
+    known = _AllWords({lang: model.words for lang, model in models.items()})
+    everything = judged(np.arange(len(records)))
+    known.learn(everything)
+    fitted = fit_relevance([one for _, one in everything], known)  # type: ignore[arg-type]
+    parts = [judged(np.arange(half, len(records), 2)) for half in (0, 1)]
+    found: dict[str, list[float]] = {}
+    for learn, exam in (parts, parts[::-1]):
+        own = fit_relevance([one for _, one in learn], known)  # type: ignore[arg-type]
+        for kind, error in errors([one for _, one in exam], own, known).items():  # type: ignore[arg-type]
+            found.setdefault(kind, []).append(error)
+    return replace(
+        fitted, data=VALIDATION, error={kind: round(float(np.mean(some)), 4) for kind, some in found.items()}
+    )
+
+
+class _AllWords:
+    """The familiarity of texts in many languages, each by the words of its own."""
+
+    def __init__(self, words: Mapping[str, Words]) -> None:
+        self._words, self._language = words, dict[str, str]()
+
+    def learn(self, queries: Sequence[tuple[str, JudgedQuery]]) -> None:
+        """Remember the language of each query."""
+        self._language |= {query.text: lang for lang, query in queries}
+
+    def familiarity(self, text: str) -> float:
+        """As `Words.familiarity`."""
+        return self._words[self._language[text]].familiarity(text)
+
+
+def in_languages(
+    records: Sequence[Record], translations: Mapping[str, Mapping[str, str]], languages: Sequence[str]
+) -> Iterator[tuple[str, TruthQuery]]:
+    """Queries with their languages: nouns and names translated, and for each sentence a caption of the same image.
+
+    What is known to be shown in another image by an English sentence may not be in a caption of another language: it is
+    left out.
+    """
+    owner = {_plain(text): row for row, record in enumerate(records) for text in record.captions.get("en", ())}
+    for query in truth_queries(records):
+        if query.kind in ("noun", "name"):
+            for lang, text in translations.get(_bare(query.text), {}).items():
+                if lang in languages:
+                    yield lang, replace(query, text=text)
+        elif query.kind == "sentence" and (row := owner.get(_plain(query.text))) is not None:
+            truth = np.where(query.truth == SHOWN, UNKNOWN, query.truth)
+            truth[row] = SHOWN
+            for lang, captions in records[row].captions.items():
+                if lang in languages and captions:
+                    yield lang, replace(query, text=captions[0], truth=truth)
+
+
+def _plain(text: str) -> str:
+    return " ".join("".join(one if one.isalnum() else " " for one in text.lower()).split())
+
+
+def test(model: Model, data: Path, text: Path, languages: Sequence[str]) -> None:
+    """Recalls on Flickr8k test by language, stamps, and nouns against names-val; each into a result file."""
+    records = read_all([str(data / "flickr8k-test.tar")])
+    there = ["en", *(lang for lang in ("de", "fr", "cs", "pt", "zh", "ar") if lang in languages)]
+    rows: list[dict[str, Any]] = []
+    for rerank in (0, 20):
+        for lang in there:
+            some = [record for record in records if record.captions.get(lang)]
+            shared = SharedImages(model, [record.image for record in some], Needs(states=bool(rerank)), 20)
+            options: dict[str, Any] = {"data": "flickr8k-test", "batch_size": 20, "lang": lang, "shared": shared}
+            found = evaluate(model, some, rerank=rerank, **options).to_json()
+            english = evaluate(model, some, rerank=rerank, **{**options, "lang": "en"}).to_json()
+            rows.append({**found, "english_mR": english["mR"]})
+            print(lang, rerank, found["mR"], english["mR"], flush=True)
+            write_result(
+                RESULTS / "flickr8k-test.json",
+                {"experiment": "languages", **provenance(0, ["flickr8k-test"]), "rows": rows},
+            )
+    write_result(
+        RESULTS / "stamps.json",
+        {
+            "experiment": "languages",
+            **provenance(0, ["tuxpaint-stamps-default"]),
+            "rows": stamps(model, text, languages),
+        },
+    )
+    write_result(
+        RESULTS / "nouns.json",
+        {"experiment": "languages", **provenance(0, ["names-val"]), "rows": nouns(model, data, text, languages)},
+    )
+
+
+def stamps(model: Model, text: Path, languages: Sequence[str]) -> list[dict[str, Any]]:
+    """R@5 of 200 held-out stamps of Tux Paint by their sentence in each language, by embeddings."""
+    held = _held(text / "held-stamps.jsonl.gz")
+    images, _ = encode_images(model, [ImageFile(text / str(one["picture"])) for one in held], Needs(), 20, None, None)
+    found = []
+    for lang in ["en", *languages]:
+        asked = [(row, one["texts"][lang]) for row, one in enumerate(held) if one["texts"].get(lang)]
+        if asked:
+            ranks = _ranks(model.for_language(lang), [text for _, text in asked], images.embedding)
+            right = [row in top[:5] for (row, _), top in zip(asked, ranks, strict=True)]
+            found.append({"lang": lang, "texts": len(asked), "R@5": round(100 * float(np.mean(right)), 2)})
+            print(found[-1], flush=True)
+    return found
+
+
+def nouns(model: Model, data: Path, text: Path, languages: Sequence[str]) -> list[dict[str, Any]]:
+    """For held-out nouns: whether a picture of it is among the five nearest of names-val, by embeddings."""
+    records = read_all([str(data / "names-val.tar")])
+    images, _ = encode_images(model, [record.image for record in records], Needs(), 20, None, None)
+    labels = [_bare(record.label or "") for record in records]
+    held = _held(text / "held-nouns.jsonl.gz")
+    found = []
+    for lang in ["en", *languages]:
+        asked = [
+            (str(one["en"]), str(one["en"]) if lang == "en" else one["texts"][lang][0])
+            for one in held
+            if lang == "en" or one["texts"].get(lang)
+        ]
+        if asked:
+            same = [english for english, _ in asked]
+            ranks = _ranks(model.for_language(lang), [text for _, text in asked], images.embedding)
+            english = _ranks(model.for_language("en"), same, images.embedding)
+            hit = [
+                np.mean([any(labels[row] == name for row in top[:5]) for name, top in zip(same, tops, strict=True)])
+                for tops in (ranks, english)
+            ]
+            found.append(
+                {
+                    "lang": lang,
+                    "texts": len(asked),
+                    "top5": round(100 * float(hit[0]), 2),
+                    "english_top5": round(100 * float(hit[1]), 2),
+                }
+            )
+            print(found[-1], flush=True)
+    return found
+
+
+def _ranks(model: Model, texts: Sequence[str], images: Float32Array) -> np.ndarray:
+    encoded, _ = encode_texts(model, texts, Needs(), 20, None)
+    return np.argsort(-(encoded.embedding @ images.T), axis=1)
+
+
+def _held(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+if __name__ == "__main__":
+    main()

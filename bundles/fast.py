@@ -61,7 +61,7 @@ SOURCES = {
 WEIGHTS = {"embedding": 4.0, "texts": 1.0, "images": 0.5, "contrast": 0.2, "fragments": 1.0, "states": 2.0}
 UNLABELLED = ("names", "plain")  # their captions are names, which many images share, or missing
 PARTS = ("embedding", "fragments", "states")
-_CROP, _ASPECT, _COLOUR = 0.4, 4 / 3, 0.15
+_ASPECT, _COLOUR = 4 / 3, 0.1
 _TEMPERATURE = 0.03
 
 
@@ -86,8 +86,10 @@ class Views:
 class Class:
     """All images and captions, the teacher, and the current views."""
 
-    def __init__(self, folder: Path, spec: BundleSpec, records: Mapping[str, Sequence[Record]], pixels: Tensor) -> None:
-        self.device, self.pixels = pixels.device, pixels
+    def __init__(
+        self, folder: Path, spec: BundleSpec, records: Mapping[str, Sequence[Record]], pixels: Tensor, crop: float
+    ) -> None:
+        self.device, self.pixels, self.crop = pixels.device, pixels, crop
         self.preprocess = require_pixels(spec.image.input)
         self.teacher = TeacherGraph(folder / "image.onnx", self.device)
         texts: list[str] = []
@@ -114,7 +116,7 @@ class Class:
     def look(self, rows: Tensor) -> None:
         """Replace the views of these images by new ones."""
         draws = torch.rand(len(rows), 5, device=self.device)
-        boxes, mirrored = crop_boxes(draws[:, 1:], _CROP, _ASPECT), draws[:, 0] < 0.5
+        boxes, mirrored = crop_boxes(draws[:, 1:], self.crop, _ASPECT), draws[:, 0] < 0.5
         self.views.boxes[rows], self.views.mirrored[rows] = boxes, mirrored
         shown = cropped(self.pixels[rows].float(), boxes, mirrored)
         out = self.teacher(pixels=normalised(shown, self.preprocess))
@@ -264,7 +266,7 @@ def train(args: argparse.Namespace, room: Class, found: list[Exam], shape: Stude
         optimizer.step()
         average.update(student)
         if progress.step % args.log == 0:
-            line = {name: round(float(value), 4) for name, value in each.items()}
+            line = {name: round(float(value.detach()), 4) for name, value in each.items()}
             write_line(
                 out / "log.jsonl",
                 {"step": progress.step, "source": source.name, "seconds": round(time.monotonic() - begun, 1), **line},
@@ -310,6 +312,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--anchors", type=int, default=3072, help="captions that views are compared with")
     parser.add_argument("--new-views", type=int, default=96, help="views that the teacher adds at each step")
+    parser.add_argument("--crop", type=float, default=0.6, help="smallest share of an image that a view keeps")
     parser.add_argument("--rate", type=float, default=5e-4)
     parser.add_argument("--activation", default="relu")
     parser.add_argument("--random", action="store_true", help="start with random weights")
@@ -327,7 +330,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     records = {name: read_all(sorted(map(str, data.glob(SOURCES[name])))) for name in args.sources.split(",")}
     everything = [one for some in records.values() for one in some]
     pixels = decoded(everything, require_pixels(spec.image.input), device, args.pixels)
-    room = Class(args.bundle, spec, records, pixels)
+    room = Class(args.bundle, spec, records, pixels, args.crop)
     print(
         json.dumps(
             {"images": {name: len(some) for name, some in records.items()}, "captions": len(room.texts.embedding)}

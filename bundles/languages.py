@@ -75,7 +75,7 @@ KINDS = {  # sources of text by kind, and the share of each kind in a batch
     "words": (0.28, ("freedict", "ding", "edict", "omw", "cldr")),
     "english": (0.12, ("english",)),
 }
-IMAGES = ("flickr8k-train-*.tar", "coco72k-00[0-5].tar", "web-train-*.tar", "names-train.tar")
+IMAGES = ("flickr8k-train-*.tar", "coco72k-00[0-1].tar", "web-train-*.tar", "names-train.tar")
 PARTS = ("embedding", "fragments", "states")
 WEIGHTS = {"embedding": 4.0, "images": 1.0, "texts": 0.3, "contrast": 0.2, "match": 1.0, "late": 4.0}
 _TEMPERATURE = 0.03
@@ -161,7 +161,21 @@ class Lesson:
             length,
             grouped(lines),
         )
+        self.photo_text = self._photo_texts()
         self.counts = Counter((kind_of(str(line["source"])), str(line["lang"])) for line in lines)
+
+    def _photo_texts(self) -> Tensor:
+        """For each image, the mean of the teacher's embeddings of the captions that are paired with it."""
+        total = torch.zeros(self.images["embedding"].shape, device=self.device)
+        paired = self.lines.image >= 0
+        total.index_add_(0, self.lines.image[paired], self.texts.embedding[self.lines.english[paired]].float())
+        return F.normalize(total, dim=-1)
+
+    def target(self, rows: Tensor) -> Tensor:
+        """Where the texts of these lines belong: at their English text, or at the captions of their photo if loose."""
+        photo = self.lines.image[rows]
+        by_photo = (self.lines.loose[rows] & (photo >= 0))[:, None]
+        return torch.where(by_photo, self.photo_text[photo], self.texts.embedding[self.lines.english[rows]].float())
 
     def tokens(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Token ids [texts, n] of the student and the number of tokens [texts]."""
@@ -201,14 +215,12 @@ def losses(
 ) -> dict[str, Tensor]:
     """The losses of a batch by name."""
     lines, pool = lesson.lines, lesson.images["embedding"]
-    english, photo, loose = lines.english[rows], lines.image[rows], lines.loose[rows]
-    target = lesson.texts.embedding[english].float()
+    photo, target = lines.image[rows], lesson.target(rows)
     shown = torch.randint(len(pool), (anchors,), device=rows.device)
-    exact = ~loose
     found = {
-        "embedding": away(out.embedding[exact], target[exact]),
-        "images": same_order(out.embedding[exact], target[exact], pool[shown], _TEMPERATURE),
-        "texts": same_order(out.embedding[exact], target[exact], target[exact], _TEMPERATURE, alone=True),
+        "embedding": away(out.embedding, target),
+        "images": same_order(out.embedding, target, pool[shown], _TEMPERATURE),
+        "texts": same_order(out.embedding, target, target, _TEMPERATURE, alone=True),
     }
     with_photo = photo >= 0
     if int(with_photo.sum()) > 1:
@@ -335,7 +347,7 @@ def train(args: argparse.Namespace, lesson: Lesson, test: Exam) -> None:
         optimizer.step()
         average.update(student)
         if progress.step % args.log == 0:
-            line = {name: round(float(value), 4) for name, value in each.items()}
+            line = {name: round(float(value.detach()), 4) for name, value in each.items()}
             write_line(
                 out / "log.jsonl", {"step": progress.step, "seconds": round(time.monotonic() - begun, 1), **line}
             )

@@ -1,0 +1,132 @@
+"""Training students of a tiny bundle, from tars of a few made-up images to graphs that the bundle searches with."""
+
+import gzip
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from transformers import BertConfig, BertModel, ViTConfig, ViTModel
+
+import tiny
+from bundles import fast, languages
+from bundles.distil import Progress, TeacherGraph, recalls, same_order, taught_texts
+from sightline.bundle import Bundle
+
+COLOURS = ("red", "green", "blue")
+
+
+def write_tar(path: Path, count: int, label: bool = False) -> None:
+    """Images of noise in some colour, each with a caption."""
+    random = np.random.default_rng(0)
+    with tarfile.open(path, "w") as tar:
+        for number in range(count):
+            colour = number % 3
+            pixels = random.integers(0, 90, (32, 32, 3), dtype=np.uint8)
+            pixels[..., colour] += 150
+            picture = io.BytesIO()
+            Image.fromarray(pixels).save(picture, "WEBP")
+            text = f"a {COLOURS[colour]} square"
+            facts = {"captions": {"en": [text], "de": [f"ein {text}"]}} | ({"label": COLOURS[colour]} if label else {})
+            for name, content in (
+                (f"{number:06}.webp", picture.getvalue()),
+                (f"{number:06}.json", json.dumps(facts).encode()),
+            ):
+                entry = tarfile.TarInfo(name)
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shards")
+    write_tar(folder / "flickr8k-train-000.tar", 12)
+    write_tar(folder / "flickr8k-val.tar", 6)
+    write_tar(folder / "names-val.tar", 6, label=True)
+    return folder
+
+
+def test_a_fast_image_graph_is_trained_and_written(tiny_bundle: Path, shards: Path, tmp_path: Path) -> None:
+    size = Bundle.open(tiny_bundle).preprocess.size  # type: ignore[union-attr]
+    grid = Bundle.open(tiny_bundle).grid
+    assert grid is not None
+    sides = {"patch_size": size // grid[0], "image_size": size}
+    config = ViTConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, **sides)
+    ViTModel(config, add_pooling_layer=False).save_pretrained(tmp_path / "start")
+    lines = tmp_path / "runs.txt"
+    lines.write_text(f"--out {tmp_path / 'second'} --steps 2 --batch 4 --anchors 4 --new-views 0 --without texts\n")
+    options = f"--sources flickr8k --steps 2 --batch 4 --anchors 4 --new-views 2 --log 1 --out {tmp_path / 'run'}"
+    pixels = tmp_path / "pixels.npy"
+    given = ["--start", str(tmp_path / "start"), "--data", str(shards), "--pixels", str(pixels), "--runs", str(lines)]
+    fast.main([str(tiny_bundle), *given, *options.split()])
+    assert np.load(pixels).shape == (12, size, size, 3)
+    for run in ("run", "second"):
+        result = json.loads((tmp_path / run / "result.json").read_text())
+        assert set(result["results"]) == {"flickr8k-val", "names-val"}
+        assert result["steps_done"] == 2
+    assert "texts" in result["without"]
+    weights = torch.load(tmp_path / "run" / "student.pt", weights_only=True)
+    assert all(torch.isfinite(value).all() for value in weights.values() if value.is_floating_point())
+
+
+def test_a_text_graph_for_another_language_is_trained(tiny_bundle: Path, shards: Path, tmp_path: Path) -> None:
+    config = BertConfig(
+        vocab_size=tiny.tokenizer().vocabulary_size, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=32,
+    )  # fmt: skip
+    BertModel(config, add_pooling_layer=False).save_pretrained(tmp_path / "start")
+    tiny.tokenizer().save(tmp_path / "start" / "tokenizer.json")
+    (tmp_path / "text").mkdir()
+    pairs = [("a red square", "ein rotes Quadrat"), ("a green square", "ein gruenes Quadrat")] * 8
+    for name, source in (("captions", "flickr8k"), ("held-out", "never read")):
+        with gzip.open(tmp_path / "text" / f"{name}.jsonl.gz", "wt") as file:
+            for number, (english, german) in enumerate(pairs):
+                line = {"en": english, "lang": "de", "text": german, "source": source, "image": f"coco/{number % 12}"}
+                file.write(json.dumps(line | ({"loose": True} if number % 5 == 4 else {})) + "\n")
+    options = f"--steps 2 --batch 12 --anchors 8 --pairs 4 --log 1 --pad 0 --out {tmp_path / 'run'}"
+    start = ["--start", str(tmp_path / "start"), "--text", str(tmp_path / "text"), "--data", str(shards)]
+    languages.main([str(tiny_bundle), *start, *options.split()])
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert set(result["results"]["flickr8k-val mean recall"]) == {"de", "en", "teacher en"}
+    assert result["lines"] == {"captions de": 16, "english en": 12}
+
+
+def test_the_teacher_in_torch_agrees_with_the_bundle(tiny_bundle: Path) -> None:
+    bundle = Bundle.open(tiny_bundle)
+    texts = ["a dog", "two children playing on a beach", "a cat"]
+    graph = TeacherGraph(tiny_bundle / "text.onnx", torch.device("cpu"))
+    taught = taught_texts(graph, bundle.tokenizer, texts, torch.device("cpu"))
+    expected = bundle.encode_texts(texts)
+    np.testing.assert_allclose(taught.embedding.float().numpy(), expected.embedding, atol=0.01)
+    states, mask = taught.padded(torch.tensor([2, 1]))
+    assert expected.states is not None
+    assert mask.sum(1).tolist() == expected.mask.sum(1)[[2, 1]].tolist()
+    count = int(mask[0].sum())
+    np.testing.assert_allclose(states[0, :count].numpy(), expected.states[2, :count], atol=0.05)
+
+
+def test_the_same_order_has_no_loss_and_another_has_one() -> None:
+    torch.manual_seed(0)
+    teacher, anchors, other = (torch.nn.functional.normalize(torch.randn(6, 8), dim=-1) for _ in range(3))
+    assert same_order(teacher, teacher, anchors, 0.05).item() == pytest.approx(0, abs=1e-6)
+    assert same_order(other, teacher, anchors, 0.05).item() > 0.1
+    assert same_order(teacher, teacher, teacher, 0.05, alone=True).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_recalls_of_known_ranks() -> None:
+    images = torch.eye(3)
+    texts = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 1, 0.5]])
+    found = recalls(texts, images, np.array([0, 1, 2]))
+    assert found["t2i R@1"] == pytest.approx(200 / 3)
+    assert found["t2i R@5"] == 100
+    assert found["i2t R@1"] == pytest.approx(100)
+
+
+def test_the_rate_rises_and_falls() -> None:
+    rates = list(Progress(steps=100, minutes=60))
+    assert len(rates) == 100
+    assert rates[0] < rates[4] > rates[50] > rates[99] > 0

@@ -229,7 +229,7 @@ def new_student(start: str, shape: StudentShape, activation: str, random: bool) 
     """A student with the weights of a folder, or with random ones."""
     config = AutoConfig.from_pretrained(start, hidden_act=activation)
     encoder = (
-        AutoModel.from_config(config)
+        AutoModel.from_config(config, dtype=torch.float32)
         if random
         else AutoModel.from_pretrained(start, config=config, dtype=torch.float32)
     )

@@ -13,9 +13,10 @@ Result = Mapping[str, Any]
 
 
 def page(name: str, text: str) -> str:
-    """The text of a page, with its generated part updated from the result file."""
-    block, file, generate = BLOCKS[name]
-    return replace_block(text, block, generate(read_result(RESULTS / file)))
+    """The text of a page, with its generated parts updated from the result files."""
+    for block, file, generate in BLOCKS[name]:
+        text = replace_block(text, block, generate(read_result(RESULTS / file)))
+    return text
 
 
 def attacks(rows: Sequence[Result]) -> str:
@@ -113,11 +114,45 @@ def _memory(result: Result) -> str:
     return fill(TEMPLATES / "streaming.md", values)
 
 
-BLOCKS: dict[str, tuple[str, str, Callable[[Result], str]]] = {
-    "serve.md": ("load", "serve.json", _load),
-    "security.md": ("attacks", "attack.json", lambda r: f"{attacks(r['rows'])}\n\n{sources([r], 'attack.json')}"),
-    "pictures.md": ("ocr", "ocr.json", _ocr),
-    "languages.md": ("recognition", "languages.json", _recognition),
-    "large-data.md": ("memory", "streaming.json", _memory),
+def _by_language(result: Result) -> str:
+    """Recalls by language: of captions, stamps, nouns and translated sentences."""
+    langs = [row["lang"] for part in ("captions", "stamps", "sentences") for row in result[part]]
+    found = {part: {row["lang"]: row for row in result[part]} for part in PARTS_BY_LANGUAGE}
+    english = next(row for row in result["stamps"] if row["lang"] == "en")["R@5"]
+    rows = []
+    for lang in dict.fromkeys(lang for lang in langs if lang != "en"):
+        captions, stamp, noun, sentence = (found[part].get(lang, {}) for part in PARTS_BY_LANGUAGE)
+        rows.append(
+            [
+                NAMES[lang],
+                _beside(captions, "mR", captions.get("english_mR")),
+                _beside(captions, "reranked_mR", captions.get("english_reranked_mR")),
+                _beside(stamp, "R@5", english),
+                _beside(noun, "top5", noun.get("english_top5")),
+                f"{sentence['R@1']:.1f}" if sentence else MISSING,
+            ]
+        )
+    heads = ["language", "captions, mR", "reranked, mR", "stamps, R@5", "nouns, top 5", "sentences, R@1"]
+    return fill(
+        TEMPLATES / "by-language.md",
+        {"table": table(heads, rows), "sources": sources([result], "by-language.json")},
+    )
+
+
+def _beside(row: Result, key: str, english: float | None) -> str:
+    """A number, and in brackets the share of the English one."""
+    return f"{row[key]:.1f} ({100 * row[key] / english:.0f} %)" if row and english else MISSING
+
+
+PARTS_BY_LANGUAGE = ("captions", "stamps", "nouns", "sentences")
+BLOCKS: dict[str, tuple[tuple[str, str, Callable[[Result], str]], ...]] = {
+    "serve.md": (("load", "serve.json", _load),),
+    "security.md": (("attacks", "attack.json", lambda r: f"{attacks(r['rows'])}\n\n{sources([r], 'attack.json')}"),),
+    "pictures.md": (("ocr", "ocr.json", _ocr),),
+    "languages.md": (
+        ("by-language", "by-language.json", _by_language),
+        ("recognition", "languages.json", _recognition),
+    ),
+    "large-data.md": (("memory", "streaming.json", _memory),),
 }
-"""For each page, the name of its generated part, the result file, and the function that generates the part."""
+"""For each page, the names of its generated parts, their result files, and the functions that generate them."""

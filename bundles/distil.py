@@ -18,6 +18,7 @@ from sightline.datasets import Record
 from sightline.errors import DataError
 from sightline.kernels.program import ExecutionPlan, Program
 from sightline.media import Preprocess
+from sightline.models import towers
 from sightline.training.corpus import device_pixels, normalised
 from sightline.training.decoding import Decoder, ahead
 
@@ -216,14 +217,24 @@ def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
         group["lr"] = group["initial_lr"] * factor
 
 
-def new_optimizer(groups: Sequence[tuple[nn.Module, float]], weight_decay: float) -> torch.optim.AdamW:
-    """AdamW for modules with a rate each; vectors are not decayed."""
-    tables = []
-    for module, rate in groups:
-        for decay, wanted in ((weight_decay, True), (0.0, False)):
-            chosen = [one for one in module.parameters() if one.requires_grad and (one.ndim > 1) == wanted]
-            tables.append({"params": chosen, "lr": rate, "initial_lr": rate, "weight_decay": decay})
-    return torch.optim.AdamW(tables, betas=(0.9, 0.98), fused=torch.cuda.is_available())
+def new_optimizer(
+    encoder: nn.Module, heads: nn.Module, rate: float, head_rate: float, weight_decay: float, layer_decay: float = 1.0
+) -> torch.optim.AdamW:
+    """AdamW for an encoder and new heads; vectors are not decayed.
+
+    layer_decay: the rate of a layer as a share of that of the layer above it. A pretrained encoder that learns fast in
+    all layers forgets what it knew before the heads have learned anything.
+    """
+    height = towers.heights(encoder) if layer_decay < 1 else {}
+    tables: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for module, top in ((encoder, rate), (heads, head_rate)):
+        for one in module.parameters():
+            own = top * layer_decay ** (height.get(id(one), 0) if module is encoder else 0)
+            tables.setdefault((own, weight_decay if one.ndim > 1 else 0.0), []).append(one)
+    groups = [
+        {"params": some, "lr": own, "initial_lr": own, "weight_decay": decay} for (own, decay), some in tables.items()
+    ]
+    return torch.optim.AdamW(groups, betas=(0.9, 0.98), fused=torch.cuda.is_available())
 
 
 @torch.no_grad()

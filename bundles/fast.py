@@ -246,7 +246,7 @@ def train(args: argparse.Namespace, room: Class, found: list[Exam], shape: Stude
         student.load_state_dict(torch.load(args.weights, map_location="cpu", weights_only=True))
     student = student.to(device)
     weights = {name: weight for name, weight in WEIGHTS.items() if name not in args.without}
-    optimizer = new_optimizer([(student.encoder, args.rate), (student.heads, 2 * args.rate)], 0.05)
+    optimizer = new_optimizer(student.encoder, student.heads, args.rate, args.head_rate, 0.05, args.layer_decay)
     average, progress = Average(student, 0.9995), Progress(args.steps, args.minutes)
     begun = time.monotonic()
     for factor in progress:
@@ -313,8 +313,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--anchors", type=int, default=3072, help="captions that views are compared with")
     parser.add_argument("--new-views", type=int, default=96, help="views that the teacher adds at each step")
     parser.add_argument("--crop", type=float, default=0.6, help="smallest share of an image that a view keeps")
-    parser.add_argument("--rate", type=float, default=5e-4)
-    parser.add_argument("--activation", default="relu")
+    parser.add_argument("--rate", type=float, default=2e-4)
+    parser.add_argument("--head-rate", type=float, default=1e-3)
+    parser.add_argument("--layer-decay", type=float, default=0.8)
+    parser.add_argument("--activation", default="gelu")
     parser.add_argument("--random", action="store_true", help="start with random weights")
     parser.add_argument("--weights", help="go on from the weights of an earlier run")
     parser.add_argument("--without", default=[], type=lambda text: text.split(","), help="losses to leave out")

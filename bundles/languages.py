@@ -328,7 +328,7 @@ def train(args: argparse.Namespace, lesson: Lesson, test: Exam) -> None:
         student.load_state_dict(torch.load(args.weights, map_location="cpu", weights_only=True))
     student = student.to(device).train()
     weights = {name: weight for name, weight in WEIGHTS.items() if name not in args.without}
-    optimizer = new_optimizer([(student.encoder, args.rate), (student.heads, 4 * args.rate)], 0.01)
+    optimizer = new_optimizer(student.encoder, student.heads, args.rate, 4 * args.rate, 0.01)
     average, progress = Average(student, 0.999), Progress(args.steps, args.minutes)
     begun = time.monotonic()
     for factor in progress:

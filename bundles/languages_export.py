@@ -28,6 +28,7 @@ from bundles.languages import kind_of, read_lines
 from sightline.arrays import Float32Array
 from sightline.bundle import Bundle
 from sightline.bundle.add_languages import add_languages
+from sightline.bundle.languages import FOLDER, read_languages, write_languages
 from sightline.bundle.model import Model
 from sightline.bundle.relevance import PairRelevance
 from sightline.bundle.tokenizer import Tokenizer
@@ -63,6 +64,9 @@ def main() -> None:
     result = json.loads((args.run / "result.json").read_text(encoding="utf-8").splitlines()[-1])
     made = {key: value for key, value in result.items() if key != "results"}
     made |= {"initial weights": "multilingual-e5-small (Microsoft), MIT", "validation": result["results"]}
+    made |= {
+        "terms": "Captions of Flickr8k, Multi30k and COCO are for research only; bundles/README.md has all sources"
+    }
     lines = [] if parts == ["test"] else read_lines(args.text, Bundle.open(args.bundle).words)
     languages = sorted({name.split()[1] for name in result["lines"]} - {"en"})
     tokenizer = Tokenizer.open(args.start / "tokenizer.json", _LENGTH, _PAD)
@@ -86,7 +90,10 @@ def main() -> None:
             **given,
         )
     if "test" in parts:
-        test(sightline.load(args.bundle), data, args.text, languages)
+        evaluations = test(sightline.load(args.bundle), data, args.text, languages)
+        spec = read_languages(args.bundle, Bundle.open(args.bundle).sha256)
+        assert spec is not None
+        write_languages(args.bundle / FOLDER, replace(spec, results=tuple(evaluations)))
 
 
 def student_of(start: Path, run: Path) -> TextStudent:
@@ -199,15 +206,19 @@ def _plain(text: str) -> str:
     return " ".join("".join(one if one.isalnum() else " " for one in text.lower()).split())
 
 
-def test(model: Model, data: Path, text: Path, languages: Sequence[str]) -> None:
-    """Measure by language: captions of Flickr8k test, stamps, nouns against names-val, and translated sentences."""
+def test(model: Model, data: Path, text: Path, languages: Sequence[str]) -> list[dict[str, Any]]:
+    """Measure by language: captions of Flickr8k test, stamps, nouns against names-val, and translated sentences.
+
+    Returns the evaluations of the captions.
+    """
+    evaluations: list[dict[str, Any]] = []
     sources = ["flickr8k-test", "names-val", "tuxpaint-stamps-default", "XTD10"]
     result: dict[str, Any] = {"experiment": "by-language", **provenance(0, sources)}
     parts: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
         "stamps": lambda: stamps(model, text, languages),
         "nouns": lambda: nouns(model, data, text, languages),
         "sentences": lambda: sentences(model, text, languages),
-        "captions": lambda: captions(model, data, languages),
+        "captions": lambda: captions(model, data, languages, evaluations),
     }
     for name, measured in parts.items():
         result[name] = []
@@ -215,10 +226,16 @@ def test(model: Model, data: Path, text: Path, languages: Sequence[str]) -> None
             print(name, row, flush=True)
             result[name].append(row)
             write_result(RESULT, result)
+    return evaluations
 
 
-def captions(model: Model, data: Path, languages: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Recalls of Flickr8k test in its languages, beside the English captions of the same images."""
+def captions(
+    model: Model, data: Path, languages: Sequence[str], evaluations: list[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Recalls of Flickr8k test in its languages, beside the English captions of the same images.
+
+    evaluations: gets the whole result of each language.
+    """
     records = read_all([str(data / "flickr8k-test.tar")])
     shared = SharedImages(model, [record.image for record in records], Needs(states=True), 20)
     for lang in ["en", *(lang for lang in FLICKR8K if lang in languages)]:
@@ -227,7 +244,10 @@ def captions(model: Model, data: Path, languages: Sequence[str]) -> Iterator[dic
         for name, rerank in (("mR", 0), ("reranked_mR", 20)):
             for side, asked in (("", lang), ("english_", "en")):
                 options: dict[str, Any] = {"lang": asked, "rerank": rerank, "shared": shared, "batch_size": 20}
-                row[side + name] = round(evaluate(model, some, **options).to_json()["mR"], 2)
+                found = evaluate(model, some, data="flickr8k-test", **options).to_json()
+                row[side + name] = round(found["mR"], 2)
+                if asked != "en":
+                    evaluations.append(found)
         yield row
 
 

@@ -51,9 +51,10 @@ def test_every_question_is_shown_as_a_command_with_its_answer_and_then_what_to_t
     sure_of_itself: Path, tmp_path: Path
 ) -> None:
     told = list(demo.run(tmp_path / "collection", sure_of_itself))
-    assert [line[2:] for line in told if line.startswith("$ ")] == [one.command() for one in demo.QUESTIONS]
-    *found, nothing = answers(told)[: len(demo.QUESTIONS)]
-    for question, lines in zip(demo.QUESTIONS, found, strict=False):
+    asked = [one for one in demo.QUESTIONS if one.lang == "en"]
+    assert [line[2:] for line in told if line.startswith("$ ")] == [one.command() for one in asked]
+    *found, nothing = answers(told)[: len(asked)]
+    for question, lines in zip(asked, found, strict=False):
         assert len(lines) == 3, question
         for line in lines:
             sure, name = line.split()
@@ -76,7 +77,7 @@ def test_what_the_demo_does_is_what_its_commands_would_do(
     monkeypatch.setattr(Collection, "search", remembered)
     list(demo.run(tmp_path / "collection", sure_of_itself))
     command = get_command(cli.app).commands["search"]  # type: ignore[attr-defined]
-    for question, options in zip(demo.QUESTIONS, done, strict=True):
+    for question, options in zip([one for one in demo.QUESTIONS if one.lang == "en"], done, strict=True):
         asked = command.make_context("search", shlex.split(question.command())[2:]).params
         image = options["image"] and options["image"].name
         assert " ".join(asked["words"] or ()) == (options["text"] or "")
@@ -93,8 +94,9 @@ def test_the_demo_finds_what_it_says_with_the_model_that_ships(tmp_path: Path) -
         pytest.skip("this checkout has no bundled model")
     *found, nothing = answers(list(demo.run(tmp_path)))[: len(demo.QUESTIONS)]
     names = [[line.split()[-1].removesuffix(".jpg") for line in lines] for lines in found]
-    assert [first for first, *_ in names] == ["kitten-with-yarn", "cat-face", "kitten-in-a-box", "officer", "cat-face"]
-    assert set(names[4]) == {"cat-face", "kitten-in-a-box", "kitten-with-yarn"}
+    first = ["kitten-with-yarn", "cat-face", "kitten-in-a-box", "kitten-in-a-box", "officer", "cat-face"]
+    assert [best for best, *_ in names] == first
+    assert set(names[5]) == {"cat-face", "kitten-in-a-box", "kitten-with-yarn"}
     assert nothing[0].startswith("Nothing found.")
 
 

@@ -14,7 +14,10 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A search in the demo. `says` introduces it; `image` is the file name of one of the included images."""
+    """A search in the demo. `says` introduces it; `image` is the file name of one of the included images.
+
+    lang: the language of the text; the search is left out if the model does not read it.
+    """
 
     says: str
     text: str = ""
@@ -22,6 +25,7 @@ class Question:
     without: str = ""
     rerank: int | None = None
     min_relevance: float | None = None
+    lang: str = "en"
 
     def command(self) -> str:
         """The command that runs the same search."""
@@ -46,10 +50,16 @@ QUESTIONS = (
     ),
     Question("A fast search compares overall impressions, and is not always right:", BOX, rerank=0),
     Question("So by default, the best twenty are compared with your words more closely:", BOX),
+    Question("Your own language works, too:", "Kätzchen in einer Kiste", lang="de"),
     Question("Exclude what you do not want to see:", "a woman in uniform", without="an astronaut"),
     Question("Search by image. The first result is that image itself:", image="cat-face.jpg"),
     Question("And nothing is found if nothing matches:", "people playing football", min_relevance=0.1),
 )
+
+
+def questions(model: Model) -> list[Question]:
+    """The searches in languages that the model reads."""
+    return [one for one in QUESTIONS if one.lang in model.languages]
 
 
 def run(folder: Path, model: str | Path | Model = "default") -> Iterator[str]:
@@ -65,7 +75,7 @@ def run(folder: Path, model: str | Path | Model = "default") -> Iterator[str]:
         report = index(PICTURES, at=folder, model=opened, progress=progress)
     yield f"  {report.new} pictures in {report.seconds:.0f} seconds. Next time, only new ones are read."
     with Collection.open(folder, opened) as collection:
-        for question in QUESTIONS:
+        for question in questions(opened):
             found = collection.search(
                 question.text or None,
                 k=_SHOWN,

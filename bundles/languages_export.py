@@ -12,6 +12,11 @@ import argparse
 import gzip
 import json
 import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +30,7 @@ from transformers import AutoConfig, AutoModel
 import sightline
 from benchmarks.provenance import provenance, write_result
 from bundles.languages import kind_of, read_lines
+from sightline import demo
 from sightline.arrays import Float32Array
 from sightline.bundle import Bundle
 from sightline.bundle.add_languages import add_languages
@@ -237,7 +243,26 @@ def test(model: Model, data: Path, text: Path, languages: Sequence[str]) -> list
             print(name, row, flush=True)
             result[name].append(row)
             write_result(RESULT, result)
+    result["cold"] = cold()
+    write_result(RESULT, result)
     return evaluations
+
+
+def cold(rounds: int = 9) -> dict[str, float]:
+    """The median processor time of a search from the command line, in English and in German, in turns."""
+    queries = {"en": "a cat in a box", "de": "eine Katze in einer Kiste"}
+    seconds: dict[str, list[float]] = {lang: [] for lang in queries}
+    with tempfile.TemporaryDirectory() as folder:
+        sightline.index(demo.PICTURES, at=folder)
+        for number in range(rounds + 1):
+            for lang, query in queries.items():
+                before = resource.getrusage(resource.RUSAGE_CHILDREN)
+                command = [sys.executable, "-m", "sightline", "search", query, "--at", folder, "--json"]
+                subprocess.run(command, check=True, capture_output=True)
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                if number:  # the first reads the files from disk
+                    seconds[lang].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return {lang: round(statistics.median(some), 3) for lang, some in seconds.items()}
 
 
 def captions(

@@ -135,7 +135,12 @@ def _by_language(result: Result) -> str:
     heads = ["language", "captions, mR", "reranked, mR", "stamps, R@5", "nouns, top 5", "sentences, R@1"]
     return fill(
         TEMPLATES / "by-language.md",
-        {"table": table(heads, rows), "sources": sources([result], "by-language.json")},
+        {
+            "table": table(heads, rows),
+            "english": f"{result['cold']['en']:.2f}",
+            "german": f"{result['cold']['de']:.2f}",
+            "sources": sources([result], "by-language.json"),
+        },
     )
 
 

@@ -65,6 +65,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, required=True, help="the folder of the training")
     parser.add_argument("--four-bits", default="", help="modules whose weights get four bits")
     parser.add_argument("--part", default="export,relevance,test", help="what to do, separated by commas")
+    parser.add_argument("--tests", default="stamps,nouns,sentences,captions,cold", help="what to measure")
     args = parser.parse_args()
     parts, data = args.part.split(","), Path(os.environ["SIGHTLINE_DATA"])
     result = json.loads((args.run / "result.json").read_text(encoding="utf-8").splitlines()[-1])
@@ -96,10 +97,11 @@ def main() -> None:
             **given,
         )
     if "test" in parts:
-        evaluations = test(sightline.load(args.bundle), data, args.text, languages)
+        test(sightline.load(args.bundle), data, args.text, languages, args.tests.split(","))
+        rows = json.loads(RESULT.read_text(encoding="utf-8")).get("captions", [])
         spec = read_languages(args.bundle, Bundle.open(args.bundle).sha256)
         assert spec is not None
-        write_languages(args.bundle / FOLDER, replace(spec, results=tuple(evaluations)))
+        write_languages(args.bundle / FOLDER, replace(spec, results=tuple(rows)))
 
 
 def student_of(start: Path, run: Path) -> TextStudent:
@@ -223,32 +225,30 @@ def _plain(text: str) -> str:
     return " ".join("".join(one if one.isalnum() else " " for one in text.lower()).split())
 
 
-def test(model: Model, data: Path, text: Path, languages: Sequence[str]) -> list[dict[str, Any]]:
-    """Measure by language: captions of Flickr8k test, stamps, nouns against names-val, and translated sentences.
+def test(model: Model, data: Path, text: Path, languages: Sequence[str], tests: Sequence[str]) -> None:
+    """Measure by language: captions of Flickr8k test, stamps, nouns against names-val, translated sentences, the start.
 
-    Returns the evaluations of the captions.
+    tests: which of them; the results of others are kept.
     """
-    evaluations: list[dict[str, Any]] = []
     sources = ["flickr8k-test", "names-val", "tuxpaint-stamps-default", "XTD10"]
-    result: dict[str, Any] = {"experiment": "by-language", **provenance(0, sources)}
+    before = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
+    result: dict[str, Any] = {**before, "experiment": "by-language", **provenance(0, sources)}
     parts: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
         "stamps": lambda: stamps(model, text, languages),
         "nouns": lambda: nouns(model, data, text, languages),
         "sentences": lambda: sentences(model, text, languages),
-        "captions": lambda: captions(model, data, languages, evaluations),
+        "captions": lambda: captions(model, data, languages),
+        "cold": cold,
     }
-    for name, measured in parts.items():
+    for name in tests:
         result[name] = []
-        for row in measured():
+        for row in parts[name]():
             print(name, row, flush=True)
             result[name].append(row)
             write_result(RESULT, result)
-    result["cold"] = cold()
-    write_result(RESULT, result)
-    return evaluations
 
 
-def cold(rounds: int = 9) -> dict[str, float]:
+def cold(rounds: int = 9) -> Iterator[dict[str, Any]]:
     """The median processor time of a search from the command line, in English and in German, in turns."""
     queries = {"en": "a cat in a box", "de": "eine Katze in einer Kiste"}
     seconds: dict[str, list[float]] = {lang: [] for lang in queries}
@@ -262,29 +262,18 @@ def cold(rounds: int = 9) -> dict[str, float]:
                 after = resource.getrusage(resource.RUSAGE_CHILDREN)
                 if number:  # the first reads the files from disk
                     seconds[lang].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return {lang: round(statistics.median(some), 3) for lang, some in seconds.items()}
+    yield from ({"lang": lang, "seconds": round(statistics.median(some), 3)} for lang, some in seconds.items())
 
 
-def captions(
-    model: Model, data: Path, languages: Sequence[str], evaluations: list[dict[str, Any]]
-) -> Iterator[dict[str, Any]]:
-    """Recalls of Flickr8k test in its languages, beside the English captions of the same images.
-
-    evaluations: gets the whole result of each language.
-    """
+def captions(model: Model, data: Path, languages: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Recalls of Flickr8k test in its languages by embeddings, beside the English captions of the same images."""
     records = read_all([str(data / "flickr8k-test.tar")])
-    shared = SharedImages(model, [record.image for record in records], Needs(states=True), 20)
-    for lang in ["en", *(lang for lang in FLICKR8K if lang in languages)]:
+    shared = SharedImages(model, [record.image for record in records], Needs(), 20)
+    for lang in FLICKR8K:
         some = [record for record in records if record.captions.get(lang)]
-        row: dict[str, Any] = {"lang": lang, "images": len(some)}
-        for name, rerank in (("mR", 0), ("reranked_mR", 20)):
-            for side, asked in (("", lang), ("english_", "en")):
-                options: dict[str, Any] = {"lang": asked, "rerank": rerank, "shared": shared, "batch_size": 20}
-                found = evaluate(model, some, data="flickr8k-test", **options).to_json()
-                row[side + name] = round(found["mR"], 2)
-                if asked != "en":
-                    evaluations.append(found)
-        yield row
+        options: dict[str, Any] = {"data": "flickr8k-test", "rerank": 0, "shared": shared, "batch_size": 20}
+        found, english = (evaluate(model, some, lang=one, **options).to_json() for one in (lang, "en"))
+        yield {**found, "english_mR": english["mR"]}
 
 
 def stamps(model: Model, text: Path, languages: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, required=True, help="the folder of the training")
     parser.add_argument("--four-bits", default="", help="modules whose weights get four bits")
     parser.add_argument("--part", default="export,relevance,test", help="what to do, separated by commas")
-    parser.add_argument("--tests", default="stamps,nouns,sentences,captions,cold", help="what to measure")
+    parser.add_argument("--tests", default="stamps,nouns,captions,cold", help="what to measure")
     args = parser.parse_args()
     parts, data = args.part.split(","), Path(os.environ["SIGHTLINE_DATA"])
     result = json.loads((args.run / "result.json").read_text(encoding="utf-8").splitlines()[-1])
@@ -226,17 +226,16 @@ def _plain(text: str) -> str:
 
 
 def test(model: Model, data: Path, text: Path, languages: Sequence[str], tests: Sequence[str]) -> None:
-    """Measure by language: captions of Flickr8k test, stamps, nouns against names-val, translated sentences, the start.
+    """Measure by language: captions of Flickr8k test, stamps, nouns against names-val, the start.
 
     tests: which of them; the results of others are kept.
     """
-    sources = ["flickr8k-test", "names-val", "tuxpaint-stamps-default", "XTD10"]
+    sources = ["flickr8k-test", "names-val", "tuxpaint-stamps-default"]
     before = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
     result: dict[str, Any] = {**before, "experiment": "by-language", **provenance(0, sources)}
     parts: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
         "stamps": lambda: stamps(model, text, languages),
         "nouns": lambda: nouns(model, data, text, languages),
-        "sentences": lambda: sentences(model, text, languages),
         "captions": lambda: captions(model, data, languages),
         "cold": cold,
     }
@@ -306,21 +305,6 @@ def nouns(model: Model, data: Path, text: Path, languages: Sequence[str]) -> Ite
             names = [name for name, _ in asked]
             found = right(lang, [text for _, text in asked], names)
             yield {"lang": lang, "texts": len(asked), "top5": found, "english_top5": right("en", names, names)}
-
-
-def sentences(model: Model, text: Path, languages: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """How often the nearest of a thousand English sentences (XTD10) is the one that was translated, by embeddings.
-
-    Its German and French are translations by machine, and its Japanese captions are no translations: left out.
-    """
-    held = _held(text / "held-xtd10.jsonl.gz")
-    english, _ = encode_texts(model, [one["texts"]["en"] for one in held], Needs(), 20, None)
-    for lang in sorted(set(languages) - {"de", "fr", "ja"}):
-        asked = [(row, one["texts"][lang]) for row, one in enumerate(held) if one["texts"].get(lang)]
-        if asked:
-            ranks = _ranks(model.for_language(lang), [text for _, text in asked], english.embedding)
-            right = [row == top[0] for (row, _), top in zip(asked, ranks, strict=True)]
-            yield {"lang": lang, "texts": len(asked), "R@1": _percent(right)}
 
 
 def _percent(right: Sequence[bool]) -> float:

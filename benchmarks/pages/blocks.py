@@ -115,24 +115,23 @@ def _memory(result: Result) -> str:
 
 
 def _by_language(result: Result) -> str:
-    """Recalls by language: of captions, stamps, nouns and translated sentences."""
-    langs = [row["lang"] for part in ("captions", "stamps", "sentences") for row in result[part]]
+    """Recalls by language: of captions, stamps and nouns."""
+    langs = [row["lang"] for part in PARTS_BY_LANGUAGE for row in result[part]]
     found = {part: {row["lang"]: row for row in result[part]} for part in PARTS_BY_LANGUAGE}
     english = next(row for row in result["stamps"] if row["lang"] == "en")["R@5"]
     seconds = {row["lang"]: f"{row['seconds']:.2f}" for row in result["cold"]}
     rows = []
     for lang in dict.fromkeys(lang for lang in langs if lang != "en"):
-        captions, stamp, noun, sentence = (found[part].get(lang, {}) for part in PARTS_BY_LANGUAGE)
+        captions, stamp, noun = (found[part].get(lang, {}) for part in PARTS_BY_LANGUAGE)
         rows.append(
             [
                 NAMES[lang],
                 _beside(captions, "mR", captions.get("english_mR")),
                 _beside(stamp, "R@5", english),
                 _beside(noun, "top5", noun.get("english_top5")),
-                f"{sentence['R@1']:.1f}" if sentence else MISSING,
             ]
         )
-    heads = ["language", "captions, mR", "stamps, R@5", "nouns, top 5", "sentences, R@1"]
+    heads = ["language", "captions, mR", "stamps, R@5", "nouns, top 5"]
     return fill(
         TEMPLATES / "by-language.md",
         {
@@ -149,7 +148,7 @@ def _beside(row: Result, key: str, english: float | None) -> str:
     return f"{row[key]:.1f} ({100 * row[key] / english:.0f} %)" if row and english else MISSING
 
 
-PARTS_BY_LANGUAGE = ("captions", "stamps", "nouns", "sentences")
+PARTS_BY_LANGUAGE = ("captions", "stamps", "nouns")
 BLOCKS: dict[str, tuple[tuple[str, str, Callable[[Result], str]], ...]] = {
     "serve.md": (("load", "serve.json", _load),),
     "security.md": (("attacks", "attack.json", lambda r: f"{attacks(r['rows'])}\n\n{sources([r], 'attack.json')}"),),

@@ -50,7 +50,7 @@ QUESTIONS = (
     ),
     Question("A fast search compares overall impressions, and is not always right:", BOX, rerank=0),
     Question("So by default, the best twenty are compared with your words more closely:", BOX),
-    Question("Your own language works, too:", "Kätzchen in einer Kiste", lang="de"),
+    Question("Your own language works, too:", "ein Hund", lang="de"),
     Question("Exclude what you do not want to see:", "a woman in uniform", without="an astronaut"),
     Question("Search by image. The first result is that image itself:", image="cat-face.jpg"),
     Question("And nothing is found if nothing matches:", "people playing football", min_relevance=0.1),

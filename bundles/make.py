@@ -22,11 +22,12 @@ import sightline
 from benchmarks.provenance import write_result
 from bundles.measure import TestRecipe, measured
 from sightline import settings
+from sightline.bundle.languages import FOLDER, read_languages
 from sightline.bundle.layout import SPEC_FILE
 from sightline.bundle.relevance import PairRelevance
-from sightline.bundle.spec import BundleSpec, read_spec, write_spec
+from sightline.bundle.spec import BundleSpec, identity, read_spec, write_spec
 from sightline.datasets import Record, read_all
-from sightline.errors import RecipeError
+from sightline.errors import BundleError, RecipeError
 from sightline.models import checkpoint
 from sightline.onnx_export.exporter import export
 from sightline.onnx_export.static_ranges import sample_images
@@ -159,7 +160,10 @@ class ModelBuild:
         return list(whole["rows"])
 
     def _publish(self, built: Path, measured: list[dict[str, Any]]) -> None:
-        """Publish the bundle with its results; other files beside it, such as licences, are kept."""
+        """Publish the bundle with its results; other files beside it, such as licences, are kept.
+
+        Languages that were added to another bundle in the same place are removed: they would be refused.
+        """
         self.out.mkdir(parents=True, exist_ok=True)
         spec: BundleSpec = dataclasses.replace(read_spec(built), results=tuple(measured))
         if isinstance(spec.relevance, PairRelevance):
@@ -168,6 +172,11 @@ class ModelBuild:
         for name in spec.files:
             shutil.copyfile(built / name, self.out / name)
         write_spec(self.out, spec)
+        try:
+            read_languages(self.out, identity(spec))
+        except BundleError:
+            shutil.rmtree(self.out / FOLDER)
+            self.report(f"{self.out / FOLDER}: removed, because it belongs to the earlier bundle")
         self.report(f"{self.out}: done")
 
     def _check_time(self) -> None:

@@ -115,6 +115,20 @@ def test_to_make_it_again_is_to_do_nothing(made: tuple[Path, list[str]], plan: P
     assert [line.split(": ")[-1] for line in told] == ["trained", "trained", "exported", "measured", "measured", "done"]
 
 
+def test_languages_of_an_earlier_bundle_are_removed(made: tuple[Path, list[str]], plan: Path) -> None:
+    out, _ = made
+    (out / "languages").mkdir()
+    facts = {"format": 1, "bundle": "another", "text": {"max_length": 9, "languages": ["de"]}}
+    (out / "languages" / "languages.json").write_text(
+        json.dumps({**facts, "files": {"text.onnx": "", "tokenizer.json": ""}})
+    )
+    told: list[str] = []
+    ModelBuild(plan, out, plan.parent / "results", lambda: False, told.append).make()
+    assert not (out / "languages").exists()
+    assert any("belongs to the earlier bundle" in line for line in told)
+    assert sightline.load(out).languages == ("en",)
+
+
 def test_a_changed_recipe_is_not_taken_for_the_one_that_made_the_runs(made: tuple[Path, list[str]], plan: Path) -> None:
     path = plan.parent / "first.toml"
     before = path.read_text()

@@ -101,7 +101,7 @@ def test_what_is_no_bundle_is_never_replaced_by_one(place: str, tmp_path: Path) 
     before = sorted(tmp_path.rglob("*"))
     done = run("export", tmp_path / "checkpoint", "--out", tmp_path / place)
     assert isinstance(done.exception, BundleError), done.output
-    assert "no bundle" in str(done.exception)
+    assert "not a bundle" in str(done.exception)
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,23 @@ COLOURS = ("red", "green", "blue")
 @pytest.fixture(scope="module")
 def german_address(german_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where a few images are served, with a model that reads English and German."""
+    with serving(german_bundle, tmp_path_factory.mktemp("colours")) as where:
+        yield where
+
+
+@pytest.fixture(scope="module")
+def english_address(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The same with a model that reads only English."""
+    with serving(tiny_bundle, tmp_path_factory.mktemp("colours")) as where:
+        yield where
+
+
+@contextmanager
+def serving(bundle: Path, folder: Path) -> Iterator[str]:
     executable()
-    folder = tmp_path_factory.mktemp("colours")
     for colour in COLOURS:
         Image.new("RGB", (40, 30), colour).save(folder / f"{colour}.png")
-    sightline.index(folder, model=german_bundle)
+    sightline.index(folder, model=bundle)
     with opening(folder, LIMITS) as found, served(create_app(found.service)) as where:
         yield where
 
@@ -73,6 +86,6 @@ def test_a_link_keeps_the_language_and_explanations_use_it(open_page: Opener, ge
         tiles(page).first.click()
 
 
-def test_a_model_of_one_language_offers_no_choice(open_page: Opener) -> None:
-    page = search(settled(open_page()), "an owl")
+def test_a_model_of_one_language_offers_no_choice(open_page: Opener, english_address: str) -> None:
+    page = search(settled(open_page(at=english_address)), "a ball")
     expect(page.get_by_label("Language of the words")).to_be_hidden()

@@ -104,7 +104,7 @@ def test_the_encoder_is_as_before_when_nobody_listens_any_more() -> None:
 def test_a_model_without_codes_or_without_a_grid_is_refused() -> None:
     for config, says in (
         (tiny.DUAL, "has no codes"),
-        (dataclasses.replace(tiny.REGION_MODEL, codes=2), "no grid"),
+        (dataclasses.replace(tiny.REGION_MODEL, codes=2), "do not form a grid"),
     ):
         with pytest.raises(ModelError, match=says):
             code_attention(tiny.retriever(config), TOKENS, PIXELS)

@@ -65,7 +65,7 @@ def test_the_page_tells_the_limits_as_they_are() -> None:
         f"begins within {usual.seconds:g} seconds",
         f"decoded within {usual.decode_seconds:g}",
         f"{usual.decode_bytes // 2**20} MB of memory",
-        f"{usual.connections_per_address} connections for an address, {usual.connections} in all",
+        f"{usual.connections_per_address} connections per address, {usual.connections} in total",
         f"{usual.rate:g} requests a second, and {usual.burst} at once",
     ):
         assert told in PAGE.replace("\n", " ").replace("  ", " "), told

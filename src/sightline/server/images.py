@@ -169,10 +169,12 @@ def _indexed_content(collection: Collection, item: Item, limits: Limits) -> byte
 def open_content(sources: Sequence[ImageSource], wanted: bytes, limits: Limits) -> bytes | BinaryIO | None:
     """The first of these sources with this content hash, as an open file or bytes; None if there is none."""
     for found in _readable(sources, limits):
-        if digest_of(found) == wanted:
-            return found
-        if not isinstance(found, bytes):
-            found.close()
+        with contextlib.ExitStack() as unless_given:
+            if not isinstance(found, bytes):
+                unless_given.callback(found.close)
+            if digest_of(found) == wanted:  # raises if the client has left
+                unless_given.pop_all()
+                return found
     return None
 
 

@@ -83,7 +83,7 @@ class Views:
     seen: dict[str, Tensor]
 
 
-class Class:
+class TeachingData:
     """All images and captions, the teacher, and the current views."""
 
     def __init__(
@@ -156,11 +156,11 @@ class Class:
 
 
 def losses(
-    room: Class, out: StudentOutput, source: Source, rows: Tensor, captions: Tensor, anchors: int
+    teaching: TeachingData, out: StudentOutput, source: Source, rows: Tensor, captions: Tensor, anchors: int
 ) -> dict[str, Tensor]:
     """The losses of a batch by name."""
-    seen = {part: values[rows].float() for part, values in room.views.seen.items()}
-    texts, described = room.texts.embedding, captions >= 0
+    seen = {part: values[rows].float() for part, values in teaching.views.seen.items()}
+    texts, described = teaching.texts.embedding, captions >= 0
     others = texts[torch.randint(len(texts), (anchors,), device=rows.device)]
     own = texts[captions[described]]
     found = {
@@ -178,7 +178,7 @@ def losses(
 
 
 @dataclass(slots=True)
-class Exam:
+class Validation:
     """Held-out images with their texts, to measure a student by."""
 
     name: str
@@ -188,12 +188,13 @@ class Exam:
     labels: np.ndarray | None
 
     @torch.no_grad()
-    def measured(self, student: torch.nn.Module, room: Class) -> dict[str, float]:
+    def measured(self, student: torch.nn.Module, teaching: TeachingData) -> dict[str, float]:
         """Recalls of the embeddings; for names, how often the right one is first."""
         device = self.pixels.device
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             parts = [
-                student(normalised(some, room.preprocess)).embedding.float() for some in torch.split(self.pixels, 256)
+                student(normalised(some, teaching.preprocess)).embedding.float()
+                for some in torch.split(self.pixels, 256)
             ]
         images = torch.cat(parts)
         if self.labels is None:
@@ -202,14 +203,14 @@ class Exam:
         return {"top1": 100 * float((best == self.labels).mean())}
 
 
-def exams(room: Class, folder: Path, spec: BundleSpec, data: Path) -> list[Exam]:
+def validations(teaching: TeachingData, folder: Path, spec: BundleSpec, data: Path) -> list[Validation]:
     """Flickr8k val by its captions, and names-val by its names."""
     tokenizer = Tokenizer.open(folder / spec.text.tokenizer, spec.text.max_length, spec.text.pad_id)
-    graph = TeacherGraph(folder / "text.onnx", room.device)
+    graph = TeacherGraph(folder / "text.onnx", teaching.device)
     found = []
     for name in ("flickr8k-val", "names-val"):
         records = read_all([str(data / f"{name}.tar")])
-        pixels = decoded(records, room.preprocess, room.device, None)
+        pixels = decoded(records, teaching.preprocess, teaching.device, None)
         if name == "names-val":
             names = sorted({one.label or "" for one in records})
             texts, labels = (
@@ -220,8 +221,8 @@ def exams(room: Class, folder: Path, spec: BundleSpec, data: Path) -> list[Exam]
         else:
             texts, labels = [text for one in records for text in one.captions["en"]], None
             owners = np.repeat(np.arange(len(records)), [len(one.captions["en"]) for one in records])
-        taught = taught_texts(graph, tokenizer, texts, room.device, words=False)
-        found.append(Exam(name, pixels, taught.embedding, owners, labels))
+        taught = taught_texts(graph, tokenizer, texts, teaching.device, words=False)
+        found.append(Validation(name, pixels, taught.embedding, owners, labels))
     return found
 
 
@@ -237,10 +238,10 @@ def new_student(start: str, shape: StudentShape, activation: str, random: bool) 
     return ImageStudent(encoder, shape)
 
 
-def train(args: argparse.Namespace, room: Class, found: list[Exam], shape: StudentShape) -> None:
+def train(args: argparse.Namespace, teaching: TeachingData, found: list[Validation], shape: StudentShape) -> None:
     """One run; writes its log, its results and its averaged weights."""
     torch.manual_seed(args.seed)
-    random, device, out = np.random.default_rng(args.seed), room.device, Path(args.out)
+    random, device, out = np.random.default_rng(args.seed), teaching.device, Path(args.out)
     student = new_student(args.start, shape, args.activation, args.random)
     if args.weights:
         student.load_state_dict(torch.load(args.weights, map_location="cpu", weights_only=True))
@@ -252,11 +253,11 @@ def train(args: argparse.Namespace, room: Class, found: list[Exam], shape: Stude
     for factor in progress:
         set_rate(optimizer, factor)
         if args.new_views:
-            room.look_on(args.new_views)
-        source, rows, captions = room.batch(args.batch, random)
+            teaching.look_on(args.new_views)
+        source, rows, captions = teaching.batch(args.batch, random)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            made = student(room.shown(rows))
-        each = losses(room, made, source, rows, captions, args.anchors)
+            made = student(teaching.shown(rows))
+        each = losses(teaching, made, source, rows, captions, args.anchors)
         total = sum(
             (weight * each[name] for name, weight in weights.items() if name in each), torch.zeros((), device=device)
         )
@@ -277,7 +278,7 @@ def train(args: argparse.Namespace, room: Class, found: list[Exam], shape: Stude
         {name: value.half() if value.is_floating_point() else value for name, value in student.state_dict().items()},
         out / "student.pt",
     )
-    result = {exam.name: exam.measured(student.eval(), room) for exam in found}
+    result = {validation.name: validation.measured(student.eval(), teaching) for validation in found}
     keys = (
         "start",
         "weights",
@@ -332,19 +333,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     records = {name: read_all(sorted(map(str, data.glob(SOURCES[name])))) for name in args.sources.split(",")}
     everything = [one for some in records.values() for one in some]
     pixels = decoded(everything, require_pixels(spec.image.input), device, args.pixels)
-    room = Class(args.bundle, spec, records, pixels, args.crop)
+    teaching = TeachingData(args.bundle, spec, records, pixels, args.crop)
     print(
         json.dumps(
-            {"images": {name: len(some) for name, some in records.items()}, "captions": len(room.texts.embedding)}
+            {"images": {name: len(some) for name, some in records.items()}, "captions": len(teaching.texts.embedding)}
         ),
         flush=True,
     )
-    room.look_at_all()
-    shape = StudentShape(*(room.views.seen[part].shape[-1] for part in PARTS))
-    found = exams(room, args.bundle, spec, data)
-    train(args, room, found, shape)
+    teaching.look_at_all()
+    shape = StudentShape(*(teaching.views.seen[part].shape[-1] for part in PARTS))
+    found = validations(teaching, args.bundle, spec, data)
+    train(args, teaching, found, shape)
     for line in args.runs.read_text().splitlines() if args.runs else ():
-        train(parser.parse_args([str(args.bundle), "--start", args.start, *line.split()]), room, found, shape)
+        train(parser.parse_args([str(args.bundle), "--start", args.start, *line.split()]), teaching, found, shape)
 
 
 if __name__ == "__main__":

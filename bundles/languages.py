@@ -126,7 +126,7 @@ def grouped(lines: Sequence[dict[str, object]]) -> list[tuple[float, np.ndarray]
     return found
 
 
-class Lesson:
+class TeachingData:
     """The text pairs, the teacher's outputs for their English side, and images to compare texts with."""
 
     def __init__(self, args: argparse.Namespace, spec: BundleSpec, device: torch.device) -> None:
@@ -211,11 +211,11 @@ def _image_name(record: Record) -> str:
 
 
 def losses(
-    lesson: Lesson, out: StudentOutput, mask: Tensor, rows: Tensor, anchors: int, pairs: int
+    teaching: TeachingData, out: StudentOutput, mask: Tensor, rows: Tensor, anchors: int, pairs: int
 ) -> dict[str, Tensor]:
     """The losses of a batch by name."""
-    lines, pool = lesson.lines, lesson.images["embedding"]
-    photo, target = lines.image[rows], lesson.target(rows)
+    lines, pool = teaching.lines, teaching.images["embedding"]
+    photo, target = lines.image[rows], teaching.target(rows)
     shown = torch.randint(len(pool), (anchors,), device=rows.device)
     found = {
         "embedding": away(out.embedding, target),
@@ -229,18 +229,18 @@ def losses(
         same = photo[with_photo][:, None] == photo[with_photo]
         scores = scores.masked_fill(same & ~torch.eye(len(scores), dtype=torch.bool, device=rows.device), -1e4)
         found["contrast"] = F.cross_entropy(scores, torch.arange(len(scores), device=rows.device))
-    return found | pair_losses(lesson, out, mask, rows, shown, pairs)
+    return found | pair_losses(teaching, out, mask, rows, shown, pairs)
 
 
 def pair_losses(
-    lesson: Lesson, out: StudentOutput, mask: Tensor, rows: Tensor, shown: Tensor, pairs: int
+    teaching: TeachingData, out: StudentOutput, mask: Tensor, rows: Tensor, shown: Tensor, pairs: int
 ) -> dict[str, Tensor]:
     """Scores of pairs by the matcher and by late interaction: a near and a nearer image for each of some texts."""
     some = torch.randperm(len(rows), device=rows.device)[:pairs]
-    some = some[~lesson.lines.loose[rows[some]]]
-    english, photo = lesson.lines.english[rows[some]], lesson.lines.image[rows[some]]
+    some = some[~teaching.lines.loose[rows[some]]]
+    english, photo = teaching.lines.english[rows[some]], teaching.lines.image[rows[some]]
     with torch.no_grad():
-        near = (lesson.texts.embedding[english] @ lesson.images["embedding"][shown].T).float()
+        near = (teaching.texts.embedding[english] @ teaching.images["embedding"][shown].T).float()
         best = shown[near.topk(8).indices]
         chosen = best.gather(1, torch.randint(8, (len(best), 2), device=rows.device))
         chosen[:, 0] = torch.where(photo >= 0, photo, chosen[:, 0])
@@ -248,16 +248,16 @@ def pair_losses(
     text = torch.cat(
         [torch.arange(len(some), device=rows.device).repeat_interleave(2), torch.arange(len(some), device=rows.device)]
     )
-    states, parts = lesson.images["states"][image].float(), lesson.images["fragments"][image].float()
+    states, parts = teaching.images["states"][image].float(), teaching.images["fragments"][image].float()
     whole = torch.ones(states.shape[:2], dtype=torch.bool, device=rows.device)
     with torch.no_grad():
-        their_states, their_mask = lesson.texts.padded(english)
-        theirs = lesson.matcher(
+        their_states, their_mask = teaching.texts.padded(english)
+        theirs = teaching.matcher(
             text_states=their_states[text], text_mask=their_mask[text], image_states=states, image_mask=whole
         )["logits"]
-        their_words, _ = lesson.texts.padded(english, "fragments")
+        their_words, _ = teaching.texts.padded(english, "fragments")
         their_late = late(their_words[text], their_mask[text], parts)
-    mine = lesson.matcher(
+    mine = teaching.matcher(
         text_states=out.states[some][text], text_mask=mask[some][text], image_states=states, image_mask=whole
     )["logits"]
     my_late = late(out.fragments[some][text], mask[some][text], parts)
@@ -271,9 +271,9 @@ def late(words: Tensor, mask: Tensor, parts: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def encoded(student: TextStudent, lesson: Lesson, texts: Sequence[str], batch: int = 1024) -> Tensor:
+def encoded(student: TextStudent, teaching: TeachingData, texts: Sequence[str], batch: int = 1024) -> Tensor:
     """Embeddings of texts by the student."""
-    ids, length = lesson.tokens(texts)
+    ids, length = teaching.tokens(texts)
     places, found = torch.arange(ids.shape[1], device=ids.device), []
     for start in range(0, len(texts), batch):
         mask = places < length[start : start + batch, None]
@@ -283,25 +283,25 @@ def encoded(student: TextStudent, lesson: Lesson, texts: Sequence[str], batch: i
 
 
 @dataclass(slots=True)
-class Exam:
+class Validation:
     """Flickr8k val: its images as the teacher sees them, and its captions by language."""
 
     images: Tensor
     captions: dict[str, tuple[list[str], np.ndarray]]
 
-    def measured(self, student: TextStudent, lesson: Lesson) -> dict[str, float]:
+    def measured(self, student: TextStudent, teaching: TeachingData) -> dict[str, float]:
         """The mean recall in each language; "en" by the teacher's own text graph."""
         found = {}
         for lang, (texts, owners) in self.captions.items():
             present, renamed = np.unique(owners, return_inverse=True)
             images = self.images[torch.from_numpy(present).to(self.images.device)]
-            found[lang] = recalls(encoded(student, lesson, texts), images, renamed)["rSum"] / 6
+            found[lang] = recalls(encoded(student, teaching, texts), images, renamed)["rSum"] / 6
         texts, owners = self.captions["en"]
-        theirs = taught_texts(lesson.text_teacher, lesson.english_tokenizer, texts, lesson.device, words=False)
+        theirs = taught_texts(teaching.text_teacher, teaching.english_tokenizer, texts, teaching.device, words=False)
         return found | {"teacher en": recalls(theirs.embedding, self.images, owners)["rSum"] / 6}
 
 
-def exam(args: argparse.Namespace, spec: BundleSpec, device: torch.device) -> Exam:
+def read_validation(args: argparse.Namespace, spec: BundleSpec, device: torch.device) -> Validation:
     """Read Flickr8k val."""
     records = read_all([str(args.data / "flickr8k-val.tar")])
     preprocess = require_pixels(spec.image.input)
@@ -313,14 +313,14 @@ def exam(args: argparse.Namespace, spec: BundleSpec, device: torch.device) -> Ex
     for lang in sorted({lang for record in records for lang in record.captions}):
         texts = [(text, row) for row, record in enumerate(records) for text in record.captions.get(lang, ())]
         captions[lang] = ([text for text, _ in texts], np.array([row for _, row in texts]))
-    return Exam(images, captions)
+    return Validation(images, captions)
 
 
-def train(args: argparse.Namespace, lesson: Lesson, test: Exam) -> None:
+def train(args: argparse.Namespace, teaching: TeachingData, test: Validation) -> None:
     """One run; writes its log, its results and its averaged weights."""
     torch.manual_seed(args.seed)
-    random, device, out = np.random.default_rng(args.seed), lesson.device, Path(args.out)
-    shape = StudentShape(*(lesson.images[part].shape[-1] for part in PARTS))
+    random, device, out = np.random.default_rng(args.seed), teaching.device, Path(args.out)
+    shape = StudentShape(*(teaching.images[part].shape[-1] for part in PARTS))
     encoder = AutoModel.from_pretrained(args.start, dtype=torch.float32)
     encoder.pooler = None
     student = TextStudent(encoder, shape)
@@ -333,11 +333,11 @@ def train(args: argparse.Namespace, lesson: Lesson, test: Exam) -> None:
     begun = time.monotonic()
     for factor in progress:
         set_rate(optimizer, factor)
-        rows = lesson.batch(args.batch, random)
-        ids, mask = lesson.read(rows)
+        rows = teaching.batch(args.batch, random)
+        ids, mask = teaching.read(rows)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             made = student(ids, mask)
-        each = losses(lesson, made, mask, rows, args.anchors, args.pairs)
+        each = losses(teaching, made, mask, rows, args.anchors, args.pairs)
         total = sum(
             (weight * each[name] for name, weight in weights.items() if name in each), torch.zeros((), device=device)
         )
@@ -358,8 +358,8 @@ def train(args: argparse.Namespace, lesson: Lesson, test: Exam) -> None:
         out / "student.pt",
     )
     keys = ("weights", "without", "batch", "steps", "rate", "anchors", "pairs", "seed")
-    found = test.measured(student.eval(), lesson)
-    counts = {f"{kind} {lang}": count for (kind, lang), count in sorted(lesson.counts.items())}
+    found = test.measured(student.eval(), teaching)
+    counts = {f"{kind} {lang}": count for (kind, lang), count in sorted(teaching.counts.items())}
     line = {
         "steps_done": progress.step,
         "seconds": time.monotonic() - begun,
@@ -392,18 +392,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cuda.matmul.allow_tf32 = True
     spec = read_spec(args.bundle)
-    lesson = Lesson(args, spec, device)
+    teaching = TeachingData(args, spec, device)
     print(
         json.dumps(
             {
-                "images": len(lesson.images["embedding"]),
-                "english": len(lesson.texts.embedding),
-                "lines": len(lesson.lines.english),
+                "images": len(teaching.images["embedding"]),
+                "english": len(teaching.texts.embedding),
+                "lines": len(teaching.lines.english),
             }
         ),
         flush=True,
     )
-    train(args, lesson, exam(args, spec, device))
+    train(args, teaching, read_validation(args, spec, device))
 
 
 if __name__ == "__main__":

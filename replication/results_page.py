@@ -143,33 +143,6 @@ def _bundle(results: Path, bundle: Path) -> dict[str, str]:
         "bundle results": results_of(spec),
         "bundle gains": table(["direction", "recall", "gain", "interval"], gains, words=2),
         "bundle sources": sources([measured], "default/flickr8k-test.json"),
-        **_steps(results),
-    }
-
-
-def _steps(results: Path) -> dict[str, str]:
-    """How much each step towards the bundled model gained on validation sets, and the names left out of training."""
-    steps, unseen = read_result(results / "default" / "steps.json"), read_result(results / "unseen-names.json")
-    sets = ["Flickr8k val", "COCO val", "web-val", "names-val top 1"]
-    tables = {}
-    for part, key, form in (("embeddings", "sets", number), ("reranking", "gains", signed)):
-        rows = [
-            [row["step"], row["steps"] or MISSING, *(MISSING if one is None else form(one) for one in row[key])]
-            for row in steps[part]
-        ]
-        tables[f"steps {part}"] = table(["step", "steps", *sets], rows)
-    kinds = ("left out", "others")
-    rows = [
-        [row["run"], *(f"{number(row[kind][top])}" for kind in kinds for top in ("top1", "top5"))]
-        for row in unseen["rows"]
-    ]
-    heads = ["trained with", *(f"{kind}, {top}" for kind in ("the tenth", "other names") for top in ("top 1", "top 5"))]
-    control = steps["control"]
-    return {
-        **tables,
-        **{f"control {name}": number(control[name]) for name in ("one", "both", "reranked")},
-        "unseen names": table(heads, rows),
-        "unseen names sources": sources([unseen], "unseen-names.json"),
     }
 
 

@@ -52,30 +52,6 @@ def _load(result: Result) -> str:
     return fill(TEMPLATES / "serve.md", values)
 
 
-def _ocr(result: Result) -> str:
-    """How many documents and photos each rule ranked first."""
-    documents, photos = result["documents"], result["photos"]
-    rows = [
-        [
-            rule.replace("looks", "appearance"),
-            f"{found} of {documents['count']}",
-            f"{photos['found_first'].get(rule, MISSING)}",
-        ]
-        for rule, found in documents["found_first"].items()
-    ]
-    values = {
-        "documents": f"{documents['count']}",
-        "photos": f"{photos['count']}",
-        "found": table(["ranked by", "documents", f"photos, of {photos['count']}"], rows),
-        "seconds": f"{result['reading']['per_picture_seconds']:.1f}",
-        "cores": f"{result['machine']['cores']}",
-        "before": f"{result['search_cpu_ms']['before_text']:.0f}",
-        "after": f"{result['search_cpu_ms']['with_text']:.0f}",
-        "sources": sources([result], "ocr.json"),
-    }
-    return fill(TEMPLATES / "pictures.md", values)
-
-
 def _recognition(result: Result) -> str:
     """How often the language of a query is recognised, by language and kind of query."""
     right = result["right"]
@@ -101,17 +77,6 @@ def _recognition(result: Result) -> str:
         "sources": sources([result], "languages.json"),
     }
     return fill(TEMPLATES / "languages.md", values)
-
-
-def _memory(result: Result) -> str:
-    """The peak memory of streamed runs."""
-    rows = [[f"{run['records']:,}", f"{run['steps']:,}", f"{run['peak_mb']:,}"] for run in result["runs"]]
-    values = {
-        **{name: f"{result[name]:,}" for name in ("image_size", "batch_size", "shuffle_buffer")},
-        "runs": table(["records", "steps", "peak MB"], rows),
-        "sources": sources([result], "streaming.json"),
-    }
-    return fill(TEMPLATES / "streaming.md", values)
 
 
 def _by_language(result: Result) -> str:
@@ -152,11 +117,9 @@ PARTS_BY_LANGUAGE = ("captions", "stamps", "nouns")
 BLOCKS: dict[str, tuple[tuple[str, str, Callable[[Result], str]], ...]] = {
     "serve.md": (("load", "serve.json", _load),),
     "security.md": (("attacks", "attack.json", lambda r: f"{attacks(r['rows'])}\n\n{sources([r], 'attack.json')}"),),
-    "pictures.md": (("ocr", "ocr.json", _ocr),),
     "languages.md": (
         ("by-language", "by-language.json", _by_language),
         ("recognition", "languages.json", _recognition),
     ),
-    "large-data.md": (("memory", "streaming.json", _memory),),
 }
 """For each page, the names of its generated parts, their result files, and the functions that generate them."""

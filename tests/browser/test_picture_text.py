@@ -6,9 +6,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import sightline
-from benchmarks.documents import Document, make_documents
 from browser.conftest import LIMITS, Opener
 from browser.page import first, named, search, serious, settled, tiles
+from documents import Document, make_documents
 from server.served import opening, served
 from sightline.collection.picture_text.reading import read_pictures
 from sightline.demo import PICTURES

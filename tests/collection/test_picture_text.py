@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import sightline
-from benchmarks.documents import Document, make_documents
+from documents import Document, make_documents
 from sightline.cli import app
 from sightline.collection.picture_text.database import TextDatabase, TextRead, text_path
 from sightline.collection.picture_text.reading import pending, read_pictures

@@ -155,7 +155,7 @@ def merged(visual: Sequence[Hit], text: Sequence[Hit], words: Sequence[int]) -> 
 
     Images that contain several words come first, in the order of `text`. The rest are ordered by the better of their
     two ranks, so that the lists alternate. Reciprocal rank fusion, which adds up both, would rank an image that
-    looks right and contains some of the words above one that contains all of them (benchmarks/results/ocr.json).
+    looks right and contains some of the words above one that contains all of them (docs/pictures.md).
     """
     keys: dict[int, tuple[int, int, int]] = {}  # 0 if text decides, else 1; rank; list. Smallest first
     chosen: dict[int, Hit] = {}

@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.pages.targets import TARGETS
 from benchmarks.provenance import RESULTS, ROOT
 
-SCRIPTS = ("indexing", "encoding", "retrieval", "late", "matching", "end_to_end", "evaluation", "training", "growing")
+SCRIPTS = ("indexing", "retrieval", "late", "matching", "end_to_end", "evaluation", "training", "growing")
 LIMIT = 180.0  # seconds for one benchmark
 
 

@@ -26,7 +26,7 @@ from urllib.parse import quote
 import numpy as np
 
 from benchmarks import samples
-from benchmarks.encoders import TEXT_TOWER, Task
+from benchmarks.baseline import TEXT_TOWER, tokenizer
 from benchmarks.plain_search import PlainSearch
 from benchmarks.serve import Server, running
 from benchmarks.timing import in_turns, options, percentiles, save
@@ -42,9 +42,11 @@ STAGES = ("encode", "retrieve", "interact", "match", "http")
 
 def make_plain(folder: Path, bundle: Bundle, items: int) -> None:
     """Write what plain_search.py reads: a tower with random weights, and random vectors."""
-    task = Task("transformers", "texts", "", str(bundle.folder), TOWER)
-    task.tokenizer().save_pretrained(folder)
-    task.tower().save_pretrained(folder)
+    from transformers import BertConfig, BertModel
+
+    words = tokenizer(bundle)
+    words.save_pretrained(folder)
+    BertModel(BertConfig(vocab_size=len(words), **TOWER)).save_pretrained(folder)
     vectors = np.random.default_rng(0).standard_normal((items, TOWER["hidden_size"]), dtype=np.float32)
     np.save(folder / "vectors.npy", vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
     (folder / "names.txt").write_text("".join(f"{number:07}.jpg\n" for number in range(items)))

@@ -18,16 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import samples
-from benchmarks.encoders import IMAGE_TOWER, Task, ready
+from benchmarks.baseline import IMAGE_TOWER, ImageLoop
 from benchmarks.timing import options, save, seconds_of
 from sightline.bundle import Bundle
 from sightline.collection import index
 from sightline.registry.loader import locate
 
 
-def loop(folder: Path, model: str) -> dict[str, float]:
+def loop(folder: Path) -> dict[str, float]:
     """Encode every photo with torch in float32."""
-    return {"seconds": seconds_of(ready(Task("transformers", "images", str(folder), str(locate(model)), IMAGE_TOWER)))}
+    baseline = ImageLoop(IMAGE_TOWER)
+    return {"seconds": seconds_of(lambda: baseline.encode(folder))}
 
 
 def indexed(folder: Path, model: str) -> dict[str, float]:
@@ -68,7 +69,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.way:
-        print(json.dumps((loop if arguments.way == "loop" else indexed)(arguments.folder, arguments.model)))
+        folder, model = arguments.folder, arguments.model
+        print(json.dumps(loop(folder) if arguments.way == "loop" else indexed(folder, model)))
         return
     cores, photos = len(os.sched_getaffinity(0)), arguments.photos or (32 if arguments.quick else 64)
     with tempfile.TemporaryDirectory() as name:

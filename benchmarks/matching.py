@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import samples
-from benchmarks.encoders import Task
+from benchmarks.baseline import tokenizer
 from benchmarks.timing import in_turns, options, save
 from sightline.bundle import Bundle
 from sightline.collection import Collection
@@ -32,7 +32,7 @@ class Peer:
         from sentence_transformers import CrossEncoder
         from transformers import BertConfig, BertForSequenceClassification
 
-        self.tokenizer = Task("transformers", "texts", "", str(bundle.folder), SHAPE).tokenizer()
+        self.tokenizer = tokenizer(bundle)
         self.tokenizer.model_max_length = bundle.spec.text.max_length + fragments
         self.tokenizer.save_pretrained(folder)
         config = BertConfig(vocab_size=len(self.tokenizer), num_labels=1, **SHAPE)

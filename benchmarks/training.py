@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from benchmarks.encoders import IMAGE_TOWER, TEXT_TOWER
+from benchmarks.baseline import IMAGE_TOWER, TEXT_TOWER
 from benchmarks.timing import options, save
 
 

@@ -14,7 +14,7 @@ from benchmarks.vector_search.steps import EQUAL, LEAST
 TEMPLATE, PLOTS = Path(__file__).with_name("performance.md"), Path("plots", "speed")
 Results = Mapping[str, Mapping[str, Any]]
 USED = (
-    *("indexing", "encoding", "retrieval", "late", "matching", "end_to_end", "evaluation", "training", "growing"),
+    *("indexing", "retrieval", "late", "matching", "end_to_end", "evaluation", "training", "growing"),
     *("gpu", "scan-gpu", "training-gpu"),
 )
 

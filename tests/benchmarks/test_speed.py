@@ -1,7 +1,6 @@
 """Every speed benchmark runs on a tiny model and made-up photos, and its ratios follow from what it measured."""
 
 import importlib
-import importlib.util
 import json
 import subprocess
 import sys
@@ -12,9 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import growing, samples, scan, timing
-from benchmarks.encoders import Task, ready
-from benchmarks.encoding import Worker
+from benchmarks import growing, scan, timing
 from benchmarks.evaluation import Rates, table4
 from benchmarks.pages.targets import TARGETS
 from benchmarks.provenance import ROOT
@@ -65,44 +62,11 @@ def test_indexing_is_compared_with_one_core_and_a_plain_loop(run: Run, monkeypat
 
     monkeypatch.setattr(indexing, "IMAGE_TOWER", IMAGE_TOWER)
     monkeypatch.setattr(indexing, "in_a_process", lambda way, folder, model, cores: (
-        indexing.loop if way == "loop" else indexing.indexed)(folder, model))  # fmt: skip
+        indexing.loop(folder) if way == "loop" else indexing.indexed(folder, model)))  # fmt: skip
     result = run("indexing", "--quick", "--photos", "3")
     rates = {row["way"]: row["photos_per_second"] for row in result["rows"]}
     assert result["data"] == ["made up"]
     assert result["ratios"][TARGETS[0].ratio] == pytest.approx(rates["index"] / rates["loop"])
-
-
-def test_encoding_is_compared_with_alternatives_that_are_installed(run: Run) -> None:
-    class InThisProcess:
-        def __init__(self, task: Task) -> None:
-            self.run, self.peak_mb = ready(task), 100.0
-
-        def __call__(self) -> float:
-            return timing.seconds_of(self.run)
-
-        def close(self) -> None: ...
-
-    def find_spec(name: str) -> object:
-        return None if name == "sentence_transformers" else importlib.util.find_spec(name)
-
-    patches: dict[str, Any] = {"Worker": InThisProcess, "find_spec": find_spec}
-    result = run("encoding", "--quick", "--photos", "2", IMAGE_TOWER=IMAGE_TOWER, TEXT_TOWER=TOWER, **patches)
-    rows = {(row["of"], row.get("way")): row for row in result["rows"]}
-    assert "not installed" in rows["images", "sentence-transformers"]["missing"]
-    for kind in ("images", "texts"):
-        ours, loop = rows[kind, "Sightline"], rows[kind, "a plain transformers loop"]
-        ratio = result["ratios"][f"{kind} a second, times a plain transformers loop"]
-        assert ratio == pytest.approx(ours["per_second"] / loop["per_second"])
-    assert rows["stages", None]["ms"].keys() == {"read", "decode", "size and normalise", "encode"}
-
-
-def test_a_process_encodes_each_time_it_is_asked(tiny_bundle: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'src'}")
-    samples.write_photos(samples.made_up(1), tmp_path)
-    worker = Worker(Task("sightline", "images", str(tmp_path), str(tiny_bundle), {}))
-    assert (worker() > 0, worker() > 0) == (True, True)
-    worker.close()
-    assert worker.peak_mb > 10
 
 
 def test_matching_is_compared_with_a_cross_encoder_that_reads_as_much(run: Run) -> None:

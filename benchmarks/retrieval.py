@@ -25,7 +25,7 @@ from benchmarks import samples
 from benchmarks.timing import numbers, options, save
 from benchmarks.vector_search.indexes import KINDS, Kind
 from benchmarks.vector_search.steps import Case, Settings, open_case, run_step
-from benchmarks.vector_search.summary import bandwidth, bytes_read, ratios
+from benchmarks.vector_search.summary import ratios
 
 SIZES, QUICK_SIZES = [10_000, 100_000, 1_000_000, 10_000_000], [10_000, 100_000]
 
@@ -80,11 +80,8 @@ def main() -> None:
     settings = Settings(arguments.model, photos, arguments.queries or queries, care, seconds, cores)
     sizes = arguments.sizes or (QUICK_SIZES if quick else SIZES)
     cases = [open_case(work.resolve(), size, settings) for size in sizes]
-    dim, reached = cases[0].queries().shape[1], bandwidth(cores)
-    floors = {case.size: 1000 * bytes_read(case.size, dim) / reached for case in cases}
     found = [row for case in cases for row in rows(case, arguments.keep)]
-    more = {"model": arguments.model, "care": care, "bytes_per_second": reached, "floor_ms": floors}
-    save("retrieval", arguments, [samples.data()], found, ratios(found, cores, floors), **more)
+    save("retrieval", arguments, [samples.data()], found, ratios(found, cores), model=arguments.model, care=care)
     if not arguments.keep:
         shutil.rmtree(work)
 

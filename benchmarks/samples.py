@@ -57,12 +57,10 @@ def captions(records: list[Record]) -> list[str]:
     return [caption for record in records for caption in record.captions_in("en")]
 
 
-def write_photos(records: list[Record], folder: Path, size: tuple[int, int] | None = None) -> None:
-    """Write photos as JPEG files, resized to `size` if given."""
-    folder.mkdir(parents=True, exist_ok=True)
+def write_photos(records: list[Record], folder: Path) -> None:
+    """Write photos as JPEG files."""
     for number, record in enumerate(records):
-        photo = open_image(record.image)
-        (photo.resize(size) if size else photo).save(folder / f"{number:04}.jpg", quality=90)
+        open_image(record.image).save(folder / f"{number:04}.jpg", quality=90)
 
 
 def write_thumbnails(folder: Path, count: int) -> None:

@@ -3,7 +3,7 @@
     python -m benchmarks.languages.measure DATA DEBIAN
 
 Nothing that is measured was in the texts that the table was built from: queries.tsv, captions of Flickr8k's test split,
-and a third of the stamps; see `sources`.
+and a third of the stamps; see bundles/language_sources.py.
 """
 
 import argparse
@@ -17,8 +17,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.languages import sources
 from benchmarks.provenance import RESULTS, provenance
+from bundles import language_sources as sources
 from sightline.bundle.words import Words, words_in
 from sightline.languages.recognise import recognise
 from sightline.registry.installed import InstalledModel

@@ -1,18 +1,11 @@
-"""Numbers derived from the results of retrieval.py: ratios, growth, and how close they are to the bandwidth bound."""
+"""Numbers derived from the results of retrieval.py: ratios, and how times grow."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
-
 from benchmarks.growing import exponent
-from benchmarks.photo_vectors import TOP
-from benchmarks.timing import best
 from benchmarks.vector_search.indexes import KINDS, OURS, Kind
 from benchmarks.vector_search.steps import EQUAL, LEAST, LEAST_RECALL
-from sightline.stores.local_search import Effort
-from sightline.stores.sign_codes import code_bytes
 
 PAPER_1_MS = 1_600.0
 """Milliseconds per query of paper 1's bi-encoder over a million images, on a CPU (its Table 3)."""
@@ -20,11 +13,8 @@ SLACK = 0.01  # differences in recall below this count as equal
 Row = Mapping[str, Any]
 
 
-def ratios(rows: Sequence[Row], cores: int, floors: Mapping[int, float]) -> dict[str, float]:
-    """Sightline compared with each index at the largest size it was measured at, with all cores, and how each grows.
-
-    floors: by size, the minimum time of Sightline's search in milliseconds.
-    """
+def ratios(rows: Sequence[Row], cores: int) -> dict[str, float]:
+    """Sightline compared with each index at the largest size it was measured at, with all cores, and how each grows."""
     measured = {
         way.name: {row["items"]: row for row in rows if row["way"] == way.name and "cores" in row} for way in KINDS
     }
@@ -37,7 +27,6 @@ def ratios(rows: Sequence[Row], cores: int, floors: Mapping[int, float]) -> dict
     for size, row in ours.items():
         took = {count: at(row, EQUAL, count)["p50_ms"] for count in (1, cores)}
         found[f"times as quick with {cores} cores as with one at {size:,}"] = took[1] / took[cores]
-        found[f"times the floor of the memory at {size:,}"] = took[cores] / floors[size]
     if 10**6 in ours:
         found["times as quick as paper 1's 1.6 s at 1,000,000"] = PAPER_1_MS / at(ours[10**6], EQUAL, cores)["p50_ms"]
     return found | growth(measured, cores)
@@ -73,18 +62,3 @@ def growth(measured: Mapping[str, Mapping[int, Row]], cores: int) -> dict[str, f
             over = f"from {first:,} to {last:,}"
             found[f"exponent of {name}, in items, {over}"] = exponent([first, last], [took[first], took[last]])
     return found
-
-
-def bytes_read(size: int, dim: int) -> float:
-    """How many bytes Sightline's search must read from memory."""
-    effort, whole = Effort(), 2 * dim
-    if effort.is_exact(size):
-        return size * whole
-    return size * code_bytes(dim) + effort.candidates_for(size, TOP, dim) * whole
-
-
-def bandwidth(cores: int, megabytes: int = 400, rounds: int = 9) -> float:
-    """Memory bandwidth of this many threads together, in bytes per second: the best of a few rounds of dot products."""
-    parts = np.ones((cores, 2, megabytes * 125_000 // cores), dtype=np.float32)
-    with ThreadPoolExecutor(cores) as pool:
-        return parts.nbytes / best(lambda: list(pool.map(lambda part: float(part[0] @ part[1]), parts)), rounds)

@@ -95,7 +95,7 @@ def test_end_to_end_is_measured_cold_and_warm_beside_a_plain_script(run: Run) ->
 
 
 def test_table_4_follows_from_the_rates_of_a_few_photos(run: Run) -> None:
-    result = run("evaluation", "--quick", "--photos", "3", IMAGES=8, CAPTIONS=40, BLOCK=10)
+    result = run("evaluation", "--quick", "--photos", "3", IMAGES=8, CAPTIONS=40)
     assert result["rates"]["measured_on"].keys() == {"images", "captions", "pairs"}
     assert "evaluation of 1,000 images, rerank 20, times as quick as paper 1 on a V100" in result["ratios"]
     rates = Rates(images=10.0, captions=100.0, pairs=1000.0, measured_on={})

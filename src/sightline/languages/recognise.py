@@ -1,6 +1,6 @@
 """Recognise the language of a query: by its script, and by its words and letters where languages share one.
 
-benchmarks/languages builds the table and measures how often it is right.
+bundles/language_table.py builds the table; benchmarks/languages measures how often it is right.
 """
 
 import json

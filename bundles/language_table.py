@@ -2,9 +2,9 @@
 
 A linear classifier over hashed words and letters, trained on short pieces of captions, prose and dictionaries:
 
-    python -m benchmarks.languages.build DATA DEBIAN
+    python -m bundles.language_table DATA DEBIAN
 
-DATA: the folder of captioned shards; of Flickr8k, only those for training are read. DEBIAN: see `sources`.
+DATA: the folder of captioned shards; of Flickr8k, only those for training are read. DEBIAN: see language_sources.py.
 """
 
 import argparse
@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.languages import sources
 from benchmarks.provenance import ROOT, provenance
+from bundles import language_sources as sources
 from sightline.languages.features import ROWS, features
 
 PACKAGE = ROOT / "src/sightline/languages"
@@ -49,7 +49,7 @@ def main() -> None:
     np.save(PACKAGE / "table.npy", np.clip(np.round(weights / scale), -127, 127).astype(np.int8))
     counts = {lang: {kind: len(some) for kind, some in texts[lang].items()} for lang in sources.LANGUAGES}
     made = {**provenance(SEED, [*SHARDS, "Debian packages"]), "texts": counts}
-    made["command"] = "python -m benchmarks.languages.build DATA DEBIAN"
+    made["command"] = "python -m bundles.language_table DATA DEBIAN"
     about = {
         "languages": list(sources.LANGUAGES),
         "scale": round(scale, 6),

@@ -20,7 +20,7 @@ import json
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +54,7 @@ from sightline.models.student import StudentOutput, StudentShape, TextStudent
 
 KINDS = {  # sources of text by kind, and the share of each kind in a batch
     "captions": (
-        0.5,
+        0.4,
         (
             "flickr8k",
             "multi30k",
@@ -71,14 +71,15 @@ KINDS = {  # sources of text by kind, and the share of each kind in a batch
             "captions",
         ),
     ),
-    "sentences": (0.1, ("tatoeba", "tuxpaint")),
-    "words": (0.28, ("freedict", "ding", "edict", "omw", "cldr")),
-    "english": (0.12, ("english",)),
+    "sentences": (0.12, ("tatoeba", "tuxpaint", "phrases")),
+    "words": (0.4, ("freedict", "ding", "edict", "omw", "cldr")),
+    "english": (0.08, ("english",)),
 }
 IMAGES = ("flickr8k-train-*.tar", "coco72k-00[0-1].tar", "web-train-*.tar", "names-train.tar")
 PARTS = ("embedding", "fragments", "states")
 WEIGHTS = {"embedding": 4.0, "images": 1.0, "texts": 0.3, "contrast": 0.2, "match": 1.0, "late": 4.0}
 _TEMPERATURE = 0.03
+_MORE = "draw a language or a kind of text more often: zh=2,words=1.5"
 _EVEN = 0.5  # languages are drawn by the number of their lines to this power
 
 
@@ -113,16 +114,20 @@ def kind_of(source: str) -> str:
     return next((kind for kind, (_, names) in KINDS.items() if source in names), "captions")
 
 
-def grouped(lines: Sequence[dict[str, object]]) -> list[tuple[float, np.ndarray]]:
-    """The rows of each kind and language, with their share in a batch."""
+def grouped(lines: Sequence[dict[str, object]], more: Mapping[str, float]) -> list[tuple[float, np.ndarray]]:
+    """The rows of each kind and language, with their share in a batch.
+
+    more: factors of shares, by kind or by language; the other languages of a kind get less.
+    """
     rows: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for number, line in enumerate(lines):
         rows[kind_of(str(line["source"]))][str(line["lang"])].append(number)
     found = []
     for kind, languages in rows.items():
-        sizes = {lang: len(some) ** _EVEN for lang, some in languages.items()}
+        sizes = {lang: more.get(lang, 1.0) * len(some) ** _EVEN for lang, some in languages.items()}
+        share = KINDS[kind][0] * more.get(kind, 1.0)
         for lang, some in languages.items():
-            found.append((KINDS[kind][0] * sizes[lang] / sum(sizes.values()), np.array(some)))
+            found.append((share * sizes[lang] / sum(sizes.values()), np.array(some)))
     return found
 
 
@@ -159,7 +164,7 @@ class TeachingData:
             torch.tensor([bool(line.get("loose")) for line in lines], device=device),
             ids,
             length,
-            grouped(lines),
+            grouped(lines, args.more),
         )
         self.photo_text = self._photo_texts()
         self.counts = Counter((kind_of(str(line["source"])), str(line["lang"])) for line in lines)
@@ -357,7 +362,7 @@ def train(args: argparse.Namespace, teaching: TeachingData, test: Validation) ->
         {name: value.half() if value.is_floating_point() else value for name, value in student.state_dict().items()},
         out / "student.pt",
     )
-    keys = ("weights", "without", "batch", "steps", "rate", "anchors", "pairs", "seed")
+    keys = ("weights", "without", "more", "batch", "steps", "rate", "anchors", "pairs", "seed")
     found = test.measured(student.eval(), teaching)
     counts = {f"{kind} {lang}": count for (kind, lang), count in sorted(teaching.counts.items())}
     line = {
@@ -366,6 +371,14 @@ def train(args: argparse.Namespace, teaching: TeachingData, test: Validation) ->
         **{key: getattr(args, key) for key in keys},
     }
     write_line(out / "result.json", {**line, "results": {"flickr8k-val mean recall": found}, "lines": counts})
+
+
+def _factors(text: str) -> dict[str, float]:
+    """Factors by name: "zh=2,words=1.5"."""
+    found = {name: float(factor) for name, _, factor in (part.partition("=") for part in text.split(","))}
+    if wrong := [name for name, factor in found.items() if factor <= 0 or (name not in KINDS and len(name) != 2)]:
+        raise ValueError(f"not a language or kind with a factor above 0: {wrong}")
+    return found
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -385,6 +398,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--length", type=int, default=40, help="the most tokens of a text")
     parser.add_argument("--pad", type=int, default=1)
     parser.add_argument("--weights", help="go on from the weights of an earlier run")
+    parser.add_argument("--more", default={}, type=_factors, metavar="NAME=FACTOR,…", help=_MORE)
     parser.add_argument("--without", default=[], type=lambda text: text.split(","), help="losses to leave out")
     parser.add_argument("--log", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)

@@ -95,6 +95,22 @@ def test_a_text_graph_for_another_language_is_trained(tiny_bundle: Path, shards:
     assert result["lines"] == {"captions de": 16, "english en": 12}
 
 
+def test_a_factor_gives_a_language_or_a_kind_more_of_a_batch() -> None:
+    lines: list[dict[str, object]] = [{"source": "omw", "lang": lang} for lang in ("de", "ja")]
+    lines.append({"source": "phrases", "lang": "ja"})
+    plain = [share for share, _ in languages.grouped(lines, {})]
+    assert plain == pytest.approx([0.2, 0.2, 0.12])
+    more = [share for share, _ in languages.grouped(lines, {"ja": 3.0, "sentences": 2.0})]
+    assert more == pytest.approx([0.1, 0.3, 0.24])
+
+
+@pytest.mark.parametrize("wrong", ["zh=0", "zh", "zh=two", "=2", "wrods=2"])
+def test_a_factor_that_means_nothing_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        languages.main(["bundle", "--start", "s", "--text", "t", "--out", "o", "--more", wrong])
+    assert "--more" in capsys.readouterr().err
+
+
 def test_the_teacher_in_torch_agrees_with_the_bundle(tiny_bundle: Path) -> None:
     bundle = Bundle.open(tiny_bundle)
     texts = ["a dog", "two children playing on a beach", "a cat"]

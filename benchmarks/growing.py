@@ -19,7 +19,7 @@ from benchmarks import samples
 from benchmarks.timing import best, numbers, options, save, seconds_of
 from sightline.bundle import Bundle, Encoded
 from sightline.collection import Collection, index
-from sightline.collection.collection import VECTORS_FOLDER
+from sightline.collection.vectors import VECTORS_FOLDER
 from sightline.evaluation import ranks_from_embeddings
 from sightline.media import blank
 from sightline.registry.loader import locate

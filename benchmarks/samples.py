@@ -136,8 +136,8 @@ def make_collection(at: Path, bundle: Bundle, photos: Encoded, count: int, bare:
     """Make a collection of `count` items around photos, without files; returns the seconds it took."""
     from sightline.collection.catalog.database import Catalog
     from sightline.collection.catalog.files import Facts, PendingFile, Stamp
-    from sightline.collection.collection import VECTORS_FOLDER
     from sightline.collection.manifest import FORMAT, Manifest, write_manifest
+    from sightline.collection.vectors import VECTORS_FOLDER
     from sightline.stores.local import LocalStore
 
     started, shape, rng = time.perf_counter(), shape_of(photos, bare), np.random.default_rng(0)

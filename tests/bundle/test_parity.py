@@ -88,7 +88,7 @@ def test_a_text_that_is_padded_for_a_bundles_graph_is_encoded_as_alone(pair: tup
     _, bundle = pair
     tokens, alone = bundle.tokenizer(MIXED), bundle.encode_texts(MIXED[:1])
     assert not tokens.mask[0].all()
-    padded = bundle._run("text", {"ids": tokens.ids, "mask": tokens.mask})["embedding"]
+    padded = bundle.engine("text").run({"ids": tokens.ids, "mask": tokens.mask})["embedding"]
     np.testing.assert_allclose(padded[0], alone.embedding[0], atol=1e-5)
 
 

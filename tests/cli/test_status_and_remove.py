@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import sightline
 from sightline.cli import app
-from sightline.collection.picture_text.database import TextDatabase, TextRead
+from sightline.collection.image_text.database import TextDatabase, TextRead
 from sightline.demo import PICTURES
 from sightline.errors import SightlineError
 
@@ -66,8 +66,8 @@ def test_a_folder_is_removed_and_its_files_stay(folder: Path, tiny_bundle: Path)
     with sightline.open(folder) as collection:
         assert {file.path for file in collection.files()} == {"copy.jpg", "coffee.jpg"}
         assert len(collection.search("a dog", duplicates="show")) == 2
-        assert collection.picture_text
-        assert collection.picture_text.counts().read == 2
+        assert collection.image_text
+        assert collection.image_text.counts().read == 2
     assert sightline.index(folder, model=tiny_bundle).new == 2
     with pytest.raises(AssertionError, match="Aborted"):
         run("remove", folder / "pets", "--at", folder, "--model", tiny_bundle, input="n\n")

@@ -289,9 +289,9 @@ def test_pictures_are_in_the_database(postgres: PostgresTestServer, tmp_path: Pa
     index(photo.parent, at=tmp_path / "at", model=Instant(), store=url)
     index(photo.parent, at=tmp_path / "local", model=Instant())
     with Collection.open(url) as shared, Collection.open(tmp_path / "local") as local:
-        found = shared.picture(shared.catalog.ids()[0])
-        assert local.picture(1) is None
-        assert shared.picture(99) is None
+        found = shared.stored_image(shared.catalog.ids()[0])
+        assert local.stored_image(1) is None
+        assert shared.stored_image(99) is None
     if kind == "thumbnails":
         assert found is not None
         with Image.open(io.BytesIO(found)) as image:

@@ -10,7 +10,7 @@ import pytest
 import sightline
 from server.samples import application, fill
 from server.served import opening, served
-from sightline.collection.picture_text.database import TextDatabase, TextRead
+from sightline.collection.image_text.database import TextDatabase, TextRead
 from sightline.media.ocr import TextLine
 from sightline.server.run import ServedCollection
 

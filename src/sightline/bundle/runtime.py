@@ -35,6 +35,7 @@ from sightline.media import ImageInput, split_padding
 from sightline.parallel import usable_cpus
 
 _GPU_CALLS = 2  # one is computed while the next is prepared
+_MATCH_INPUTS = ("text_states", "text_mask", "image_states", "image_mask")
 
 
 class Bundle(Model):
@@ -66,8 +67,7 @@ class Bundle(Model):
         fast: open it with its fast image graph.
         """
         folder = Path(folder)
-        spec = read_spec(folder)
-        opened = cls(folder, spec, threads, fast=fast)
+        opened = cls(folder, read_spec(folder), threads, fast=fast)
         check_once(folder, opened.spec.without_fast().files)
         return opened
 
@@ -222,8 +222,9 @@ class Bundle(Model):
         """Encode normalised pixels [batch, 3, size, size]; or regions [batch, n, width], see `media.stack_inputs`."""
         if self.spec.image.regions is not None:
             return self._encode_regions(*split_padding(pixels))
-        out = self._run("image", {"pixels": pixels})
-        mask = np.ones((len(pixels), self._fragment_count(out)), dtype=np.bool_)
+        out = self.engine("image").run({"pixels": pixels})
+        parts = out.get("fragments", out.get("states"))
+        mask = np.ones((len(pixels), 0 if parts is None else parts.shape[1]), dtype=np.bool_)
         return Encoded(out["embedding"], mask, out.get("fragments"), out.get("states"))
 
     def encode_texts(self, texts: Sequence[str]) -> Encoded:
@@ -255,23 +256,16 @@ class Bundle(Model):
         sent = gpu_pair_matcher(self.engine("match"), texts, images) if self.device == "gpu" else None
         return sent or super().pair_matcher(texts, images)
 
-    def _matched(
-        self, text_states: FloatArray, text_mask: BoolArray, image_states: FloatArray, image_mask: BoolArray
-    ) -> Arrays:
+    def _matched(self, *states_and_masks: FloatArray | BoolArray) -> Arrays:
+        """Run the matcher; the arguments are those of `match`."""
         if "match" not in self.abilities:
             raise ModelError(f"{self.name} has no matcher")
-        inputs = {
-            "text_states": text_states,
-            "text_mask": text_mask,
-            "image_states": image_states,
-            "image_mask": image_mask,
-        }
-        return self._run("match", inputs)
+        return self.engine("match").run(dict(zip(_MATCH_INPUTS, states_and_masks, strict=True)))
 
     def _encode_alike(self, tokens: TokenBatch, places: Int64Array, length: int) -> Encoded:
         """Encode the texts at these indices, which all have `length` tokens."""
         mask = tokens.mask[places, :length]
-        out = self._run("text", {"ids": tokens.ids[places, :length], "mask": mask})
+        out = self.engine("text").run({"ids": tokens.ids[places, :length], "mask": mask})
         real = out.get("fragments_mask", mask)  # the graph returns its own mask if fragments are not just words
         return Encoded(out["embedding"], real, out.get("fragments"), out.get("states"), tokens.truncated[places])
 
@@ -280,17 +274,10 @@ class Bundle(Model):
 
         def alike(places: Int64Array, count: int) -> Encoded:
             own = mask[places, :count]
-            out = self._run("image", {"regions": regions[places, :count], "mask": own})
+            out = self.engine("image").run({"regions": regions[places, :count], "mask": own})
             return Encoded(out["embedding"], out.get("fragments_mask", own), out.get("fragments"), out.get("states"))
 
         return by_length(mask, alike)
-
-    def _fragment_count(self, out: Arrays) -> int:
-        found = out.get("fragments", out.get("states"))
-        return 0 if found is None else int(found.shape[1])
-
-    def _run(self, graph: Graph, inputs: Arrays) -> Arrays:
-        return self.engine(graph).run(inputs)
 
     def _try(self, graph: Graph) -> None:
         """Load a graph ahead of time; errors are raised by the call that needs it."""

@@ -105,7 +105,7 @@ def _read_text(at: Path, is_asked: bool, retry: bool) -> None:
     """Read the text in images not read before, and report the result; the collection can be searched meanwhile."""
     from sightline.cli.formatting import problem_lines
     from sightline.cli.progress import indexing
-    from sightline.collection.picture_text.reading import pending, read_pictures
+    from sightline.collection.image_text.reading import pending, read_text_in_images
     from sightline.media.ocr import INSTALL, is_installed
 
     if not is_installed():
@@ -118,7 +118,7 @@ def _read_text(at: Path, is_asked: bool, retry: bool) -> None:
     tell(f"Reading the text in {left:,} images; search meanwhile. Press Ctrl-C to stop; the next index continues.")
     try:
         with _answering_ctrl_c(), indexing("read the text of", "loading what reads") as progress:
-            report = read_pictures(at, progress, retry=retry)
+            report = read_text_in_images(at, progress, retry=retry)
     except KeyboardInterrupt:
         tell("sightline: interrupted; the text read so far is kept.")
         raise typer.Exit(130) from None

@@ -12,13 +12,14 @@ from sightline.collection.albums import Albums
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import File, Item
 from sightline.collection.catalog.timeline import Timeline
+from sightline.collection.image_text.database import TextDatabase
+from sightline.collection.image_text.words import MarkedLine, marked, query_words, split_quotes
 from sightline.collection.locate import model_for_collection, resolve_location
 from sightline.collection.locks import ReadWriteLock
-from sightline.collection.manifest import Manifest, check_model, read_manifest, trusted_store
-from sightline.collection.picture_text.database import TextDatabase
-from sightline.collection.picture_text.words import MarkedLine, marked, query_words, split_quotes
+from sightline.collection.manifest import Manifest, check_model, read_manifest
 from sightline.collection.query_text.phrases import Understood, understand
 from sightline.collection.search import CollectionSearch
+from sightline.collection.vectors import open_vectors
 from sightline.errors import CollectionError
 from sightline.fusion_rules import FusionRule
 from sightline.media import ImageLike
@@ -30,17 +31,6 @@ from sightline.retrieval.options import SearchOptions
 from sightline.retrieval.query import ItemKind
 from sightline.retrieval.results import SearchResult
 from sightline.stores.base import RemoteStore, Store
-from sightline.stores.local import LocalStore
-
-VECTORS_FOLDER = "vectors"
-
-
-def vectors_folder(at: Path) -> Path:
-    """The folder that contains a collection's vectors; symbolic links are refused."""
-    folder = at / VECTORS_FOLDER
-    if folder.is_symlink():
-        raise CollectionError(f"{folder}: a link, which is not followed", "Delete it and index again.")
-    return folder
 
 
 class Collection:
@@ -92,7 +82,7 @@ class Collection:
         manifest = read_manifest(place)
         catalog = Catalog.open(place, trusted=manifest.is_trusted)
         try:
-            return cls(place, manifest, catalog, _store(place, manifest, prefer_gpu), model)
+            return cls(place, manifest, catalog, open_vectors(place, manifest, prefer_gpu), model)
         except BaseException:
             catalog.close()
             raise
@@ -186,14 +176,8 @@ class Collection:
         with self._lock.read():
             return search.run(options)
 
-    def search_by_looks(self, options: SearchOptions) -> SearchResult:
-        """Search by what images look like, ignoring the text in them."""
-        search = self._search()
-        with self._lock.read():
-            return search.by_looks(options)
-
     @property
-    def picture_text(self) -> TextDatabase | None:
+    def image_text(self) -> TextDatabase | None:
         """The text read from the collection's images; None if it was not read."""
         if self._text is None and isinstance(self.at, Path) and self.kind == "images":
             with self._loading:
@@ -210,7 +194,7 @@ class Collection:
 
     def text_in(self, id: int, query: str = "") -> list[MarkedLine]:
         """The lines of text in an image, with a query's words marked; empty if no text was read."""
-        database, hash = self.picture_text, self.catalog.hash_of(id)
+        database, hash = self.image_text, self.catalog.hash_of(id)
         if database is None or hash is None:
             return []
         words, quoted = split_quotes(query)
@@ -247,7 +231,7 @@ class Collection:
             fast = self.manifest.fast.relevance if self.manifest.fast else None
             return Cascade(model or self.model, self.store, self.kind, self.costs, fast_relevance=fast)
 
-        return CollectionSearch(self.catalog, self.kind, cascade, self.picture_text)
+        return CollectionSearch(self.catalog, self.kind, cascade, self.image_text)
 
     def check_model(self, model: Model) -> None:
         """Raise an error if a model is not the one that indexed the collection."""
@@ -266,8 +250,8 @@ class Collection:
         """The items with these ids; ids that do not exist or no longer have a file are left out."""
         return self.catalog.items(ids)
 
-    def picture(self, id: int) -> bytes | None:
-        """The picture that the store keeps of an item: a thumbnail, or the bytes of its file; None if it keeps none."""
+    def stored_image(self, id: int) -> bytes | None:
+        """The image that the store keeps of an item: a thumbnail, or the bytes of its file; None if it keeps none."""
         return self.store.picture(id) if isinstance(self.store, RemoteStore) else None
 
     def understand(
@@ -364,12 +348,3 @@ class Collection:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _store(at: Path, manifest: Manifest, prefer_gpu: bool) -> Store:
-    store = trusted_store(at, manifest)
-    if not store:
-        return LocalStore.open(vectors_folder(at), manifest.shape, write=False, prefer_gpu=prefer_gpu)
-    from sightline.collection.remote.access import open_remote
-
-    return open_remote(store)[1]

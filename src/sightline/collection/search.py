@@ -7,9 +7,9 @@ from sightline.bundle.model import Model
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.hits import ItemCache, hits_of
 from sightline.collection.catalog.where import compile_where
-from sightline.collection.picture_text.database import TextDatabase
-from sightline.collection.picture_text.search import NOT_READ, TextResults
-from sightline.collection.picture_text.words import split_quotes
+from sightline.collection.image_text.database import TextDatabase
+from sightline.collection.image_text.search import NOT_READ, TextResults
+from sightline.collection.image_text.words import split_quotes
 from sightline.collection.query_text.wording import Wording, check_wording
 from sightline.retrieval.cascade import Cascade, Ranking
 from sightline.retrieval.costs import search_stopwatch

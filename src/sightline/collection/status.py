@@ -7,8 +7,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sightline.collection.collection import Collection
+from sightline.collection.image_text.database import TextCounts
 from sightline.collection.indexing.report import FileProblem
-from sightline.collection.picture_text.database import TextCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def status(at: str | Path | None = None) -> CollectionStatus:
             roots=roots,
             broken=[FileProblem(str(file.where), file.reason) for file in files if file.status == "broken"],
             albums={name: len(hashes) for name, hashes in collection.albums.all().items()} if is_local else {},
-            text=collection.picture_text.counts() if collection.picture_text else None,
+            text=collection.image_text.counts() if collection.image_text else None,
             text_problems=_text_problems(collection),
             bytes=_size(collection.at) if isinstance(collection.at, Path) else 0,
             suffixes=dict(_suffixes(collection).most_common()),
@@ -108,7 +108,7 @@ def _suffixes(collection: Collection) -> Counter[str]:
 
 
 def _text_problems(collection: Collection) -> list[FileProblem]:
-    database = collection.picture_text
+    database = collection.image_text
     found = []
     for hash, reason in database.problems() if database else ():
         id = collection.catalog.content(hash)

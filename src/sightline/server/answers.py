@@ -13,7 +13,7 @@ from sightline.server.library import Member
 
 def text_counts(members: Sequence[Member]) -> dict[str, Any]:
     """The number of images whose text was read, and of those with text; empty if no text was read."""
-    counts = [text.counts() for text in (member.collection.picture_text for member in members) if text is not None]
+    counts = [text.counts() for text in (member.collection.image_text for member in members) if text is not None]
     if not counts:
         return {}
     return {"text": {"read": sum(one.read for one in counts), "with_text": sum(one.with_text for one in counts)}}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sightline.bundle.model import Model
 from sightline.collection import Collection
-from sightline.collection.collection import VECTORS_FOLDER
+from sightline.collection.vectors import VECTORS_FOLDER
 from sightline.errors import SightlineError
 from sightline.server.worker_pool import is_cancelled
 from sightline.stores.head import HEAD_FILE

@@ -150,7 +150,7 @@ def _content(collection: Collection, item: Item, limits: Limits) -> bytes | Bina
     try:
         return _indexed_content(collection, item, limits)
     except RefusedError:
-        stored = collection.picture(item.id)
+        stored = collection.stored_image(item.id)
         if stored is None:
             raise
         return stored

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sightline.bundle.model import Model
 from sightline.collection import Report, index
-from sightline.collection.picture_text.reading import pending, read_pictures
+from sightline.collection.image_text.reading import pending, read_text_in_images
 from sightline.errors import SightlineError
 from sightline.server.current_collection import CurrentCollection
 
@@ -130,7 +130,7 @@ class CollectionUpdater:
             try:
                 if not pending(self._at):
                     continue
-                report = read_pictures(self._at, progress=self._go_on)
+                report = read_text_in_images(self._at, progress=self._go_on)
                 trouble = ""
                 if report.read:
                     self._notify(f"text read: {report}")

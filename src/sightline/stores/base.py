@@ -14,7 +14,7 @@ from sightline.stores.filters import Filter
 Ids = npt.NDArray[np.int64]
 Part = Literal["embedding", "fragments", "states"]
 Partition = Literal["year", "month", "folder"]
-PictureKind = Literal["thumbnails", "originals", "none"]
+StoredImages = Literal["thumbnails", "originals", "none"]
 """Which form of each picture a store on a server keeps."""
 
 
@@ -220,7 +220,7 @@ class RemoteStore(AnnotatedStore, Protocol):
         ...
 
     @property
-    def pictures(self) -> PictureKind:
+    def pictures(self) -> StoredImages:
         """Which form of each picture the store keeps, so that machines without the files can show it."""
         ...
 

@@ -23,9 +23,9 @@ from sightline.stores.base import (
     Note,
     Part,
     Partition,
-    PictureKind,
     Shape,
     Stats,
+    StoredImages,
 )
 from sightline.stores.filters import Filter
 from sightline.stores.milvus_address import Address, parse_address
@@ -118,7 +118,7 @@ class MilvusStore(ServerStore):
         return self.address.partition
 
     @property
-    def pictures(self) -> PictureKind:
+    def pictures(self) -> StoredImages:
         """Always "none", because Milvus has no place for pictures."""
         return "none"
 

@@ -23,9 +23,9 @@ from sightline.stores.base import (
     Note,
     Part,
     Partition,
-    PictureKind,
     Shape,
     Stats,
+    StoredImages,
 )
 from sightline.stores.filters import Filter
 from sightline.stores.packing import Records, checked_ids, kept_parts, pack, record_type, unit
@@ -115,7 +115,7 @@ class PostgresStore(ServerStore):
         return None
 
     @property
-    def pictures(self) -> PictureKind:
+    def pictures(self) -> StoredImages:
         """Which form of each picture the store keeps, so that machines without the files can show it."""
         return self.address.pictures
 

@@ -19,7 +19,7 @@ from typing import Literal, get_args
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from sightline.errors import StoreError
-from sightline.stores.base import PictureKind
+from sightline.stores.base import StoredImages
 
 IndexName = Literal["auto", "hnsw", "flat"]
 SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
@@ -41,7 +41,7 @@ class PostgresAddress:
     name: str = DEFAULT_NAME
     user: str = ""
     index: IndexName = "auto"
-    pictures: PictureKind = "thumbnails"
+    pictures: StoredImages = "thumbnails"
     sslmode: SslMode | None = None
 
     @property
@@ -100,6 +100,6 @@ def _without_password(url: str) -> str:
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "index": get_args(IndexName),
-    "pictures": get_args(PictureKind),
+    "pictures": get_args(StoredImages),
     "sslmode": get_args(SslMode),
 }

@@ -9,7 +9,7 @@ from sightline.collection.indexing.report import Report
 from sightline.collection.indexing.writer import EncodedBatch, Writer
 
 _COMMIT_SECONDS = 2.0
-_COMMIT_PICTURE_BYTES = 64 * 2**20
+_COMMIT_IMAGE_BYTES = 64 * 2**20
 
 
 class CommitQueue:
@@ -25,7 +25,7 @@ class CommitQueue:
         self._batch = EncodedBatch()
         self._written: Future[None] | None = None
         self._began = time.monotonic()
-        self._picture_bytes = 0
+        self._image_bytes = 0
 
     @property
     def report(self) -> Report:
@@ -35,18 +35,18 @@ class CommitQueue:
     def take(self, batch: EncodedBatch) -> None:
         """Add a batch to the next write."""
         self._batch.add(batch)
-        self._picture_bytes += sum(len(file.picture) for file in batch.files)
+        self._image_bytes += sum(len(file.stored_image) for file in batch.files)
 
     def is_due(self) -> bool:
         """Whether it is time to write."""
-        return time.monotonic() - self._began >= _COMMIT_SECONDS or self._picture_bytes >= _COMMIT_PICTURE_BYTES
+        return time.monotonic() - self._began >= _COMMIT_SECONDS or self._image_bytes >= _COMMIT_IMAGE_BYTES
 
     def write(self) -> None:
         """Start writing the collected batches, after the previous write has finished."""
         self._settle()
         if self._batch.files:
             self._written = self._writing.submit(self._writer.write, self._batch)
-        self._batch, self._began, self._picture_bytes = EncodedBatch(), time.monotonic(), 0
+        self._batch, self._began, self._image_bytes = EncodedBatch(), time.monotonic(), 0
 
     def finish(self) -> None:
         """Write the remaining batches, then delete missing files from the collection."""

@@ -12,7 +12,6 @@ from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import URL_LIST_SUFFIX
 from sightline.collection.catalog.integrity import DamagedCatalogError, set_aside
 from sightline.collection.catalog.schema import CATALOG_FILE
-from sightline.collection.collection import vectors_folder
 from sightline.collection.indexing.writer import repair
 from sightline.collection.locks import Notify, write_lock
 from sightline.collection.manifest import (
@@ -27,6 +26,7 @@ from sightline.collection.manifest import (
     write_manifest,
 )
 from sightline.collection.trust import check_roots
+from sightline.collection.vectors import vectors_folder
 from sightline.errors import CollectionError, DamagedStoreError
 from sightline.files import remove_drafts
 from sightline.media import blank

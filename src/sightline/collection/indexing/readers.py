@@ -26,7 +26,7 @@ from sightline.media.pixels import framed_to_pixels, is_blank, open_for_model
 from sightline.media.raw import camera_exif
 from sightline.media.remote import ImageURL
 from sightline.parallel import usable_cpus
-from sightline.stores.base import PictureKind
+from sightline.stores.base import StoredImages
 
 _AHEAD = 32
 _THUMBNAIL_SIDE, _THUMBNAIL_QUALITY = 640, 80
@@ -41,7 +41,7 @@ class Outcome:
     moments: the facts of a video's moments except the first, whose facts are `facts`.
     gone: the file disappeared before it was read.
     permanent: the problem is in the file itself, and persists until the file changes.
-    picture: for a new image, the picture that a store on a server will keep.
+    stored_image: for a new image, the file that a store on a server will keep.
     """
 
     found: PendingFile
@@ -51,7 +51,7 @@ class Outcome:
     problem: str = ""
     gone: bool = False
     permanent: bool = True
-    picture: bytes = b""
+    stored_image: bytes = b""
 
 
 def vanished_file(outcome: Outcome) -> FileProblem:
@@ -74,17 +74,17 @@ def read_images(
     preprocess: ImageInput,
     known: Container[bytes],
     workers: int | None = None,
-    pictures: PictureKind = "none",
+    stored_images: StoredImages = "none",
 ) -> Generator[Outcome, None, None]:
     """Yield every image with its facts, in order; images with a known hash are not decoded.
 
-    pictures: which kind of picture to add for each new image, if the store keeps pictures.
+    stored_images: what to store of each new image, if the store keeps images.
 
     Threads suffice because reading, hashing, decoding and resampling release the GIL. Only a few images are in
     progress at once, so memory does not grow with their number.
     """
     files, decoders = iter(work), FileDecoders()
-    read = partial(_read, preprocess=preprocess, known=known, pictures=pictures, decoders=decoders)
+    read = partial(_read, preprocess=preprocess, known=known, stored_images=stored_images, decoders=decoders)
     pool = ThreadPoolExecutor(workers or usable_cpus(), thread_name_prefix="sightline-read")
     try:
         waiting: deque[Future[Outcome]] = deque()
@@ -104,7 +104,7 @@ def _read(
     found: PendingFile,
     preprocess: ImageInput,
     known: Container[bytes],
-    pictures: PictureKind,
+    stored_images: StoredImages,
     decoders: FileDecoders,
 ) -> Outcome:
     source = found.source or ImageFile(found.where)
@@ -122,8 +122,10 @@ def _read(
             original = ImageBytes(source.name, data)
             image = decoders.preview(original) if detect_type(data) is RAW else original
             outcome = _decode(found, image, original, digest, preprocess)
-            is_kept = pictures != "none" and not isinstance(preprocess, RegionConfig)
-            return replace(outcome, picture=_picture(image, original, pictures)) if is_kept else outcome
+            is_stored = stored_images != "none" and not isinstance(preprocess, RegionConfig)
+            return (
+                replace(outcome, stored_image=_stored_image(image, original, stored_images)) if is_stored else outcome
+            )
     except MediaError as error:
         return Outcome(found, problem=error.reason, permanent=not isinstance(error, MissingDecoderError))
 
@@ -163,6 +165,6 @@ def _decode(
     return Outcome(found, facts, framed_to_pixels(image, preprocess))
 
 
-def _picture(image: ImageBytes, original: ImageBytes, kind: PictureKind) -> bytes:
-    """The picture of an image that a store will keep: a thumbnail, or the bytes of the file."""
+def _stored_image(image: ImageBytes, original: ImageBytes, kind: StoredImages) -> bytes:
+    """What a store will keep of an image: a thumbnail, or the bytes of the file."""
     return original.data if kind == "originals" else to_jpeg(image, _THUMBNAIL_QUALITY, _THUMBNAIL_SIDE)

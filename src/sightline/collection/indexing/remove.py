@@ -11,12 +11,12 @@ from sightline.bundle.model import Model
 from sightline.collection.albums import ALBUMS_FILE, ALBUMS_FOLDER
 from sightline.collection.catalog.integrity import CHECKSUM_FILE
 from sightline.collection.catalog.schema import CATALOG_FILE
-from sightline.collection.collection import vectors_folder
+from sightline.collection.image_text.database import TEXT_FILE, TEXT_FOLDER, TextDatabase
 from sightline.collection.indexing.create import open_to_write
 from sightline.collection.locate import find_collection, model_for_collection
 from sightline.collection.locks import LOCK_FILE, Notify, write_lock
 from sightline.collection.manifest import MANIFEST_FILE, read_manifest
-from sightline.collection.picture_text.database import TEXT_FILE, TEXT_FOLDER, TextDatabase
+from sightline.collection.vectors import vectors_folder
 from sightline.errors import CollectionError
 from sightline.stores.head import HEAD_FILE
 

@@ -117,7 +117,9 @@ def _encode_here(
 ) -> None:
     is_texts = writer.report.kind == "texts"
     outcomes = (
-        read_texts(work, known) if is_texts else read_images(work, model.preprocess, known, pictures=writer.pictures)
+        read_texts(work, known)
+        if is_texts
+        else read_images(work, model.preprocess, known, stored_images=writer.stored_images)
     )
     with closing(outcomes):
         encode(outcomes, len(work), writer, model, known, progress)

@@ -16,7 +16,7 @@ from sightline.collection.catalog.rows import Row
 from sightline.collection.indexing.readers import Outcome
 from sightline.collection.indexing.report import FileProblem, Report
 from sightline.collection.remote.notes import build_notes
-from sightline.stores.base import AnnotatedStore, PictureKind, RefinableStore, RemoteStore, Store
+from sightline.stores.base import AnnotatedStore, RefinableStore, RemoteStore, Store, StoredImages
 
 _NOT_ENCODED = "the model returned NaN or infinite numbers for it"
 _WORTH_COMPACTING = 4  # compact when deleted items exceed a quarter of the remaining ones
@@ -54,8 +54,8 @@ class Writer:
         self._annotated = store if isinstance(store, AnnotatedStore) else None
 
     @property
-    def pictures(self) -> PictureKind:
-        """The kind of pictures that the store keeps."""
+    def stored_images(self) -> StoredImages:
+        """What the store keeps of each image."""
         return self.store.pictures if isinstance(self.store, RemoteStore) else "none"
 
     def mark_missing(self, rows: Iterable[Row]) -> None:
@@ -69,10 +69,10 @@ class Writer:
         """Write a batch; it is on disk once this returns."""
         with self.catalog.transaction():
             added = [(self.catalog.add_contents(facts), encoded) for facts, encoded in batch.contents]
-            pictures = [_pictures_of(facts, batch.files) for facts, _ in batch.contents]
+            images = [_stored_images_of(facts, batch.files) for facts, _ in batch.contents]
             for outcome in batch.files:
                 self._write_file(outcome)
-            for (ids, encoded), own in zip(added, pictures, strict=True):
+            for (ids, encoded), own in zip(added, images, strict=True):
                 self._add(ids, encoded, own)
                 self.report.encoded += len(ids)
             self._annotate(self._touched.difference(*(ids for ids, _ in added)))
@@ -93,7 +93,7 @@ class Writer:
         if unused and len(unused) * _WORTH_COMPACTING > len(self.store.ids()):
             self.store.compact()
 
-    def _add(self, ids: Sequence[int], encoded: Encoded, pictures: Sequence[bytes]) -> None:
+    def _add(self, ids: Sequence[int], encoded: Encoded, images: Sequence[bytes]) -> None:
         """Add new contents to the store, with notes from the catalog if other machines search the store."""
         numbers = np.array(ids, dtype=np.int64)
         if self._fast:
@@ -103,7 +103,7 @@ class Writer:
             self.store.add(numbers, encoded)
         else:
             notes = build_notes(self.catalog, ids, self._annotated.partition)
-            noted = [note._replace(picture=picture) for note, picture in zip(notes, pictures, strict=True)]
+            noted = [note._replace(picture=image) for note, image in zip(notes, images, strict=True)]
             self._annotated.add(numbers, encoded, noted)
 
     def _annotate(self, ids: Iterable[int]) -> None:
@@ -144,9 +144,9 @@ class Writer:
         return row.id
 
 
-def _pictures_of(facts: Sequence[Facts], files: Iterable[Outcome]) -> list[bytes]:
-    """The pictures of contents, in order; empty if the store keeps none."""
-    found = {outcome.facts.hash: outcome.picture for outcome in files if outcome.facts and outcome.picture}
+def _stored_images_of(facts: Sequence[Facts], files: Iterable[Outcome]) -> list[bytes]:
+    """What the store keeps of the images of contents, in order; empty if it keeps nothing."""
+    found = {outcome.facts.hash: outcome.stored_image for outcome in files if outcome.facts and outcome.stored_image}
     return [found.get(fact.hash, b"") for fact in facts]
 
 

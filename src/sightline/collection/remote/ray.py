@@ -33,7 +33,7 @@ from sightline.collection.locate import model_at
 from sightline.errors import CollectionError, SightlineError
 from sightline.registry.loader import load, locate
 from sightline.retrieval.query import ItemKind
-from sightline.stores.base import PictureKind
+from sightline.stores.base import StoredImages
 
 RAY = "ray"
 """The `workers` value for the cluster that this machine belongs to or, if none, for all of its own CPUs."""
@@ -79,7 +79,7 @@ def encode_on_ray(
         if work:
             with (
                 _joined(workers) as ray,
-                closing(_blocks(ray, work, commits.report.kind, model, known, writer.pictures)) as blocks,
+                closing(_blocks(ray, work, commits.report.kind, model, known, writer.stored_images)) as blocks,
             ):
                 done = 0
                 for block in blocks:
@@ -125,7 +125,7 @@ def _blocks(
     kind: ItemKind,
     model: tuple[Path, str],
     known: Iterable[bytes],
-    pictures: PictureKind,
+    stored_images: StoredImages,
 ) -> Generator[EncodedBatch, None, None]:
     """Yield the encoded blocks in order, queuing a few more than the workers can process at once."""
     folder, sha256 = model
@@ -137,7 +137,7 @@ def _blocks(
     try:
         for start in range(0, len(work), _BLOCK[kind]):
             block = list(work[start : start + _BLOCK[kind]])
-            sent.append(task.remote(str(folder), sha256, packed, kind, block, hashes, pictures))
+            sent.append(task.remote(str(folder), sha256, packed, kind, block, hashes, stored_images))
             while len(sent) > _AHEAD * _room(ray, shares):
                 yield _received(ray, sent.popleft())
         while sent:
@@ -195,7 +195,7 @@ def encode_block(
     kind: ItemKind,
     block: list[PendingFile],
     known: _Hashes,
-    pictures: PictureKind = "none",
+    stored_images: StoredImages = "none",
 ) -> EncodedBatch:
     """Read files and encode new contents on a worker."""
     if sha256 not in _models:
@@ -204,7 +204,7 @@ def encode_block(
     model = _models[sha256]
     hashes = Hashes(known)
     is_texts = kind == "texts"
-    outcomes = read_texts(block, hashes) if is_texts else read_images(block, model.preprocess, hashes, 1, pictures)
+    outcomes = read_texts(block, hashes) if is_texts else read_images(block, model.preprocess, hashes, 1, stored_images)
     with closing(outcomes):
         return encode_in_batches(model, kind, outcomes)
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from sightline.collection.catalog.integrity import check_files
 from sightline.collection.catalog.readers import Readers
-from sightline.collection.picture_text.words import fold
+from sightline.collection.image_text.words import fold
 from sightline.errors import CollectionError
 from sightline.media.ocr import TextLine, parse_lines
 

@@ -10,7 +10,7 @@ from browser.conftest import LIMITS, Opener
 from browser.page import first, named, search, serious, settled, tiles
 from documents import Document, make_documents
 from server.served import opening, served
-from sightline.collection.picture_text.reading import read_pictures
+from sightline.collection.image_text.reading import read_text_in_images
 from sightline.demo import PICTURES
 from sightline.server.app import create_app
 from sightline.server.run import ServedCollection
@@ -35,7 +35,7 @@ def texts(
     for document in (documents[CHART], documents[SIGN]):
         document.image.save(folder / f"{document.kind}.jpg")
     sightline.index(folder, model=opened.model)
-    read_pictures(folder / ".sightline")
+    read_text_in_images(folder / ".sightline")
     with opening(folder, LIMITS) as found, served(create_app(found.service)) as address:
         yield address
 

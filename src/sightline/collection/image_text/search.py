@@ -9,8 +9,8 @@ import numpy as np
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.hits import hits_of
 from sightline.collection.catalog.where import compile_where
-from sightline.collection.picture_text.database import TextDatabase
-from sightline.collection.picture_text.words import contains, match, query_words
+from sightline.collection.image_text.database import TextDatabase
+from sightline.collection.image_text.words import contains, match, query_words
 from sightline.media.ocr import INSTALL
 from sightline.retrieval.candidates import Candidates
 from sightline.retrieval.cascade import Ranking

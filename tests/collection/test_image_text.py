@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 import sightline
 from documents import Document, make_documents
 from sightline.cli import app
-from sightline.collection.picture_text.database import TextDatabase, TextRead, text_path
-from sightline.collection.picture_text.reading import pending, read_pictures
-from sightline.collection.picture_text.search import merged
-from sightline.collection.picture_text.words import contains, marked, match, query_words, split_quotes
+from sightline.collection.image_text.database import TextDatabase, TextRead, text_path
+from sightline.collection.image_text.reading import pending, read_text_in_images
+from sightline.collection.image_text.search import merged
+from sightline.collection.image_text.words import contains, marked, match, query_words, split_quotes
 from sightline.demo import PICTURES
 from sightline.errors import CollectionError, MediaError, SightlineError
 from sightline.files import FolderLock
@@ -51,11 +51,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path, document
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        read_pictures(at, stop)
+        read_text_in_images(at, stop)
     assert pending(at) == 1
-    report = read_pictures(at)
+    report = read_text_in_images(at)
     assert (report.read, report.failed, pending(at)) == (1, [], 0)
-    assert read_pictures(at).read == 0
+    assert read_text_in_images(at).read == 0
     return folder
 
 
@@ -112,18 +112,18 @@ def test_text_of_deleted_images_is_removed(tmp_path: Path, tiny_bundle: Path) ->
     database.add([TextRead(own, problem="too slow"), TextRead(b"x" * 32, lines("gone"))])
     assert database.counts() == (2, 1, 1)
     database.close()
-    assert read_pictures(at).read == 0
-    assert read_pictures(at, retry=True).read == 1
+    assert read_text_in_images(at).read == 0
+    assert read_text_in_images(at, retry=True).read == 1
     database = TextDatabase.open(at, write=True)
     assert database
     assert database.counts() == (1, 0, 0)
     database.remove([own])
     database.add([TextRead(own, lines("Beware of the dog")), TextRead(b"x" * 32, lines("gone"))])
     database.close()
-    read_pictures(at)
+    read_text_in_images(at)
     with sightline.open(tmp_path) as collection:
-        assert collection.picture_text
-        assert collection.picture_text.hashes() == {own}
+        assert collection.image_text
+        assert collection.image_text.hashes() == {own}
         assert collection.search('"beware"')[0].quote == "Beware of the dog"
 
 
@@ -131,7 +131,7 @@ def test_without_text_searches_are_as_before(tmp_path: Path, tiny_bundle: Path) 
     (tmp_path / "dog.jpg").write_bytes((PICTURES / "dog.jpg").read_bytes())
     sightline.index(tmp_path, model=tiny_bundle)
     with sightline.open(tmp_path) as collection:
-        assert collection.picture_text is None
+        assert collection.image_text is None
         assert "text" not in collection.search("a dog").took_ms
         found = collection.search('"a dog"')
         assert len(found) == 1
@@ -160,7 +160,7 @@ def test_links_are_not_followed(tmp_path: Path, tiny_bundle: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (at / "text").symlink_to(outside)
-    for action in (read_pictures, TextDatabase.open):
+    for action in (read_text_in_images, TextDatabase.open):
         with pytest.raises(CollectionError, match="link"):
             action(at)
     assert list(outside.iterdir()) == []
@@ -168,7 +168,7 @@ def test_links_are_not_followed(tmp_path: Path, tiny_bundle: Path) -> None:
     (at / "text").mkdir()
     (at / "text" / "text.db").symlink_to(outside / "new.db")
     with pytest.raises(CollectionError, match="link"):
-        read_pictures(at)
+        read_text_in_images(at)
     assert list(outside.iterdir()) == []
 
 
@@ -195,7 +195,7 @@ def test_one_process_reads_at_a_time(folder: Path) -> None:
     try:
         assert lock.acquire()
         with pytest.raises(CollectionError, match="another process"):
-            read_pictures(folder / ".sightline")
+            read_text_in_images(folder / ".sightline")
     finally:
         lock.close()
 

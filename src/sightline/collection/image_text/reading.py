@@ -9,10 +9,10 @@ from pathlib import Path
 
 from sightline.collection.catalog.database import Catalog
 from sightline.collection.catalog.files import Item
+from sightline.collection.image_text.database import TEXT_FOLDER, TextDatabase, TextRead
 from sightline.collection.indexing.report import FileProblem
 from sightline.collection.indexing.shards_and_urls import source_of
 from sightline.collection.manifest import read_manifest
-from sightline.collection.picture_text.database import TEXT_FOLDER, TextDatabase, TextRead
 from sightline.errors import CollectionError, MediaError, SightlineError
 from sightline.files import FolderLock
 from sightline.media.decoder import DecoderProcess
@@ -54,7 +54,7 @@ def pending(at: Path) -> int:
         return len(_pending(catalog, known))
 
 
-def read_pictures(at: Path, progress: TextProgress | None = None, *, retry: bool = False) -> TextReport:
+def read_text_in_images(at: Path, progress: TextProgress | None = None, *, retry: bool = False) -> TextReport:
     """Read the text in all images of a collection that have not been read before, newest first.
 
     retry: also retry images that could not be read before.

@@ -145,5 +145,5 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         Contrastive(temperature=0.001)
     with pytest.raises(ModelError, match="above 0"):
         Contrastive(temperature=0)
-    with pytest.raises(ModelError, match="label_smoothing 1"):
+    with pytest.raises(ModelError, match="label_smoothing cannot be 1"):
         Contrastive(label_smoothing=1.0)

@@ -392,9 +392,9 @@ def test_what_cannot_be_combined_is_refused() -> None:
 @pytest.mark.parametrize(
     ("kind", "setting", "said"),
     [
-        (MaskedWords, {"share": 0.0}, "masked_words share 0.0"),
-        (MaskedFragments, {"share": 1.5}, "masked_fragments share 1.5"),
-        (MaskedFragments, {"target": "boxes"}, "target 'boxes'"),
+        (MaskedWords, {"share": 0.0}, "masked_words share cannot be 0.0"),
+        (MaskedFragments, {"share": 1.5}, "masked_fragments share cannot be 1.5"),
+        (MaskedFragments, {"target": "boxes"}, "target cannot be 'boxes'"),
         (MaskedFragments, {"classes": 1}, "1 classes"),
         (MaskedFragments, {"temperature": 0.0}, "temperature 0.0"),
     ],

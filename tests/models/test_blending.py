@@ -34,7 +34,7 @@ def test_a_blend_lies_on_the_line_between_trained_and_source(source: str, share:
 
 def test_what_cannot_be_blended_is_refused(source: str, tmp_path: Path) -> None:
     model = tiny.retriever(tiny.DUAL)
-    with pytest.raises(ModelError, match=r"a blend of 1\.5"):
+    with pytest.raises(ModelError, match=r"the blend cannot be 1\.5"):
         blend(model, "image", source, 1.5)
     with pytest.raises(ModelError, match="no part 'ears'"):
         blend(model, "ears", source, 0.5)

@@ -127,7 +127,7 @@ def test_an_unknown_key_is_refused_with_the_key_that_was_meant(key: str, meant: 
         ("optimizer__rates", {"text": -1.0}, "optimizer.rates.text is -1.0"),
         ("optimizer__betas", [0.9], "expected 2 values, found 1"),
         ("validation__metric", "R@5", "validation.metric: 'R@5' is not one of its values"),
-        ("augment__crop", 0.0, "augment crop 0.0"),
+        ("augment__crop", 0.0, "augment crop cannot be 0.0"),
         ("model__kind", "triple_stream", "Choose from: dual_stream, single_stream"),
     ],
 )

@@ -130,7 +130,7 @@ def test_a_language_that_no_training_caption_is_in_is_refused(tmp_path: Path) ->
     recipe = parse_recipe(shapes.recipe(taught, data={"lang": ["en", "fr", "cs"]}), "it")
     with pytest.raises(RecipeError, match=r"data\.lang: no training caption is in fr or cs") as refused:
         training_records(recipe)
-    assert "It has de, en." in refused.value.way_out
+    assert "of the data: de, en." in refused.value.way_out
 
 
 def test_validation_pictures_are_refused_beforehand_if_none_can_be_read(few: Path, tmp_path: Path) -> None:

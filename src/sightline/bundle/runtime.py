@@ -136,7 +136,7 @@ class Bundle(Model):
 
     @cached_property
     def _tower(self) -> "Bundle":
-        """A bundle of which only the text graph is used: that of the add-on, shared by its languages."""
+        """The add-on's text graph as a bundle, shared by all its languages."""
         if self._add_on is None:
             raise BundleError(f"{self.folder}: has no languages to add")
         check_once(self.folder / FOLDER, self._add_on.files)
@@ -330,11 +330,11 @@ class _InLanguage(Bundle):
         return None if fast is None else fast.for_language(self._lang)
 
     def prefer_gpu(self) -> Bundle:
-        """The same for a long job, on the GPU if there is one."""
+        """The same model for a long job: on the GPU, if there is one."""
         return self._bundle.prefer_gpu().for_language(self._lang)
 
     def with_threads(self, threads: int) -> Bundle:
-        """The same with this number of CPU threads per call."""
+        """The same model with this number of CPU threads per call."""
         return self._bundle.with_threads(threads).for_language(self._lang)
 
     def prepare(self, *graphs: Graph, wait: bool = False) -> None:

@@ -68,7 +68,7 @@ def remove(
     model: Annotated[
         str | None, typer.Option(metavar="BUNDLE", help="The model that indexed the collection, if it was moved.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove folders or files from a collection, or delete it. Your files are not touched."""
     from sightline.collection.indexing.remove import delete_collection, remove

@@ -138,6 +138,6 @@ def check_kind(at: Path, manifest: Manifest, kind: ItemKind) -> None:
     """Refuse to mix images and texts in one collection."""
     if manifest.kind != kind:
         raise CollectionError(
-            f"{at}: a collection of {manifest.kind}, which takes no {kind}",
+            f"{at}: holds {manifest.kind}, so no {kind} can be added",
             f"Index the {kind} into another folder with --at.",
         )

@@ -173,7 +173,7 @@ def labels_of(records: Sequence[Record]) -> list[str]:
 def _check_prompts(prompts: Sequence[str]) -> None:
     for prompt in prompts:
         if prompt.count("{}") != 1:
-            raise EvaluationError(f"prompt {prompt!r}", "Put {} where the label goes, once.")
+            raise EvaluationError(f"a prompt cannot be {prompt!r}", "Put {} where the label goes, once.")
     if not prompts:
         raise EvaluationError("no prompts", 'Give at least one, such as "a photo of a {}."')
 

@@ -55,7 +55,7 @@ def top_k_from_embeddings(
     Ties are ordered by index, so that the result is deterministic. A gallery smaller than k is returned in full.
     """
     if k < 1:
-        raise EvaluationError(f"k is {k}", "Set k to at least 1.")
+        raise EvaluationError(f"k cannot be {k}", "Set k to at least 1.")
     queries, gallery = _contiguous(queries), _contiguous(gallery)
     _largest_norm(queries, "query embeddings"), _largest_norm(gallery, "gallery embeddings")
     width = min(k, len(gallery))
@@ -102,7 +102,7 @@ def _contiguous(embeddings: FloatArray) -> Float32Array:
 def _blocks(texts: Float32Array, images: Float32Array, chunk: int) -> Iterator[tuple[slice, slice, Float32Array]]:
     """Yield scores of some texts with some images, block by block; the memory is reused for each block."""
     if chunk < 1:
-        raise EvaluationError(f"chunks of {chunk} rows", "Give at least 1.")
+        raise EvaluationError(f"chunk cannot be {chunk}", "Give at least 1.")
     wide = _WIDTH * chunk
     memory = np.empty(min(chunk, len(texts)) * min(wide, len(images)), dtype=np.float32)
     for top in range(0, len(texts), chunk):

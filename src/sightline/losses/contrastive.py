@@ -75,7 +75,7 @@ class Contrastive(Loss):
             )
         if not 0 <= label_smoothing < 1:
             raise ModelError(
-                f"contrastive label_smoothing {label_smoothing}", "Give a fraction of at least 0 and below 1."
+                f"contrastive label_smoothing cannot be {label_smoothing}", "Give a fraction of at least 0 and below 1."
             )
         self.on = on
         self.needs = check_scores("contrastive", on)

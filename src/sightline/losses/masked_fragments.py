@@ -77,7 +77,9 @@ class MaskedFragments(Loss):
     ) -> None:
         super().__init__()
         if target not in get_args(MaskTarget):
-            raise ModelError(f"masked_fragments target {target!r}", f"Give one of {', '.join(get_args(MaskTarget))}.")
+            raise ModelError(
+                f"masked_fragments target cannot be {target!r}", f"Give one of {', '.join(get_args(MaskTarget))}."
+            )
         if classes < 2 or temperature <= 0:
             raise ModelError(
                 f"masked_fragments of {classes} classes at temperature {temperature}",

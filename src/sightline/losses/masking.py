@@ -16,7 +16,9 @@ from sightline.models.retriever import EncodedTensors
 def check_share(loss: str, share: float) -> float:
     """Reject a fraction that is not above 0 and at most 1."""
     if not 0 < share <= 1:
-        raise ModelError(f"{loss} share {share}", "Give the fraction of an item to hide, above 0 and at most 1.")
+        raise ModelError(
+            f"{loss} share cannot be {share}", "Give the fraction of an item to hide, above 0 and at most 1."
+        )
     return share
 
 

@@ -102,13 +102,15 @@ class Matching(Loss):
     ) -> None:
         super().__init__()
         if negatives not in get_args(MatchNegatives):
-            raise ModelError(f"matching negatives {negatives!r}", f"Give one of {', '.join(get_args(MatchNegatives))}.")
+            raise ModelError(
+                f"matching negatives cannot be {negatives!r}", f"Give one of {', '.join(get_args(MatchNegatives))}."
+            )
         if per_positive not in get_args(PerPositive):
             raise ModelError(
-                f"matching per_positive {per_positive!r}", f"Give one of {', '.join(get_args(PerPositive))}."
+                f"matching per_positive cannot be {per_positive!r}", f"Give one of {', '.join(get_args(PerPositive))}."
             )
         if temperature <= 0:
-            raise ModelError(f"matching temperature {temperature}", "Give a number above 0.")
+            raise ModelError(f"matching temperature cannot be {temperature}", "Give a number above 0.")
         self.negatives = negatives
         self.per_positive = per_positive
         self.temperature = temperature

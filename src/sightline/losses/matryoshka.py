@@ -41,7 +41,7 @@ class Matryoshka(Contrastive):
     ) -> None:
         super().__init__(temperature, learn_temperature, max_scale, label_smoothing)
         if not dims or min(dims) < 1 or len(set(dims)) < len(dims):
-            raise ModelError(f"matryoshka dims {list(dims)}", "Give distinct lengths of at least 1.")
+            raise ModelError(f"matryoshka dims cannot be {list(dims)}", "Give distinct lengths of at least 1.")
         self.dims = dims
 
     def fit(self, model: Retriever) -> None:

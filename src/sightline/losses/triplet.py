@@ -67,10 +67,12 @@ class Triplet(Loss):
         super().__init__()
         if negatives not in get_args(TripletNegatives):
             raise ModelError(
-                f"triplet negatives {negatives!r}", f"Give one of {', '.join(get_args(TripletNegatives))}."
+                f"triplet negatives cannot be {negatives!r}", f"Give one of {', '.join(get_args(TripletNegatives))}."
             )
         if reduction not in get_args(Reduction):
-            raise ModelError(f"triplet reduction {reduction!r}", f"Give one of {', '.join(get_args(Reduction))}.")
+            raise ModelError(
+                f"triplet reduction cannot be {reduction!r}", f"Give one of {', '.join(get_args(Reduction))}."
+            )
         if not 0 < nearest < farthest <= 2:
             raise ModelError(
                 f"triplet distances from {nearest} to {farthest}",

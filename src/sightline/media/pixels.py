@@ -48,11 +48,15 @@ class Preprocess:
 
     def __post_init__(self) -> None:
         if isinstance(self.size, bool) or not isinstance(self.size, int) or not 1 <= self.size <= _LARGEST_SIZE:
-            raise ModelError(f"image size {self.size!r}", f"Give a whole number of pixels from 1 to {_LARGEST_SIZE}.")
+            raise ModelError(
+                f"image size cannot be {self.size!r}", f"Give a whole number of pixels from 1 to {_LARGEST_SIZE}."
+            )
         if self.resize not in _RULES:
-            raise ModelError(f"image resize rule {self.resize!r}", f"Give one of {', '.join(_RULES)}.")
+            raise ModelError(f"image resize rule cannot be {self.resize!r}", f"Give one of {', '.join(_RULES)}.")
         if self.interpolation not in _FILTERS:
-            raise ModelError(f"image interpolation {self.interpolation!r}", f"Give one of {', '.join(_FILTERS)}.")
+            raise ModelError(
+                f"image interpolation cannot be {self.interpolation!r}", f"Give one of {', '.join(_FILTERS)}."
+            )
         if self.short is not None and (self.resize != "crop" or self.short < self.size):
             raise ModelError(
                 f"a short side of {self.short} pixels with the resize rule {self.resize} to {self.size}",

@@ -40,7 +40,7 @@ class ImageURL:
         """Read the image's bytes, with retries."""
         data = read_range(self.url, self.offset, self.size)
         if self.size is not None and len(data) != self.size:
-            raise MediaError(self.name, f"the archive gave {len(data)} of {self.size} bytes", "Upload it again.")
+            raise MediaError(self.name, f"only {len(data)} of {self.size} bytes arrived", "Upload it again.")
         return data
 
 

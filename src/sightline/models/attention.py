@@ -20,7 +20,7 @@ class Attending(nn.Module):
         if heads < 1 or dim % heads:
             raise ModelError(f"{heads} heads over {dim} dimensions", "Give a number of heads that divides them.")
         if not 0 <= dropout < 1:
-            raise ModelError(f"dropout {dropout}", "Give a fraction of at least 0 and below 1.")
+            raise ModelError(f"dropout cannot be {dropout}", "Give a fraction of at least 0 and below 1.")
         self.heads = heads
         self.query, self.key, self.value, self.out = (nn.Linear(dim, dim) for _ in range(4))
         self.dropout = nn.Dropout(dropout)

@@ -85,7 +85,7 @@ class SingleStream(Retriever):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """The trained ones among `embed`, `fragments` and, if no fragments are left out, `match`."""
+        """The abilities that were trained; `match` only if no fragments are left out."""
         return self._offered("embed", "fragments", *(() if self.config.fragments else ("match",)))
 
     @property

@@ -80,12 +80,12 @@ def _limited(source: SourceRecipe, records: list[Record], recipe: Recipe) -> lis
 
 def _check_languages(recipe: Recipe, records: Sequence[Record]) -> None:
     """Reject a language without any training caption."""
-    there = {lang for record in records for lang, captions in record.captions.items() if captions}
-    lacking = [lang for lang in recipe.data.languages if lang not in there]
-    if there and lacking:
+    found = {lang for record in records for lang, captions in record.captions.items() if captions}
+    lacking = [lang for lang in recipe.data.languages if lang not in found]
+    if found and lacking:
         raise RecipeError(
             f"data.lang: no training caption is in {' or '.join(lacking)}",
-            f"Leave it out, or check what the data calls it. It has {', '.join(sorted(there))}.",
+            f"Choose among the languages of the data: {', '.join(sorted(found))}.",
         )
 
 

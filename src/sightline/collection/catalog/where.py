@@ -254,13 +254,15 @@ class _Parser:
             raise self.wrong(token, "the filter needs a text here", "Put it in quotes.")
         quote, inner = token.text[0], token.text[1:-1]
         if not inner.isascii() and not _is_unicode(inner):
-            raise self.wrong(token, "this is no readable text", "Use like, with _ for characters that cannot be typed.")
+            raise self.wrong(
+                token, "this is not readable text", "Use like, with _ for characters that cannot be typed."
+            )
         return inner.replace(quote * 2, quote)
 
     def date(self, token: _Token) -> str:
         written = token.text if token.kind == "number" else self.text(token)
         if not _DATE.fullmatch(written):
-            raise self.wrong(token, "this is no date", "Write it as '2023', '2023-06', '2023-06-01' or with a time.")
+            raise self.wrong(token, "this is not a date", "Write it as '2023', '2023-06', '2023-06-01' or with a time.")
         return written.replace(" ", "T")
 
     def number(self, token: _Token) -> int | float:

@@ -67,7 +67,7 @@ class Keep:
                 f"at least {self.fewest} and at most {self.most} regions of an image", "Give 1 <= fewest <= most."
             )
         if not 0 <= self.confidence <= 1:
-            raise DataError(f"a confidence of {self.confidence:g}", "Give a probability, from 0 to 1.")
+            raise DataError(f"the confidence cannot be {self.confidence:g}", "Give a probability, from 0 to 1.")
 
     def __call__(self, found: Found) -> Found:
         """Return the image with only the selected regions."""

@@ -11,15 +11,13 @@ import argparse
 import json
 import os
 import resource
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from benchmarks import samples
 from benchmarks.baseline import IMAGE_TOWER, ImageLoop
-from benchmarks.timing import options, save, seconds_of
+from benchmarks.timing import in_a_process, options, save, seconds_of
 from sightline.bundle import Bundle
 from sightline.collection import index
 from sightline.registry.loader import locate
@@ -40,23 +38,13 @@ def indexed(folder: Path, model: str) -> dict[str, float]:
     return {"seconds": report.seconds, "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 
-def in_a_process(way: str, folder: Path, model: str, cores: int) -> dict[str, float]:
-    """Run one of the alternatives in its own process, on this many cores."""
-    command = [sys.executable, "-m", "benchmarks.indexing", "--way", way, "--folder", str(folder), "--model", model]
-    chosen = sorted(os.sched_getaffinity(0))[:cores]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(cores)}
-    run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment,
-                         preexec_fn=lambda: os.sched_setaffinity(0, chosen))  # fmt: skip
-    found: dict[str, float] = json.loads(run.stdout.splitlines()[-1])
-    return found
-
-
 def best_of(rounds: int, folder: Path, model: str, cores: int) -> dict[str, Any]:
     """The fastest run of each alternative."""
     ways: dict[str, Any] = {}
     for _ in range(rounds):
         for label, way, threads in (("loop", "loop", cores), ("one core", "index", 1), ("index", "index", cores)):
-            found = in_a_process(way, folder, model, threads)
+            words = ["--way", way, "--folder", str(folder), "--model", model]
+            found = in_a_process("benchmarks.indexing", *words, cores=threads)
             if label not in ways or found["seconds"] < ways[label]["seconds"]:
                 ways[label] = found
     return ways

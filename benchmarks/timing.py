@@ -1,6 +1,10 @@
 """Common parts of speed benchmarks: command-line options, timing alternatives in turns, and the result file."""
 
 import argparse
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -53,6 +57,15 @@ def seconds_of(run: Callable[[], object]) -> float:
     began = time.perf_counter()
     run()
     return time.perf_counter() - began
+
+
+def in_a_process(module: str, *words: str, cores: int | None = None) -> Any:
+    """Run `python -m MODULE WORDS`, on this many cores if given; returns the JSON in the last line of its output."""
+    chosen = sorted(os.sched_getaffinity(0))[:cores]
+    environment = os.environ | ({} if cores is None else {"OMP_NUM_THREADS": str(cores)})
+    done = subprocess.run([sys.executable, "-m", module, *words], check=True, stdout=subprocess.PIPE, text=True,
+                          env=environment, preexec_fn=lambda: os.sched_setaffinity(0, chosen))  # fmt: skip
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:

@@ -13,14 +13,13 @@ import argparse
 import json
 import resource
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from benchmarks.baseline import IMAGE_TOWER, TEXT_TOWER
-from benchmarks.timing import options, save
+from benchmarks.timing import in_a_process, options, save
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +95,12 @@ def in_processes(device: str, batch: int, steps: int, rounds: int) -> dict[str, 
     found: dict[str, list[dict[str, float]]] = {name: [] for name in WAYS}
     for number in range(rounds):
         for name in WAYS if number % 2 else reversed(WAYS):
-            command = [sys.executable, "-m", "benchmarks.training", "--way", name, "--steps", str(steps)]
-            command += ["--batch", str(batch), *(["--gpu"] if device == "cuda" else [])]
-            done = subprocess.run(command, check=device == "cpu", stdout=subprocess.PIPE, text=True)
-            found[name] += [json.loads(done.stdout.splitlines()[-1])] if done.returncode == 0 else []
+            words = ["--way", name, "--steps", str(steps), "--batch", str(batch)]
+            try:
+                found[name].append(in_a_process("benchmarks.training", *words, *["--gpu"] * (device == "cuda")))
+            except subprocess.CalledProcessError:
+                if device == "cpu":
+                    raise
     return found
 
 

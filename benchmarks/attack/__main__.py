@@ -85,7 +85,6 @@ class Attacks:
 
     def __init__(self, server: Server) -> None:
         self.port, self.process = server.port, server.process
-        self.address = f"http://127.0.0.1:{self.port}"
 
     async def all(self, count: int) -> list[Row]:
         """Run all attacks, with this many concurrent uploads; the last one stops the server."""
@@ -105,7 +104,7 @@ class Attacks:
         """How long a search takes, in ms; infinite if it fails."""
         began = time.perf_counter()
         try:
-            async with httpx.AsyncClient(base_url=self.address, timeout=60, verify=False) as client:
+            async with self._client() as client:
                 answer = await client.get("/v1/search?q=a+dog&rerank=0")
         except httpx.HTTPError:
             return float("inf")
@@ -129,7 +128,7 @@ class Attacks:
         return {**row, "usual_ms": usual}
 
     async def _refused(self) -> tuple[int, int]:
-        async with httpx.AsyncClient(base_url=self.address, timeout=60, verify=False) as client:
+        async with self._client() as client:
             answers = [
                 await client.request(method, path, headers=headers, content=body)
                 for method, path, headers, body in REFUSED
@@ -139,7 +138,7 @@ class Attacks:
     async def _uploads(self, data: bytes, count: int) -> tuple[int, int]:
         async def upload() -> bool:
             try:
-                async with httpx.AsyncClient(base_url=self.address, timeout=90, verify=False) as client:
+                async with self._client() as client:
                     answer = await client.post("/v1/search", files={"image": ("a.png", data, "image/png")})
             except httpx.HTTPError:
                 return False
@@ -149,7 +148,7 @@ class Attacks:
 
     async def _filters(self, count: int) -> tuple[int, int]:
         where = " or ".join(["folder = name"] * 32)
-        async with httpx.AsyncClient(base_url=self.address, timeout=60, verify=False) as client:
+        async with self._client() as client:
             asked = [client.get("/v1/items", params={"where": where}) for _ in range(count)]
             answers = await asyncio.gather(*asked)
         return len(answers), sum(answer.status_code in (200, 503) for answer in answers)
@@ -163,7 +162,7 @@ class Attacks:
         return count, count if all(answered) else 0
 
     async def _slow_readers(self, count: int) -> tuple[int, int]:
-        async with httpx.AsyncClient(base_url=self.address, timeout=60, verify=False) as client:
+        async with self._client() as client:
             items = (await client.get("/v1/items?k=100")).json()["items"]
         path = next(item["image"] for item in items if item["path"] == "z.png")
         request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
@@ -173,6 +172,9 @@ class Attacks:
         for connection in connections:
             connection.close()
         return count, count if answered else 0
+
+    def _client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=90, verify=False)
 
     def _connect(self, data: bytes) -> socket.socket:
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=10)

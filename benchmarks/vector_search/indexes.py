@@ -1,12 +1,13 @@
 """Build, open and search nearest-neighbour indexes in their usual configuration."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,17 +22,20 @@ LINKS, FILE = 16, "index"
 MOST_EFFORT = 2_048
 
 
-class Index(Protocol):
-    """An open index. Effort is an integer: more effort gives a higher recall, but takes longer."""
+class Index(ABC):
+    """An open index. Effort is an integer: more effort gives a higher recall, but takes longer.
 
-    def efforts(self) -> tuple[int, int] | None:
-        """The minimum and maximum effort; None if the search is exhaustive."""
+    limits: the minimum and maximum effort; None if the search is exhaustive.
+    """
 
+    limits: tuple[int, int] | None = None
+
+    @abstractmethod
     def search(self, query: Vectors, effort: int | None = None) -> Ids:
         """The ids of the TOP best items for a query [dim]."""
 
-    def close(self) -> None:
-        """Close files."""
+    def close(self) -> None:  # noqa: B027
+        """Close files; an index in memory has none."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +56,14 @@ class Kind:
     why: str = ""
 
 
-class Store:
+class Store(Index):
     """Sightline's local store; its effort is the number of candidates, or None for the store's default."""
 
     def __init__(self, folder: Path, effort: Effort) -> None:
         self._folder, self._own, self._shape = folder, effort, Shape(vectors_of(folder).shape[1])
         self._opened: tuple[int | None, LocalStore] | None = None
+        store = self._reading(None)
+        self.limits = None if store.stats().index == "exact" else (TOP, len(store))
 
     def _reading(self, effort: int | None) -> LocalStore:
         if self._opened is None or self._opened[0] != effort:
@@ -67,11 +73,6 @@ class Store:
                 own = replace(own, candidates=effort, items_per_candidate=10**9, candidates_per_result=1)
             self._opened = effort, LocalStore.open(self._folder, self._shape, write=False, effort=own)
         return self._opened[1]
-
-    def efforts(self) -> tuple[int, int] | None:
-        """The number of candidates, from the number of results to all items."""
-        store = self._reading(None)
-        return None if store.stats().index == "exact" else (TOP, len(store))
 
     def search(self, query: Vectors, effort: int | None = None) -> Ids:
         """See `Index`."""
@@ -85,7 +86,7 @@ class Store:
             self._opened = None
 
 
-class Faiss:
+class Faiss(Index):
     """A FAISS index; only its graph, HNSW, has an effort: the size of the candidate list (efSearch)."""
 
     def __init__(self, folder: Path, cores: int) -> None:
@@ -94,10 +95,7 @@ class Faiss:
         faiss.omp_set_num_threads(cores)
         self._faiss: Any = faiss  # the type stubs of FAISS are incomplete
         self._index = self._faiss.read_index(str(folder / FILE))
-
-    def efforts(self) -> tuple[int, int] | None:
-        """See `Index`."""
-        return (TOP, MOST_EFFORT) if hasattr(self._index, "hnsw") else None
+        self.limits = (TOP, MOST_EFFORT) if hasattr(self._index, "hnsw") else None
 
     def search(self, query: Vectors, effort: int | None = None) -> Ids:
         """See `Index`."""
@@ -105,30 +103,22 @@ class Faiss:
         found: Ids = self._index.search(query[None], TOP, params=wanted)[1][0]
         return found[found >= 0]
 
-    def close(self) -> None:
-        """Do nothing: everything is in memory."""
 
-
-class Usearch:
+class Usearch(Index):
     """A usearch graph."""
+
+    limits = TOP, MOST_EFFORT
 
     def __init__(self, folder: Path, cores: int) -> None:
         import usearch.index
 
         self._cores, self._index = cores, usearch.index.Index.restore(folder / FILE)
 
-    def efforts(self) -> tuple[int, int] | None:
-        """See `Index`."""
-        return TOP, MOST_EFFORT
-
     def search(self, query: Vectors, effort: int | None = None) -> Ids:
         """See `Index`."""
         self._index.expansion_search = max(effort or 0, TOP)
         found: Ids = self._index.search(query, TOP, threads=self._cores).keys.astype(np.int64)
         return found
-
-    def close(self) -> None:
-        """Do nothing: everything is in memory."""
 
 
 def vectors_of(folder: Path) -> Halves:

@@ -126,29 +126,24 @@ class Waiting:
 def search(case: Case, kind: Kind, cores: int) -> dict[str, Any]:
     """Recall and time of an index at each target recall: tuned on every other query, and measured on the rest."""
     with closing(kind.open(case.at / kind.folder, cores)) as index:
-        return measure_aims(case, kind, index, cores)
-
-
-def measure_aims(case: Case, kind: Kind, index: Index, cores: int) -> dict[str, Any]:
-    """Tune and measure an open index."""
-    queries, right = case.queries(), case.right()
-    tuned = partial(least_effort, index, queries[::2], right[::2])
-    efforts: dict[str, int | None] = {EQUAL: None}
-    if index.efforts() is not None:
-        if kind is not OURS:
-            ours = json.loads(case.note(f"{OURS.key}-{cores}").read_text())[EQUAL]["recall@20"]
-            efforts[EQUAL] = tuned(max(min(ours, ALL), LEAST_RECALL))
-        efforts[LEAST] = tuned(LEAST_RECALL)
-    measured = partial(measure, queries[1::2], case.settings.seconds)
-    return {
-        aim: {"effort": effort, **measured(partial(index.search, effort=effort), right[1::2])}
-        for aim, effort in efforts.items()
-    }
+        queries, right = case.queries(), case.right()
+        tuned = partial(least_effort, index, queries[::2], right[::2])
+        efforts: dict[str, int | None] = {EQUAL: None}
+        if index.limits is not None:
+            if kind is not OURS:
+                ours = json.loads(case.note(f"{OURS.key}-{cores}").read_text())[EQUAL]["recall@20"]
+                efforts[EQUAL] = tuned(max(min(ours, ALL), LEAST_RECALL))
+            efforts[LEAST] = tuned(LEAST_RECALL)
+        measured = partial(measure, queries[1::2], case.settings.seconds)
+        return {
+            aim: {"effort": effort, **measured(partial(index.search, effort=effort), right[1::2])}
+            for aim, effort in efforts.items()
+        }
 
 
 def least_effort(index: Index, queries: Vectors, right: Ids, target: float) -> int:
     """The minimum effort that reaches a recall, to within a sixteenth; the maximum effort if none does."""
-    limits = index.efforts()
+    limits = index.limits
     assert limits is not None
 
     def is_enough(effort: int) -> bool:

@@ -11,7 +11,7 @@ from benchmarks import photo_vectors, retrieval
 from benchmarks.photo_vectors import Real, around, recall, truth
 from benchmarks.provenance import ROOT
 from benchmarks.vector_search import steps
-from benchmarks.vector_search.indexes import KINDS
+from benchmarks.vector_search.indexes import KINDS, Index
 from benchmarks.vector_search.steps import EQUAL, LEAST, Settings, least_effort, open_case, run_step
 from benchmarks.vector_search.summary import ratios
 
@@ -40,11 +40,10 @@ def test_vectors_around_photos_are_like_photos_but_not_the_same() -> None:
 
 @pytest.mark.parametrize(("target", "effort"), [(0.1, 20), (0.5, 50), (0.97, 97), (2.0, 400)])
 def test_the_least_effort_that_is_enough_is_found(target: float, effort: int) -> None:
-    class Growing:
+    class Growing(Index):
         """Finds one in a hundred more with every step of effort."""
 
-        def efforts(self) -> tuple[int, int]:
-            return 20, 400
+        limits = 20, 400
 
         def search(self, query: Any, effort: int | None = None) -> Any:
             return np.arange(100)[:effort]

@@ -61,8 +61,12 @@ def test_indexing_is_compared_with_one_core_and_a_plain_loop(run: Run, monkeypat
     from benchmarks import indexing
 
     monkeypatch.setattr(indexing, "IMAGE_TOWER", IMAGE_TOWER)
-    monkeypatch.setattr(indexing, "in_a_process", lambda way, folder, model, cores: (
-        indexing.loop(folder) if way == "loop" else indexing.indexed(folder, model)))  # fmt: skip
+
+    def in_this_process(module: str, *words: str, cores: int) -> dict[str, float]:
+        way, folder, model = words[1::2]
+        return indexing.loop(Path(folder)) if way == "loop" else indexing.indexed(Path(folder), model)
+
+    monkeypatch.setattr(indexing, "in_a_process", in_this_process)
     result = run("indexing", "--quick", "--photos", "3")
     rates = {row["way"]: row["photos_per_second"] for row in result["rows"]}
     assert result["data"] == ["made up"]

@@ -8,13 +8,12 @@ from evaluation import slow_reference
 from sightline.errors import EvaluationError
 from sightline.evaluation.metrics import (
     image_to_text_ranks,
-    mean_recall,
     median_rank,
-    r_sum,
     recall,
     summary,
     text_to_image_ranks,
 )
+from sightline.evaluation.result import Recalls
 
 
 def captions_per_image(counts: list[int]) -> np.ndarray:
@@ -142,9 +141,12 @@ def test_the_median_rank_is_infinite_when_most_is_never_found() -> None:
 
 
 def test_rsum_adds_six_recalls_and_mr_averages_them() -> None:
-    perfect, half = summary(np.ones(4)), summary(np.array([1.0, 1, 99, 99]))
-    assert r_sum(perfect, half) == 450
-    assert mean_recall(perfect, half) == 75
+    class PerfectAndHalf(Recalls):
+        def parts(self) -> list[tuple[dict[str, float], dict[str, float]]]:
+            return [(summary(np.ones(4)), summary(np.array([1.0, 1, 99, 99])))]
+
+    assert PerfectAndHalf().r_sum == 450
+    assert PerfectAndHalf().mean_recall == 75
 
 
 def test_no_queries_are_refused() -> None:

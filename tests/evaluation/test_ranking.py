@@ -9,7 +9,7 @@ from evaluation import slow_reference
 from sightline.errors import EvaluationError
 from sightline.evaluation import ranks_from_embeddings
 from sightline.evaluation.metrics import image_to_text_ranks, recall, text_to_image_ranks
-from sightline.evaluation.ranking import top_k_from_embeddings
+from sightline.evaluation.ranking import candidates_from_embeddings
 
 
 def units(rng: np.random.Generator, rows: int, dim: int) -> np.ndarray:
@@ -106,7 +106,7 @@ def test_embeddings_that_are_not_finite_are_refused_with_their_row(broken: float
     with pytest.raises(EvaluationError, match="text embeddings, row 7"):
         ranks_from_embeddings(texts, images, image_of)
     with pytest.raises(EvaluationError, match="gallery embeddings, row 7"):
-        top_k_from_embeddings(images, texts, 3)
+        candidates_from_embeddings(images, texts, 3)
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 5, 100])
@@ -117,23 +117,23 @@ def test_the_best_k_are_those_of_a_full_sort_with_the_lower_index_first_among_eq
     gallery = rng.integers(-1, 2, (37, 4)).astype(np.float32)
     scores = queries @ gallery.T
     expected = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    indices, values = top_k_from_embeddings(queries, gallery, k, chunk=chunk)
-    np.testing.assert_array_equal(indices, expected)
-    np.testing.assert_array_equal(values, np.take_along_axis(scores, expected, 1))
+    found = candidates_from_embeddings(queries, gallery, k, chunk=chunk)
+    np.testing.assert_array_equal(found.ids, expected)
+    np.testing.assert_array_equal(found.scores, np.take_along_axis(scores, expected, 1))
 
 
 def test_the_best_come_first_and_not_last() -> None:
     gallery = np.array([[0.1], [0.9], [0.5]], np.float32)
-    indices, scores = top_k_from_embeddings(np.ones((1, 1), np.float32), gallery, 2)
-    assert indices.tolist() == [[1, 2]]
-    assert scores[0, 0] > scores[0, 1]
+    found = candidates_from_embeddings(np.ones((1, 1), np.float32), gallery, 2)
+    assert found.ids.tolist() == [[1, 2]]
+    assert found.scores[0, 0] > found.scores[0, 1]
 
 
 @pytest.mark.parametrize(("k", "chunk"), [(0, 10), (3, 0)])
 def test_nothing_or_less_is_refused(k: int, chunk: int) -> None:
     vectors = np.ones((3, 2), np.float32)
     with pytest.raises(EvaluationError, match="at least"):
-        top_k_from_embeddings(vectors, vectors, k, chunk=chunk)
+        candidates_from_embeddings(vectors, vectors, k, chunk=chunk)
 
 
 def test_the_score_matrix_of_a_large_test_set_is_never_held() -> None:
@@ -143,7 +143,7 @@ def test_the_score_matrix_of_a_large_test_set_is_never_held() -> None:
     ranks_from_embeddings(texts, images, image_of)
     _, ranking = tracemalloc.get_traced_memory()
     tracemalloc.reset_peak()
-    top_k_from_embeddings(images[:2000], texts, 20)
+    candidates_from_embeddings(images[:2000], texts, 20)
     _, searching = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert ranking < 60e6

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 
@@ -80,7 +79,8 @@ def evaluate(
     Invalid options and data are rejected before the first image is opened.
     """
     if translate is None:
-        model, partner, matcher = _reading(model, lang), _reading(partner, lang), _reading(matcher, lang)
+        model = _reading(model, lang)
+        partner, matcher = (one and _reading(one, lang) for one in (partner, matcher))
     plan = evaluation_plan(model, late=late, rerank=rerank, fusion=fusion, weight=weight, matcher=matcher)
     needs = Needs(fragments=bool(plan.late), states=bool(plan.rerank) and matcher is None)
     if partner is not None and plan.longest:
@@ -135,13 +135,9 @@ def evaluate(
     )
 
 
-@overload
-def _reading(model: Model, lang: str) -> Model: ...
-@overload
-def _reading(model: Model | None, lang: str) -> Model | None: ...
-def _reading(model: Model | None, lang: str) -> Model | None:
+def _reading(model: Model, lang: str) -> Model:
     """The model for captions in a language; if it does not read the language, as it is."""
-    return model.for_language(lang) if model is not None and lang in model.languages else model
+    return model.for_language(lang) if lang in model.languages else model
 
 
 @dataclass(frozen=True, slots=True)

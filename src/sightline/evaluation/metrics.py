@@ -1,4 +1,4 @@
-"""Recall and rank as pure functions: R@1, R@5, R@10, medR, rSum and mR.
+"""Recall and rank as pure functions: R@1, R@5, R@10 and medR.
 
 Codebases differ in the following rules, and so do their results:
 
@@ -12,8 +12,6 @@ Codebases differ in the following rules, and so do their results:
 - Image to text is any-hit: the rank of the image's best caption, not counting the image's other captions.
 - Only the order of the scores matters: adding a constant to all of them changes nothing.
 """
-
-from collections.abc import Mapping
 
 import numpy as np
 
@@ -76,16 +74,6 @@ def median_rank(ranks: Ranks) -> float:
 def summary(ranks: Ranks) -> dict[str, float]:
     """R@1, R@5 and R@10 in percent, and the median rank."""
     return {**{f"R@{k}": recall(ranks, k) for k in CUTOFFS}, "medR": median_rank(ranks)}
-
-
-def r_sum(text_to_image: Mapping[str, float], image_to_text: Mapping[str, float]) -> float:
-    """Sum of the six recalls of two summaries: 600 is perfect."""
-    return sum(direction[f"R@{k}"] for direction in (text_to_image, image_to_text) for k in CUTOFFS)
-
-
-def mean_recall(text_to_image: Mapping[str, float], image_to_text: Mapping[str, float]) -> float:
-    """Mean of the six recalls of two summaries (mR): 100 is perfect."""
-    return r_sum(text_to_image, image_to_text) / (2 * len(CUTOFFS))
 
 
 def check_scores(scores: FloatArray) -> None:

@@ -47,10 +47,8 @@ def ranks_from_embeddings(
     return 1 + wrong_images, 1 + wrong_texts[query_images(image_of)]
 
 
-def top_k_from_embeddings(
-    queries: FloatArray, gallery: FloatArray, k: int, *, chunk: int = CHUNK
-) -> tuple[Int64Array, Float32Array]:
-    """Find the k best gallery items for every query: indices and scores [queries, k], best first.
+def candidates_from_embeddings(queries: FloatArray, gallery: FloatArray, k: int, *, chunk: int = CHUNK) -> Candidates:
+    """Find the k best gallery items for every query, as candidates [queries, k] for later stages.
 
     Ties are ordered by index, so that the result is deterministic. A gallery smaller than k is returned in full.
     """
@@ -70,12 +68,7 @@ def top_k_from_embeddings(
             order = np.argsort(-values, axis=1, kind="stable")[:, :k]
             found, values = np.take_along_axis(found, order, 1), np.take_along_axis(values, order, 1)
         indices[rows, : found.shape[1]], scores[rows, : found.shape[1]] = found, values
-    return indices, scores
-
-
-def candidates_from_embeddings(queries: FloatArray, gallery: FloatArray, k: int) -> Candidates:
-    """The k best gallery items for every query, as candidates [queries, k] for later stages."""
-    return Candidates.of(*top_k_from_embeddings(queries, gallery, k))
+    return Candidates.of(indices, scores)
 
 
 def ranks_after_stages(found: Candidates, right: BoolArray, otherwise: Ranks) -> Ranks:

@@ -11,7 +11,7 @@ import numpy as np
 from sightline.arrays import Int64Array
 from sightline.datasets.record import Problem
 from sightline.errors import EvaluationError
-from sightline.evaluation.metrics import Ranks, mean_recall, r_sum, summary
+from sightline.evaluation.metrics import RECALLS, Ranks, summary
 from sightline.evaluation.resampling import Difference, Interval, bootstrap_both, paired_difference
 from sightline.evaluation.test_set import Questions
 
@@ -56,13 +56,13 @@ class Recalls(ABC):
 
     @property
     def r_sum(self) -> float:
-        """Sum of the six recalls."""
-        return r_sum(self.text_to_image, self.image_to_text)
+        """Sum of the six recalls (rSum): 600 is perfect."""
+        return sum(direction[name] for direction in (self.text_to_image, self.image_to_text) for name in RECALLS)
 
     @property
     def mean_recall(self) -> float:
-        """Mean of the six recalls; over several languages, paper 4's Meta-Ave."""
-        return mean_recall(self.text_to_image, self.image_to_text)
+        """Mean of the six recalls (mR); over several languages, paper 4's Meta-Ave."""
+        return self.r_sum / (2 * len(RECALLS))
 
     def numbers(self) -> dict[str, Any]:
         """The recalls as JSON values; an infinite median rank becomes null."""

@@ -46,6 +46,7 @@ from bundles.distil import (
 from sightline.bundle.spec import BundleSpec, read_spec
 from sightline.bundle.tokenizer import Tokenizer
 from sightline.datasets import Record, read_all
+from sightline.errors import DataError
 from sightline.media import require_pixels
 from sightline.models.student import ImageStudent, StudentOutput, StudentShape
 from sightline.training.augment import coloured, crop_boxes, cropped
@@ -229,11 +230,13 @@ def validations(teaching: TeachingData, folder: Path, spec: BundleSpec, data: Pa
 def new_student(start: str, shape: StudentShape, activation: str, random: bool) -> ImageStudent:
     """A student with the weights of a folder, or with random ones."""
     config = AutoConfig.from_pretrained(start, hidden_act=activation)
-    encoder = (
-        AutoModel.from_config(config, dtype=torch.float32)
-        if random
-        else AutoModel.from_pretrained(start, config=config, dtype=torch.float32)
-    )
+    if random:
+        encoder = AutoModel.from_config(config, dtype=torch.float32)
+    else:
+        encoder, report = AutoModel.from_pretrained(start, config=config, dtype=torch.float32, output_loading_info=True)
+        missing = [name for name in report["missing_keys"] if not name.startswith("pooler.")]
+        if missing:
+            raise DataError(f"{start}: has no {missing[0]}, and lacks {len(missing)} weights in all")
     encoder.pooler = None
     return ImageStudent(encoder, shape)
 
@@ -279,28 +282,16 @@ def train(args: argparse.Namespace, teaching: TeachingData, found: list[Validati
         out / "student.pt",
     )
     result = {validation.name: validation.measured(student.eval(), teaching) for validation in found}
-    keys = (
-        "start",
-        "weights",
-        "activation",
-        "random",
-        "without",
-        "batch",
-        "steps",
-        "rate",
-        "new_views",
-        "anchors",
-        "seed",
-    )
-    settings_used = {key: getattr(args, key) for key in keys}
+    unused = ("bundle", "out", "data", "pixels", "runs", "log")
+    settings_used = {key: value for key, value in vars(args).items() if key not in unused}
     write_line(
         out / "result.json",
         {"steps_done": progress.step, "seconds": time.monotonic() - begun, **settings_used, "results": result},
     )
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Train students one after the other, each with the options of its line in --runs, or one with those given."""
+def options() -> argparse.ArgumentParser:
+    """The command-line options of a run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--start", required=True, help="folder with the initial weights of the student's encoder")
@@ -314,9 +305,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--anchors", type=int, default=3072, help="captions that views are compared with")
     parser.add_argument("--new-views", type=int, default=96, help="views that the teacher adds at each step")
     parser.add_argument("--crop", type=float, default=0.6, help="smallest share of an image that a view keeps")
-    parser.add_argument("--rate", type=float, default=2e-4)
-    parser.add_argument("--head-rate", type=float, default=1e-3)
-    parser.add_argument("--layer-decay", type=float, default=0.8)
+    parser.add_argument("--rate", type=float, default=5e-4)
+    parser.add_argument("--head-rate", type=float, default=2e-3)
+    parser.add_argument("--layer-decay", type=float, default=0.65)
     parser.add_argument("--activation", default="gelu")
     parser.add_argument("--random", action="store_true", help="start with random weights")
     parser.add_argument("--weights", help="go on from the weights of an earlier run")
@@ -324,7 +315,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--log", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runs", type=Path, help="further runs: one line of options each")
-    args = parser.parse_args(argv)
+    return parser
+
+
+def prepared(args: argparse.Namespace) -> tuple[TeachingData, list[Validation], StudentShape]:
+    """Read and decode all images, and let the teacher see them once."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.manual_seed(args.seed)
@@ -343,6 +338,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     teaching.look_at_all()
     shape = StudentShape(*(teaching.views.seen[part].shape[-1] for part in PARTS))
     found = validations(teaching, args.bundle, spec, data)
+    return teaching, found, shape
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Train students one after the other, each with the options of its line in --runs, or one with those given."""
+    parser = options()
+    args = parser.parse_args(argv)
+    teaching, found, shape = prepared(args)
     train(args, teaching, found, shape)
     for line in args.runs.read_text().splitlines() if args.runs else ():
         train(parser.parse_args([str(args.bundle), "--start", args.start, *line.split()]), teaching, found, shape)

@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--start", required=True, help="the folder that the training started from")
     parser.add_argument("--run", type=Path, required=True, help="the folder of the training")
     parser.add_argument("--licence", default="Started from DINOv2 ViT-S/14 (Meta), Apache-2.0")
+    parser.add_argument("--rerank", type=int, default=0, help="also measure with this many candidates reranked")
     args = parser.parse_args()
     data, spec = Path(os.environ["SIGHTLINE_DATA"]), read_spec(args.bundle).without_fast()
     result = json.loads((args.run / "result.json").read_text(encoding="utf-8").splitlines()[-1])
@@ -65,7 +66,7 @@ def main() -> None:
     results: list[Any] = []
     for name in TESTS:
         kind: Literal["captions", "names"] = "names" if name.startswith("names") else "captions"
-        whole = measured(fast, TestRecipe(name, (str(data / f"{name}.tar"),), 20, kind))
+        whole = measured(fast, TestRecipe(name, (str(data / f"{name}.tar"),), args.rerank, kind))
         write_result(RESULTS / f"{name}.json", whole)
         results += whole["rows"]
         print(name, [row.get("rSum", row.get("names")) for row in whole["rows"]], flush=True)

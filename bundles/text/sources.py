@@ -1,0 +1,103 @@
+"""Where parallel text comes from, and fetching it: bundles/README.md has the licences."""
+
+import gzip
+import io
+import json
+import subprocess
+import tarfile
+import unicodedata
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+THREE_LETTERS = {
+    "deu": "de", "fra": "fr", "spa": "es", "ita": "it", "por": "pt", "nld": "nl", "pol": "pl", "ces": "cs", "rus": "ru",
+    "swe": "sv", "tur": "tr", "jpn": "ja", "cmn": "zh", "arb": "ar", "ara": "ar", "dan": "da", "nob": "no", "nor": "no",
+    "fin": "fi", "hun": "hu", "ell": "el", "ukr": "uk", "ron": "ro", "kor": "ko", "hin": "hi", "heb": "he", "ind": "id",
+    "vie": "vi", "cat": "ca",
+}  # fmt: skip
+LANGUAGES = tuple(dict.fromkeys(THREE_LETTERS.values()))
+DEBIAN = ("wordnet-base", "edict", "unicode-cldr-core", "tuxpaint-stamps-default")
+FREEDICT = "ara ces dan deu ell fin fra hin hun ind ita jpn nld nor pol por rus spa swe tur".split()  # noqa: SIM905
+TATOEBA = ("swe", "tur", "cmn", "pol", "ara", "jpn")
+GITHUB = {
+    "multi30k": "multi30k/dataset",
+    "multi30k-ext": "ufdatastudio/multi30k-extension",
+    "dutch": "cltl/DutchDescriptions",
+    "mscoco-it": "crux82/mscoco-it",
+    "coco-cn": "li-xirong/coco-cn",
+    "omw": "omwn/omw-data",
+    "xtd10": "adobe-research/Cross-lingual-Test-Dataset-XTD10",
+}
+
+
+class Line(NamedTuple):
+    """A text and its English; `loose` if both only describe the same photo."""
+
+    en: str
+    lang: str
+    text: str
+    source: str
+    image: str = ""
+    loose: bool = False
+
+    def to_json(self) -> str:
+        """The line as `bundles.languages` reads it."""
+        fields = self._asdict()
+        if not fields.pop("loose"):
+            return json.dumps(fields, ensure_ascii=False)
+        return json.dumps({**fields, "loose": True}, ensure_ascii=False)
+
+
+def tidy(text: str) -> str:
+    """One line in normal form."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def rows(path: Path) -> list[str]:
+    """The lines of a text file, which may be compressed; none if there is no such file."""
+    if not path.exists():
+        return []
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return content.decode("utf-8", "replace").removesuffix("\n").split("\n")
+
+
+def records(data: Path, *patterns: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The key and the facts of each image of shards."""
+    for path in sorted(one for pattern in patterns for one in data.glob(pattern)):
+        with tarfile.open(path) as shard:
+            for member in shard:
+                if member.name.endswith(".json") and (file := shard.extractfile(member)):
+                    yield member.name.removesuffix(".json").rsplit("/", 1)[-1], json.load(file)
+
+
+def fetch(folder: Path) -> None:
+    """Fetch into `folder` what it lacks: debian/ (packages, unpacked), github/NAME/, tatoeba/LANGUAGE.txt."""
+    packages = [*DEBIAN, *(f"dict-freedict-{pair}" for code in FREEDICT for pair in (f"eng-{code}", f"{code}-eng"))]
+    if not (folder / "debian").exists():
+        (folder / "packages").mkdir(parents=True, exist_ok=True)
+        for package in packages:  # not every language has both directions
+            subprocess.run(["apt-get", "download", package], cwd=folder / "packages", check=package in DEBIAN)
+        for path in sorted((folder / "packages").glob("*.deb")):
+            subprocess.run(["dpkg-deb", "-x", path, folder / "debian"], check=True)
+    for name, repository in GITHUB.items():
+        if not (folder / "github" / name).exists():
+            with tarfile.open(fileobj=io.BytesIO(_get(f"https://github.com/{repository}/archive/HEAD.tar.gz"))) as tar:
+                tar.extractall(folder / "github" / f"{name}.part", filter="data")
+            (top,) = (folder / "github" / f"{name}.part").iterdir()
+            top.rename(folder / "github" / name)
+            top.parent.rmdir()
+    for code in TATOEBA:
+        path = folder / "tatoeba" / f"{code}.txt"
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            with zipfile.ZipFile(io.BytesIO(_get(f"https://www.manythings.org/anki/{code}-eng.zip"))) as archive:
+                path.write_bytes(archive.read(path.name))
+
+
+def _get(url: str) -> bytes:
+    request = urllib.request.Request(url, headers={"User-Agent": "Mozilla/5.0 (sightline)"})
+    with urllib.request.urlopen(request) as answer:
+        return answer.read()  # type: ignore[no-any-return]

@@ -38,12 +38,6 @@ def test_the_other_pages_are_up_to_date() -> None:
     assert [name for name in blocks.BLOCKS if blocks.page(name, read(name)) != read(name)] == []
 
 
-@pytest.mark.parametrize("name", ["performance.md", "scale.md", "index-choice.md", "results.md"])
-def test_everything_a_page_links_to_exists(name: str) -> None:
-    links = re.findall(r"\]\(((?!http)[^)]+)\)", read(name))
-    assert [link for link in links if not (DOCS / link).exists()] == []
-
-
 def test_commands_on_pages_name_scripts_that_exist() -> None:
     texts = [path.read_text(encoding="utf-8") for path in [*DOCS.glob("*.md"), *RESULTS.rglob("*.json")]]
     named = {

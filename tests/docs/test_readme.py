@@ -52,9 +52,12 @@ def test_the_python_runs(
     assert -1 <= float(str(names["cosine"])) <= 1
 
 
-def test_every_link_leads_somewhere() -> None:
-    for link in re.findall(r"\]\(((?!http)[^)]+)\)", PAGE):
-        assert (ROOT / link).exists(), link
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(((?!http|#)[^)#]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / link).exists(), link
 
 
 def test_every_page_of_the_docs_is_listed() -> None:

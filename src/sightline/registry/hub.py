@@ -29,7 +29,7 @@ def check_pushable(model: str) -> str:
     """The hub name in `hf:USER/NAME`; raises an error if it is not valid, or if the user is not logged in."""
     name = model.removeprefix(HUB_PREFIX)
     if name == model or name.count("/") != 1:
-        raise ModelError(f"{model}: not a place to push to", f"Give {HUB_PREFIX}USER/NAME.")
+        raise ModelError(f"{model}: not a repository to push to", f"Give {HUB_PREFIX}USER/NAME.")
     library = _library()
     try:
         library.utils.validate_repo_id(name)

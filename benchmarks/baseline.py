@@ -12,6 +12,8 @@ TEXT_TOWER = {"hidden_size": 384, "intermediate_size": 1536, "num_hidden_layers"
 IMAGE_TOWER = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
 IMAGE_TOWER |= {"image_size": 224, "patch_size": 16, "projection_dim": 512}
 """The shape of the bundled model's image tower, which is that of CLIP ViT-B/16."""
+RCLIP_TOWER = IMAGE_TOWER | {"patch_size": 32}
+"""The shape of rclip's image tower, CLIP ViT-B/32."""
 BATCH = 8
 _MEAN, _STD = np.array([0.481, 0.458, 0.408], np.float32), np.array([0.269, 0.261, 0.276], np.float32)
 

@@ -57,10 +57,16 @@ def captions(records: list[Record]) -> list[str]:
     return [caption for record in records for caption in record.captions_in("en")]
 
 
-def write_photos(records: list[Record], folder: Path) -> None:
-    """Write photos as JPEG files."""
+def write_photos(records: list[Record], folder: Path, size: tuple[int, int] | None = None) -> None:
+    """Write photos as JPEG files; size: width and height, with the noise of a camera, or None to keep theirs."""
+    width, height = size or (0, 0)
+    noise = np.random.default_rng(0).normal(0, 6, (height, width, 1)).astype(np.float32)
     for number, record in enumerate(records):
-        open_image(record.image).save(folder / f"{number:04}.jpg", quality=90)
+        photo = open_image(record.image)
+        if size is not None:
+            grainy = np.asarray(photo.convert("RGB").resize(size), dtype=np.float32) + noise
+            photo = Image.fromarray(grainy.clip(0, 255).astype(np.uint8))
+        photo.save(folder / f"{number:04}.jpg", quality=90)
 
 
 def write_thumbnails(folder: Path, count: int) -> None:

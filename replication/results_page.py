@@ -20,6 +20,21 @@ from sightline.bundle.spec import read_spec
 TEMPLATE = Path(__file__).with_name("results.md")
 TASKS = {"none": "none", "cmr": "CMR", "vmlm": "CMR, VMLM", "smrm": "CMR, SMRM", "mlm-mrm": "CMR, MLM, MRM",
          "vmlm-smrm": "CMR, VMLM, SMRM"}  # fmt: skip
+FAST_RUNS = {
+    "short": "all parts, short",
+    "no-pretraining": "from random weights",
+    "relu": "ReLU in place of GELU",
+    "no-texts": "without similarities to texts",
+    "no-contrast": "without the contrastive loss",
+    "no-images": "without similarities among images",
+    "no-parts": "without fragments and states",
+    "no-new-views": "one view of each image",
+    "no-embedding": "without the direction of the embedding",
+    "rates a": "rate 2e-4, decaying by 0.8 a layer",
+    "rates b": "rate 5e-4, decaying by 0.8 a layer",
+    "rates c": "rate 1e-4, decaying by 0.9 a layer",
+    "long": "**as shipped**: all parts, long",
+}
 RERANKERS, SYSTEMS = ("SEP+COOP", "JOINT+COOP"), ("CE", "BE", "SEP+COOP", "JOINT+COOP", "JOINT+CE", "JOINT+BE")
 
 
@@ -36,7 +51,7 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
     values |= _paper1(systems["paper1"], papers["paper1"]["reported"])
     values |= _paper2(systems["paper2"], papers["paper2"]["reported"])
     values |= _paper3(systems["paper3"]) | _paper4(results / "paper4")
-    values |= _bundle(results, bundle) | _cascade(results)
+    values |= _bundle(results, bundle) | _fast(results) | _cascade(results)
     values |= relevance_values(read_result(results / "relevance.json"))
     return fill(TEMPLATE, values)
 
@@ -143,6 +158,30 @@ def _bundle(results: Path, bundle: Path) -> dict[str, str]:
         "bundle results": results_of(spec),
         "bundle gains": table(["direction", "recall", "gain", "interval"], gains, words=2),
         "bundle sources": sources([measured], "default/flickr8k-test.json"),
+    }
+
+
+def _fast(results: Path) -> dict[str, str]:
+    """The fast image graph beside the full one, by embeddings alone, and what each part of its training is worth."""
+    rows = []
+    for name in ("flickr8k-test", "coco-val", "web-val", "names-val"):
+        both = [read_result(results / folder / f"{name}.json")["rows"][0] for folder in ("default", "fast")]
+        values = [row["names"]["top1"] if "names" in row else row["rSum"] for row in both]
+        rows.append(
+            [name, "top 1" if "names" in both[0] else "rSum", *map(number, values), signed(values[1] - values[0])]
+        )
+    found = read_result(results / "fast" / "ingredients.json")
+    runs, parts = {row["run"]: row for row in found["rows"]}, []
+    for run, meaning in FAST_RUNS.items():
+        shown = [meaning, f"{runs[run]['steps']:,}"]
+        for measure in ("flickr8k-val rSum", "names-val top1"):
+            shown += [number(runs[run][measure]), signed(runs[run][measure] - runs["short"][measure])]
+        parts.append(shown)
+    heads = ["training", "steps", "Flickr8k val, rSum", "gain", "names-val, top 1", "gain"]
+    return {
+        "fast results": table(["data", "measure", "full", "fast", "difference"], rows, words=2),
+        "fast ingredients": table(heads, parts),
+        "fast sources": sources([read_result(results / "fast" / "flickr8k-test.json"), found], "fast"),
     }
 
 

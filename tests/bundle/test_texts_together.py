@@ -7,6 +7,7 @@ import pytest
 
 from sightline.bundle import Bundle, Encoded
 from sightline.bundle.encoded import stacked
+from sightline.bundle.engines import OnnxRuntime
 from sightline.bundle.spec import read_spec
 from sightline.registry.loader import locate
 
@@ -24,13 +25,13 @@ def test_a_batch_is_never_padded_and_each_text_gets_what_it_gets_alone(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = [bundle.encode_texts([text]) for text in TEXTS]
-    run, masks = Bundle._run, []
+    run, masks = OnnxRuntime.run, []
 
-    def noted(own: Bundle, graph: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    def noted(engine: OnnxRuntime, inputs: dict[str, Any]) -> dict[str, Any]:
         masks.append(inputs["mask"])
-        return run(own, graph, inputs)
+        return run(engine, inputs)
 
-    monkeypatch.setattr(Bundle, "_run", noted)
+    monkeypatch.setattr(OnnxRuntime, "run", noted)
     found = bundle.encode_texts(TEXTS)
     assert all(mask.all() for mask in masks)
     assert len(masks) == len({mask.shape[1] for mask in masks}) < len(TEXTS)
@@ -41,13 +42,13 @@ def test_a_batch_is_never_padded_and_each_text_gets_what_it_gets_alone(
 def test_codes_stay_the_last_fragments_of_each_text(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph with two codes: fragments number the words of a text, and then the codes."""
 
-    def run(own: Bundle, graph: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    def run(engine: OnnxRuntime, inputs: dict[str, Any]) -> dict[str, Any]:
         count, n = inputs["ids"].shape
         numbers = np.broadcast_to(np.arange(n + 2.0)[:, None], (count, n + 2, 1))
         real = np.ones((count, n + 2), dtype=np.bool_)
         return {"embedding": np.zeros((count, 4), np.float32), "fragments": numbers, "fragments_mask": real}
 
-    monkeypatch.setattr(Bundle, "_run", run)
+    monkeypatch.setattr(OnnxRuntime, "run", run)
     found = bundle.encode_texts(TEXTS)
     for number, text in enumerate(TEXTS):
         fragments = found.row(number).fragments

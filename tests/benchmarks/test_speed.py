@@ -60,11 +60,12 @@ def test_alternatives_take_turns_and_the_warm_up_does_not_count() -> None:
 def test_indexing_is_compared_with_one_core_and_a_plain_loop(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks import indexing
 
-    monkeypatch.setattr(indexing, "IMAGE_TOWER", IMAGE_TOWER)
 
     def in_this_process(module: str, *words: str, cores: int) -> dict[str, float]:
         way, folder, model = words[1::2]
-        return indexing.loop(Path(folder)) if way == "loop" else indexing.indexed(Path(folder), model)
+        if way == "loop":
+            return indexing.loop(Path(folder), IMAGE_TOWER)
+        return indexing.indexed(Path(folder), model, quick=False)
 
     monkeypatch.setattr(indexing, "in_a_process", in_this_process)
     result = run("indexing", "--quick", "--photos", "3")

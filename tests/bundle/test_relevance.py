@@ -12,7 +12,7 @@ import pytest
 from sightline.bundle import Bundle
 from sightline.bundle.layout import SPEC_FILE
 from sightline.bundle.model import Calibration
-from sightline.bundle.relevance import PairRelevance, features
+from sightline.bundle.relevance import FEATURES, PairRelevance, feature_rows, features
 from sightline.bundle.spec import identity, write_spec
 from sightline.bundle.words import Words, most_frequent
 from sightline.errors import BundleError
@@ -57,6 +57,22 @@ def test_the_length_of_a_text_is_between_0_and_1(text: str, length: float) -> No
 def test_articles_and_the_like_do_not_make_a_text_longer(text: str) -> None:
     assert features(text, WORDS)["length"] == features("dog", WORDS)["length"]
     assert features(f"{text} on a beach", WORDS)["length"] == features("dog beach", WORDS)["length"]
+
+
+@pytest.mark.parametrize(
+    ("text", "counts", "colours"),
+    [("Two dogs", 1, 0), ("a grey cat", 0, 1), ("a gray cat", 0, 1), ("ten red kites", 1, 1), ("a tend redder", 0, 0)],
+)
+def test_a_text_with_a_number_or_a_colour_is_marked(text: str, counts: int, colours: int) -> None:
+    found = features(text, WORDS)
+    assert (found["counts"], found["colours"]) == (counts, colours)
+
+
+def test_the_rows_of_a_fit_are_the_features_that_relevance_weighs() -> None:
+    weights = {name: 0.1 * (place + 1) for place, name in enumerate(FEATURES)}
+    text, cosines = "two red dogs and a zebra on a beach", np.array([0.2, 0.5])
+    logits = feature_rows(text, cosines, WORDS) @ np.array(list(weights.values()))
+    assert PairRelevance(weights).of(text, cosines, WORDS) == pytest.approx(1 / (1 + np.exp(-logits)))
 
 
 def test_the_rarest_word_decides_how_familiar_a_text_is() -> None:

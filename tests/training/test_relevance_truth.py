@@ -83,6 +83,14 @@ def test_a_sentence_is_shown_by_images_whose_captions_have_all_its_words() -> No
     assert first.truth.tolist() == [SHOWN, SHOWN, UNKNOWN, NOT_SHOWN]
 
 
+def test_a_sentence_may_be_shown_by_images_whose_captions_have_synonyms_of_its_words() -> None:
+    one = record(0, "A cyclist leaps over a boulder.")
+    same = record(1, "a man on a bike", "jumping", "a rock", "a bicycle in the air", "a stunt")
+    other = record(2, "a woman on a bike", "a street", "houses", "riding", "a city")
+    first = next(q for q in truth_queries([one, same, other, BOAT]) if q.kind == "sentence" and q.truth[0] == SHOWN)
+    assert first.truth.tolist() == [SHOWN, UNKNOWN, NOT_SHOWN, NOT_SHOWN]
+
+
 def test_images_with_few_captions_are_judged_if_there_are_no_others() -> None:
     few = [record(0, "A dog runs through snow."), record(1, "a boat on a lake")]
     assert {q.truth.min() for q in truth_queries(few) if q.kind == "sentence"} == {NOT_SHOWN}
@@ -127,6 +135,16 @@ def test_a_fit_finds_the_probabilities_that_made_the_truth() -> None:
     assert max(errors(made_up(1), fitted, words).values()) < 0.03
     assert (top_error(made_up(2, bias=-9.0), fitted, words) or 0) > 0.2, "where the truth is another, the error shows"
     assert fitted.data == ("made up",)
+
+
+def test_wrong_images_count_more_the_longer_the_query_as_in_a_larger_collection() -> None:
+    words = Words(["a", "dog", "on", "the"])
+    fitted = fit_relevance(made_up(0), words)
+    noun, sentence = (
+        float(fitted.of(text, np.array([0.4]), words)[0]) for text in ("dog", "a dog on the wide green field")
+    )
+    assert noun == pytest.approx(0.5, abs=0.05)
+    assert sentence < 0.35
 
 
 def test_a_fit_needs_right_and_wrong_answers() -> None:

@@ -8,13 +8,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sightline.arrays import Float64Array, FloatArray
-from sightline.bundle.words import FUNCTION_WORDS, Words
+from sightline.bundle.words import COLOURS, FUNCTION_WORDS, NUMBERS, Words
 from sightline.errors import BundleError
 
 BIAS = "bias"
-FEATURES = ("cosine", "cosine_length", "length", "familiarity", "familiarity_length")
-"""The features of a pair: its cosine, the cosine times the length of the text, and the text's own `features`."""
+TEXT_FEATURES = ("length", "length2", "familiarity", "familiarity_length", "familiarity_length2", "counts", "colours")
+COSINE_FEATURES = {"cosine": None, "cosine_length": "length", "cosine_length2": "length2"}
+"""The cosine by itself, and times a feature of the text."""
 
+FEATURES = (*COSINE_FEATURES, *TEXT_FEATURES)
+"""The features of a pair. The weights of the cosine and of familiarity, and the bias, are quadratic in the length: a
+word, a phrase and a sentence each need their own."""
+
+_NUMBERS, _COLOURS = frozenset(NUMBERS), frozenset((*COLOURS, "gray"))
 _LONGEST = 8  # words; beyond this, the length feature does not grow
 
 
@@ -48,7 +54,7 @@ class PairRelevance:
         [0.5]
         """
         weight, own = self.weights.get, features(text, words)
-        slope = weight("cosine", 0.0) + weight("cosine_length", 0.0) * own["length"]
+        slope = sum(weight(name, 0.0) * _factor(own, factor) for name, factor in COSINE_FEATURES.items())
         rest = sum((weight(name, 0.0) * value for name, value in own.items()), weight(BIAS, 0.0))
         total = slope * np.asarray(cosines, dtype=np.float64) + rest
         return np.asarray(1 / (1 + np.exp(-np.clip(total, -500, 500))), dtype=np.float64)
@@ -57,19 +63,34 @@ class PairRelevance:
 def feature_rows(text: str, cosines: FloatArray, words: Words) -> Float64Array:
     """The features [n, features] of a text paired with images of these cosines [n], in the order of FEATURES."""
     own, cosine = features(text, words), np.asarray(cosines, dtype=np.float64)
-    columns = {"cosine": cosine, "cosine_length": cosine * own["length"]}
-    return np.stack([columns.get(name, np.full(len(cosine), own.get(name, 0.0))) for name in FEATURES], axis=1)
+    columns = [cosine * _factor(own, factor) for factor in COSINE_FEATURES.values()]
+    return np.stack([*columns, *(np.full(len(cosine), own[name]) for name in TEXT_FEATURES)], axis=1)
 
 
 def features(text: str, words: Words) -> dict[str, float]:
-    """The features of a text besides the cosine, by name.
+    """The TEXT_FEATURES of a text, by name.
 
     length: from 0 for one word to 1 for eight or more, on a logarithmic scale. Articles, prepositions and the like, and
         the words photo, picture and image, do not count: "dog" and "a photo of a dog" are equally long.
     familiarity: that of its least frequent word, 0 to 1. A model is overconfident about words it has rarely seen.
-    familiarity_length: the product of both.
+    length2, familiarity_length, familiarity_length2: the square of the length, and familiarity times both.
+    counts, colours: 1 if it has a number word, or a colour, else 0. A model easily finds three dogs for "two dogs".
     """
-    counted = [word for word in re.findall(r"\w+", text.lower()) if word not in FUNCTION_WORDS]
+    found = re.findall(r"\w+", text.lower())
+    counted = [word for word in found if word not in FUNCTION_WORDS]
     count = min(max(1, len(counted)), _LONGEST)
     length, familiarity = math.log(count) / math.log(_LONGEST), words.familiarity(text)
-    return {"length": length, "familiarity": familiarity, "familiarity_length": familiarity * length}
+    square = length * length
+    return {
+        "length": length,
+        "length2": square,
+        "familiarity": familiarity,
+        "familiarity_length": familiarity * length,
+        "familiarity_length2": familiarity * square,
+        "counts": float(not _NUMBERS.isdisjoint(found)),
+        "colours": float(not _COLOURS.isdisjoint(found)),
+    }
+
+
+def _factor(own: Mapping[str, float], name: str | None) -> float:
+    return 1.0 if name is None else own[name]

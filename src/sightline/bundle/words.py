@@ -18,6 +18,9 @@ FUNCTION_WORDS = frozenset(
 )
 """Words that say little about what an image shows."""
 
+COLOURS = ("black", "white", "brown", "red", "blue", "green", "yellow", "orange", "pink", "purple", "grey")
+NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
 
 class Words(Sequence[str]):
     """The words of the captions that a model was trained on, most frequent first; empty if unknown.

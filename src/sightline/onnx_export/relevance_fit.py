@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sightline.arrays import BoolArray, Float32Array, Float64Array, FloatArray
-from sightline.bundle.relevance import BIAS, FEATURES, PairRelevance, feature_rows
+from sightline.bundle.relevance import BIAS, FEATURES, PairRelevance, feature_rows, features
 from sightline.bundle.words import Words
 from sightline.errors import EvaluationError
 from sightline.onnx_export.relevance_truth import SHOWN, UNKNOWN, QueryKind, TruthQuery
@@ -19,6 +19,9 @@ BEST = 10
 
 COLLECTION, DRAWS = 300, 5
 """The size of the random collections used to choose the line, and how many are drawn for each query."""
+
+TYPICAL, MOST = 4_000, 8.0
+"""The size of collection that relevance is fitted for, and the limit on how far that may be from the data of a fit."""
 
 _NEARLY = 0.01  # accuracy this close to the best is as good
 LINES = tuple(round(0.3 + 0.05 * step, 2) for step in range(9))
@@ -52,6 +55,9 @@ def fit_relevance(
 ) -> PairRelevance:
     """Fit relevance by maximum likelihood to the best images of each query, with equal weight for every kind of query.
 
+    A larger collection has more photos of dogs, but a sentence still describes one photo, among more that resemble it.
+    So the longer a query, the more its wrong images count, as if there were TYPICAL images (see `_wrong_weight`).
+
     line: the relevance from which a result is a match; by default the one that best separates queries for which an
         image shows what is asked for from those for which none does.
     """
@@ -63,10 +69,18 @@ def fit_relevance(
         kind: sum(len(row) for row, one in zip(rows, judged, strict=True) if one.kind == kind)
         for kind in _kinds(judged)
     }
-    share = np.concatenate([np.full(len(row), 1 / pairs[one.kind]) for row, one in zip(rows, judged, strict=True)])
+    counts = [len(row) for row in rows]
+    share = np.repeat([1 / pairs[one.kind] for one in judged], counts)
+    share *= np.where(truth > 0, 1.0, np.repeat([_wrong_weight(one, words) for one in judged], counts))
     weights = _logistic(np.concatenate(rows), truth, share * len(truth) / len(pairs))
     fitted = PairRelevance(dict(zip((*FEATURES, BIAS), weights.tolist(), strict=True)), 0.5, tuple(data))
     return replace(fitted, line=best_line(judged, fitted, words) if line is None else line)
+
+
+def _wrong_weight(query: JudgedQuery, words: Words) -> float:
+    """How much a wrong image counts: 1 for one word, up to TYPICAL / images for a sentence."""
+    ratio = min(max(1.0, TYPICAL / len(query.cosines)), MOST) if len(query.cosines) else 1.0
+    return float(ratio ** features(query.text, words)["length"])
 
 
 def chances(query: JudgedQuery, fitted: PairRelevance, words: Words) -> Float64Array:

@@ -7,7 +7,7 @@ Truth comes from captions and labels. People do not mention every chair, so one 
 - a scene (`a dog on a beach`) is shown by the image whose caption has these words, and by others that show both nouns;
   not by images that do not show one of the nouns;
 - a sentence is shown by the image that it was written for, and not by images with several captions that share few of
-  its words;
+  its words or of their synonyms (`bike` for `cyclist`);
 - a name is shown by the images that are labelled with it, and not by those with another label.
 
 Everything else is unknown and left out.
@@ -26,19 +26,17 @@ from typing import Any, Literal
 import numpy as np
 
 from sightline.arrays import Int8Array, Int64Array
-from sightline.bundle.words import FUNCTION_WORDS
+from sightline.bundle.words import COLOURS, FUNCTION_WORDS, NUMBERS
 from sightline.datasets import Record
 
 QueryKind = Literal["noun", "phrase", "sentence", "name"]
 UNKNOWN, NOT_SHOWN, SHOWN = -1, 0, 1
 
-COLOURS = ("black", "white", "brown", "red", "blue", "green", "yellow", "orange", "pink", "purple", "grey")
-NUMBERS = ("two", "three", "four")
-AGES = ("young", "old")
+_COUNTS = NUMBERS[:3]
 _ADJECTIVES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "colour": {one: tuple(other for other in (*COLOURS, "gray") if other != one) for one in COLOURS},
     "number": {
-        one: tuple(other for other in (*NUMBERS, "one", "a", "lone", "single") if other != one) for one in NUMBERS
+        one: tuple(other for other in (*_COUNTS, "one", "a", "lone", "single") if other != one) for one in _COUNTS
     },
     "age": {"young": ("old", "older", "elderly"), "old": ("young", "little")},
 }
@@ -99,11 +97,12 @@ class Captions:
                 found |= {n for n in having if near.search(self._texts[n])}
         return self._per_image(found)
 
-    def shared(self, words: Sequence[str]) -> Int64Array:
-        """How many of these words occur in the captions of each image."""
+    def shared(self, words: Sequence[str], *, synonyms: bool = False) -> Int64Array:
+        """How many of these words, or words that may mean the same, occur in the captions of each image."""
         total = np.zeros(self.images, dtype=np.int64)
         for stem in {_stem(word) for word in words}:
-            total += self._per_image(self._with_stem.get(stem, ())) > 0
+            stems = _synonyms().get(stem, ()) if synonyms else ()
+            total += self._per_image({n for one in {stem, *stems} for n in self._with_stem.get(one, ())}) > 0
         return total
 
     def _having(self, term: str) -> list[int]:
@@ -221,9 +220,8 @@ def sentence_queries(
         if len(words) < 2:
             continue
         truth = np.full(captions.images, UNKNOWN, dtype=np.int8)
-        shared = captions.shared(words)
-        truth[judged & (shared < _SHARED * len(words))] = NOT_SHOWN
-        truth[judged & (shared == len(words))] = SHOWN
+        truth[judged & (captions.shared(words, synonyms=True) < _SHARED * len(words))] = NOT_SHOWN
+        truth[judged & (captions.shared(words) == len(words))] = SHOWN
         truth[image] = SHOWN
         yield TruthQuery(text, "sentence", truth)
 
@@ -283,6 +281,13 @@ def _stem(word: str) -> str:
             short = word.removesuffix(ending)
             return short[:-1] if short[-1] == short[-2] else short.removesuffix("e")
     return word.removesuffix("e") if len(word) > 3 else word
+
+
+@cache
+def _synonyms() -> Mapping[str, frozenset[str]]:
+    """For each stem, the stems of words that may mean the same."""
+    groups = [frozenset(map(_stem, group.split())) for group in _read("synonyms.toml")["groups"]]
+    return {stem: frozenset().union(*(group for group in groups if stem in group)) for stem in set().union(*groups)}
 
 
 @cache

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -108,12 +108,19 @@ def is_held_noun(english: str) -> bool:
 
 
 def hold_nouns(lines: Iterable[Line], labels: Collection[str], out: Path, held: HeldOut) -> None:
-    """Keep out a tenth of the nouns that are names of images, with what dictionaries give for them."""
-    texts: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    """Keep out a tenth of the nouns that are names of images, with what dictionaries give for them.
+
+    A translation that more entries give comes first: the first of a single dictionary may have another meaning.
+    """
+    votes: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for line in lines:
         noun = form(line.en)
-        if noun in labels and is_held_noun(noun) and line.text not in texts[noun][line.lang]:
-            texts[noun][line.lang].append(line.text)
+        if noun in labels and is_held_noun(noun):
+            votes[noun][line.lang][line.text] += 1
+    texts = {
+        noun: {lang: [text for text, _ in some.most_common()] for lang, some in by_language.items()}
+        for noun, by_language in votes.items()
+    }
     for noun, some in texts.items():
         held.add(noun, some)
     _write(out / "held-nouns.jsonl.gz", [{"en": noun, "texts": texts[noun]} for noun in sorted(texts)])

@@ -60,7 +60,6 @@ def test_alternatives_take_turns_and_the_warm_up_does_not_count() -> None:
 def test_indexing_is_compared_with_one_core_and_a_plain_loop(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks import indexing
 
-
     def in_this_process(module: str, *words: str, cores: int) -> dict[str, float]:
         way, folder, model = words[1::2]
         if way == "loop":

@@ -47,8 +47,8 @@ def main() -> None:
     shape = StudentShape(*(weights[f"heads.{part}.weight"].shape[0] for part in ("embedding", "fragments", "states.2")))
     student = new_student(args.start, shape, result["activation"], random=True)
     student.load_state_dict({name: value.float() for name, value in weights.items()})
-    preprocess = spec.image.preprocess
-    assert preprocess is not None
+    assert spec.image.preprocess is not None
+    preprocess = replace(spec.image.preprocess, decode_at_least=spec.image.preprocess.size)
     sets = ("flickr8k-val", "coco-val", "names-val", "web-val")
     held_out: list[Record] = [one for name in sets for one in read_all([str(data / f"{name}.tar")])]
     graph = write_image_graph(student, sample_images(held_out, preprocess), args.run / "graph")

@@ -1,5 +1,6 @@
 """From a picture to a model's numbers: the three resize rules, the layout, and what is refused."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from PIL import Image
 from media.sample_pictures import QUARTERS, encoded, photo, quarters, source
 from sightline.errors import MediaError, ModelError
 from sightline.media import Preprocess, fit, normalise, open_image, to_pixels
+from sightline.media.pixels import open_for_model
 
 MEAN, STD = (0.4815, 0.4578, 0.4082), (0.2686, 0.2613, 0.2758)
 
@@ -138,6 +140,19 @@ def test_scaled_decoding_stays_within_a_few_gray_levels_of_full_decoding(
     assert difference.max() < 8
 
 
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_a_model_may_want_jpegs_decoded_at_a_smaller_size(orientation: int) -> None:
+    fine = Preprocess(32, resize="squash", mean=(0, 0, 0), std=(1, 1, 1))
+    coarse = replace(fine, decode_at_least=32)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    image = source(encoded(photo(640, 480), "JPEG", quality=92, exif=exif))
+    assert sorted(open_for_model(image, fine).image.size) == [120, 160]
+    assert sorted(open_for_model(image, coarse).image.size) == [60, 80]
+    difference = np.abs(to_pixels(image, coarse) - to_pixels(image, fine)) * 255
+    assert 0 < difference.mean() < 4
+
+
 def test_to_pixels_passes_the_limit_on() -> None:
     with pytest.raises(MediaError, match="too many pixels"):
         to_pixels(source(encoded(quarters(), "PNG")), rule(), max_pixels=100)
@@ -147,6 +162,7 @@ def test_to_pixels_passes_the_limit_on() -> None:
     "nonsense",
     [
         {"size": 0},
+        {"decode_at_least": 31},
         {"size": -3},
         {"size": 2.5},
         {"size": True},

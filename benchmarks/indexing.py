@@ -4,8 +4,8 @@
 
 The loop is what you would write yourself: an image tower of the bundled model's shape, in float32 in torch, with pixels
 from Pillow, in batches of eight. rclip's method is the same with its smaller tower, CLIP ViT-B/32. For photos of 0.5
-and 12 megapixels, `index --quick` is measured too. Each runs in its own process, in turns, twice (once with --quick).
-The best time counts, not including the time to load the model.
+and 12 megapixels, twice as many, `index --quick` is measured too. Each runs in its own process, in turns, twice (once
+with --quick, or for these sizes). The best time counts, not including the time to load the model.
 """
 
 import argparse
@@ -68,11 +68,10 @@ def main() -> None:
         print(json.dumps(loop(folder, TOWERS[way]) if way in TOWERS else indexed(folder, model, way == "quick")))
         return
     cores, photos = len(os.sched_getaffinity(0)), arguments.photos or (32 if arguments.quick else 64)
-    rounds, shown = 1 if arguments.quick else 2, samples.records(photos)
     with tempfile.TemporaryDirectory() as name:
-        samples.write_photos(shown, Path(name))
+        samples.write_photos(samples.records(photos), Path(name))
         alternatives = {"loop": ("loop", cores), "one core": ("index", 1), "index": ("index", cores)}
-        ways = best_of(rounds, Path(name), model, alternatives)
+        ways = best_of(1 if arguments.quick else 2, Path(name), model, alternatives)
     rows: list[dict[str, Any]] = [{"way": label, **found} for label, found in ways.items()]
     rate = {label: found["photos_per_second"] for label, found in ways.items()}
     ratios = {
@@ -81,9 +80,9 @@ def main() -> None:
     }
     for megapixels, size in () if arguments.quick else SIZES.items():
         with tempfile.TemporaryDirectory() as name:
-            samples.write_photos(shown, Path(name), size)
+            samples.write_photos(samples.records(2 * photos), Path(name), size)
             each = {way: (way, cores) for way in ("loop", "rclip", "index", "quick")}
-            found = best_of(rounds, Path(name), model, each)
+            found = best_of(1, Path(name), model, each)
         rows += [{"way": label, "megapixels": float(megapixels), **one} for label, one in found.items()]
         faster = found["quick"]["photos_per_second"] / found["index"]["photos_per_second"]
         ratios[f"photos a second of --quick at {megapixels} megapixels, times without"] = faster

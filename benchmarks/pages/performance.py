@@ -32,6 +32,7 @@ def page(results: Results, drawn: Mapping[str, str]) -> str:
     values = {
         "targets": _targets(results),
         "plots": "\n\n".join(f"![{title}]({(PLOTS / name).as_posix()})" for name, title in drawn.items()),
+        "photos": _photos(results["indexing"]["rows"]),
         "retrieval": _retrieval(results["retrieval"]["rows"]),
         "graph saves": f"{min(saves):.1f} to {max(saves):.1f}",
         "graph builds": f"{min(builds):.0f} to {max(builds):.0f}",
@@ -58,6 +59,15 @@ def _targets(results: Results) -> str:
             met = "yes" if target.is_met(value) else "**no**"
             rows.append([target.what, f"{value:.3g}{target.unit}", target.bound, met])
     return table(["what", "measured", "target", "met"], rows, words=4)
+
+
+def _photos(rows: list[dict[str, Any]]) -> str:
+    """Photos a second by size of the photos, for each way of indexing."""
+    names = {"loop": "plain loop", "rclip": "rclip's method", "index": "`index`", "quick": "`index --quick`"}
+    rates = {(row["megapixels"], row["way"]): row["photos_per_second"] for row in rows if "megapixels" in row}
+    sizes = sorted({size for size, _ in rates})
+    cells = [[f"{size:g} megapixels", *(f"{rates[size, way]:.1f}" for way in names)] for size in sizes]
+    return table(["photos of", *names.values()], cells)
 
 
 def _retrieval(rows: list[dict[str, Any]]) -> str:

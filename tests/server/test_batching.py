@@ -13,6 +13,7 @@ import pytest
 import sightline
 from server.samples import application, ask, fill, limits
 from sightline.bundle import Bundle
+from sightline.bundle.engines import OnnxRuntime
 from sightline.bundle.model import Graph
 from sightline.collection import Collection
 from sightline.server.batcher import Batcher
@@ -197,13 +198,13 @@ def test_a_model_that_mixes_up_the_texts_of_a_batch_gets_them_one_by_one(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _rows_are_independent(bundle)
-    run = Bundle._run
+    run = OnnxRuntime.run
 
-    def mixed(own: Bundle, graph: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-        found = run(own, graph, inputs)
+    def mixed(engine: OnnxRuntime, inputs: dict[str, Any]) -> dict[str, Any]:
+        found = run(engine, inputs)
         return {**found, "embedding": found["embedding"] + 0.01 * (len(found["embedding"]) - 1)}
 
-    monkeypatch.setattr(Bundle, "_run", mixed)
+    monkeypatch.setattr(OnnxRuntime, "run", mixed)
     model, sizes = shared(bundle, gather_ms=20)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda text: model.encode_texts([text]), TEXTS))

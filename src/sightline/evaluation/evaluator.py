@@ -141,16 +141,6 @@ def _reading(model: Model, lang: str) -> Model:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ranked:
-    """The ranks of all captions and of the query images, and the best images and captions for each of them."""
-
-    to_image: Ranks
-    to_text: Ranks
-    images: Int64Array
-    captions: Int64Array
-
-
-@dataclass(frozen=True, slots=True)
 class Ranker:
     """The encoded test set, ready to rank one gallery after another.
 
@@ -183,26 +173,30 @@ class Ranker:
         place[self.readable[held]] = np.arange(len(held))
         asks, asked = caption_of < self.questions.asked, gallery[gallery < self.questions.asked]
         right = np.where(asks, place[caption_of], -1)
-        found = self._cascade(self.texts.taken(captions), self.images.taken(held), right)
+        to_image, own, images, texts = self._cascade(self.texts.taken(captions), self.images.taken(held), right)
         to_text = np.full(len(asked), np.inf)
-        to_text[place[asked] >= 0] = found.to_text
+        to_text[place[asked] >= 0] = own
         best_images = np.full((len(captions), self.top), -1, dtype=np.int64)
-        best_images[right >= 0, : found.images.shape[1]] = self.readable[held][found.images]
+        best_images[right >= 0, : images.shape[1]] = self.readable[held][images]
         best_captions = np.full((len(asked), self.top), -1, dtype=np.int64)
-        best_captions[place[asked] >= 0, : found.captions.shape[1]] = captions[found.captions]
+        best_captions[place[asked] >= 0, : texts.shape[1]] = captions[texts]
         return FoldRanks(
-            found.to_image[asks], caption_of[asks], to_text, asked, captions[asks], best_images[asks], best_captions
+            to_image[asks], caption_of[asks], to_text, asked, captions[asks], best_images[asks], best_captions
         )
 
-    def _cascade(self, texts: Encodings, images: Encodings, image_of: Int64Array) -> "_Ranked":
-        """Rank everything by embedding; then let the later stages rescore the top candidates of every query."""
+    def _cascade(
+        self, texts: Encodings, images: Encodings, image_of: Int64Array
+    ) -> tuple[Ranks, Ranks, Int64Array, Int64Array]:
+        """Rank everything by embedding; then let the later stages rescore the top candidates of every query.
+
+        Returns the ranks of all captions and of the query images, and the `top` best images and captions for them.
+        """
         with self.clock("rank"):
             to_image, to_text = ranks_from_embeddings(texts.embedding, images.embedding, image_of)
         longest = self.plan.longest
         asking, asked = np.flatnonzero(image_of >= 0), query_images(image_of)
         if not longest and not self.top:
-            nothing = (np.empty((count, 0), dtype=np.int64) for count in (len(asking), len(asked)))
-            return _Ranked(to_image, to_text, *nothing)
+            return to_image, to_text, np.empty((len(asking), 0), np.int64), np.empty((len(asked), 0), np.int64)
         pairs: dict[str, PairScores] = {}
         if self.plan.late:
             pairs["late"] = late_scores(texts, images, self.progress)
@@ -215,7 +209,7 @@ class Ranker:
             to_image[asking] = ranks_after_stages(found, found.ids == image_of[asking, None], to_image[asking])
             found = of_images.first(longest)
             to_text = ranks_after_stages(found, image_of[found.ids] == asked[:, None], to_text)
-        return _Ranked(to_image, to_text, best.ids[:, : self.top], of_images.ids[:, : self.top])
+        return to_image, to_text, best.ids[:, : self.top], of_images.ids[:, : self.top]
 
     def _best(
         self, queries: Encodings, gallery: Encodings, asked: Int64Array, scores: Mapping[str, Score]

@@ -40,7 +40,7 @@ def ranks_from_embeddings(
     best = np.full(len(images), -np.inf, dtype=np.float32)
     np.maximum.at(best, image_of[image_of >= 0], right[image_of >= 0])
     wrong_images, wrong_texts = np.zeros(len(texts)), np.zeros(len(images))
-    for rows, columns, scores in _blocks(texts, images, chunk):
+    for rows, columns, scores in _blocks(texts, images, chunk, _WIDTH * chunk):
         _hide_right(scores, image_of[rows] - columns.start)
         _count_above(scores, right[rows], best[columns], wrong_images[rows], wrong_texts[columns])
     wrong_images[image_of < 0] = np.inf
@@ -56,19 +56,15 @@ def candidates_from_embeddings(queries: FloatArray, gallery: FloatArray, k: int,
         raise EvaluationError(f"k cannot be {k}", "Set k to at least 1.")
     queries, gallery = _contiguous(queries), _contiguous(gallery)
     _largest_norm(queries, "query embeddings"), _largest_norm(gallery, "gallery embeddings")
-    width = min(k, len(gallery))
-    indices, scores = np.empty((len(queries), width), dtype=np.int64), np.empty((len(queries), width), dtype=np.float32)
-    for rows, columns, block in _blocks(queries, gallery, chunk):
-        found, values = _best_columns(block, min(k, block.shape[1]))
-        if columns.start:
-            # The sort is stable, and earlier columns come first, so ties stay ordered by index.
-            held = slice(0, min(k, columns.start))
-            found = np.hstack([indices[rows, held], found + columns.start])
-            values = np.hstack([scores[rows, held], values])
-            order = np.argsort(-values, axis=1, kind="stable")[:, :k]
-            found, values = np.take_along_axis(found, order, 1), np.take_along_axis(values, order, 1)
-        indices[rows, : found.shape[1]], scores[rows, : found.shape[1]] = found, values
-    return Candidates.of(indices, scores)
+    k, height = min(k, len(gallery)), -(-_WIDTH * chunk * chunk // max(1, len(gallery)))
+    ids, scores = np.empty((len(queries), k), dtype=np.int64), np.empty((len(queries), k), dtype=np.float32)
+    for rows, _, block in _blocks(queries, gallery, height, max(1, len(gallery))):
+        least = np.partition(block, -k, axis=1)[:, -k, None]
+        for row, values, is_enough in zip(range(rows.start, rows.stop), block, block >= least, strict=True):
+            columns = np.flatnonzero(is_enough)
+            ids[row] = columns[np.argsort(-values[columns], kind="stable")][:k]
+            scores[row] = values[ids[row]]
+    return Candidates.of(ids, scores)
 
 
 def ranks_after_stages(found: Candidates, right: BoolArray, otherwise: Ranks) -> Ranks:
@@ -92,16 +88,17 @@ def _contiguous(embeddings: FloatArray) -> Float32Array:
     return np.ascontiguousarray(embeddings, dtype=np.float32)
 
 
-def _blocks(texts: Float32Array, images: Float32Array, chunk: int) -> Iterator[tuple[slice, slice, Float32Array]]:
-    """Yield scores of some texts with some images, block by block; the memory is reused for each block."""
-    if chunk < 1:
-        raise EvaluationError(f"chunk cannot be {chunk}", "Give at least 1.")
-    wide = _WIDTH * chunk
-    memory = np.empty(min(chunk, len(texts)) * min(wide, len(images)), dtype=np.float32)
-    for top in range(0, len(texts), chunk):
-        some_texts = texts[top : top + chunk]
-        for left in range(0, len(images), wide):
-            some_images = images[left : left + wide]
+def _blocks(
+    texts: Float32Array, images: Float32Array, height: int, width: int
+) -> Iterator[tuple[slice, slice, Float32Array]]:
+    """Yield the scores of `height` texts with `width` images, block by block; the memory is reused for each block."""
+    if height < 1:
+        raise EvaluationError("chunk must be at least 1")
+    memory = np.empty(min(height, len(texts)) * min(width, len(images)), dtype=np.float32)
+    for top in range(0, len(texts), height):
+        some_texts = texts[top : top + height]
+        for left in range(0, len(images), width):
+            some_images = images[left : left + width]
             scores = memory[: len(some_texts) * len(some_images)].reshape(len(some_texts), len(some_images))
             np.matmul(some_texts, some_images.T, out=scores)
             yield slice(top, top + len(some_texts)), slice(left, left + len(some_images)), scores
@@ -136,28 +133,6 @@ def _count_above(scores: Float32Array, right: Float32Array, best: Float32Array, 
         images[rows] += [np.count_nonzero(row) for row in reached]
         np.greater_equal(strip, best, out=reached)
         texts += np.add.reduce(reached.view(np.uint8), axis=0, dtype=np.uint8)
-
-
-def _best_columns(scores: Float32Array, k: int) -> tuple[Int64Array, Float32Array]:
-    """Find the k best columns of each row, best first, ties ordered by index."""
-    least = np.partition(scores, scores.shape[1] - k, axis=1)[:, -k, None]
-    rows, columns = np.nonzero(scores >= least)
-    values = scores[rows, columns]
-    if len(rows) > k * len(scores):
-        keep = _without_surplus(rows, values == least[rows, 0], k)
-        columns, values = columns[keep], values[keep]
-    order = np.argsort(-values.reshape(-1, k), axis=1, kind="stable")
-    return np.take_along_axis(columns.reshape(-1, k), order, 1), np.take_along_axis(values.reshape(-1, k), order, 1)
-
-
-def _without_surplus(rows: Int64Array, tied: BoolArray, k: int) -> BoolArray:
-    """Keep k candidates of each row: all that are better than the k-th, and the first ones that tie with it."""
-    starts = np.searchsorted(rows, np.arange(rows[-1] + 1))
-    ties_before: Int64Array = np.cumsum(tied, dtype=np.int64) - tied
-    place = ties_before - ties_before[starts[rows]]
-    better = np.add.reduceat(~tied, starts, dtype=np.int64)
-    kept: BoolArray = ~tied | (place < k - better[rows])
-    return kept
 
 
 def _largest_norm(embeddings: Float32Array, what: str) -> float:

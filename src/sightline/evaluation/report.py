@@ -46,27 +46,17 @@ def _both_directions(result: Mapping[str, Any]) -> "Table":
 
 def _languages(found: Languages) -> "Table":
     """A row for each language, and one for their mean."""
-    first = next(iter(found.evaluations.values()))
-    data = f"{first.data or 'unnamed data'} ({'translated, ' if first.translated_by else ''}{first.protocol})"
-    title = f"{first.model} on {data}: {', '.join(first.stages)}"
+    whole = found.to_json()
+    first = next(iter(whole["languages"].values()))
+    title = f"{whole['model']} on {_task_words({**first, 'lang': 'by language'})}: {_stages(first)}"
     shown = empty_table(title, ("", "images", *_COLUMNS, "mR"), "± is half the 95 % interval")
-    rows: dict[str, Evaluation | Languages] = {**found.evaluations, "mean": found}
-    for lang, one in rows.items():
-        if one is found:
-            shown.add_section()
-        recalls = [way[name] for way in (one.text_to_image, one.image_to_text) for name in RECALLS]
-        numbers = [f"{value:.1f}" for value in (*recalls, one.mean_recall)]
-        if isinstance(one, Evaluation):
-            widths = _half_widths(one.ci95)
-            numbers = [f"{number} ± {width:.1f}" for number, width in zip(numbers, widths, strict=True)]
-        shown.add_row(lang, f"{one.images:,}" if isinstance(one, Evaluation) else "", *numbers)
+    for lang, result in whole["languages"].items():
+        recalls = [_with_interval(result, way, name) for way in DIRECTIONS for name in RECALLS]
+        shown.add_row(lang, f"{result['images']:,}", *recalls, _plus_minus(result["mR"], result["ci95"]["mR"]))
+    shown.add_section()
+    means = [whole[way][name] for way in DIRECTIONS for name in RECALLS]
+    shown.add_row("mean", "", *(_number(value) for value in (*means, whole["mR"])))
     return shown
-
-
-def _half_widths(ci95: Mapping[str, Any]) -> list[float]:
-    """Half the width of each interval, in the order of the columns of the languages table."""
-    ends = [*(ci95[way][name] for way in DIRECTIONS for name in RECALLS), ci95["mR"]]
-    return [(high - low) / 2 for low, high in ends]
 
 
 def _names(found: NamesEvaluation) -> "Table":
@@ -105,8 +95,11 @@ def _notes(result: Mapping[str, Any]) -> str:
 
 
 def _with_interval(result: Mapping[str, Any], direction: str, name: str) -> str:
-    low, high = result["ci95"][direction][name]
-    return f"{result[direction][name]:.1f} ± {(high - low) / 2:.1f}"
+    return _plus_minus(result[direction][name], result["ci95"][direction][name])
+
+
+def _plus_minus(value: float, interval: Sequence[float]) -> str:
+    return f"{value:.1f} ± {(interval[1] - interval[0]) / 2:.1f}"
 
 
 def _numbers(result: Mapping[str, Any]) -> list[float]:

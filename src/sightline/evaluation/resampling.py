@@ -8,6 +8,7 @@ A draw of n images with replacement is a row of counts, and a resampled recall i
 per-image sums: a thousand resamples are one matrix product.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -67,30 +68,17 @@ def bootstrap_both(
 
     A recall of 0 or 100 % is the same in every resample, so its interval is Wilson's, with one trial per image.
     """
-    members = _clusters(np.concatenate([caption_of, query_of]), len(text_to_image) + len(image_to_text))
-    captions, queries = np.split(members, [len(text_to_image)])
-    count = int(members.max()) + 1
-    sums = np.hstack([_sums(text_to_image, captions, count), _sums(image_to_text, queries, count)])
-    drawn = _resampled(sums, seed, resamples)
-    half = drawn.shape[1] // 2
-    first, second = (100 * part[:, :-1] / part[:, -1:] for part in (drawn[:, :half], drawn[:, half:]))
-    total = first.sum(axis=1) + second.sum(axis=1)
-    shares = sums.sum(axis=0)
-    return {
-        "text_to_image": _not_without_width(_named(first), shares[:half], len(np.unique(captions))),
-        "image_to_text": _not_without_width(_named(second), shares[half:], len(np.unique(queries))),
-        "rSum": _interval(total),
-        "mR": _interval(total / (2 * len(CUTOFFS))),
-    }
-
-
-def _not_without_width(intervals: dict[str, Interval], hits: Float64Array, images: int) -> dict[str, Interval]:
-    """Use Wilson's interval where all or none of the queries hit; hits: the hits at each cutoff, then all queries."""
-    shares = hits[:-1] / hits[-1]
-    return {
-        name: wilson(float(share), images) if share in (0, 1) else interval
-        for (name, interval), share in zip(intervals.items(), shares, strict=True)
-    }
+    ways = {"text_to_image": (_hits(text_to_image), caption_of), "image_to_text": (_hits(image_to_text), query_of)}
+    recalls = _resampled([*ways.values()], seed, resamples)
+    total = recalls.sum(axis=(1, 2))
+    found: dict[str, dict[str, Interval] | Interval] = {}
+    for number, (way, (hits, images)) in enumerate(ways.items()):
+        shares, count = hits.mean(axis=0), len(np.unique(images))
+        found[way] = {
+            name: wilson(float(share), count) if share in (0, 1) else interval
+            for (name, interval), share in zip(_named(recalls[:, number]).items(), shares, strict=True)
+        }
+    return {**found, "rSum": _interval(total), "mR": _interval(total / recalls[0].size)}
 
 
 def paired_difference(
@@ -101,17 +89,11 @@ def paired_difference(
     Both are resampled with the same draws, so that whatever makes a draw easy or hard for both cancels out: the
     difference between two systems may be significant even if their own intervals overlap.
     """
-    if len(ranks_a) != len(ranks_b):
-        raise EvaluationError(f"{len(ranks_a)} and {len(ranks_b)} ranks", "Compare two systems on the same queries.")
-    members = _clusters(clusters, len(ranks_a))
-    gain, size = _sums(ranks_b, members) - _sums(ranks_a, members), _sums(ranks_a, members)[:, -1:]
-    drawn = _resampled(np.hstack([gain[:, :-1], size]), seed, resamples)
-    differences = 100 * drawn[:, :-1] / drawn[:, -1:]
-    values = 100 * gain[:, :-1].sum(axis=0) / len(ranks_a)
-    return {
-        name: Difference(float(value), *interval)
-        for value, (name, interval) in zip(values, _named(differences).items(), strict=True)
-    }
+    gain = _gain(ranks_a, ranks_b)
+    images = np.arange(len(gain)) if clusters is None else clusters
+    intervals = _named(_resampled([(gain, images)], seed, resamples)[:, 0])
+    values = 100 * gain.mean(axis=0)
+    return {name: Difference(float(value), *intervals[name]) for value, name in zip(values, intervals, strict=True)}
 
 
 def paired_gain(*directions: tuple[Ranks, Ranks, Int64Array], seed: int = 0) -> Difference:
@@ -119,53 +101,53 @@ def paired_gain(*directions: tuple[Ranks, Ranks, Int64Array], seed: int = 0) -> 
 
     directions: for each, the ranks of system a, those of system b for the same queries, and the image of each query.
     """
-    clusters = _clusters(np.concatenate([images for *_, images in directions]), sum(len(a) for a, *_ in directions))
-    ends = np.cumsum([len(a) for a, *_ in directions])[:-1]
-    parts, count = [], int(clusters.max()) + 1
-    for (ranks_a, ranks_b, _), members in zip(directions, np.split(clusters, ends), strict=True):
-        before, after = _sums(ranks_a, members, count), _sums(ranks_b, members, count)
-        parts.append(np.stack([(after - before)[:, :-1].sum(axis=1), before[:, -1]], axis=1))
-    sums = np.hstack(parts)
-
-    def total(drawn: Float64Array) -> Float64Array:
-        gains: Float64Array = 100 * (drawn[:, ::2] / drawn[:, 1::2]).sum(axis=1)
-        return gains
-
-    return Difference(float(total(sums.sum(axis=0, keepdims=True))[0]), *_interval(total(_resampled(sums, seed))))
+    gains = [(_gain(ranks_a, ranks_b), images) for ranks_a, ranks_b, images in directions]
+    value = sum(100 * float(gain.mean(axis=0).sum()) for gain, _ in gains)
+    return Difference(value, *_interval(_resampled(gains, seed).sum(axis=(1, 2))))
 
 
-def _clusters(clusters: Int64Array | None, queries: int) -> Int64Array:
-    """Renumber the clusters from 0 without gaps, so that every cluster has queries."""
-    if not queries:
-        raise EvaluationError("no queries to resample")
-    if clusters is None:
-        return np.arange(queries)
-    if len(clusters) != queries:
-        raise EvaluationError(f"{len(clusters)} cluster numbers for {queries} queries")
-    return np.unique(clusters, return_inverse=True)[1].astype(np.int64)
+def _hits(ranks: Ranks) -> Float64Array:
+    """Whether each query has a right answer at each cutoff, as 0 or 1: [queries, cutoffs]."""
+    return np.stack([ranks <= k for k in CUTOFFS], axis=1).astype(np.float64)
 
 
-def _sums(ranks: Ranks, members: Int64Array, count: int | None = None) -> Float64Array:
-    """The hits at each cutoff and the number of queries in each cluster: [clusters, cutoffs + 1]."""
-    length = count or int(members.max()) + 1
-    weights = [*((ranks <= k).astype(np.float64) for k in CUTOFFS), np.ones(len(ranks))]
-    return np.stack([np.bincount(members, weight, length) for weight in weights], axis=1)
+def _gain(ranks_a: Ranks, ranks_b: Ranks) -> Float64Array:
+    """The hits of system b minus those of a: [queries, cutoffs]."""
+    if len(ranks_a) != len(ranks_b):
+        raise EvaluationError(f"{len(ranks_a)} and {len(ranks_b)} ranks", "Compare two systems on the same queries.")
+    return _hits(ranks_b) - _hits(ranks_a)
 
 
-def _resampled(sums: Float64Array, seed: int, resamples: int = RESAMPLES) -> Float64Array:
-    """Draw as many clusters as there are, with replacement, and add up their rows of `sums`: [resamples, columns]."""
-    clusters = len(sums)
-    random = np.random.default_rng(seed)
-    single = sums.astype(np.float32)
-    drawn = np.empty((resamples, sums.shape[1]), dtype=np.float64)
-    step = max(1, _BLOCK // clusters)
+def _resampled(
+    directions: Sequence[tuple[Float64Array, Int64Array]], seed: int, resamples: int = RESAMPLES
+) -> Float64Array:
+    """Recalls in percent, or their differences, for each draw of the images: [resamples, directions, cutoffs].
+
+    directions: the hits [queries, cutoffs] of each, and the image of each query. As many images are drawn as there are,
+    with replacement.
+    """
+    for hits, images in directions:
+        if not len(hits):
+            raise EvaluationError("no queries to resample")
+        if len(hits) != len(images):
+            raise EvaluationError(f"{len(images)} cluster numbers for {len(hits)} queries")
+    clusters = np.unique(np.concatenate([images for _, images in directions]), return_inverse=True)[1]
+    ends, count = np.cumsum([len(hits) for hits, _ in directions])[:-1], int(clusters.max()) + 1
+    columns = []
+    for (hits, _), members in zip(directions, np.split(clusters, ends), strict=True):
+        columns += [np.bincount(members, weight, count) for weight in (*hits.T, np.ones(len(hits)))]
+    sums = np.stack(columns, axis=1).astype(np.float32)
+    random, step = np.random.default_rng(seed), max(1, _BLOCK // count)
+    drawn = np.empty((resamples, len(columns)), dtype=np.float64)
     for start in range(0, resamples, step):
         rows = min(step, resamples - start)
-        picks = random.integers(0, clusters, size=(rows, clusters), dtype=np.int32).astype(np.int64)
-        picks += np.arange(rows)[:, None] * clusters
-        counts = np.bincount(picks.ravel(), minlength=rows * clusters).reshape(rows, clusters)
-        drawn[start : start + rows] = counts.astype(np.float32) @ single
-    return drawn
+        picks = random.integers(0, count, size=(rows, count), dtype=np.int32).astype(np.int64)
+        picks += np.arange(rows)[:, None] * count
+        counts = np.bincount(picks.ravel(), minlength=rows * count).reshape(rows, count)
+        drawn[start : start + rows] = counts.astype(np.float32) @ sums
+    by_direction = drawn.reshape(resamples, len(directions), -1)
+    recalls: Float64Array = 100 * by_direction[..., :-1] / by_direction[..., -1:]
+    return recalls
 
 
 def _named(recalls: Float64Array) -> dict[str, Interval]:

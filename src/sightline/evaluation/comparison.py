@@ -1,14 +1,12 @@
 """Compare two models on the same queries: paired differences, and the queries that one of them won or lost."""
 
-import csv
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.evaluation.metrics import DIRECTIONS, RECALLS
-from sightline.evaluation.rank_files import RankedQuery, ranked_queries, shown
+from sightline.evaluation.rank_files import RankedQuery, ranked_queries, shown, write_csv
 from sightline.evaluation.report import empty_table
 from sightline.evaluation.resampling import Difference
 from sightline.evaluation.result import Evaluation
@@ -69,22 +67,18 @@ class Comparison:
 
     def write_csv(self, path: Path) -> None:
         """Write a line for every query, in the order of `changes`."""
-        with path.open("w", encoding="utf-8", newline="") as file:
-            table = csv.writer(file)
-            table.writerow(["direction", "query", "text", "rank_a", "rank_b", "outcome", "first_a", "first_b"])
-            table.writerows(self._rows())
-
-    def _rows(self) -> Iterator[list[str]]:
+        rows = []
         for one in self.changes:
             firsts = ["".join(side.results[:1]) for side in (one.a, one.b)]
-            yield [one.a.direction, one.a.query, one.a.text, shown(one.a.rank), shown(one.b.rank), one.outcome, *firsts]
+            ranks = [shown(side.rank) for side in (one.a, one.b)]
+            rows.append([one.a.direction, one.a.query, one.a.text, *ranks, one.outcome, *firsts])
+        write_csv(path, ("direction", "query", "text", "rank_a", "rank_b", "outcome", "first_a", "first_b"), rows)
 
     def table(self) -> "Table":
         """A row for each recall: both values, and the difference with its 95 % interval, starred if significant."""
         a, b = self.a, self.b
-        notes = [
-            f"{a.captions:,} captions, {a.images:,} images; differences with paired 95 % intervals, * excludes zero"
-        ]
+        size = f"{a.captions:,} captions, {a.images:,} images"
+        notes = [f"{size}; differences with paired 95 % intervals, * excludes zero"]
         for way, words in DIRECTIONS.items():
             won, lost = (f"{self.count(way, kind):,}" for kind in ("won", "lost"))
             notes.append(f"{words}: {won} queries are first only in {b.model}, {lost} only in {a.model}")

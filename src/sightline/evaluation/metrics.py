@@ -67,8 +67,7 @@ def recall(ranks: Ranks, k: int) -> float:
 def median_rank(ranks: Ranks) -> float:
     """Median rank; infinite if more than half of the queries are never answered."""
     _refuse_none(ranks)
-    low, high = np.sort(ranks)[[(len(ranks) - 1) // 2, len(ranks) // 2]]
-    return float(low + high) / 2
+    return float(np.median(ranks))
 
 
 def summary(ranks: Ranks) -> dict[str, float]:

@@ -2,17 +2,15 @@
 
 import csv
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
 
-from sightline.arrays import Int64Array
 from sightline.errors import EvaluationError
 from sightline.evaluation.result import Evaluation
-from sightline.evaluation.test_set import Questions
 
 TOP = 100
 """The number of results per query in a TREC run."""
@@ -37,37 +35,29 @@ class RankedQuery:
 
 def ranked_queries(found: Evaluation) -> Iterator[RankedQuery]:
     """Every query of an evaluation that kept `top` results: captions first, then images."""
-    asked = _questions(found)
+    asked = found.questions
+    if asked is None or not all(fold.best_images.shape[1:] > (0,) for fold in found.folds):
+        raise EvaluationError("this evaluation kept no results to list", "Evaluate with top = 100.")
     captions = asked.caption_names()
     own: dict[int, list[str]] = {}
     for name, image in zip(captions, asked.image_of.tolist(), strict=True):
         own.setdefault(image, []).append(name)
+
+    def query(direction: str, name: str, text: str, rank: float, results: list[str], right: list[str]) -> RankedQuery:
+        return RankedQuery(direction, name, text, rank, _in_rank(results, right, rank), frozenset(right))
+
     for fold in found.folds:
         rows = zip(fold.caption.tolist(), fold.caption_of.tolist(), fold.text_to_image, fold.best_images, strict=True)
         for caption, image, rank, best in rows:
-            right = frozenset([asked.keys[image]])
-            results = _named(best, asked.keys)
-            yield RankedQuery(
-                "text_to_image", captions[caption], asked.captions[caption], rank, _in_rank(results, right, rank), right
-            )
+            results = [asked.keys[place] for place in best[best >= 0]]
+            yield query("text_to_image", captions[caption], asked.captions[caption], rank, results, [asked.keys[image]])
     for fold in found.folds:
         for image, rank, best in zip(fold.image.tolist(), fold.image_to_text, fold.best_captions, strict=True):
-            right = frozenset(own[image])
-            results = _named(best, captions)
-            yield RankedQuery("image_to_text", asked.keys[image], "", rank, _in_rank(results, right, rank), right)
+            results = [captions[place] for place in best[best >= 0]]
+            yield query("image_to_text", asked.keys[image], "", rank, results, own[image])
 
 
-def _questions(found: Evaluation) -> Questions:
-    if found.questions is None or not all(fold.best_images.shape[1:] > (0,) for fold in found.folds):
-        raise EvaluationError("this evaluation kept no results to list", "Evaluate with top = 100.")
-    return found.questions
-
-
-def _named(places: Int64Array, names: Sequence[str]) -> list[str]:
-    return [names[place] for place in places[places >= 0].tolist()]
-
-
-def _in_rank(results: list[str], right: frozenset[str], rank: float) -> tuple[str, ...]:
+def _in_rank(results: list[str], right: Sequence[str], rank: float) -> tuple[str, ...]:
     """Move the first right answer to its rank: ties count against the model, but `results` may list it before them."""
     if not math.isfinite(rank):
         return tuple(results)
@@ -96,11 +86,8 @@ def write_ranks(found: Evaluation, path: Path) -> list[Path]:
     check_ranks_file(path)
     queries = list(ranked_queries(found))
     if path.suffix.lower() == ".csv":
-        with path.open("w", encoding="utf-8", newline="") as file:
-            table = csv.writer(file)
-            table.writerow(HEADER)
-            for one in queries:
-                table.writerow([one.direction, one.query, one.text, shown(one.rank), *one.results[:1]])
+        rows = ([one.direction, one.query, one.text, shown(one.rank), *one.results[:1]] for one in queries)
+        write_csv(path, HEADER, rows)
         return [path]
     written = []
     for direction in ("text_to_image", "image_to_text"):
@@ -110,6 +97,12 @@ def write_ranks(found: Evaluation, path: Path) -> list[Path]:
         qrels.write_text("".join(_qrels_lines(of_direction)), encoding="utf-8")
         written += [run, qrels]
     return written
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a table as CSV, in UTF-8."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
 
 
 def _run_lines(queries: Sequence[RankedQuery], model: str) -> Iterator[str]:

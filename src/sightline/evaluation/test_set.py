@@ -3,6 +3,7 @@
 import hashlib
 import shlex
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -92,19 +93,16 @@ def _of_split(records: Sequence[Record], split: str) -> list[Record]:
 
 
 def _refuse_repeated(records: Sequence[Record], distractors: Sequence[Record]) -> None:
-    keys: set[str] = set()
-    for record in records:
-        if record.key in keys:
-            raise DataError(f"two records are called {record.key!r}", "List each image once, with all its captions.")
-        keys.add(record.key)
+    for key, count in Counter(record.key for record in records).items():
+        if count > 1:
+            raise DataError(f"two records are called {key!r}", "List each image once, with all its captions.")
     names = {record.image.name for record in records}
-    for record in distractors:
-        if record.image.name in names:
+    for name, count in Counter([*names, *(record.image.name for record in distractors)]).items():
+        if count > 1:
             raise DataError(
-                f"{record.image.name} is in the gallery twice",
+                f"{name} is in the gallery twice",
                 "Remove images of the test set and repeated ones from the distractors.",
             )
-        names.add(record.image.name)
 
 
 def _fingerprint(records: Sequence[Record], captions: Sequence[tuple[str, ...]]) -> str:

@@ -1,6 +1,5 @@
 """Late interaction over a store: a query's fragments against the stored fragments of some or all items."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -89,12 +88,13 @@ def rank_all(late: LateScorer, query: EncodedQuery, n: int, scope: Scope = EVERY
 
 def _judge_all(late: LateScorer, ids: Int64Array, query: EncodedQuery, unwanted: Unwanted | None) -> Float64Array:
     """Score every item in new threads, so that Ctrl-C, raised in the main thread, stops each after a few items."""
+    parts = (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
     pool = ThreadPoolExecutor(usable_cpus(), thread_name_prefix="sightline-late")
     try:
-        parts = list(pool.map(lambda few: _judge(late, few, query, unwanted), _few_at_a_time(ids)))
+        judged = list(pool.map(lambda few: _judge(late, few, query, unwanted), parts))
     finally:
         pool.shutdown(cancel_futures=True)
-    return np.concatenate([np.empty((3, 0)), *parts], axis=1)
+    return np.concatenate([np.empty((3, 0)), *judged], axis=1)
 
 
 def _judge(late: LateScorer, ids: Int64Array, query: EncodedQuery, unwanted: Unwanted | None) -> Float64Array:
@@ -108,7 +108,3 @@ def _judge(late: LateScorer, ids: Int64Array, query: EncodedQuery, unwanted: Unw
         if unwanted:
             penalty = unwanted.shown_by(embeddings)
     return np.stack([fit - late.cosine_value * penalty, beside, penalty])
-
-
-def _few_at_a_time(ids: Int64Array) -> Iterator[Int64Array]:
-    return (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))

@@ -1,10 +1,12 @@
 """What students of a bundle share: its graphs in torch, its images in memory, and losses against the teacher."""
 
+import argparse
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -235,6 +237,42 @@ def new_optimizer(
         {"params": some, "lr": own, "initial_lr": own, "weight_decay": decay} for (own, decay), some in tables.items()
     ]
     return torch.optim.AdamW(groups, betas=(0.9, 0.98), fused=torch.cuda.is_available())
+
+
+def fit(
+    student: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    weights: Mapping[str, float],
+    step: Callable[[], tuple[dict[str, Tensor], dict[str, object]]],
+    args: argparse.Namespace,
+    decay: float,
+) -> dict[str, float]:
+    """Train a student by the weighted sum of its losses; returns the number of steps, and the seconds they took.
+
+    step: encodes a batch; returns its losses by name, and what else to log. args: the options `steps`, `minutes`,
+    `log`, `without` (losses to leave out) and `out`, the folder for the log and the averaged weights. decay: see
+    `Average`.
+    """
+    weights = {name: weight for name, weight in weights.items() if name not in args.without}
+    average, progress, out = Average(student, decay), Progress(args.steps, args.minutes), Path(args.out)
+    begun = time.monotonic()
+    for factor in progress:
+        set_rate(optimizer, factor)
+        losses, notes = step()
+        optimizer.zero_grad(set_to_none=True)
+        torch.autograd.backward(reduce(torch.add, (weights[name] * losses[name] for name in weights if name in losses)))
+        torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
+        optimizer.step()
+        average.update(student)
+        if progress.step % args.log == 0:
+            line = {name: round(float(value.detach()), 4) for name, value in losses.items()}
+            seconds = round(time.monotonic() - begun, 1)
+            write_line(out / "log.jsonl", {"step": progress.step, **notes, "seconds": seconds, **line})
+    student.load_state_dict(average.weights)
+    out.mkdir(parents=True, exist_ok=True)
+    halves = {name: part.half() if part.is_floating_point() else part for name, part in student.state_dict().items()}
+    torch.save(halves, out / "student.pt")
+    return {"steps_done": progress.step, "seconds": time.monotonic() - begun}
 
 
 @torch.no_grad()

@@ -18,7 +18,6 @@ the oldest. Needs SIGHTLINE_DATA and a GPU. `bundles.fast_export` turns the resu
 import argparse
 import json
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,16 +29,14 @@ from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel
 
 from bundles.distil import (
-    Average,
-    Progress,
     TaughtTexts,
     TeacherGraph,
     away,
     decoded,
+    fit,
     new_optimizer,
     recalls,
     same_order,
-    set_rate,
     taught_texts,
     write_line,
 )
@@ -244,50 +241,26 @@ def new_student(start: str, shape: StudentShape, activation: str, random: bool) 
 def train(args: argparse.Namespace, teaching: TeachingData, found: list[Validation], shape: StudentShape) -> None:
     """One run; writes its log, its results and its averaged weights."""
     torch.manual_seed(args.seed)
-    random, device, out = np.random.default_rng(args.seed), teaching.device, Path(args.out)
+    random, device = np.random.default_rng(args.seed), teaching.device
     student = new_student(args.start, shape, args.activation, args.random)
     if args.weights:
         student.load_state_dict(torch.load(args.weights, map_location="cpu", weights_only=True))
     student = student.to(device)
-    weights = {name: weight for name, weight in WEIGHTS.items() if name not in args.without}
-    optimizer = new_optimizer(student.encoder, student.heads, args.rate, args.head_rate, 0.05, args.layer_decay)
-    average, progress = Average(student, 0.9995), Progress(args.steps, args.minutes)
-    begun = time.monotonic()
-    for factor in progress:
-        set_rate(optimizer, factor)
+
+    def step() -> tuple[dict[str, Tensor], dict[str, object]]:
         if args.new_views:
             teaching.look_on(args.new_views)
         source, rows, captions = teaching.batch(args.batch, random)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             made = student(teaching.shown(rows))
-        each = losses(teaching, made, source, rows, captions, args.anchors)
-        total = sum(
-            (weight * each[name] for name, weight in weights.items() if name in each), torch.zeros((), device=device)
-        )
-        optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(total)
-        torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
-        optimizer.step()
-        average.update(student)
-        if progress.step % args.log == 0:
-            line = {name: round(float(value.detach()), 4) for name, value in each.items()}
-            write_line(
-                out / "log.jsonl",
-                {"step": progress.step, "source": source.name, "seconds": round(time.monotonic() - begun, 1), **line},
-            )
-    student.load_state_dict(average.weights)
-    out.mkdir(parents=True, exist_ok=True)
-    torch.save(
-        {name: value.half() if value.is_floating_point() else value for name, value in student.state_dict().items()},
-        out / "student.pt",
-    )
+        return losses(teaching, made, source, rows, captions, args.anchors), {"source": source.name}
+
+    optimizer = new_optimizer(student.encoder, student.heads, args.rate, args.head_rate, 0.05, args.layer_decay)
+    done = fit(student, optimizer, WEIGHTS, step, args, decay=0.9995)
     result = {validation.name: validation.measured(student.eval(), teaching) for validation in found}
     unused = ("bundle", "out", "data", "pixels", "runs", "log")
-    settings_used = {key: value for key, value in vars(args).items() if key not in unused}
-    write_line(
-        out / "result.json",
-        {"steps_done": progress.step, "seconds": time.monotonic() - begun, **settings_used, "results": result},
-    )
+    settings = {key: value for key, value in vars(args).items() if key not in unused}
+    write_line(Path(args.out) / "result.json", {**done, **settings, "results": result})
 
 
 def options() -> argparse.ArgumentParser:

@@ -6,12 +6,12 @@ dict-freedict-*, hunspell-*.
 
 import gzip
 import html
-import json
 import re
-import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+
+from bundles.text import sources
 
 LANGUAGES = (
     *("en", "de", "fr", "es", "it", "pt", "nl", "pl", "cs", "sk", "sv", "da", "no", "fi", "hu", "ro", "hr", "tr"),
@@ -19,11 +19,7 @@ LANGUAGES = (
 )
 """The languages that letters alone tell apart; others, such as Greek, have a script of their own."""
 
-_THREE_LETTERS = {
-    "ara": "ar", "bul": "bg", "ces": "cs", "dan": "da", "deu": "de", "fin": "fi", "fra": "fr", "hrv": "hr",
-    "hun": "hu", "ind": "id", "ita": "it", "jpn": "ja", "nld": "nl", "nor": "no", "pol": "pl", "por": "pt",
-    "rus": "ru", "spa": "es", "swe": "sv", "tur": "tr",
-}  # fmt: skip
+_THREE_LETTERS = {**sources.THREE_LETTERS, "bul": "bg", "hrv": "hr"}
 _GLOSSED = ("bul", "fin", "ind", "jpn", "nor", "pol")  # dictionaries with explanations in English
 _OTHER_CODES = {"nb": "no", "nn": "no"}
 _TAG = re.compile(r"<(script|style|pre|code|tt)\b.*?</\1>|<[^>]+>", re.DOTALL)
@@ -35,27 +31,17 @@ _IS_TEST = 3  # every third stamp is for testing
 def captions(data: Path, *shards: str) -> Iterator[tuple[str, str]]:
     """The captions in shards, each with its language."""
     for pattern in shards:
-        for path in sorted(data.glob(pattern)):
-            with tarfile.open(path) as shard:
-                for member in shard:
-                    file = shard.extractfile(member) if member.name.endswith(".json") else None
-                    if file is None:
-                        continue
-                    for lang, texts in json.loads(file.read())["captions"].items():
-                        yield from ((lang, text) for text in texts)
+        for _, facts in sources.records(data, pattern):
+            for lang, texts in facts["captions"].items():
+                yield from ((lang, text) for text in texts)
 
 
 def stamps(debian: Path, test: bool) -> Iterator[tuple[str, str]]:
     """What the stamps of a paint program for children show, in many languages; a third of them for testing."""
-    for path in sorted((debian / "usr/share/tuxpaint/stamps").rglob("*.txt")):
-        if (zlib.crc32(path.stem.encode()) % _IS_TEST == 0) != test:
-            continue
-        first, *others = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        yield "en", first
-        for line in others:
-            code, equals, text = line.partition("=")
-            if equals:
-                yield _language(code.partition(".")[0]), text
+    for path, english, others in sources.stamps(debian):
+        if (zlib.crc32(path.stem.encode()) % _IS_TEST == 0) == test:
+            yield "en", english
+            yield from ((_language(locale), text) for locale, text in others)
 
 
 def prose(debian: Path) -> Iterator[tuple[str, str]]:
@@ -73,14 +59,10 @@ def prose(debian: Path) -> Iterator[tuple[str, str]]:
 
 def dictionaries(debian: Path) -> Iterator[tuple[str, str]]:
     """The words of bilingual dictionaries, and those of spelling checkers."""
-    for path in sorted((debian / "usr/share/dictd").glob("freedict-*.index")):
-        source, target = path.stem.split("-")[1:]
-        words = [line.split("\t")[0] for line in path.read_text(encoding="utf-8", errors="replace").splitlines()]
-        yield from (
-            ("en" if source == "eng" else _THREE_LETTERS.get(source, source), word)
-            for word in words
-            if word and not word.startswith("00database")
-        )
+    for source, target, path in sources.freedict(debian):
+        words = [row.split("\t")[0] for row in sources.rows(path)]
+        lang = "en" if source == "eng" else _THREE_LETTERS.get(source, source)
+        yield from ((lang, word) for word in words if word and not word.startswith("00database"))
         if source == "eng" and target in _THREE_LETTERS and target not in _GLOSSED:
             with gzip.open(path.with_suffix(".dict.dz"), "rt", encoding="utf-8", errors="replace") as file:
                 for line in file:

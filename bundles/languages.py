@@ -18,7 +18,6 @@ import argparse
 import gzip
 import json
 import os
-import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,16 +30,14 @@ from torch.nn import functional as F
 from transformers import AutoModel
 
 from bundles.distil import (
-    Average,
-    Progress,
     TaughtTexts,
     TeacherGraph,
     away,
     decoded,
+    fit,
     new_optimizer,
     recalls,
     same_order,
-    set_rate,
     taught_images,
     taught_texts,
     write_line,
@@ -324,7 +321,7 @@ def read_validation(args: argparse.Namespace, spec: BundleSpec, device: torch.de
 def train(args: argparse.Namespace, teaching: TeachingData, test: Validation) -> None:
     """One run; writes its log, its results and its averaged weights."""
     torch.manual_seed(args.seed)
-    random, device, out = np.random.default_rng(args.seed), teaching.device, Path(args.out)
+    random, device = np.random.default_rng(args.seed), teaching.device
     shape = StudentShape(*(teaching.images[part].shape[-1] for part in PARTS))
     encoder = AutoModel.from_pretrained(args.start, dtype=torch.float32)
     encoder.pooler = None
@@ -332,45 +329,22 @@ def train(args: argparse.Namespace, teaching: TeachingData, test: Validation) ->
     if args.weights:
         student.load_state_dict(torch.load(args.weights, map_location="cpu", weights_only=True))
     student = student.to(device).train()
-    weights = {name: weight for name, weight in WEIGHTS.items() if name not in args.without}
-    optimizer = new_optimizer(student.encoder, student.heads, args.rate, 4 * args.rate, 0.01)
-    average, progress = Average(student, 0.999), Progress(args.steps, args.minutes)
-    begun = time.monotonic()
-    for factor in progress:
-        set_rate(optimizer, factor)
+
+    def step() -> tuple[dict[str, Tensor], dict[str, object]]:
         rows = teaching.batch(args.batch, random)
         ids, mask = teaching.read(rows)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             made = student(ids, mask)
-        each = losses(teaching, made, mask, rows, args.anchors, args.pairs)
-        total = sum(
-            (weight * each[name] for name, weight in weights.items() if name in each), torch.zeros((), device=device)
-        )
-        optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(total)
-        torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
-        optimizer.step()
-        average.update(student)
-        if progress.step % args.log == 0:
-            line = {name: round(float(value.detach()), 4) for name, value in each.items()}
-            write_line(
-                out / "log.jsonl", {"step": progress.step, "seconds": round(time.monotonic() - begun, 1), **line}
-            )
-    student.load_state_dict(average.weights)
-    out.mkdir(parents=True, exist_ok=True)
-    torch.save(
-        {name: value.half() if value.is_floating_point() else value for name, value in student.state_dict().items()},
-        out / "student.pt",
-    )
+        return losses(teaching, made, mask, rows, args.anchors, args.pairs), {}
+
+    optimizer = new_optimizer(student.encoder, student.heads, args.rate, 4 * args.rate, 0.01)
+    done = fit(student, optimizer, WEIGHTS, step, args, decay=0.999)
     keys = ("weights", "without", "more", "batch", "steps", "rate", "anchors", "pairs", "seed")
+    settings = {key: getattr(args, key) for key in keys}
     found = test.measured(student.eval(), teaching)
     counts = {f"{kind} {lang}": count for (kind, lang), count in sorted(teaching.counts.items())}
-    line = {
-        "steps_done": progress.step,
-        "seconds": time.monotonic() - begun,
-        **{key: getattr(args, key) for key in keys},
-    }
-    write_line(out / "result.json", {**line, "results": {"flickr8k-val mean recall": found}, "lines": counts})
+    result = {**done, **settings, "results": {"flickr8k-val mean recall": found}, "lines": counts}
+    write_line(Path(args.out) / "result.json", result)
 
 
 def _factors(text: str) -> dict[str, float]:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from bundles.text import sources
 from bundles.text.sources import LANGUAGES, Line, rows, tidy
 
 STAMP_LANGUAGES = ("es", "it", "nl", "pl", "ru", "sv", "tr", "ja", "de", "fr", "cs", "pt", "zh", "ar")
@@ -65,19 +66,17 @@ class HeldOut:
 
 def stamps(debian: Path) -> Iterator[tuple[str, Path | None, str, dict[str, list[str]]]]:
     """Every stamp of Tux Paint: its name, its image, its sentence in English and in other languages."""
-    codes = {"zh_CN": "zh", "nb": "no", "pt_BR": "pt"}
-    top = debian / "usr/share/tuxpaint/stamps"
-    for path in sorted(top.rglob("*.txt")):
-        english, *others = rows(path)
+    languages = {"zh_CN": "zh", "nb": "no", "pt_BR": "pt"}
+    for path, english, others in sources.stamps(debian):
         texts: dict[str, list[str]] = defaultdict(list)
-        for row in others:
-            code, equals, text = row.partition(".utf8=")
-            lang = codes.get(code, code)
-            if equals and lang in LANGUAGES and text.strip() and tidy(text) not in texts[lang]:
+        for locale, text in others:
+            lang = languages.get(locale, locale)
+            if lang in LANGUAGES and text.strip() and tidy(text) not in texts[lang]:
                 texts[lang].append(tidy(text))
         image = next((p for end in (".png", ".jpg", ".svg") if (p := path.with_suffix(end)).exists()), None)
         if english.strip():
-            yield str(path.relative_to(top).with_suffix("")), image, tidy(english), texts
+            name = path.relative_to(debian / "usr/share/tuxpaint/stamps").with_suffix("")
+            yield str(name), image, tidy(english), texts
 
 
 def hold_stamps(debian: Path, out: Path, held: HeldOut) -> None:

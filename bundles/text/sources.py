@@ -73,6 +73,21 @@ def records(data: Path, *patterns: str) -> Iterator[tuple[str, dict[str, Any]]]:
                     yield member.name.removesuffix(".json").rsplit("/", 1)[-1], json.load(file)
 
 
+def stamps(debian: Path) -> Iterator[tuple[Path, str, list[tuple[str, str]]]]:
+    """Every stamp of Tux Paint: its text file, its sentence in English, and in other languages, with their locales."""
+    for path in sorted((debian / "usr/share/tuxpaint/stamps").rglob("*.txt")):
+        english, *others = rows(path)
+        cells = [row.partition(".utf8=") for row in others]
+        yield path, english, [(locale, text) for locale, equals, text in cells if equals]
+
+
+def freedict(debian: Path) -> Iterator[tuple[str, str, Path]]:
+    """FreeDict's dictionaries: the languages from and to which each translates, and its index."""
+    for path in sorted((debian / "usr/share/dictd").glob("freedict-*.index")):
+        source, target = path.stem.split("-")[1:]
+        yield source, target, path
+
+
 def fetch(folder: Path) -> None:
     """Fetch into `folder` what it lacks: debian/ (packages, unpacked), github/NAME/, tatoeba/LANGUAGE.txt."""
     packages = [*DEBIAN, *(f"dict-freedict-{pair}" for code in FREEDICT for pair in (f"eng-{code}", f"{code}-eng"))]

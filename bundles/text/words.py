@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from bundles.text import sources
 from bundles.text.sources import LANGUAGES, THREE_LETTERS, Line, rows, tidy
 
 # WordNet's files: acts, animals, artifacts, bodies, food, places, objects, people, phenomena, plants, substances
@@ -85,8 +86,7 @@ def omw(github: Path, wordnet: WordNet) -> Iterator[Line]:
 
 def freedict(debian: Path, wordnet: WordNet) -> Iterator[Line]:
     """FreeDict's dictionaries from and to English: nouns, verbs and adjectives."""
-    for path in sorted((debian / "usr/share/dictd").glob("freedict-*.index")):
-        source, target = path.stem.split("-")[1:]
+    for source, target, path in sources.freedict(debian):
         lang = THREE_LETTERS.get(target if source == "eng" else source)
         if lang is None or "eng" not in (source, target) or source == "jpn":
             continue

@@ -54,6 +54,10 @@ def sources(results: Iterable[Mapping[str, Any]], where: str) -> str:
     where: the path below benchmarks/results; the files there have the complete commands.
     """
     found = list(results)
-    origins = " and ".join(dict.fromkeys(f"{machine_of(one)} at commit {one['commit'][:7]}" for one in found))
+    origins = " and ".join(dict.fromkeys(machine_of(one) + _at_commit(one) for one in found))
     scripts = ", ".join(dict.fromkeys(f"`{' '.join(one['command'].split()[:3])}`" for one in found))
     return f"From [{where}](../benchmarks/results/{where}), measured on {origins} by {scripts}."
+
+
+def _at_commit(result: Mapping[str, Any]) -> str:
+    return "" if result["commit"] == "unknown" else f" at commit {result['commit'][:7]}"

@@ -17,6 +17,8 @@ from sharing import common_folder, made_once
 from sightline.bundle import Bundle
 from sightline.bundle.model import Calibration, Defaults
 from sightline.bundle.spec import write_spec
+from sightline.errors import ModelError
+from sightline.registry.loader import locate
 
 EXAMPLES = int(os.environ.get("SIGHTLINE_EXAMPLES", "40"))  # others each time, so that many runs try many
 hypothesis.settings.register_profile("sightline", deadline=None, max_examples=EXAMPLES)  # a busy machine is no failure
@@ -48,6 +50,15 @@ def data() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("SIGHTLINE_DATA does not name a folder of shards")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def default_bundle() -> Path:
+    """The folder of the bundled model."""
+    try:
+        return locate("default")
+    except ModelError:
+        pytest.skip("this checkout has no bundled model")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

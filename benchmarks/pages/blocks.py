@@ -88,24 +88,31 @@ def _by_language(result: Result) -> str:
     rows = []
     for lang in dict.fromkeys(lang for lang in langs if lang != "en"):
         captions, stamp, noun = (found[part].get(lang, {}) for part in PARTS_BY_LANGUAGE)
-        rows.append(
-            [
-                NAMES[lang],
-                _beside(captions, "mR", captions.get("english_mR")),
-                _beside(stamp, "R@5", english),
-                _beside(noun, "top5", noun.get("english_top5")),
-            ]
-        )
-    heads = ["language", "captions, mR", "stamps, R@5", "nouns, top 5"]
-    return fill(
-        TEMPLATES / "by-language.md",
-        {
-            "table": table(heads, rows),
-            "english": seconds["en"],
-            "german": seconds["de"],
-            "sources": sources([result], "by-language.json"),
-        },
-    )
+        cells = [_beside(captions, "mR", captions.get("english_mR")), _beside(stamp, "R@5", english)]
+        rows.append([NAMES[lang], *cells, _beside(noun, "top5", noun.get("english_top5"))])
+    counts = {part: [row["texts"] for row in result[part]] for part in ("stamps", "nouns")}
+    values = {
+        "table": table(["language", "captions, mR", "stamps, R@5", "nouns, top 5"], rows),
+        "stamps": f"{max(counts['stamps'])}",
+        "nouns": f"{min(counts['nouns'])} to {max(counts['nouns'])}",
+        "english": seconds["en"],
+        "german": seconds["de"],
+        "sources": sources([result], "by-language.json"),
+    }
+    return fill(TEMPLATES / "by-language.md", values)
+
+
+def _quick(result: Result) -> str:
+    """How much faster `index --quick` is, and how much less it finds."""
+    ratio = "photos a second of --quick at {} megapixels, times without"
+    graphs = {name: read_result(RESULTS / name / "flickr8k-test.json")["rows"][0] for name in ("fast", "default")}
+    first = {name: f"{row['text_to_image']['R@1']:.0f}" for name, row in graphs.items()}
+    values = {
+        "large": f"{result['ratios'][ratio.format('12')]:.0f}",
+        "small": f"{result['ratios'][ratio.format('0.5')]:.0f}",
+    }
+    values |= {"photos": f"{graphs['default']['images']:,}", "fast": first["fast"], "full": first["default"]}
+    return fill(TEMPLATES / "pictures.md", values)
 
 
 def _beside(row: Result, key: str, english: float | None) -> str:
@@ -115,6 +122,7 @@ def _beside(row: Result, key: str, english: float | None) -> str:
 
 PARTS_BY_LANGUAGE = ("captions", "stamps", "nouns")
 BLOCKS: dict[str, tuple[tuple[str, str, Callable[[Result], str]], ...]] = {
+    "pictures.md": (("quick", "indexing.json", _quick),),
     "serve.md": (("load", "serve.json", _load),),
     "security.md": (("attacks", "attack.json", lambda r: f"{attacks(r['rows'])}\n\n{sources([r], 'attack.json')}"),),
     "languages.md": (

@@ -3,8 +3,11 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 import sightline
 from sightline import demo
+from sightline.bundle import Bundle
 
 CHOSEN = ("dog.jpg", "cows.jpg", "astronaut.jpg", "mountain-path.jpg", "horses.jpg")
 
@@ -15,7 +18,11 @@ def found(at: Path, text: str) -> list[tuple[str, float, float | None]]:
     return [(Path(hit.path).name, hit.score, hit.relevance) for hit in hits]
 
 
-def test_quick_indexing_finds_what_is_asked_for_and_refining_makes_it_that_of_the_full_graph(tmp_path: Path) -> None:
+def test_quick_indexing_finds_what_is_asked_for_and_refining_makes_it_that_of_the_full_graph(
+    tmp_path: Path, default_bundle: Path
+) -> None:
+    if Bundle.open(default_bundle).fast_variant() is None:
+        pytest.skip("the bundled model has no fast image graph")
     photos, quick, full = (tmp_path / name for name in ("photos", "quick", "full"))
     photos.mkdir()
     for name in CHOSEN:

@@ -9,8 +9,6 @@ import sightline
 from sightline import demo
 from sightline.bundle.languages import FOLDER
 from sightline.collection import Collection
-from sightline.errors import ModelError
-from sightline.registry import loader
 
 PICTURES = ("dog", "kitten-in-a-box", "officer", "eiffel-tower", "coffee", "horses")
 QUERIES = {
@@ -32,12 +30,8 @@ QUERIES = {
 
 
 @pytest.fixture(scope="module")
-def collection(tmp_path_factory: pytest.TempPathFactory) -> Collection:
-    try:
-        found = loader.locate("default")
-    except ModelError:
-        pytest.skip("this checkout has no bundled model")
-    if not (Path(found) / FOLDER).is_dir():
+def collection(tmp_path_factory: pytest.TempPathFactory, default_bundle: Path) -> Collection:
+    if not (default_bundle / FOLDER).is_dir():
         pytest.skip("the bundled model has no languages beside its own")
     folder = tmp_path_factory.mktemp("pictures")
     for name in PICTURES:

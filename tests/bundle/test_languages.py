@@ -145,8 +145,5 @@ def test_a_new_add_on_replaces_the_old_one(german: Path, german_text: Path) -> N
     assert Tokenizer.open(german / "languages" / "tokenizer.json", 9).id_of("hund") is not None
 
 
-def test_the_add_on_of_the_default_model_is_small() -> None:
-    from sightline.registry.loader import locate
-
-    folder = locate("default") / "languages"
-    assert sum(path.stat().st_size for path in folder.glob("*")) <= 45e6
+def test_the_add_on_of_the_default_model_is_small(default_bundle: Path) -> None:
+    assert sum(path.stat().st_size for path in (default_bundle / "languages").glob("*")) <= 45e6

@@ -1,5 +1,6 @@
 """Texts encoded together get what each gets alone, in the order asked, and no time is spent on padding."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ from sightline.bundle import Bundle, Encoded
 from sightline.bundle.encoded import stacked
 from sightline.bundle.engines import OnnxRuntime
 from sightline.bundle.spec import read_spec
-from sightline.registry.loader import locate
 
 TEXTS = ["a dog on a beach", "cat", "two birds", "a red ball in the snow", "the man", "two small cats", "cat"]
 
@@ -56,14 +56,11 @@ def test_codes_stay_the_last_fragments_of_each_text(bundle: Bundle, monkeypatch:
         assert fragments[0, :, 0].tolist() == list(range(len(text.split()) + 2 + 2))
 
 
-def test_an_int8_model_gives_a_text_the_same_numbers_in_a_batch_to_the_last_digit() -> None:
+def test_an_int8_model_gives_a_text_the_same_numbers_in_a_batch_to_the_last_digit(default_bundle: Path) -> None:
     """All that it gives, in whatever company; the one that ships, whose sums are long enough to tell."""
-    folder = locate("default")
-    if not (folder / "text.onnx").is_file():
-        pytest.skip("no bundled model in this checkout")
-    spec = read_spec(folder)
+    spec = read_spec(default_bundle)
     assert spec.precision == "int8"
-    bundle = Bundle(folder, spec, threads=1)
+    bundle = Bundle(default_bundle, spec, threads=1)
     found = bundle.encode_texts(TEXTS)
     for number, text in enumerate(TEXTS):
         assert_same(found.row(number), bundle.encode_texts([text]))

@@ -87,11 +87,7 @@ def test_what_the_demo_does_is_what_its_commands_would_do(
         assert asked["min_relevance"] == options["min_relevance"]
 
 
-def test_the_demo_finds_what_it_says_with_the_model_that_ships(tmp_path: Path) -> None:
-    try:
-        loader.locate("default")
-    except ModelError:
-        pytest.skip("this checkout has no bundled model")
+def test_the_demo_finds_what_it_says_with_the_model_that_ships(tmp_path: Path, default_bundle: Path) -> None:
     *found, nothing = answers(list(demo.run(tmp_path)))[: len(demo.QUESTIONS)]
     names = [[line.split()[-1].removesuffix(".jpg") for line in lines] for lines in found]
     first = ["kitten-with-yarn", "cat-face", "kitten-in-a-box", "dog", "officer", "cat-face"]

@@ -24,8 +24,6 @@ class PairScores:
     """
 
     score: PairMatcher
-    texts: Encodings
-    images: Encodings
     _keys: Int64Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     _values: Float32Array = field(default_factory=lambda: np.empty(0, dtype=np.float32))
 
@@ -37,22 +35,9 @@ class PairScores:
         if len(new):
             known = np.concatenate([self._keys, new])
             order = np.argsort(known)
-            values = np.concatenate([self._values, self._new(new >> 32, new & 0xFFFFFFFF)])
+            values = np.concatenate([self._values, self.score(new >> 32, new & 0xFFFFFFFF)])
             self._keys, self._values = known[order], values[order]
         return self._values[np.searchsorted(self._keys, keys)]
-
-    def _new(self, texts: Int64Array, images: Int64Array) -> Float32Array:
-        """Compute scores; one that is not finite raises an error that names the pair."""
-        scores = self.score(texts, images)
-        broken = np.flatnonzero(~np.isfinite(scores))
-        if len(broken):
-            first = broken[0]
-            pair = f"{self.texts.names[texts[first]]} with {self.images.names[images[first]]}"
-            raise EvaluationError(
-                f"the score of {pair} is {scores[first]}",
-                f"{len(broken)} of {len(scores)} pairs are affected; check the model's weights and precision.",
-            )
-        return scores
 
     def of_texts(self, texts: Int64Array) -> Score:
         """A function that scores candidate images [texts, k], k for each of these texts."""
@@ -85,7 +70,7 @@ def late_scores(texts: Encodings, images: Encodings, progress: Progress | None =
                 progress("late", done, len(order))
         return scores
 
-    return PairScores(score, texts, images)
+    return PairScores(_checked(score, texts, images))
 
 
 def match_scores(
@@ -105,7 +90,7 @@ def match_scores(
                 progress("match", start + len(some), len(order))
         return scores
 
-    return PairScores(score, texts, images)
+    return PairScores(_checked(score, texts, images))
 
 
 def _kept(rows: Ragged | None) -> Ragged:
@@ -121,3 +106,20 @@ def _refuse_empty(rows: Ragged, items: Encodings) -> None:
             f"{items.names[empty[0]]} has no fragments, and late interaction needs at least one",
             f"{len(empty)} of {len(items)} items are affected: leave out the late stage or these items.",
         )
+
+
+def _checked(score: PairMatcher, texts: Encodings, images: Encodings) -> PairMatcher:
+    """Reject scores that are not finite; the error names the pair."""
+
+    def checked(text: Int64Array, image: Int64Array) -> Float32Array:
+        scores = score(text, image)
+        broken = np.flatnonzero(~np.isfinite(scores))
+        if len(broken):
+            first = broken[0]
+            raise EvaluationError(
+                f"the score of {texts.names[text[first]]} with {images.names[image[first]]} is {scores[first]}",
+                f"{len(broken)} of {len(scores)} pairs are affected; check the model's weights and precision.",
+            )
+        return scores
+
+    return checked

@@ -94,7 +94,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="default")
     parser.add_argument("--work", type=Path, default=Path("runs/cascade"), help="where the gallery is kept")
-    parser.add_argument("--limit", type=int, help="only the first so many test images, and distractors")
     parser.add_argument("--json", type=Path, default=RESULTS / "cascade.json")
     parser.add_argument("--write", type=Path, metavar="BUNDLE", help="measure nothing: write what --json has chosen")
     arguments = parser.parse_args()
@@ -106,7 +105,7 @@ def main() -> None:
         return
     model, names = Bundle.open(locate(arguments.model)), ["flickr8k-test", "coco-distractors"]
     data = os.environ["SIGHTLINE_DATA"]
-    records, others = (read_all([f"{data}/{name}.tar"])[: arguments.limit] for name in names)
+    records, others = (read_all([f"{data}/{name}.tar"]) for name in names)
     captions, found = [record.captions_in("en")[0] for record in records], []
     with Collection.open(gallery(records, others, model, arguments.work), model) as collection:
         for late, rerank in product(LATES, RERANKS):

@@ -31,7 +31,6 @@ from benchmarks.plain_search import PlainSearch
 from benchmarks.serve import Server, running
 from benchmarks.timing import in_turns, options, percentiles, save
 from sightline.bundle import Bundle
-from sightline.registry.loader import locate
 
 TOWER, K = TEXT_TOWER, 20
 SCRIPT = [sys.executable, "-m", "benchmarks.plain_search"]
@@ -126,7 +125,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, help="of the command")
     parser.add_argument("--rounds", type=int, help="of the server")
     arguments = parser.parse_args()
-    bundle, records = Bundle.open(locate(arguments.model)), samples.records(200, distinct=200)
+    bundle, records = samples.bundle(arguments.model), samples.records(200, distinct=200)
     texts, (runs, rounds) = cycle(samples.captions(records)), (3, 20) if arguments.quick else (9, 100)
     with tempfile.TemporaryDirectory(prefix="sightline-end-to-end-") as name:
         at, plain = Path(name) / "photos" / ".sightline", Path(name) / "plain"

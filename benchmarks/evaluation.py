@@ -15,10 +15,9 @@ import numpy as np
 
 from benchmarks import samples
 from benchmarks.timing import options, save
-from sightline.bundle import Bundle, Model
+from sightline.bundle import Model
 from sightline.datasets import Record
 from sightline.evaluation import evaluate, ranks_from_embeddings
-from sightline.registry.loader import locate
 
 IMAGES, CAPTIONS = 5_000, 25_000
 PAPER = {
@@ -92,7 +91,7 @@ def main() -> None:
     arguments = parser.parse_args()
     ranking = measure_ranking(512)
     records = samples.records(arguments.photos or (24 if arguments.quick else 100), distinct=1000)
-    rates = measure_rates(Bundle.open(locate(arguments.model)), records)
+    rates = measure_rates(samples.bundle(arguments.model), records)
     table, ratios = table4(rates, ranking["cpu_seconds"]), {}
     for row in table:
         what = f"evaluation of {row['images']:,} images, rerank 20, times as quick as paper 1 on a V100"

@@ -21,7 +21,6 @@ from sightline.evaluation import evaluate
 from sightline.kernels.graphs import TorchGraph
 from sightline.kernels.scan import Scan
 from sightline.media import blank
-from sightline.registry.loader import locate
 
 RERANK, TEXT = 20, "two children and a small dog are running on a beach"
 PHOTOS = 32  # distinct photos; an evaluation repeats them under other names
@@ -33,7 +32,7 @@ class Bench:
 
     def __init__(self, model: str, device: str, calls: int) -> None:
         self.device, self.calls = device, calls
-        plain = Bundle.open(locate(model))
+        plain = samples.bundle(model)
         self.bundle = Bundle(plain.folder, plain.spec, device="gpu")
         for graph in ("image", "text", "match"):
             self.bundle._engines[graph] = TorchGraph.open(plain.folder / f"{graph}.onnx", device)

@@ -22,7 +22,6 @@ from sightline.collection import Collection, index
 from sightline.collection.vectors import VECTORS_FOLDER
 from sightline.evaluation import ranks_from_embeddings
 from sightline.media import blank
-from sightline.registry.loader import locate
 from sightline.stores.local import LocalStore
 
 MATCHED, INTERACTED, ITEMS = (25, 50, 100), (100, 200, 400), 2_000
@@ -109,7 +108,7 @@ def main() -> None:
     arguments = parser.parse_args()
     images = arguments.pictures or ((500, 1_500, 4_500) if arguments.quick else (1_000, 5_000, 25_000))
     items = arguments.items or ((20_000, 60_000, 180_000) if arguments.quick else (100_000, 300_000, 1_000_000))
-    bundle, records = Bundle.open(locate(arguments.model)), samples.records(arguments.photos)
+    bundle, records = samples.bundle(arguments.model), samples.records(arguments.photos)
     photos, text = samples.encode(bundle, records), samples.captions(records)[0]
     with tempfile.TemporaryDirectory(prefix="sightline-growing-") as name:
         folder = Path(name)

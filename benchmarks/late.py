@@ -8,6 +8,7 @@ On a busy machine, bind it to one core (taskset -c 0), so that neither side wait
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -16,31 +17,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.samples import units
+from benchmarks.samples import fill, shape_of, units
 from benchmarks.timing import in_turns, options, save
 from sightline.bundle import Encoded
 from sightline.parallel import usable_cpus
 from sightline.retrieval.late import LateScorer
-from sightline.stores.base import Shape
 from sightline.stores.local import LocalStore
 
 Vectors = npt.NDArray[np.float32]
 PATCHES, DIM, EMBEDDING = 49, 128, 512
 POOL = 512  # distinct items in a synthetic collection
-BATCH = 5_000
 
 
 def filled(folder: Path, count: int, rng: np.random.Generator) -> LocalStore:
     """A store with `count` items, each with the fragments of one of a few distinct items, opened for reading."""
-    shape = Shape(EMBEDDING, DIM)
-    store = LocalStore.open(folder, shape, write=True)
-    fragments = units(rng, POOL, PATCHES, DIM)
-    for start in range(0, count, BATCH):
-        ids = np.arange(start, min(start + BATCH, count))
-        embeddings, chosen = units(rng, len(ids), EMBEDDING), rng.integers(0, POOL, len(ids))
-        store.add(ids, Encoded(embeddings, np.ones((len(ids), PATCHES), dtype=np.bool_), fragments[chosen]))
-    store.close()
-    return LocalStore.open(folder, shape, write=False)
+    patches = units(rng, POOL, PATCHES, DIM)
+    pool = Encoded(units(rng, POOL, EMBEDDING), np.ones(patches.shape[:2], dtype=np.bool_), patches)
+    with closing(LocalStore.open(folder, shape_of(pool), write=True)) as store:
+        fill(store, pool, count)
+    return LocalStore.open(folder, shape_of(pool), write=False)
 
 
 def query(rng: np.random.Generator, words: int) -> Encoded:

@@ -1,4 +1,4 @@
-"""Markdown pages from templates: `{{name}}` in a template is replaced by a generated table, number or line."""
+"""Markdown pages from templates: `{{name}}` in a template is replaced by a table, a number or a line."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,15 +6,24 @@ from pathlib import Path
 from typing import Any
 
 MISSING = "–"
+_EACH = re.compile(r"^\{\{\*(.+?)\}\}(.*\n)", re.MULTILINE)
 
 
-def fill(template: Path, values: Mapping[str, str]) -> str:
-    """Replace every `{{name}}` in a template; a name without a value, or an unused value, is an error."""
+def fill(template: Path, values: Mapping[str, Any]) -> str:
+    """Replace every `{{name}}` in a template; a name without a value, or an unused value, is an error.
+
+    As in `str.format`, a name may have a format, a key or a field: `{{name:.1f}}`, `{{name[key]}}`, `{{name.field}}`.
+    A line that begins with `{{*name}}` is repeated for every item of a list; its other names are keys of the item.
+    """
     text = template.read_text(encoding="utf-8")
-    wanted = set(re.findall(r"\{\{(.+?)\}\}", text))
-    if wanted != set(values):
-        raise SystemExit(f"{template}: unknown or unused placeholders: {sorted(wanted ^ set(values))}")
-    return re.sub(r"\{\{(.+?)\}\}", lambda found: values[found[1]], text)
+    used = {each[1] for each in _EACH.finditer(text)} | set(re.findall(r"\{\{([^.\[:}]+)", _EACH.sub("", text)))
+    if used != set(values):
+        raise SystemExit(f"{template}: unknown or unused placeholders: {sorted(used ^ set(values))}")
+    return _filled(_EACH.sub(lambda each: "".join(_filled(each[2], row) for row in values[each[1]]), text), values)
+
+
+def _filled(text: str, values: Mapping[str, Any]) -> str:
+    return re.sub(r"\{\{(.+?)\}\}", lambda found: f"{{{found[1]}}}".format(**values), text)
 
 
 def replace_block(page: str, name: str, block: str) -> str:

@@ -19,7 +19,6 @@ from benchmarks.baseline import tokenizer
 from benchmarks.timing import in_turns, options, save
 from sightline.bundle import Bundle
 from sightline.collection import Collection
-from sightline.registry.loader import locate
 
 SHAPE = {"hidden_size": 384, "num_hidden_layers": 3, "num_attention_heads": 12, "intermediate_size": 1536}
 PAIRS, ITEMS = (20, 100), 200
@@ -76,7 +75,7 @@ def main() -> None:
     parser.add_argument("--photos", type=int, default=16, help="that the collection is made of")
     parser.add_argument("--rounds", type=int)
     arguments = parser.parse_args()
-    bundle, records = Bundle.open(locate(arguments.model)), samples.records(arguments.photos)
+    bundle, records = samples.bundle(arguments.model), samples.records(arguments.photos)
     captions = sorted(samples.captions(records), key=len)
     caption, photos = captions[len(captions) // 2], samples.encode(bundle, records)
     rounds, fragments = arguments.rounds or (8 if arguments.quick else 40), photos.mask.shape[1]

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import faiss
 import numpy as np
 import numpy.typing as npt
+from faiss.contrib.exhaustive_search import knn_ground_truth
 
 from benchmarks import samples
 
@@ -26,10 +28,7 @@ class Real:
 def real(file: Path, model: str, photos: int) -> Real:
     """The embeddings of `photos` photos and their captions; encoded once, then read from the file."""
     if not file.exists():
-        from sightline.bundle import Bundle
-        from sightline.registry.loader import locate
-
-        bundle, records = Bundle.open(locate(model)), samples.records(photos)
+        bundle, records = samples.bundle(model), samples.records(photos)
         captions = samples.captions(records)
         texts = [bundle.encode_texts(captions[start : start + 32]).embedding for start in range(0, len(captions), 32)]
         np.savez(file, i=samples.encode(bundle, records).embedding, t=np.concatenate(texts))
@@ -64,13 +63,8 @@ def blocks(vectors: Halves) -> Iterator[Vectors]:
 
 def truth(vectors: Halves, queries: Vectors) -> Ids:
     """The TOP nearest rows for each query [queries, TOP], by exact comparison in float32, block by block."""
-    rows, scores = np.full((len(queries), TOP), -1), np.full((len(queries), TOP), -np.inf, dtype=np.float32)
-    for number, some in enumerate(blocks(vectors)):
-        here = np.broadcast_to(np.arange(len(some)) + number * BLOCK, (len(queries), len(some)))
-        both, ids = np.concatenate([scores, queries @ some.T], axis=1), np.concatenate([rows, here], axis=1)
-        best = np.argpartition(-both, TOP - 1, axis=1)[:, :TOP]
-        rows, scores = (np.take_along_axis(array, best, axis=1) for array in (ids, both))
-    return rows
+    found: Ids = knn_ground_truth(queries, blocks(vectors), TOP, faiss.METRIC_INNER_PRODUCT)[1]
+    return found
 
 
 def recall(found: Iterable[Ids], right: Iterable[Ids]) -> float:

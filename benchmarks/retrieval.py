@@ -14,20 +14,25 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from benchmarks import samples
-from benchmarks.timing import numbers, options, save
-from benchmarks.vector_search.indexes import KINDS, Kind
-from benchmarks.vector_search.steps import Case, Settings, open_case, run_step
-from benchmarks.vector_search.summary import ratios
+from benchmarks.growing import exponent
+from benchmarks.provenance import write_whole
+from benchmarks.timing import in_a_process, numbers, options, save
+from benchmarks.vector_search.indexes import KINDS, OURS, Kind
+from benchmarks.vector_search.steps import EQUAL, LEAST, LEAST_RECALL, Case, Settings, open_case, run_step
 
 SIZES, QUICK_SIZES = [10_000, 100_000, 1_000_000, 10_000_000], [10_000, 100_000]
+PAPER_1_MS = 1_600.0
+"""Milliseconds per query of paper 1's bi-encoder over a million images, on a CPU (its Table 3)."""
+SLACK = 0.01  # differences in recall below this count as equal
+Row = Mapping[str, Any]
 
 
 def rows(case: Case, keep: bool) -> list[dict[str, Any]]:
@@ -52,12 +57,63 @@ def rows(case: Case, keep: bool) -> list[dict[str, Any]]:
 
 def once(case: Case, step: str, kind: Kind, cores: int, name: str) -> Any:
     """The result of a step, which is run in a process with this many cores unless it was run before."""
-    if not case.note(name).exists():
-        words = [str(case.work), str(case.size), step, kind.key, str(cores), name]
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(cores))
-        command = [sys.executable, "-m", "benchmarks.retrieval", "--step", *words]
-        subprocess.run(command, check=True, env=os.environ | threads)
-    return json.loads(case.note(name).read_text())
+    note = case.note(name)
+    if not note.exists():
+        words = [str(case.work), str(case.size), step, kind.key, str(cores)]
+        found = in_a_process("benchmarks.retrieval", "--step", *words, cores=cores)
+        write_whole(note, json.dumps(found).encode())
+    return json.loads(note.read_text())
+
+
+def ratios(rows: Sequence[Row], cores: int) -> dict[str, float]:
+    """Sightline compared with each index at the largest size it was measured at, with all cores, and how each grows."""
+    measured = {
+        way.name: {row["items"]: row for row in rows if row["way"] == way.name and "cores" in row} for way in KINDS
+    }
+    ours = measured[OURS.name]
+    found: dict[str, float] = {}
+    for way in KINDS:
+        if way is not OURS and measured[way.name]:
+            size = max(measured[way.name])
+            found |= beside(ours[size], measured[way.name][size], way, cores)
+    for size, row in ours.items():
+        took = {count: at(row, EQUAL, count)["p50_ms"] for count in (1, cores)}
+        found[f"times as quick with {cores} cores as with one at {size:,}"] = took[1] / took[cores]
+    if 10**6 in ours:
+        found["times as quick as paper 1's 1.6 s at 1,000,000"] = PAPER_1_MS / at(ours[10**6], EQUAL, cores)["p50_ms"]
+    return found | growth(measured, cores)
+
+
+def beside(ours: Row, other: Row, way: Kind, cores: int) -> dict[str, float]:
+    """How much faster Sightline is than another index of the same size, at each target recall the other reaches."""
+    found, where = {}, f"at {other['items']:,}"
+    for aim in (EQUAL, LEAST):
+        own, its = at(ours, aim, cores) or at(ours, EQUAL, cores), at(other, aim, cores)
+        wanted = own["recall@20"] if aim == EQUAL else LEAST_RECALL
+        if its and its["recall@20"] >= wanted - SLACK:
+            found[f"times as quick as {way.name} {aim} {where}"] = its["p50_ms"] / own["p50_ms"]
+    if way.key == way.folder:
+        found[f"times as quickly built as {way.name} {where}"] = other["build_seconds"] / ours["build_seconds"]
+    return found
+
+
+def at(row: Row, aim: str, cores: int) -> Any:
+    """A row's measurement at a target recall, if there is one."""
+    return row["cores"][f"{cores}"].get(aim, {})
+
+
+def growth(measured: Mapping[str, Mapping[int, Row]], cores: int) -> dict[str, float]:
+    """Growth exponents over all sizes; for Sightline, whose search is exhaustive at first, also over the last two."""
+    found = {}
+    for name, rows in measured.items():
+        took = {size: at(row, EQUAL, cores)["p50_ms"] for size, row in sorted(rows.items())}
+        if len(took) > 1:
+            found[f"exponent of {name}, in items"] = exponent([*took], [*took.values()])
+        if len(took) > 2 and name == OURS.name:
+            first, last = sorted(took)[-2:]
+            over = f"from {first:,} to {last:,}"
+            found[f"exponent of {name}, in items, {over}"] = exponent([first, last], [took[first], took[last]])
+    return found
 
 
 def main() -> None:
@@ -66,13 +122,12 @@ def main() -> None:
     parser.add_argument("--work", type=Path, help="where to build, and where an interrupted run continues")
     parser.add_argument("--keep", action="store_true", help="do not delete what was built")
     parser.add_argument("--queries", type=int, help="half of them to tune with; by default 200, or 100 for --quick")
-    parser.add_argument("--step", nargs=6, help=argparse.SUPPRESS)
+    parser.add_argument("--step", nargs=5, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.step:
-        work, size, step, key, count, name = arguments.step
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(count)])
+        work, size, step, key, count = arguments.step
         kind = next(kind for kind in KINDS if kind.key == key)
-        run_step(open_case(Path(work), int(size)), step, kind, int(count), name)
+        print(json.dumps(run_step(open_case(Path(work), int(size)), step, kind, int(count))))
         return
     quick, cores = arguments.quick, min(2, os.cpu_count() or 1)
     work = arguments.work or Path(tempfile.gettempdir()) / f"sightline-retrieval{'-quick' if quick else ''}"

@@ -15,11 +15,18 @@ from PIL import Image
 from sightline.bundle import Bundle, Encoded
 from sightline.datasets import Record, read_all
 from sightline.media import ImageBytes, load_pixels, open_image
+from sightline.registry.loader import locate
 from sightline.stores.base import Shape
+from sightline.stores.local import LocalStore
 
 SHARD, MADE_UP = "flickr8k-test", "made up"
 WORDS = ("a", "the", "dog", "child", "man", "red", "ball", "beach", "snow", "water", "running", "with", "on", "two")
 BATCH = 5_000  # items added to a collection at a time
+
+
+def bundle(model: str) -> Bundle:
+    """Open a bundle, given as in `sightline.load`."""
+    return Bundle.open(locate(model))
 
 
 def data() -> str:
@@ -127,9 +134,10 @@ def around(photos: Encoded, count: int, rng: np.random.Generator, bare: bool) ->
     vectors = share * photos.embedding[first] + (1 - share) * photos.embedding[second]
     vectors += rng.standard_normal(vectors.shape).astype(np.float32) * 0.3 / np.sqrt(vectors.shape[1])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    if bare or photos.fragments is None or photos.states is None:
+    if bare:
         return Encoded(vectors, np.zeros((count, 0), dtype=np.bool_))
-    return Encoded(vectors, photos.mask[first], photos.fragments[first], photos.states[first])
+    parts = (None if part is None else part[first] for part in (photos.fragments, photos.states))
+    return Encoded(vectors, photos.mask[first], *parts)
 
 
 def shape_of(photos: Encoded, bare: bool = False) -> Shape:
@@ -138,13 +146,21 @@ def shape_of(photos: Encoded, bare: bool = False) -> Shape:
     return Shape(photos.embedding.shape[1], *widths)
 
 
+def fill(store: LocalStore, photos: Encoded, count: int, bare: bool = False) -> None:
+    """Add `count` items around photos to a store."""
+    rng = np.random.default_rng(0)
+    for start in range(0, count, 10 * BATCH):
+        ids = np.arange(start, min(start + 10 * BATCH, count))
+        store.add(ids, around(photos, len(ids), rng, bare))
+    store.flush()
+
+
 def make_collection(at: Path, bundle: Bundle, photos: Encoded, count: int, bare: bool = False) -> float:
     """Make a collection of `count` items around photos, without files; returns the seconds it took."""
     from sightline.collection.catalog.database import Catalog
     from sightline.collection.catalog.files import Facts, PendingFile, Stamp
     from sightline.collection.manifest import FORMAT, Manifest, write_manifest
     from sightline.collection.vectors import VECTORS_FOLDER
-    from sightline.stores.local import LocalStore
 
     started, shape, rng = time.perf_counter(), shape_of(photos, bare), np.random.default_rng(0)
     at.mkdir(parents=True)

@@ -20,21 +20,18 @@ import numpy as np
 from benchmarks import samples
 from benchmarks.timing import options, save
 from sightline.bundle import Bundle, Encoded
-from sightline.registry.loader import locate
 from sightline.stores.local import LocalStore
 
-SIZES, BATCH = (100_000, 1_000_000), 50_000
+SIZES = (100_000, 1_000_000)
 K = 20
 
 
 def service_times(photos: Encoded, queries: Any, items: int) -> dict[str, Any]:
     """Time in milliseconds that one core takes per query over this many items, after a warm-up."""
-    rng, wall, cpu = np.random.default_rng(0), [], []
+    wall, cpu = [], []
     with tempfile.TemporaryDirectory(prefix="sightline-scale-") as folder:
         store = LocalStore.open(Path(folder), samples.shape_of(photos, bare=True), write=True)
-        for start in range(0, items, BATCH):
-            store.add(np.arange(start, start + BATCH), samples.around(photos, BATCH, rng, bare=True))
-        store.flush()
+        samples.fill(store, photos, items, bare=True)
         for query in queries:
             began, worked = time.perf_counter(), time.process_time()
             store.search(query[None], K)
@@ -59,7 +56,7 @@ def main() -> None:
     parser.add_argument("--photos", type=int, default=40)
     parser.add_argument("--queries", type=int, default=330)
     arguments = parser.parse_args()
-    bundle, records = Bundle.open(locate(arguments.model)), samples.records(arguments.queries // 5 + 1)
+    bundle, records = samples.bundle(arguments.model), samples.records(arguments.queries // 5 + 1)
     photos = samples.encode(bundle, records[: arguments.photos])
     captions = samples.captions(records)[: arguments.queries]
     queries = np.concatenate([bundle.encode_texts([caption]).embedding for caption in captions])

@@ -32,8 +32,6 @@ import numpy as np
 
 from benchmarks import samples
 from benchmarks.timing import numbers, options, percentiles, save
-from sightline.bundle import Bundle
-from sightline.registry.loader import locate
 from sightline.server.limits import Limits
 from sightline.server.run import serve
 
@@ -228,7 +226,7 @@ def main() -> None:
         say = partial(print, file=sys.stderr, flush=True)
         serve(arguments.serve, port=0, model=arguments.model, limits=limits, notify=say)
         return
-    bundle = Bundle.open(locate(arguments.model))
+    bundle = samples.bundle(arguments.model)
     load = (arguments.model, arguments.clients)
     with tempfile.TemporaryDirectory(prefix="sightline-serve-") as folder:
         at, photos = Path(folder) / "photos" / ".sightline", samples.encode(bundle, samples.records(arguments.photos))

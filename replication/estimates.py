@@ -47,11 +47,6 @@ class Estimate:
         """The ratio of positive numbers in percent, computed in the same way as `minus`."""
         return self._with(other, lambda own, rival: 100 * own / rival if rival else math.inf)
 
-    def times(self, factor: float) -> "Estimate":
-        """The estimate multiplied by a positive factor."""
-        scaled = {seed: (low * factor, high * factor) for seed, (low, high) in self.intervals.items()}
-        return Estimate({seed: value * factor for seed, value in self.by_seed.items()}, scaled)
-
     def _with(self, other: "Estimate", combine: Callable[[float, float], float]) -> "Estimate":
         """Combine seed by seed; `combine` must increase with its first argument and decrease with its second."""
         seeds = sorted(self.by_seed.keys() & other.by_seed.keys())

@@ -6,57 +6,36 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.markdown import MISSING, sources, table
-from benchmarks.pages.plots import style
+from benchmarks.markdown import MISSING, sources
 
 PLOT = Path("plots", "relevance.svg")
 KINDS = {"noun": "nouns", "phrase": "phrases", "sentence": "sentences", "name": "names"}
 _COLOURS = {"noun": "#0072b2", "phrase": "#e69f00", "sentence": "#009e73", "name": "#cc79a7"}
 
 
-def relevance_values(result: Mapping[str, Any]) -> dict[str, str]:
+def relevance_values(result: Mapping[str, Any]) -> dict[str, Any]:
     """The values for the page's template."""
+    lists = {key: result["collection"][key] for key in ("not_found", "found")}
     return {
-        "relevance errors": _errors(result),
-        "relevance matches": _matches(result),
-        "relevance collection": _collection(result.get("collection")),
+        "relevance tests": _tests(result),
+        "collection": {**result["collection"], **{key: ", ".join(found) or "none" for key, found in lists.items()}},
+        "counts": {key: len(found) for key, found in lists.items()},
         "relevance plot": f"![Stated and observed probabilities]({PLOT.as_posix()})",
         "relevance weights": ", ".join(f"{name} {value:.2f}" for name, value in result["weights"].items()),
-        "relevance line": f"{result['line']:.2f}",
+        "relevance line": result["line"],
         "relevance sources": sources([result], "relevance.json"),
     }
 
 
-def _errors(result: Mapping[str, Any]) -> str:
-    heads = ["fitted on", "tested on", "images", *KINDS.values()]
-    rows = []
+def _tests(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Each test, with the errors by kind of query, and how nouns are told apart."""
+    keys = ("present_above_line", "shown_by_three_above_line", "balanced_accuracy")
+    tests = []
     for test in result["tests"]:
-        kinds = test["kinds"]
-        found = [_points(kinds.get(kind)) for kind in KINDS]
-        rows.append([test["fitted_on"], test["tested_on"], f"{test['images']:,}", *found])
-    return table(heads, rows, words=2)
-
-
-def _matches(result: Mapping[str, Any]) -> str:
-    heads = ["fitted on", "tested on", "images", "threshold", "shown by one", "shown by three", "balanced accuracy"]
-    rows = []
-    for test in result["tests"]:
-        noun = test["kinds"].get("noun", {})
-        figures = (noun.get(key) for key in ("present_above_line", "shown_by_three_above_line", "balanced_accuracy"))
-        shown = [MISSING if one is None else f"{one:.2f}" for one in figures]
-        rows.append([test["fitted_on"], test["tested_on"], f"{test['images']:,}", f"{test['line']:.2f}", *shown])
-    return table(heads, rows, words=2)
-
-
-def _collection(found: Mapping[str, Any] | None) -> str:
-    if found is None:
-        return "Not measured."
-    hidden, wrong = (", ".join(found[key]) or "none" for key in ("not_found", "found"))
-    return (
-        f"In a collection of {found['images']} photos from Flickr8k test and COCO val, {len(found['not_found'])} of "
-        f"{found['common']} common nouns shown by at least three photos have no match ({hidden}), and "
-        f"{len(found['found'])} of {found['absent']} things shown by none have one ({wrong})."
-    )
+        figures = (test["kinds"].get("noun", {}).get(key) for key in keys)
+        nouns = [MISSING if one is None else f"{one:.2f}" for one in figures]
+        tests.append(test | {"errors": [_points(test["kinds"].get(kind)) for kind in KINDS], "nouns": nouns})
+    return tests
 
 
 def _points(figures: Mapping[str, Any] | None) -> str:
@@ -67,24 +46,21 @@ def _points(figures: Mapping[str, Any] | None) -> str:
     return " / ".join(MISSING if error is None else f"{100 * error:.1f}" for error in both)
 
 
-def draw(result: Mapping[str, Any], path: Path) -> None:
+def plot(result: Mapping[str, Any]) -> Any:
     """Plot how often images of each stated relevance show what was asked for, over all held-out tests."""
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context(style()):
-        figure = Figure(figsize=(5.0, 4.2), layout="constrained")
-        axes = figure.subplots()
-        axes.plot([0, 1], [0, 1], color="#b0b0b0", linewidth=1)
-        for kind, name in KINDS.items():
-            stated, observed = _pooled(result, kind)
-            if len(stated):
-                axes.plot(stated, observed, marker="o", markersize=4, label=name, color=_COLOURS[kind])
-        axes.set_xlabel("stated relevance")
-        axes.set_ylabel("share that shows it")
-        axes.legend()
-        figure.savefig(path, metadata={"Date": None, "Creator": None})
+    figure = Figure(figsize=(5.0, 4.2), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color="#b0b0b0", linewidth=1)
+    for kind, name in KINDS.items():
+        stated, observed = _pooled(result, kind)
+        if len(stated):
+            axes.plot(stated, observed, marker="o", markersize=4, label=name, color=_COLOURS[kind])
+    axes.set_xlabel("stated relevance")
+    axes.set_ylabel("share that shows it")
+    axes.legend()
+    return figure
 
 
 def _pooled(result: Mapping[str, Any], kind: str, least: int = 20) -> tuple[list[float], list[float]]:

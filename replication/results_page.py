@@ -6,35 +6,22 @@ python -m replication.results_page
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from benchmarks.markdown import MISSING, fill, number, signed, sources, table
+from benchmarks.pages.plots import save
 from benchmarks.provenance import RESULTS, ROOT, read_result, read_results
 from bundles.card import results_of
 from replication.claims import NOT_MEASURED, NOT_TESTABLE, Verdict, judge, read_papers, tally
 from replication.estimates import Estimate
 from replication.paper2 import PARTS
-from replication.relevance_page import PLOT, draw, relevance_values
+from replication.relevance_page import PLOT, plot, relevance_values
 from replication.systems import RECALLS, Systems, read_systems
 from sightline.bundle.spec import read_spec
 
 TEMPLATE = Path(__file__).with_name("results.md")
 TASKS = {"none": "none", "cmr": "CMR", "vmlm": "CMR, VMLM", "smrm": "CMR, SMRM", "mlm-mrm": "CMR, MLM, MRM",
          "vmlm-smrm": "CMR, VMLM, SMRM"}  # fmt: skip
-FAST_RUNS = {
-    "short": "all parts, short",
-    "no-pretraining": "from random weights",
-    "relu": "ReLU in place of GELU",
-    "no-texts": "without similarities to texts",
-    "no-contrast": "without the contrastive loss",
-    "no-images": "without similarities among images",
-    "no-parts": "without fragments and states",
-    "no-new-views": "one view of each image",
-    "no-embedding": "without the direction of the embedding",
-    "rates a": "rate 2e-4, decaying by 0.8 a layer",
-    "rates b": "rate 5e-4, decaying by 0.8 a layer",
-    "rates c": "rate 1e-4, decaying by 0.9 a layer",
-    "long": "**as shipped**: all parts, long",
-}
 RERANKERS, SYSTEMS = ("SEP+COOP", "JOINT+COOP"), ("CE", "BE", "SEP+COOP", "JOINT+COOP", "JOINT+CE", "JOINT+BE")
 
 
@@ -45,7 +32,7 @@ def page(results: Path = RESULTS, bundle: Path = ROOT / "bundles" / "default") -
     verdicts = {name: judge(paper, systems[name]) for name, paper in papers.items()}
     tallies = [[papers[name]["title"], *map(str, tally(found))] for name, found in verdicts.items()]
     heads = ["paper", "claims tested", "held", "not held", "undecided", "not testable"]
-    values = {"tally": table(heads, tallies)}
+    values: dict[str, Any] = {"tally": table(heads, tallies)}
     values |= {f"{name} claims": _claims(found) for name, found in verdicts.items()}
     values |= {f"{name} sources": _sources(results, name) for name in papers}
     values |= _paper1(systems["paper1"], papers["paper1"]["reported"])
@@ -147,59 +134,47 @@ def _paper4(folder: Path) -> dict[str, str]:
     }
 
 
-def _bundle(results: Path, bundle: Path) -> dict[str, str]:
+def _bundle(results: Path, bundle: Path) -> dict[str, Any]:
     spec, measured = read_spec(bundle), read_result(results / "default" / "flickr8k-test.json")
     gains = [
-        [way.replace("_", " "), name, f"{gain['value']:+.2f}", f"[{gain['low']:+.2f}, {gain['high']:+.2f}]"]
+        {"way": way.replace("_", " "), "recall": name, **gain}
         for way, gains in measured["gain_of_reranking"].items()
         for name, gain in gains.items()
     ]
     return {
         "bundle results": results_of(spec),
-        "bundle gains": table(["direction", "recall", "gain", "interval"], gains, words=2),
+        "bundle gains": gains,
         "bundle sources": sources([measured], "default/flickr8k-test.json"),
     }
 
 
-def _fast(results: Path) -> dict[str, str]:
+def _fast(results: Path) -> dict[str, Any]:
     """The fast image graph beside the full one, by embeddings alone, and what each part of its training is worth."""
     rows = []
     for name in ("flickr8k-test", "coco-val", "web-val", "names-val"):
         both = [read_result(results / folder / f"{name}.json")["rows"][0] for folder in ("default", "fast")]
-        values = [row["names"]["top1"] if "names" in row else row["rSum"] for row in both]
-        rows.append(
-            [name, "top 1" if "names" in both[0] else "rSum", *map(number, values), signed(values[1] - values[0])]
-        )
+        full, fast = (row["names"]["top1"] if "names" in row else row["rSum"] for row in both)
+        measure = "top 1" if "names" in both[0] else "rSum"
+        rows.append({"name": name, "measure": measure, "full": full, "fast": fast, "difference": fast - full})
     found = read_result(results / "fast" / "ingredients.json")
-    runs, parts = {row["run"]: row for row in found["rows"]}, []
-    for run, meaning in FAST_RUNS.items():
-        shown = [meaning, f"{runs[run]['steps']:,}"]
-        for measure in ("flickr8k-val rSum", "names-val top1"):
-            shown += [number(runs[run][measure]), signed(runs[run][measure] - runs["short"][measure])]
-        parts.append(shown)
-    heads = ["training", "steps", "Flickr8k val, rSum", "gain", "names-val, top 1", "gain"]
+    runs, parts = {row["run"]: row for row in found["rows"]}, {}
+    for run, row in runs.items():
+        gains = [
+            f"{row[of]:z.1f} | {row[of] - runs['short'][of]:+z.1f}" for of in ("flickr8k-val rSum", "names-val top1")
+        ]
+        parts[f"fast {run}"] = " | ".join([f"{row['steps']:,}", *gains])
     return {
-        "fast results": table(["data", "measure", "full", "fast", "difference"], rows, words=2),
-        "fast ingredients": table(heads, parts),
+        "fast results": rows,
+        **parts,
         "fast sources": sources([read_result(results / "fast" / "flickr8k-test.json"), found], "fast"),
     }
 
 
-def _cascade(results: Path) -> dict[str, str]:
+def _cascade(results: Path) -> dict[str, Any]:
     found = read_result(results / "cascade.json")
-    rows = []
-    for row in found["rows"]:
-        recalls = [number(row["text_to_image"][f"R@{k}"]) for k in (1, 5, 10)]
-        gain = [signed(row["gain"][of]) for of in ("value", "low", "high")]
-        shown = "{} [{}, {}]".format(*gain) if row["late"] else MISSING
-        rows.append([str(row["late"]), str(row["rerank"]), f"{row['ms']:.0f}", *recalls, shown])
-    return {
-        "cascade": table(["late", "match", "ms", "R@1", "R@5", "R@10", "gain over match alone"], rows, words=0),
-        "cascade questions": f"{found['questions']:,}",
-        "cascade items": f"{found['items']:,}",
-        "cascade chosen": f"late@{found['chosen']['late']} and match@{found['chosen']['rerank']}",
-        "cascade sources": sources([found], "cascade.json"),
-    }
+    interval = "{value:+z.1f} [{low:+z.1f}, {high:+z.1f}]"
+    rows = [row | {"gain": interval.format(**row["gain"]) if row["late"] else MISSING} for row in found["rows"]]
+    return {"cascade": found, "cascade rows": rows, "cascade sources": sources([found], "cascade.json")}
 
 
 def with_deviation(estimate: Estimate) -> str:
@@ -218,7 +193,7 @@ def with_interval(gain: Estimate | None) -> str:
 
 def main() -> None:
     (ROOT / "docs" / "results.md").write_text(page(), encoding="utf-8")
-    draw(read_result(RESULTS / "relevance.json"), ROOT / "docs" / PLOT)
+    save(lambda: plot(read_result(RESULTS / "relevance.json")), ROOT / "docs" / PLOT)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Attack a server and bundles, and report how many attacks were tried and how many were survived."""
+"""Attack a server, and report how many attacks were tried and how many were survived."""

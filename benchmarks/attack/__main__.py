@@ -1,4 +1,4 @@
-"""Attack bundles and a server on this machine, over loopback only; print what was tried and survived.
+"""Attack a server on this machine, over loopback only; print what was tried and survived.
 
     python -m benchmarks.attack
 
@@ -11,7 +11,6 @@ the server stays up.
 
 import asyncio
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -26,13 +25,10 @@ import numpy as np
 from PIL import Image
 
 import sightline
-from benchmarks.attack.payloads import BUNDLES, REFUSED, bomb, many_scans
+from benchmarks.attack.payloads import REFUSED, bomb, many_scans
 from benchmarks.pages.blocks import attacks
 from benchmarks.serve import Server, started
 from benchmarks.timing import options, save
-from sightline.bundle import Bundle
-from sightline.errors import BundleError
-from sightline.registry.loader import locate
 
 MOST_BYTES = 1.5e9
 SLOWER = 4.0
@@ -44,7 +40,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         count = 8 if arguments.quick else 32
-        rows = [*attack_server(collection(Path(folder) / "photos"), count), attack_bundles(Path(folder))]
+        rows = attack_server(collection(Path(folder) / "photos"), count)
     print(attacks(rows))
     survived = sum(row["survived"] for row in rows) / sum(row["tried"] for row in rows)
     save("attack", arguments, ["made-up pictures"], rows, {"survived": survived})
@@ -60,18 +56,6 @@ def collection(folder: Path) -> Path:
     Image.fromarray(noise.integers(0, 255, (3200, 3200, 3), dtype=np.uint8)).save(folder / "z.png", compress_level=0)
     sightline.index(folder)
     return folder
-
-
-def attack_bundles(folder: Path) -> Row:
-    survived = 0
-    for number, damage in enumerate(BUNDLES):
-        path = Path(shutil.copytree(locate("default"), folder / str(number)))
-        damage(path)
-        try:
-            Bundle.open(path)
-        except BundleError:
-            survived += 1
-    return {"attack": "bundles with altered, unlisted or irregular files", "tried": len(BUNDLES), "survived": survived}
 
 
 def attack_server(at: Path, count: int) -> list[Row]:

@@ -1,11 +1,6 @@
 """Payloads: images that are small as files and large or slow to decode, and requests that must be rejected."""
 
 import io
-import json
-import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
@@ -41,43 +36,3 @@ def many_scans(scans: int, side: int = 6000) -> bytes:
     data = file.getvalue()
     last = data.rindex(b"\xff\xda")
     return data[:-2] + data[last:-2] * scans + data[-2:]
-
-
-def _listed(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        path = folder / "sightline.json"
-        spec = json.loads(path.read_text())
-        change(spec)
-        path.write_text(json.dumps(spec))
-
-    return damage
-
-
-def _replaced(name: str, make: Callable[[Path], object]) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        (folder / name).unlink()
-        make(folder / name)
-
-    return damage
-
-
-def _tokenizer_at(name: str) -> Callable[[dict[str, Any]], None]:
-    def change(spec: dict[str, Any]) -> None:
-        spec["files"][name] = spec["files"].pop("tokenizer.json")
-        spec["text"]["tokenizer"] = name
-
-    return change
-
-
-BUNDLES: tuple[Callable[[Path], None], ...] = (
-    _listed(lambda spec: spec.update(files={})),
-    _listed(lambda spec: spec["files"].pop("text.onnx")),
-    _listed(lambda spec: spec["files"].update({"weights.bin": "0" * 64})),
-    _listed(_tokenizer_at("../tokenizer.json")),
-    _listed(_tokenizer_at("/etc/hostname")),
-    _replaced("text.onnx", os.mkfifo),
-    _replaced("sightline.json", os.mkfifo),
-    _replaced("image.onnx", lambda path: path.symlink_to("/dev/zero")),
-    lambda folder: os.truncate(folder / "match.onnx", 1000),
-)
-"""Modifications of a bundle after which it must fail to open."""

@@ -8,7 +8,6 @@ and a third of the stamps; see bundles/language_sources.py.
 
 import argparse
 import csv
-import json
 import random
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.provenance import RESULTS, provenance
+from benchmarks.provenance import RESULTS, provenance, write_result
 from bundles import language_sources as sources
 from sightline.bundle.words import Words, words_in
 from sightline.languages.recognise import recognise
@@ -64,8 +63,7 @@ def main() -> None:
         "milliseconds": milliseconds(sets["queries"], words),
     }
     found["command"] = "python -m benchmarks.languages.measure DATA DEBIAN"
-    (RESULTS / "languages.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(json.dumps(found, indent=1, ensure_ascii=False))
+    write_result(RESULTS / "languages.json", found)
 
 
 def written() -> Iterator[tuple[str, str]]:

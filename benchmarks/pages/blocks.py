@@ -31,25 +31,16 @@ def attacks(rows: Sequence[Result]) -> str:
 
 def _load(result: Result) -> str:
     """Long runs of a server under load, and the gain from encoding waiting queries together."""
-    form = "{median:.2f} times ({lowest:.2f} to {highest:.2f})"
     rows, runs = [], result["runs"]
     most = max(run["rerank"] for run in runs)
     for run in runs:
         asked = f"rerank {run['rerank']}" if run["rerank"] else "no rerank"
         theirs = "do not rerank" if run["rerank"] else f"rerank {most}"
         others = f", while {run['other_clients']} others {theirs}" if run["other_clients"] else ""
-        numbers = [f"{run[key]:.0f}" for key in ("queries_per_second", "p50_ms", "p99_ms", "errors")]
-        rows.append([f"{asked} ({run['clients']}{others})", *numbers, f"{run['memory_growth']:.1%}"])
-    heads = ["search (clients)", "responses/s", "p50 ms", "p99 ms", "errors", "memory growth"]
-    values = {
-        "clients": f"{result['clients']}",
-        "items": f"{result['items']:,}",
-        "machine": machine_of(result),
-        "runs": table(heads, rows),
-        "rounds": f"{len(result['blocks']) // 3}",
-        **{name: form.format(**gain) for name, gain in result["gain_of_together_over"].items()},
-    }
-    return fill(TEMPLATES / "serve.md", values)
+        rows.append(run | {"asked": f"{asked} ({run['clients']}{others})"})
+    values = {"result": result, "machine": machine_of(result), "runs": rows}
+    gains = result["gain_of_together_over"]
+    return fill(TEMPLATES / "serve.md", {**values, **gains, "rounds": len(result["blocks"]) // 3})
 
 
 def _recognition(result: Result) -> str:
@@ -60,20 +51,12 @@ def _recognition(result: Result) -> str:
         for lang in result["languages"]
     ]
     rows.append(["all", *(f"{found['percent']:.1f}" for found in right.values())])
-    english, short = result["english_captions_stay_english"], result["english_short_stay_english"]
-    every = result["percent_among_all"]
+    count = len(result["languages"])
     values = {
-        "count": f"{len(result['languages'])}",
-        "every": f"{every['languages']}",
-        **{f"all_{kind}": f"{every[kind]:.1f}" for kind in right},
-        "queries": f"{right['queries']['queries'] // len(result['languages'])}",
+        "result": result,
+        "count": count,
+        "queries": right["queries"]["queries"] // count,
         "right": table(["language", *right], rows),
-        "captions": f"{english['percent']:.1f}",
-        "caption_texts": f"{english['texts']:,}",
-        "short": f"{short['percent']:.1f}",
-        "short_texts": f"{short['texts']}",
-        "warm": f"{result['milliseconds']['per_query']:.1f}",
-        "first": f"{result['milliseconds']['first_query']:.1f}",
         "sources": sources([result], "languages.json"),
     }
     return fill(TEMPLATES / "languages.md", values)
@@ -84,7 +67,6 @@ def _by_language(result: Result) -> str:
     langs = [row["lang"] for part in PARTS_BY_LANGUAGE for row in result[part]]
     found = {part: {row["lang"]: row for row in result[part]} for part in PARTS_BY_LANGUAGE}
     english = next(row for row in result["stamps"] if row["lang"] == "en")["R@5"]
-    seconds = {row["lang"]: f"{row['seconds']:.2f}" for row in result["cold"]}
     rows = []
     for lang in dict.fromkeys(lang for lang in langs if lang != "en"):
         captions, stamp, noun = (found[part].get(lang, {}) for part in PARTS_BY_LANGUAGE)
@@ -93,10 +75,9 @@ def _by_language(result: Result) -> str:
     counts = {part: [row["texts"] for row in result[part]] for part in ("stamps", "nouns")}
     values = {
         "table": table(["language", "captions, mR", "stamps, R@5", "nouns, top 5"], rows),
-        "stamps": f"{max(counts['stamps'])}",
+        "stamps": max(counts["stamps"]),
         "nouns": f"{min(counts['nouns'])} to {max(counts['nouns'])}",
-        "english": seconds["en"],
-        "german": seconds["de"],
+        "seconds": {row["lang"]: row["seconds"] for row in result["cold"]},
         "sources": sources([result], "by-language.json"),
     }
     return fill(TEMPLATES / "by-language.md", values)
@@ -104,15 +85,8 @@ def _by_language(result: Result) -> str:
 
 def _quick(result: Result) -> str:
     """How much faster `index --quick` is, and how much less it finds."""
-    ratio = "photos a second of --quick at {} megapixels, times without"
-    graphs = {name: read_result(RESULTS / name / "flickr8k-test.json")["rows"][0] for name in ("fast", "default")}
-    first = {name: f"{row['text_to_image']['R@1']:.0f}" for name, row in graphs.items()}
-    values = {
-        "large": f"{result['ratios'][ratio.format('12')]:.0f}",
-        "small": f"{result['ratios'][ratio.format('0.5')]:.0f}",
-    }
-    values |= {"photos": f"{graphs['default']['images']:,}", "fast": first["fast"], "full": first["default"]}
-    return fill(TEMPLATES / "pictures.md", values)
+    rows = {name: read_result(RESULTS / name / "flickr8k-test.json")["rows"][0] for name in ("fast", "default")}
+    return fill(TEMPLATES / "pictures.md", {"ratios": result["ratios"], **rows})
 
 
 def _beside(row: Result, key: str, english: float | None) -> str:

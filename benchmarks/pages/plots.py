@@ -14,22 +14,20 @@ _STYLE |= {f"axes.spines.{side}": False for side in ("top", "right", "left")}
 _STYLE |= {"axes.titlesize": 10, "axes.titlelocation": "left", "ytick.major.size": 0}
 
 
-def style() -> dict[Any, Any]:
-    """Matplotlib settings for every plot."""
-    return dict(_STYLE)
-
-
 def draw(results: Mapping[str, Result], folder: Path) -> dict[str, str]:
     """Draw all plots; returns their descriptions, by file name."""
+    for name, (plot, _) in PLOTS.items():
+        save(lambda plot=plot, name=name: plot(results[name]), folder / f"{name}.svg")  # type: ignore[misc]
+    return {f"{name}.svg": title for name, (_, title) in PLOTS.items()}
+
+
+def save(plot: Callable[[], Any], path: Path) -> None:
+    """Draw a figure in the style of all plots, and save it: the same file every time."""
     import matplotlib as mpl
 
-    folder.mkdir(parents=True, exist_ok=True)
-    drawn = {}
+    path.parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(_STYLE):
-        for name, (plot, title) in PLOTS.items():
-            plot(results[name]).savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
-            drawn[f"{name}.svg"] = title
-    return drawn
+        plot().savefig(path, metadata={"Date": None, "Creator": None})
 
 
 def _figure(columns: int = 1, bars: int = 3) -> tuple[Any, Any]:

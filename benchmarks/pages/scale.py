@@ -90,39 +90,25 @@ class Measured:
 def page(results: Path = RESULTS) -> str:
     """The complete page."""
     m, scale = Measured.read(results), read_result(results / "scale.json")
-    hours = {count: IMAGES / (m.core_rate * count) / 3600 for count in (64, 512, 4096)}
     writing = IMAGES / m.written / 3600
     stored = sum(m.bytes_of(part, kind) for part, kinds in STORED.items() for kind in kinds)
     values = {
+        "m": m,
+        "scale": scale,
         "disk": _tera(IMAGES * m.item_bytes),
-        "core hours": f"{m.core_hours:,.0f}",
-        "query seconds": f"{m.query_core_seconds:.1f}",
-        "core rate": f"{m.core_rate:.2f}",
-        "written": f"{m.written:,.0f}",
-        "query ms": f"{m.query_ms:.1f}",
-        "rerank ms": f"{m.rerank_ms:.0f}",
         "storage": _storage(m),
-        "stored bytes": f"{stored:,.0f}",
-        "item bytes": f"{m.item_bytes:,.0f}",
-        "catalog bytes": f"{m.item_bytes - stored:,.0f}",
-        "store bytes": f"{m.store_bytes:,.0f}",
-        "memory": f"{m.memory_gb:,.0f} GB",
-        "two cores": f"{m.pair_rate / m.core_rate:.2f}",
-        "hours": table(["cores", "hours"], [[f"{n:,}", f"{took:,.0f}"] for n, took in hours.items()], words=0),
-        "writing": f"{writing:.0f}",
-        "writing 10": f"{writing / 10:.0f}",
-        "held up": f"{m.written / m.core_rate:,.0f}",
-        "read": f"{512 * m.core_rate * IMAGE_BYTES / 1e6:,.0f} MB/s",
-        "machines": table(["queries a second", "cores that scan", "cores that match", "machines"],
-                          [[f"{n:,}" for n in (rate, *m.machines(rate))] for rate in (1, 10, 100)], words=0),
-        "small ms": f"{m.scan_ms_small:.2f}",
-        "large ms": f"{m.scan_ms:.2f}",
-        "late ms": f"{m.late_ms:.1f}",
-        "match ms": f"{m.rerank_ms - m.query_ms:.0f}",
-        "command": scale["command"],
+        "stored bytes": stored,
+        "catalog bytes": m.item_bytes - stored,
+        "two cores": m.pair_rate / m.core_rate,
+        "hours": [{"cores": cores, "hours": m.core_hours / cores} for cores in (64, 512, 4096)],
+        "writing": writing,
+        "writing 10": writing / 10,
+        "held up": m.written / m.core_rate,
+        "read": 512 * m.core_rate * IMAGE_BYTES / 1e6,
+        "machines": [{"rate": rate, "needs": m.machines(rate)} for rate in (1, 10, 100)],
+        "match ms": m.rerank_ms - m.query_ms,
         "commit": scale["commit"][:10],
-        "processor": scale["machine"]["processor"],
-    }  # fmt: skip
+    }
     return fill(TEMPLATE, values)
 
 

@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.photo_vectors import Ids, Real, Vectors, around, blocks, real, recall, truth
-from benchmarks.provenance import write_whole
 from benchmarks.timing import percentiles
 from benchmarks.vector_search.indexes import OURS, Index, Kind, vectors_of
 
@@ -84,10 +83,9 @@ def open_case(work: Path, size: int, settings: Settings | None = None) -> Case:
     return Case(work, size, settings)
 
 
-def run_step(case: Case, step: str, kind: Kind, cores: int, name: str) -> None:
-    """Build or search an index, and save the result."""
-    result = build(case, kind) if step == "build" else search(case, kind, cores)
-    write_whole(case.note(name), json.dumps(result).encode())
+def run_step(case: Case, step: str, kind: Kind, cores: int) -> dict[str, Any]:
+    """Build or search an index."""
+    return build(case, kind) if step == "build" else search(case, kind, cores)
 
 
 def build(case: Case, kind: Kind) -> dict[str, float]:
@@ -96,31 +94,23 @@ def build(case: Case, kind: Kind) -> dict[str, float]:
     for left_behind in (begun, done):
         shutil.rmtree(left_behind, ignore_errors=True)
     begun.mkdir(parents=True)
-    parts = Waiting(
-        around(case.real(), case.size) if kind.folder == OURS.folder else blocks(vectors_of(case.at / OURS.folder))
-    )
+    ours = kind.folder == OURS.folder
+    waited: list[float] = []
+    parts = timed(around(case.real(), case.size) if ours else blocks(vectors_of(case.at / OURS.folder)), waited)
     started = time.perf_counter()
-    kind.build(iter(parts), begun, case.settings.care)
-    seconds = time.perf_counter() - started - parts.seconds
+    kind.build(parts, begun, case.settings.care)
+    seconds = time.perf_counter() - started - sum(waited)
     begun.rename(done)
     return {"build_seconds": seconds, "MB_on_disk": sum(file.stat().st_size for file in done.iterdir()) / 1e6}
 
 
-class Waiting:
-    """Blocks of vectors, and the seconds spent waiting for them."""
-
-    def __init__(self, parts: Iterable[Vectors]) -> None:
-        self._parts, self.seconds = parts, 0.0
-
-    def __iter__(self) -> Iterator[Vectors]:
-        parts = iter(self._parts)
-        while True:
-            began = time.perf_counter()
-            some = next(parts, None)
-            self.seconds += time.perf_counter() - began
-            if some is None:
-                return
-            yield some
+def timed(parts: Iterator[Vectors], waited: list[float]) -> Iterator[Vectors]:
+    """Yield blocks of vectors, and append the seconds spent waiting for each to `waited`."""
+    began = time.perf_counter()
+    for some in parts:
+        waited.append(time.perf_counter() - began)
+        yield some
+        began = time.perf_counter()
 
 
 def search(case: Case, kind: Kind, cores: int) -> dict[str, Any]:

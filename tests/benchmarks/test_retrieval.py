@@ -13,7 +13,6 @@ from benchmarks.provenance import ROOT
 from benchmarks.vector_search import steps
 from benchmarks.vector_search.indexes import KINDS, Index
 from benchmarks.vector_search.steps import EQUAL, LEAST, Settings, least_effort, open_case, run_step
-from benchmarks.vector_search.summary import ratios
 
 DIM, SIZE = 64, 12_000
 
@@ -59,13 +58,13 @@ def test_every_index_is_measured_and_kept_and_the_folder_is_removed(
     monkeypatch.setenv("SIGHTLINE_COMMIT", "0" * 40)
     monkeypatch.setattr(steps, "real", lambda *_: Real(unit(0, 50), unit(1, 60)))
 
-    def in_this_process(command: list[str], **_: Any) -> None:
-        where, size, step, key, cores, name = command[4:]
-        done.append(name)
+    def in_this_process(module: str, option: str, *words: str, cores: int) -> Any:
+        where, size, step, key, _ = words
+        done.append((step, key, cores))
         kind = next(kind for kind in KINDS if kind.key == key)
-        run_step(open_case(Path(where), int(size)), step, kind, int(cores), name)
+        return run_step(open_case(Path(where), int(size)), step, kind, cores)
 
-    monkeypatch.setattr(retrieval.subprocess, "run", in_this_process)
+    monkeypatch.setattr(retrieval, "in_a_process", in_this_process)
     words = ["--quick", "--sizes", f"{SIZE}", "--queries", "20", "--work", str(work), "--json", str(tmp_path / "it")]
     for keep in (["--keep"], []):
         monkeypatch.setattr("sys.argv", [f"{ROOT}/benchmarks/retrieval.py", *words, *keep])
@@ -97,7 +96,7 @@ def test_ratios_say_who_is_faster_and_how_each_grows() -> None:
 
     rows = [row("Sightline", 10_000, 1.0, 1.0, 1.0), row("Sightline", 1_000_000, 10.0, 1.0, 10.0)]
     rows += [row("FAISS flat", 1_000_000, 20.0, 1.0, 30.0), row("FAISS HNSW", 10_000, 4.0, 0.9, 0.1)]
-    found = ratios(rows, 2)
+    found = retrieval.ratios(rows, 2)
     assert found["times as quick as FAISS flat finding as much as Sightline at 1,000,000"] == pytest.approx(3)
     assert found["times as quickly built as FAISS flat at 1,000,000"] == pytest.approx(2)
     assert not [name for name in found if name.startswith("times as quick as FAISS HNSW")], "it finds less"

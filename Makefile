@@ -72,7 +72,7 @@ results: $(READY)
 	$(BIN)/python -m benchmarks.pages
 
 readme: $(READY)
-	$(BIN)/python -m benchmarks.pages.readme
+	$(BIN)/python -m benchmarks.pages --readme
 
 card: $(READY)
 	$(BIN)/python -m bundles.card bundles/default

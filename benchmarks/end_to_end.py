@@ -46,8 +46,7 @@ def make_plain(folder: Path, bundle: Bundle, items: int) -> None:
     words = tokenizer(bundle)
     words.save_pretrained(folder)
     BertModel(BertConfig(vocab_size=len(words), **TOWER)).save_pretrained(folder)
-    vectors = np.random.default_rng(0).standard_normal((items, TOWER["hidden_size"]), dtype=np.float32)
-    np.save(folder / "vectors.npy", vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    np.save(folder / "vectors.npy", samples.units(np.random.default_rng(0), items, TOWER["hidden_size"]))
     (folder / "names.txt").write_text("".join(f"{number:07}.jpg\n" for number in range(items)))
 
 

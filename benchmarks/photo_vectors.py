@@ -47,13 +47,7 @@ def around(real: Real, count: int, seed: int = 0) -> Iterator[Vectors]:
         some = min(BLOCK, count - start)
         a, b = images[rng.integers(0, len(images), (2, some))]
         share = rng.uniform(0.5, 1, (some, 1)).astype(np.float32)
-        yield unit(share * a + (1 - share) * b + rng.standard_normal((some, dim), dtype=np.float32) @ noise)
-
-
-def unit(vectors: Vectors) -> Vectors:
-    """Normalise to unit length."""
-    units: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return units
+        yield samples.unit(share * a + (1 - share) * b + rng.standard_normal((some, dim), dtype=np.float32) @ noise)
 
 
 def blocks(vectors: Halves) -> Iterator[Vectors]:

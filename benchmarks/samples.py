@@ -110,9 +110,13 @@ class Repeating:
 
 def units(rng: np.random.Generator, *shape: int) -> npt.NDArray[np.float32]:
     """Random vectors of unit length."""
-    vectors = rng.standard_normal(shape, dtype=np.float32)
-    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors
+    return unit(rng.standard_normal(shape, dtype=np.float32))
+
+
+def unit(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Normalise to unit length."""
+    normal: npt.NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return normal
 
 
 def encode(bundle: Bundle, records: list[Record]) -> Encoded:
@@ -133,7 +137,7 @@ def around(photos: Encoded, count: int, rng: np.random.Generator, bare: bool) ->
     share = rng.uniform(0.5, 1.0, (count, 1)).astype(np.float32)
     vectors = share * photos.embedding[first] + (1 - share) * photos.embedding[second]
     vectors += rng.standard_normal(vectors.shape).astype(np.float32) * 0.3 / np.sqrt(vectors.shape[1])
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = unit(vectors)
     if bare:
         return Encoded(vectors, np.zeros((count, 0), dtype=np.bool_))
     parts = (None if part is None else part[first] for part in (photos.fragments, photos.states))

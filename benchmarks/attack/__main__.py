@@ -138,32 +138,31 @@ class Attacks:
         return len(answers), sum(answer.status_code in (200, 503) for answer in answers)
 
     async def _half_open(self, count: int) -> tuple[int, int]:
-        data = b"GET / HTTP/1.1\r\nX-A: b"
-        connections = await asyncio.to_thread(lambda: [self._connect(data) for _ in range(count)])
-        answered = [await self.search() < float("inf") for _ in range(10)]
-        for connection in connections:
-            connection.close()
-        return count, count if all(answered) else 0
+        return await self._held(b"GET / HTTP/1.1\r\nX-A: b", count)
 
     async def _slow_readers(self, count: int) -> tuple[int, int]:
         async with self._client() as client:
             items = (await client.get("/v1/items?k=100")).json()["items"]
         path = next(item["image"] for item in items if item["path"] == "z.png")
-        request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
-        connections = [self._connect(request) for _ in range(count)]
+        return await self._held(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode(), count)
+
+    async def _held(self, data: bytes, count: int) -> tuple[int, int]:
+        """Open connections that send these bytes and then do nothing, while others search."""
+
+        def connect() -> socket.socket:
+            connection = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+            connection.sendall(data)
+            return connection
+
+        connections = await asyncio.to_thread(lambda: [connect() for _ in range(count)])
         await asyncio.sleep(5)
-        answered = await self.search() < float("inf")
+        answered = [await self.search() < float("inf") for _ in range(10)]
         for connection in connections:
             connection.close()
-        return count, count if answered else 0
+        return count, count if all(answered) else 0
 
     def _client(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=90, verify=False)
-
-    def _connect(self, data: bytes) -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=10)
-        connection.sendall(data)
-        return connection
 
     async def _ended(self, data: bytes) -> Row:
         """Check that the server stops on request while it is decoding slow images."""

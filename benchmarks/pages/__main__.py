@@ -1,7 +1,11 @@
 """Write the pages on speed and scale in docs/, and the generated parts of others, from benchmarks/results.
 
 python -m benchmarks.pages
+python -m benchmarks.pages --readme     runs the demo for README.md, too
 """
+
+import subprocess
+import sys
 
 from benchmarks.pages import blocks, performance, plots, scale
 from benchmarks.provenance import ROOT
@@ -15,6 +19,10 @@ def main() -> None:
     for name in blocks.BLOCKS:
         text = (docs / name).read_text(encoding="utf-8")
         (docs / name).write_text(blocks.page(name, text), encoding="utf-8")
+    demo = [sys.executable, "-m", "sightline", "demo"]
+    said = subprocess.check_output(demo, text=True) if "--readme" in sys.argv else None
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (ROOT / "README.md").write_text(blocks.readme(text, drawn, said), encoding="utf-8")
 
 
 if __name__ == "__main__":

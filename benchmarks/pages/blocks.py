@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.markdown import MISSING, fill, machine_of, replace_block, sources, table
+from benchmarks.pages.performance import PLOTS
 from benchmarks.provenance import RESULTS, read_result
 from sightline.languages.scripts import NAMES
 
@@ -17,6 +18,13 @@ def page(name: str, text: str) -> str:
     for block, file, generate in BLOCKS[name]:
         text = replace_block(text, block, generate(read_result(RESULTS / file)))
     return text
+
+
+def readme(text: str, drawn: Mapping[str, str], demo: str | None = None) -> str:
+    """README.md with the plots (their descriptions, by file name) and, if given, the output of the demo."""
+    images = (f"{title}:\n\n![{title}](docs/{(PLOTS / name).as_posix()})" for name, title in drawn.items())
+    text = replace_block(text, "speed", "\n\n".join(images))
+    return text if demo is None else replace_block(text, "demo", f"```\n$ sightline demo\n{demo.rstrip()}\n```")
 
 
 def attacks(rows: Sequence[Result]) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import bench
 from benchmarks.markdown import fill, replace_block
-from benchmarks.pages import blocks, performance, plots, readme, scale
+from benchmarks.pages import blocks, performance, plots, scale
 from benchmarks.pages.targets import TARGETS, Target
 from benchmarks.provenance import RESULTS, ROOT
 from replication import results_page
@@ -28,8 +28,8 @@ def test_the_performance_page_its_plots_and_the_readme_are_up_to_date(tmp_path: 
     for name in drawn:
         assert (DOCS / performance.PLOTS / name).read_text() == (tmp_path / name).read_text(), name
     page = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert readme.with_plots(page, drawn) == page, "run `make readme`"
-    assert readme.with_demo(page, "x") != page
+    assert blocks.readme(page, drawn) == page, "run `make results`"
+    assert blocks.readme(page, drawn, "x") != page
 
 
 def test_the_other_pages_are_up_to_date() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import photo_vectors, retrieval
+from benchmarks import photo_vectors, retrieval, samples
 from benchmarks.photo_vectors import Real, around, recall, truth
 from benchmarks.provenance import ROOT
 from benchmarks.vector_search import steps
@@ -18,7 +18,7 @@ DIM, SIZE = 64, 12_000
 
 
 def unit(seed: int, count: int, dim: int = DIM) -> Any:
-    return photo_vectors.unit(np.random.default_rng(seed).standard_normal((count, dim)).astype(np.float32))
+    return samples.units(np.random.default_rng(seed), count, dim)
 
 
 def test_the_right_answers_are_those_of_comparing_everything(monkeypatch: pytest.MonkeyPatch) -> None:
